@@ -1,0 +1,94 @@
+# `make run` and `make test` are all a fresh machine needs; both make their own environment in .venv.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# How many times as many random programs `make fuzz` tries.
+FUZZ ?= 20
+
+# How many processes pytest uses: one for each core, or `make test WORKERS=0` for none.
+WORKERS ?= auto
+
+# Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
+PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
+
+.PHONY: help run test check bench fuzz clean
+
+help:
+	@echo 'make run     the blizzard demo: real readings in, storms out'
+	@echo 'make test    all tests'
+	@echo 'make check   ruff, mypy --strict, import-linter'
+	@echo 'make bench   the table of benchmarks'
+	@echo 'make fuzz    random programs against the reference, FUZZ=$(FUZZ) times as many'
+	@echo 'make clean   remove .venv and everything else that was made'
+	@echo
+	@echo 'The first of these makes .venv; $(BIN)/cep is the command then.'
+
+run: $(VENV)/.run
+	@$(BIN)/cep demo blizzard
+
+test: $(VENV)/.test
+	@$(BIN)/python -m pytest -q -n $(WORKERS)
+
+check: $(VENV)/.check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.run
+	@$(BIN)/python -m benchmarks
+
+fuzz: $(VENV)/.test
+	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) tests/test_equivalence.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each of the three holds what the ones before it hold, and is made again when pyproject.toml changes.
+$(VENV)/.run: pyproject.toml | $(BIN)/pip
+	@echo 'installing semcep into $(VENV): the first time takes a minute or two'
+	@$(PIP) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/pip
+	@echo 'installing semcep and what its tests need into $(VENV): the first time takes a minute or two'
+	@$(PIP) --editable '.[demo,test]'
+	@touch $(VENV)/.run $@
+
+$(VENV)/.check: pyproject.toml | $(BIN)/pip
+	@echo 'installing semcep and what its checks need into $(VENV): the first time takes a minute or two'
+	@$(PIP) --editable '.[demo,test,dev]'
+	@touch $(VENV)/.run $(VENV)/.test $@
+
+# By the first of PYTHONS that can make an environment. A name may be there and not run (pyenv),
+# and Debian ships Python without ensurepip, so each is tried.
+$(BIN)/pip:
+	@old=; bare=; \
+	for python in $(PYTHONS); do \
+	    version=`$$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null` || continue; \
+	    if ! $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+	        old="$$python is $$version"; \
+	    elif ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
+	        bare="$$version"; \
+	    else \
+	        echo "making $(VENV) with $$python ($$version)"; \
+	        $$python -m venv --clear $(VENV) && exit 0; \
+	        rm -rf $(VENV); exit 1; \
+	    fi; \
+	done; \
+	if [ -n "$$bare" ]; then \
+	    echo "Python $$bare is here, but it cannot make an environment: on Debian and Ubuntu do" >&2; \
+	    echo "    sudo apt install python3-venv        (or python$$bare-venv)" >&2; \
+	    echo "and run make again." >&2; \
+	elif [ -n "$$old" ]; then \
+	    echo "semcep needs Python 3.11 or newer; $$old." >&2; \
+	    echo "Install a newer one (Debian, Ubuntu: apt install python3.11 python3.11-venv; macOS: brew install python@3.12)," >&2; \
+	    echo "or name it: make PYTHON=/path/to/python3.12" >&2; \
+	else \
+	    echo "semcep needs Python 3.11 or newer, and none of these runs: $(PYTHONS)." >&2; \
+	    echo "Debian, Ubuntu: sudo apt install python3 python3-venv; macOS: brew install python@3.12" >&2; \
+	fi; \
+	exit 1

@@ -1,0 +1,106 @@
+"""`python -m benchmarks`: measures every workload and prints one table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import processes
+from benchmarks.measure import Measured, measure
+from benchmarks.table import Line, Target, json_lines, markdown, short, show
+from benchmarks.workloads import Size, Workload, workloads
+
+FLAT = 1.5
+QUICK = 200_000
+
+
+def lines(workload: Workload, sizes: tuple[Size, ...], costs: dict[tuple[str, Size], float]) -> Iterator[Line]:
+    """A workload's lines. `costs`, in seconds an event by workload and size, is filled as they come."""
+    sides: list[tuple[Size, Measured, Measured | None]] = []
+    for events, keys in sizes:
+        print(f"{workload.name}, {short(events)} events, {short(keys)} keys", file=sys.stderr)
+        engine = measure(workload.name, events, keys, "engine")
+        loop = measure(workload.name, events, keys, "loop") if workload.loop else None
+        sides.append(((events, keys), engine, loop))
+        costs[workload.name, (events, keys)] = engine.seconds / events
+    cheapest = min(engine.seconds / events for (events, _), engine, _ in sides)
+    for (events, keys), engine, loop in sides:
+        rate, flat = events / engine.seconds, engine.seconds / events / cheapest
+        loop_rate = events / loop.seconds if loop else None
+        targets = [*goals(workload, rate, loop_rate, flat), *text_goal(workload, (events, keys), costs)]
+        if loop and (loop.derived, loop.sum) != (engine.derived, engine.sum):
+            print(f"{workload.name}: loop and engine derive {loop.derived:,}, {engine.derived:,}", file=sys.stderr)
+            targets.append(Target("same", False))
+        yield Line(
+            workload.name,
+            rate,
+            events=events,
+            keys=keys,
+            loop=loop_rate,
+            flat=flat,
+            peak=engine.peak,
+            state_bytes=engine.state_bytes,
+            live=engine.state_rows,
+            derived=engine.derived,
+            targets=tuple(targets),
+        )
+    if workload.plan:
+        seconds = min(engine.plan for _, engine, _ in sides)
+        planned = Target(f"{workload.plan:g} s", seconds <= workload.plan)
+        yield Line(f"{workload.name}, plan", seconds, "s", targets=(planned,))
+
+
+def goals(workload: Workload, rate: float, loop: float | None, flat: float) -> Iterator[Target]:
+    """What this size of a workload is to reach."""
+    if workload.rate:
+        yield Target(short(workload.rate), rate >= workload.rate)
+    if workload.times and loop:
+        yield Target(f"{workload.times:g}x", rate >= workload.times * loop)
+    if workload.flat:
+        yield Target("flat", flat <= FLAT)
+
+
+def text_goal(workload: Workload, size: Size, costs: dict[tuple[str, Size], float]) -> Iterator[Target]:
+    """Strings are to be at least half as fast as the integers of the workload that this one is compared with."""
+    numbers = costs.get((workload.half_of, size)) if workload.half_of else None
+    if numbers:
+        yield Target("half of int", costs[workload.name, size] <= 2 * numbers)
+
+
+def smaller(sizes: tuple[Size, ...]) -> tuple[Size, ...]:
+    """The sizes of a quick look: fewer events, each number of events and keys once."""
+    return tuple(dict.fromkeys((min(events, QUICK), keys) for events, keys in sizes if keys <= 1000))
+
+
+def main() -> None:
+    """Reads the options, measures, prints."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help=f"at most {QUICK:,} events and a thousand keys")
+    parser.add_argument("--only", metavar="NAME", default="", help="workloads whose name holds this")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the results as JSON Lines too")
+    parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the table as Markdown too")
+    parser.add_argument("--profile", metavar="NAME", choices=workloads, help="where this workload spends its time")
+    options = parser.parse_args()
+    if options.profile:
+        sizes = workloads[options.profile].sizes
+        events, keys = smaller(sizes)[-1] if options.quick else sizes[1]
+        measure(options.profile, events, keys, "engine", profile=True)
+        return
+    costs: dict[tuple[str, Size], float] = {}
+    results: list[Line] = []
+    for workload in workloads.values():
+        if options.only in workload.name:
+            sizes = smaller(workload.sizes) if options.quick else workload.sizes
+            results += lines(workload, sizes, costs)
+    results += processes.lines(QUICK if options.quick else 2_000_000, options.only)
+    show(results)
+    if options.json:
+        options.json.write_text(json_lines(results))
+    if options.markdown:
+        options.markdown.write_text(markdown(results) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Programs of a thousand rules, each event a matter of ten of them, and the Python loops that do the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import Any
+
+import numpy as np
+
+from benchmarks.baselines import Waiting, arrivals
+from benchmarks.streams import Row, Rows
+
+RULES, TYPES, KINDS = 1000, 200, 100
+
+TYPED, KINDED = 40_000, 100_000
+"""The WITHIN of the rules, in microseconds a key."""
+
+
+def typed_rules() -> list[tuple[str, str, int]]:
+    """Rules on two types each: left, right, threshold. Every type begins five rules and ends five."""
+    thresholds = np.random.default_rng(1).integers(300, 700, RULES).tolist()
+    return [
+        (f"e{number % TYPES}", f"e{(number + 1 + 37 * (number // TYPES)) % TYPES}", threshold)
+        for number, threshold in enumerate(thresholds)
+    ]
+
+
+def by_type(keys: int) -> str:
+    """The rules on types, all deriving one event."""
+    lines = [f"event e{number}(id: int, x: int) TIME t.\n" for number in range(TYPES)]
+    lines.append("event alert(rule: int, id: int, x: int, y: int).\n")
+    for number, (left, right, threshold) in enumerate(typed_rules()):
+        body = f"{left}(I, X) SEQ {right}(I, Y) WHERE X >= {threshold}"
+        lines.append(f"alert({number}, I, X, Y) <- ({body}) WITHIN {TYPED * keys // 1000} ms.\n")
+    return "".join(lines)
+
+
+def by_type_loop(events: Rows, keys: int) -> list[Row]:
+    """Finds the rules by the type of the event."""
+    within = TYPED * keys
+    begins: defaultdict[str, list[tuple[int, Waiting]]] = defaultdict(list)
+    ends: defaultdict[str, list[tuple[int, Waiting]]] = defaultdict(list)
+    for number, (left, right, threshold) in enumerate(typed_rules()):
+        lefts: Waiting = defaultdict(deque)
+        begins[left].append((threshold, lefts))
+        ends[right].append((number, lefts))
+    out: list[Row] = []
+    for name, time, key, value in arrivals(*events.values()):
+        for number, lefts in ends[name]:
+            if key in lefts:
+                waiting = lefts[key]
+                while waiting and waiting[0][0] < time - within:
+                    waiting.popleft()
+                for start, x in waiting:
+                    if start == time:
+                        break
+                    out.append(("alert", start, time, number, key, x, value))
+        for threshold, lefts in begins[name]:
+            if value >= threshold:
+                lefts[key].append((time, value))
+    return out
+
+
+def kind_rules() -> tuple[list[list[tuple[str, int]]], list[list[tuple[str, int, int]]]]:
+    """Rules on one type, for each kind of reading five levels (name, level) and five jumps (name, low, high)."""
+    levels = [[(f"level{kind}_{n}", 900 + 15 * n + kind % 10) for n in range(5)] for kind in range(KINDS)]
+    jumps = [[(f"jump{kind}_{n}", 200 + n, 800 - kind) for n in range(5)] for kind in range(KINDS)]
+    return levels, jumps
+
+
+def by_kind(keys: int) -> str:
+    """The rules on kinds, each deriving an event of its own."""
+    lines = ["event reading(id: int, kind: int, x: int) TIME t.\n"]
+    for kind, (levels, jumps) in enumerate(zip(*kind_rules())):
+        lines += [f"{name}(I, X) <- reading(I, {kind}, X) WHERE X >= {level}.\n" for name, level in levels]
+        for name, low, high in jumps:
+            body = f"reading(I, {kind}, X) SEQ reading(I, {kind}, Y) WHERE X < {low}, Y >= {high}"
+            lines.append(f"{name}(I, X, Y) <- ({body}) WITHIN {KINDED * keys // 1000} ms.\n")
+    return "".join(lines)
+
+
+def by_kind_loop(events: Rows, keys: int) -> list[Row]:
+    """Finds the rules by the kind of the reading."""
+    within = KINDED * keys
+    levels, jumps = kind_rules()
+    waits: defaultdict[tuple[str, Any], deque[tuple[int, int]]] = defaultdict(deque)
+    out: list[Row] = []
+    for _, time, key, kind, value in arrivals(events["reading"]):
+        for name, level in levels[kind]:
+            if value >= level:
+                out.append((name, time, time, key, value))
+        for name, low, high in jumps[kind]:
+            if value >= high:
+                waiting = waits[name, key]
+                while waiting and waiting[0][0] < time - within:
+                    waiting.popleft()
+                for start, x in waiting:
+                    if start == time:
+                        break
+                    out.append((name, start, time, key, x, value))
+            if value < low:
+                waits[name, key].append((time, value))
+    return out

@@ -1,0 +1,106 @@
+"""Results as one table for the terminal, as Markdown, and as JSON Lines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+WIDTH = 100
+
+COLUMNS = ("workload", "events", "keys", "engine", "loop", "ratio", "flat", "MB", "B/goal", "to reach", "reached")
+
+LEGEND = """\
+engine, loop: events a second of CPU time on one core; the loop is hand-written Python for that job.
+flat: cost an event, to that of the workload's cheapest size; at most 1.5. MB: peak memory of the
+engine's process, with its input. B/goal: bytes of state to each occurrence that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something to be reached, as short as it fits, and whether it was."""
+
+    text: str
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table. What does not apply is None; `value` is in `unit`."""
+
+    workload: str
+    value: float
+    unit: str = "events/s"
+    events: int | None = None
+    keys: int | None = None
+    loop: float | None = None
+    flat: float | None = None
+    peak: int | None = None
+    state_bytes: int | None = None
+    live: int | None = None
+    derived: int | None = None
+    targets: tuple[Target, ...] = ()
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the loop."""
+        return self.value / self.loop if self.loop else None
+
+    @property
+    def missed(self) -> list[str]:
+        """The targets that were not reached."""
+        return [target.text for target in self.targets if not target.reached]
+
+    def cells(self) -> tuple[str, ...]:
+        """The line as text, in the order of COLUMNS."""
+        per_goal = self.state_bytes / self.live if self.state_bytes and self.live else None
+        return (
+            self.workload,
+            short(self.events),
+            short(self.keys),
+            f"{self.value:.2f} s" if self.unit == "s" else short(self.value),
+            short(self.loop),
+            "" if self.ratio is None else f"{self.ratio:.1f}",
+            "" if self.flat is None else f"{self.flat:.2f}",
+            "" if self.peak is None else str(self.peak),
+            "" if per_goal is None else f"{per_goal:.0f}",
+            ", ".join(target.text for target in self.targets),
+            "" if not self.targets else "no: " + ", ".join(self.missed) if self.missed else "yes",
+        )
+
+
+def short(number: float | None) -> str:
+    """Three digits at most: 2M, 100k, 12.3M, 456."""
+    if number is None:
+        return ""
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.3g}"
+
+
+def show(lines: list[Line]) -> None:
+    """Prints the table."""
+    table = Table(box=None, padding=(0, 1, 0, 0), title_justify="left")
+    for name in COLUMNS:
+        left = name in ("workload", "to reach", "reached")
+        table.add_column(name, justify="left" if left else "right", no_wrap=name != "reached")
+    for line in lines:
+        table.add_row(*line.cells(), style="yellow" if line.missed else None)
+    console = Console(width=WIDTH, highlight=False)
+    console.print(table)
+    console.print(LEGEND, style="dim")
+
+
+def markdown(lines: list[Line]) -> str:
+    """The table in Markdown."""
+    align = [":--" if name in ("workload", "to reach", "reached") else "--:" for name in COLUMNS]
+    rows = [COLUMNS, align, *(line.cells() for line in lines)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def json_lines(lines: list[Line]) -> str:
+    """A JSON object a line."""
+    return "".join(json.dumps({**asdict(line), "ratio": line.ratio}) + "\n" for line in lines)

@@ -1,0 +1,1 @@
+"""semcep: event rules in, derived events out; read `cep.engine` first."""

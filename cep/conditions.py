@@ -1,0 +1,408 @@
+"""Conjunctions of conditions: put in an order in which every input is bound, then answered for whole columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.arrange import Arrangeable, arrange, binding, is_test
+from cep.errors import CepError, CepErrors, Source
+from cep.evaluate import Columns, Evaluation, may_miss, missing
+from cep.expressions import check, check_comparison, compile, compile_test
+from cep.syntax.ast import Call, Comparison, Condition, Expression, Predicate, Variable
+from cep.typed import Typed, TypedCall, TypedVariable, a, fitted
+from cep.values import Ints, Pool
+
+Column = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+
+class Probe(Protocol):
+    """A relation asked with certain positions bound, for certain others."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of the wanted positions."""
+
+    @property
+    def single(self) -> bool:
+        """Never more than one answer a row."""
+
+    def answers(self, bound: Sequence[Column], rows: int) -> tuple[Ints, list[Column]]:
+        """For each answer the row it belongs to (ascending), and a column for each wanted position.
+
+        `bound`: a column of `rows` values, none missing, for each bound position in ascending order. The answers of a
+        row are distinct and come in an order that the relation alone decides.
+        """
+
+    def holds(self, bound: Sequence[Column], rows: int) -> Mask:
+        """Which rows have an answer."""
+
+
+class Relation(Arrangeable, Protocol):
+    """A static predicate, a table or rules that are called."""
+
+    @property
+    def types(self) -> tuple[str | None, ...]:
+        """The type of each position; None: what it is asked with."""
+
+    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> Probe:
+        """Ready to be asked with values of these types for these positions (ascending), for the wanted ones.
+
+        Where `types` gives a type, the values have it. What is neither bound nor wanted may be anything.
+        """
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What is left of the rows after some steps: columns, the row each came from, and a mask not yet applied."""
+
+    columns: dict[str, Column]
+    rows: int
+    index: Ints | None = None
+    mask: Mask | None = None
+
+    def narrow(self, mask: Mask) -> None:
+        self.mask = mask if self.mask is None else self.mask & mask
+
+    def settle(self, live: Collection[str]) -> None:
+        """Apply the mask. Only `live` variables are kept."""
+        if self.mask is None:
+            return
+        kept = np.flatnonzero(self.mask)
+        self.mask = None
+        if len(kept) < self.rows:
+            self.take(kept, live)
+
+    def take(self, kept: Ints, live: Collection[str]) -> None:
+        self.columns = {name: self.columns[name][kept] for name in live if name in self.columns}
+        self.index = kept if self.index is None else self.index[kept]
+        self.rows = len(kept)
+
+
+Step = Callable[[_Batch], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """A conjunction ready to run. `binds`: the variables it binds and their types, in the order of binding;
+    `single`: never more than one answer a row; `optional`: which of `binds` may be missing."""
+
+    order: tuple[Condition, ...]
+    binds: Mapping[str, str]
+    single: bool
+    optional: frozenset[str]
+    _steps: tuple[Step, ...]
+    _tests: Callable[[], tuple[Step, ...]] = field(compare=False)
+    _cache: list[tuple[Step, ...]] = field(default_factory=list, compare=False)
+
+    def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:
+        """For each answer the row it belongs to (ascending), and a column for each bound variable beside it.
+
+        Answers of one row are distinct; their order follows the conditions' and the order within relations.
+        """
+        batch = _run(self._steps, columns, rows)
+        batch.settle(self.binds)
+        index = np.arange(rows, dtype=np.int64) if batch.index is None else batch.index
+        return index, {name: batch.columns[name] for name in self.binds}
+
+    def holds(self, columns: Columns, rows: int) -> Mask:
+        """Which rows have at least one answer."""
+        if not self._cache:
+            self._cache.append(self._steps if self.single else self._tests())
+        batch = _run(self._cache[0], columns, rows)
+        if batch.index is None:
+            return np.ones(rows, dtype=np.bool_) if batch.mask is None else batch.mask
+        batch.settle(())
+        found = np.zeros(rows, dtype=np.bool_)
+        found[batch.index] = True
+        return found
+
+
+def _run(steps: tuple[Step, ...], columns: Columns, rows: int) -> _Batch:
+    batch = _Batch(dict(columns), rows)
+    for step in steps:
+        step(batch)
+    return batch
+
+
+def compile_conditions(
+    conditions: Sequence[Condition],
+    types: Mapping[str, str],
+    relations: Mapping[str, Relation],
+    pool: Pool,
+    source: Source | None = None,
+    optional: frozenset[str] | None = None,
+) -> Conditions:
+    """A conjunction over variables of these types. Raises all its mistakes at once.
+
+    `types` also holds `start()`, `end()`, `duration()` where they are known. `optional`: the variables that may be
+    missing, None for all.
+    """
+    order = arrange(conditions, types, relations, source)
+    builder = _Builder(order, types, relations, pool, source, optional)
+    steps = builder.build(keep=True)
+    tests = _Builder(order, types, relations, pool, source, optional)
+    return Conditions(
+        order, builder.binds, builder.single, builder.missable & frozenset(builder.binds), steps,
+        lambda: tests.build(keep=False),
+    )  # fmt: skip
+
+
+class _Builder:
+    """Steps for conditions in order, while the types and what may be missing are followed."""
+
+    def __init__(
+        self,
+        order: tuple[Condition, ...],
+        types: Mapping[str, str],
+        relations: Mapping[str, Relation],
+        pool: Pool,
+        source: Source | None,
+        optional: frozenset[str] | None,
+    ) -> None:
+        self.order = order
+        self.types = dict(types)
+        self.relations = relations
+        self.pool = pool
+        self.source = source
+        self.missable = frozenset(types) if optional is None else optional
+        self.binds: dict[str, str] = {}
+        self.single = True
+        self.errors: list[CepError] = []
+        self.steps: list[Step] = []
+
+    def build(self, keep: bool) -> tuple[Step, ...]:
+        """`keep`: all variables are wanted, not only those that later conditions use."""
+        for i, condition in enumerate(self.order):
+            later = {name for following in self.order[i + 1 :] for name in _names(following)}
+            try:
+                self.add(condition, later, keep)
+            except CepError as error:
+                self.errors.extend(error.errors if isinstance(error, CepErrors) else [error])
+                for variable in binding(condition, self.types):
+                    self.types[variable] = "any"  # one mistake is told once
+        if self.errors:
+            raise self.errors[0] if len(self.errors) == 1 else CepErrors(self.errors)
+        return tuple(self.steps)
+
+    def add(self, condition: Condition, later: set[str], keep: bool) -> None:
+        live = later | set(self.binds) if keep else later
+        if isinstance(condition, Comparison):
+            bound = binding(condition, self.types)
+            if bound:
+                value = condition.right if condition.left == Variable(bound[0]) else condition.left
+                self.assign(bound[0], check(value, self.types, self.source), live)
+            else:
+                self.filter(check_comparison(condition, self.types, self.source), False, live)
+        elif is_test(condition, self.relations):
+            call = Call(condition.name, condition.arguments, condition.span)
+            self.filter(check(call, self.types, self.source), condition.negated, live)
+        else:
+            self.ask(condition, later, live, keep)
+
+    def filter(self, typed: Typed, negated: bool, live: set[str]) -> None:
+        test = compile_test(typed, self.pool, self.missable, negated)
+        needed = live | _variables(typed)
+        dear = _dear(typed)
+
+        def run(batch: _Batch) -> None:
+            if dear:
+                batch.settle(needed)
+            batch.narrow(test(batch.columns, batch.rows))
+
+        self.steps.append(run)
+
+    def assign(self, name: str, typed: Typed, live: set[str]) -> None:
+        value = compile(typed, self.pool, self.missable)
+        checked, type = may_miss(typed, self.missable), typed.type
+        needed = live | _variables(typed)
+        dear = _dear(typed)
+
+        def run(batch: _Batch) -> None:
+            if dear:
+                batch.settle(needed)
+            column = value(batch.columns, batch.rows)
+            batch.columns[name] = column
+            if checked:  # `=` is false where a side is missing
+                batch.narrow(~missing(column, type))
+
+        self.steps.append(run)
+        self.bind(name, type)
+
+    def bind(self, name: str, type: str) -> None:
+        self.types[name] = type
+        if "#" not in name:  # the second of a variable that stands twice
+            self.binds[name] = type
+
+    def ask(self, predicate: Predicate, later: set[str], live: set[str], keep: bool) -> None:
+        relation = self.relations[predicate.name]
+        bound: dict[int, Typed] = {}
+        wanted: dict[int, str] = {}  # position -> variable it binds
+        again: list[tuple[str, str]] = []  # a variable that stands twice: the second is compared
+        errors: list[CepError] = []
+        for i, argument in enumerate(predicate.arguments):
+            if isinstance(argument, Variable) and argument.name not in self.types:
+                if argument.name == "_":
+                    continue
+                if argument.name in wanted.values():
+                    again.append((argument.name, f"{argument.name}#{i}"))
+                    wanted[i] = f"{argument.name}#{i}"
+                elif keep or argument.name in later or _count(predicate, argument.name) > 1:
+                    wanted[i] = argument.name
+                continue
+            try:
+                bound[i] = check(argument, self.types, self.source)
+                wanted_type = relation.types[i]
+                if wanted_type is not None and fitted(bound[i], wanted_type) is None:
+                    errors.append(self.misfit(predicate, i, argument, bound[i].type, wanted_type))
+            except CepError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0] if len(errors) == 1 else CepErrors(errors)
+        fits = [_fit(typed, relation.types[i]) for i, typed in bound.items()]
+        probe = relation.probe({i: fit.type for i, fit in zip(bound, fits)}, tuple(wanted))
+        arguments = [
+            _Argument(
+                compile(typed, self.pool, self.missable) if may_miss(typed, self.missable) and fit != typed else None,
+                typed.type, compile(fit, self.pool, self.missable), fit.type, may_miss(fit, self.missable),
+            )
+            for typed, fit in zip(bound.values(), fits)
+        ]  # fmt: skip
+        needed = live.union(*map(_variables, bound.values()))
+        if predicate.negated or not wanted:
+            self.steps.append(_semijoin(probe, arguments, predicate.negated, needed))
+            return
+        self.single = self.single and probe.single
+        self.steps.append(_join(probe, arguments, tuple(wanted.values()), needed, live))
+        for name, type in zip(wanted.values(), probe.types):
+            self.bind(name, type)
+            self.missable |= {name}
+        for name, twin in again:
+            sides = check_comparison(Comparison("=", Variable(name), Variable(twin)), self.types, self.source)
+            self.filter(sides, False, live | set(wanted.values()))
+            del self.types[twin]
+
+    def misfit(self, predicate: Predicate, place: int, argument: Expression, type: str, wanted: str) -> CepError:
+        nth = ["first", "second", "third", "fourth", "fifth"][place] if place < 5 else f"{place + 1}th"
+        what = f"`{argument.name}` is {a(type)}" if isinstance(argument, Variable) else f"this is {a(type)}"
+        hint = {
+            ("iri", "string"): "an IRI is written `<...>` or `prefix:name`; `iri(...)` makes one of a text",
+            ("string", "iri"): "`string(...)` gives the text of an IRI",
+        }.get((wanted, type))
+        message = f"the {nth} argument of `{predicate.name}` is {a(wanted)}, and {what}"
+        return CepError(message, self.source, argument.span, hint, "type")
+
+
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    """A bound argument: as it is (None: where it is missing, the fitted one is), and fitted to the relation."""
+
+    given: Evaluation | None
+    type: str
+    fitted: Evaluation
+    fitted_type: str
+    may_miss: bool
+
+
+def _fit(typed: Typed, type: str | None) -> Typed:
+    fit = typed if type is None else fitted(typed, type)
+    assert fit is not None, "misfits have been reported"
+    return fit
+
+
+def _bound(arguments: list[_Argument], batch: _Batch) -> tuple[list[Column], Mask | None]:
+    """The arguments' columns and where the relation can have them; None: everywhere."""
+    columns: list[Column] = []
+    fits: Mask | None = None
+    for argument in arguments:
+        column = argument.fitted(batch.columns, batch.rows)
+        columns.append(column)
+        if argument.may_miss:
+            there = ~missing(column, argument.fitted_type)
+            fits = there if fits is None else fits & there
+    return columns, None if fits is None or fits.all() else fits
+
+
+def _semijoin(probe: Probe, arguments: list[_Argument], negated: bool, needed: set[str]) -> Step:
+    def run(batch: _Batch) -> None:
+        batch.settle(needed)
+        columns, fits = _bound(arguments, batch)
+        if fits is None:
+            found = probe.holds(columns, batch.rows)
+        else:
+            rows = np.flatnonzero(fits)
+            found = np.zeros(batch.rows, dtype=np.bool_)
+            found[rows] = probe.holds([column[rows] for column in columns], len(rows))
+        if not negated:
+            batch.narrow(found)
+            return
+        # What the relation cannot have is not in it; but of what is missing nothing is known.
+        there = ~found
+        for argument, column in zip(arguments, columns):
+            if argument.given is not None:
+                there &= ~missing(argument.given(batch.columns, batch.rows), argument.type)
+            elif argument.may_miss:
+                there &= ~missing(column, argument.type)
+        batch.narrow(there)
+
+    return run
+
+
+def _join(probe: Probe, arguments: list[_Argument], names: tuple[str, ...], needed: set[str], live: set[str]) -> Step:
+    def run(batch: _Batch) -> None:
+        batch.settle(needed)
+        columns, fits = _bound(arguments, batch)
+        if fits is None:
+            index, found = probe.answers(columns, batch.rows)
+        else:
+            rows = np.flatnonzero(fits)
+            index, found = probe.answers([column[rows] for column in columns], len(rows))
+            index = rows[index]
+        batch.take(index, live)
+        batch.columns.update(zip(names, found))
+
+    return run
+
+
+def _names(condition: Condition) -> set[str]:
+    sides = (condition.left, condition.right) if isinstance(condition, Comparison) else condition.arguments
+    names: set[str] = set()
+    for side in sides:
+        _collect(side, names)
+    return names
+
+
+def _collect(expression: Expression, names: set[str]) -> None:
+    if isinstance(expression, Variable):
+        names.add(expression.name)
+    elif isinstance(expression, Call):
+        if not expression.arguments:
+            names.add(f"{expression.function}()")
+        for argument in expression.arguments:
+            _collect(argument, names)
+
+
+def _count(predicate: Predicate, name: str) -> int:
+    return sum(isinstance(argument, Variable) and argument.name == name for argument in predicate.arguments)
+
+
+def _variables(typed: Typed) -> set[str]:
+    match typed:
+        case TypedVariable(name):
+            return {name}
+        case TypedCall(_, arguments):
+            return set[str]().union(*map(_variables, arguments))
+    return set()
+
+
+def _dear(typed: Typed) -> bool:
+    # Work with texts and values of unknown kind: worth leaving out the rows that have already failed.
+    if not isinstance(typed, TypedCall):
+        return False
+    coded = any(argument.type in ("string", "iri", "any") for argument in typed.arguments)
+    return (coded and typed.function not in ("=", "!=")) or any(map(_dear, typed.arguments))

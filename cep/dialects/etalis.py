@@ -1,0 +1,482 @@
+"""The event language of ETALIS, lowered: syntax tree in, the plan's algebra out.
+
+Here positional and named arguments become one, policies and WITHIN go down to the goals they govern (M5), CNOT
+becomes NOT, TIMES a chain of SEQ (M13), and every event gets its attribute names (M10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+
+from cep.errors import CepError, CepErrors, Source, Span
+from cep.plan import algebra
+from cep.schema import Attribute, Schema
+from cep.syntax import ast
+
+RESERVED = ("type", "time", "start", "end", "args")
+UNRESTRICTED = ast.PolicyChoice("unrestricted")
+
+
+def lower(program: ast.Program, policy: ast.PolicyChoice | None, types: Mapping[str, tuple[str, ...]]) -> algebra.Rules:
+    """Lower a program. `policy` is the default instead of unrestricted; `types` gives those of undeclared input
+    events where they are known. Raises CepErrors with every mistake found.
+    """
+    return _Lowering(program, types).lowered(policy or UNRESTRICTED)
+
+
+class _Lowering:
+    def __init__(self, program: ast.Program, types: Mapping[str, tuple[str, ...]]) -> None:
+        self.program = program
+        self.source: Source = program.source
+        self.types = types
+        self.errors: list[CepError] = []
+        self.schemas: dict[str, Schema] = {}
+        self.fresh = 0
+
+    def lowered(self, policy: ast.PolicyChoice) -> algebra.Rules:
+        self.declare()
+        self.name_heads()
+        self.name_inputs()
+        rules: list[algebra.Rule] = []
+        statics: list[ast.StaticRule] = []
+        for statement in self.program.statements:
+            match statement:
+                case ast.PolicyStatement(choice):
+                    policy = choice
+                case ast.StaticRule():
+                    statics.append(statement)
+                case ast.EventRule():
+                    outside = _counted(statement)
+                    body = self.pattern(statement.body, policy, None, outside)
+                    rules.append(
+                        algebra.Rule(
+                            statement.name,
+                            statement.arguments,
+                            body,
+                            statement.label,
+                            statement.span,
+                            statement.head_span,
+                        )
+                    )
+                case _:
+                    pass
+        if self.errors:
+            raise CepErrors(self.errors)
+        return algebra.Rules(self.schemas, tuple(rules), tuple(statics), self.source)
+
+    def error(self, message: str, span: Span, hint: str | None = None, code: str = "name") -> None:
+        self.errors.append(CepError(message, self.source, span, hint, code))
+
+    # --- names ---
+
+    def declare(self) -> None:
+        for statement in self.program.statements:
+            if not isinstance(statement, ast.EventDeclaration):
+                continue
+            if statement.name in self.schemas:
+                self.error(f"event `{statement.name}` is declared twice", statement.span)
+                continue
+            names: set[str] = set()
+            attributes = []
+            for attribute in statement.attributes:
+                if attribute.name in RESERVED:
+                    self.error(
+                        f"`{attribute.name}` cannot be an attribute: records use it for the event itself",
+                        attribute.span,
+                        f"another name, with the column it comes from: "
+                        f"`{attribute.name}_: {attribute.type} FROM {attribute.name}`",
+                    )
+                elif attribute.name in names:
+                    self.error(f"attribute `{attribute.name}` is declared twice", attribute.span)
+                names.add(attribute.name)
+                attributes.append(
+                    Attribute(
+                        attribute.name,
+                        attribute.type,
+                        attribute.optional,
+                        attribute.low,
+                        attribute.high,
+                        attribute.source,
+                    )
+                )
+            self.schemas[statement.name] = Schema(
+                statement.name,
+                tuple(attributes),
+                True,
+                statement.time is not None,
+                statement.time,
+                statement.start,
+                statement.end,
+            )
+
+    def name_heads(self) -> None:
+        """Attribute names of derived events: declared, or after the variables of the heads (M10)."""
+        heads: dict[str, list[ast.EventRule]] = {}
+        for statement in self.program.statements:
+            if isinstance(statement, ast.EventRule):
+                heads.setdefault(statement.name, []).append(statement)
+        for name, rules in heads.items():
+            arity = len(self.schemas[name].attributes) if name in self.schemas else len(rules[0].arguments)
+            for rule in rules:
+                if len(rule.arguments) != arity:
+                    self.error(
+                        f"`{name}` has {_count(arity)} elsewhere, here {len(rule.arguments)}",
+                        rule.head_span,
+                        "an event has one number of arguments; another event needs another name",
+                        "arity",
+                    )
+            if name in self.schemas:
+                continue
+            names: list[str] = []
+            for i in range(arity):
+                chosen = f"arg{i + 1}"
+                for rule in rules:
+                    argument = rule.arguments[i] if i < len(rule.arguments) else None
+                    if isinstance(argument, ast.Variable) and argument.name.strip("_"):
+                        wanted = argument.name.lower()
+                        if wanted not in RESERVED and wanted not in names:
+                            chosen = wanted
+                        break
+                names.append(chosen)
+            self.schemas[name] = Schema(name, tuple(Attribute(n, "unknown", True) for n in names), False, False)
+
+    def name_inputs(self) -> None:
+        """Undeclared input events: the number of arguments is that of their first positional use."""
+        derived = {s.name for s in self.program.statements if isinstance(s, ast.EventRule)}
+        for statement in self.program.statements:
+            if not isinstance(statement, ast.EventRule):
+                continue
+            for atom in _events(statement.body):
+                if atom.name in self.schemas or atom.name in derived:
+                    continue
+                if atom.names is not None:
+                    self.error(
+                        f"`{atom.name}` has no attribute names: it is not declared",
+                        atom.span,
+                        f"declare it, `event {atom.name}({', '.join(n + ': float' for n in atom.names)}).`, "
+                        "or write its arguments in order",
+                    )
+                    continue
+                types = self.types.get(atom.name, ("any",) * len(atom.arguments))
+                if len(types) != len(atom.arguments):
+                    types = ("any",) * len(atom.arguments)
+                self.schemas[atom.name] = Schema(
+                    atom.name,
+                    tuple(Attribute(f"arg{i + 1}", t, True) for i, t in enumerate(types)),
+                    False,
+                    False,
+                )
+
+    # --- patterns ---
+
+    def pattern(
+        self, pattern: ast.Pattern, policy: ast.PolicyChoice, within: int | None, outside: Mapping[str, int]
+    ) -> algebra.Pattern:
+        match pattern:
+            case ast.EventPattern():
+                return self.atom(pattern, within)
+            case ast.TimePoint(ticks, span):
+                return algebra.Point(ticks, within, span)
+            case ast.Within(inner, duration, _):
+                return self.pattern(inner, policy, duration if within is None else min(within, duration), outside)
+            case ast.Policy(inner, choice, _):
+                return self.pattern(inner, choice, within, outside)
+            case ast.Where(inner, conditions, span):
+                return algebra.Given(self.pattern(inner, policy, within, outside), conditions, within, span)
+            case ast.Binary("OR", left, right, span):
+                return algebra.Either(
+                    self.pattern(left, policy, within, outside),
+                    self.pattern(right, policy, within, outside),
+                    within,
+                    span,
+                )
+            case ast.Binary("CNOT", left, right, span):
+                return self.cnot(left, right, span, policy, within, outside)
+            case ast.Binary(operator, left, right, span):
+                return algebra.Pair(
+                    operator,
+                    self.pattern(left, policy, within, outside),
+                    self.pattern(right, policy, within, outside),
+                    policy,
+                    within,
+                    None,
+                    span,
+                )
+            case ast.Not(absent, left, right, span):
+                return algebra.Pair(
+                    "SEQ",
+                    self.pattern(left, policy, within, outside),
+                    self.pattern(right, policy, within, outside),
+                    policy,
+                    within,
+                    self.pattern(absent, policy, within, outside),
+                    span,
+                )
+            case ast.Unless(left, absent, duration, span):
+                return algebra.Unless(
+                    self.pattern(left, policy, within, outside),
+                    self.pattern(absent, policy, within, outside),
+                    duration,
+                    within,
+                    span,
+                )
+            case ast.Times():
+                return self.times(pattern, policy, within, outside)
+            case ast.Aggregate(inner, results, events, duration, by, span):
+                return algebra.Window(
+                    self.pattern(inner, policy, within, outside), results, events, duration, by, within, span
+                )
+
+    def cnot(
+        self,
+        left: ast.Pattern,
+        absent: ast.Pattern,
+        span: Span,
+        policy: ast.PolicyChoice,
+        within: int | None,
+        outside: Mapping[str, int],
+    ) -> algebra.Pattern:
+        inner = left
+        inner_policy, inner_within = policy, within
+        while isinstance(inner, ast.Within | ast.Policy):
+            if isinstance(inner, ast.Within):
+                inner_within = inner.duration if inner_within is None else min(inner_within, inner.duration)
+            else:
+                inner_policy = inner.choice
+            inner = inner.pattern
+        if not (isinstance(inner, ast.Binary) and inner.operator == "SEQ"):
+            self.error(
+                "CNOT stands after a SEQ only: it says what does not occur between the two",
+                inner.span,
+                "`(a(X) SEQ b(X)) CNOT c(X)`, the same as `NOT(c(X)).[a(X), b(X)]`",
+                "cnot",
+            )
+            return self.pattern(left, policy, within, outside)
+        return algebra.Pair(
+            "SEQ",
+            self.pattern(inner.left, inner_policy, inner_within, outside),
+            self.pattern(inner.right, inner_policy, inner_within, outside),
+            inner_policy,
+            inner_within,
+            self.pattern(absent, policy, within, outside),
+            span,
+        )
+
+    def times(
+        self, times: ast.Times, policy: ast.PolicyChoice, within: int | None, outside: Mapping[str, int]
+    ) -> algebra.Pattern:
+        mine = _variables(times.pattern)
+        inside: dict[str, int] = {}
+        for name in mine:
+            inside[name] = inside.get(name, 0) + 1
+        local = {name for name, count in inside.items() if outside.get(name, 0) <= count}
+        first = self.pattern(times.pattern, policy, within, outside)
+        links = [first]
+        for _ in range(times.count - 1):
+            self.fresh += 1
+            names = {name: f"{name}'{self.fresh}" for name in local}
+            links.append(_rename_pattern(first, names))
+        chain = links[0]
+        for link in links[1:]:
+            chain = algebra.Pair("SEQ", chain, link, policy, within, None, times.span)
+        return algebra.Repeat(tuple(links), chain, within, times.span)
+
+    def atom(self, atom: ast.EventPattern, within: int | None) -> algebra.Pattern:
+        schema = self.schemas.get(atom.name)
+        arguments: tuple[ast.Expression, ...] = atom.arguments
+        if schema is None:
+            return algebra.Atom(atom.name, (), within, atom.span)
+        if atom.names is not None:
+            positions = {a.name: i for i, a in enumerate(schema.attributes)}
+            placed: list[ast.Expression] = [ast.Variable("_", atom.span) for _ in schema.attributes]
+            for i, (name, argument) in enumerate(zip(atom.names, atom.arguments, strict=True)):
+                if name not in positions:
+                    close = get_close_matches(name, list(positions), 1)
+                    hint = f"did you mean `{close[0]}`?" if close else _attributes(schema)
+                    self.error(f"event `{atom.name}` has no attribute `{name}`", argument.span, hint)
+                elif name in atom.names[:i]:
+                    self.error(f"attribute `{name}` is given twice", argument.span)
+                else:
+                    placed[positions[name]] = argument
+            arguments = tuple(placed)
+        elif len(arguments) != len(schema.attributes):
+            self.error(
+                f"event `{atom.name}` has {_count(len(schema.attributes))}, here {len(arguments)}",
+                atom.span,
+                _attributes(schema) if schema.attributes else f"write `{atom.name}` alone",
+                "arity",
+            )
+            return algebra.Atom(atom.name, (), within, atom.span)
+        plain: list[ast.Variable | ast.Constant] = []
+        for argument in arguments:
+            if isinstance(argument, ast.Call):
+                self.error(
+                    "an event pattern holds variables and constants only",
+                    argument.span,
+                    "a variable here, and the arithmetic in a WHERE: "
+                    f"`{atom.name}(X) WHERE X = ...`",
+                    "pattern",
+                )
+                argument = ast.Variable("_", argument.span)
+            plain.append(argument)
+        return algebra.Atom(atom.name, tuple(plain), within, atom.span)
+
+
+def _count(arguments: int) -> str:
+    return {0: "no arguments", 1: "1 argument"}.get(arguments, f"{arguments} arguments")
+
+
+def _attributes(schema: Schema) -> str:
+    inner = ", ".join(
+        a.name if a.type in ("any", "unknown") else f"{a.name}: {a.type}" for a in schema.attributes
+    )
+    return f"it is `{schema.name}({inner})`"
+
+
+def _events(pattern: ast.Pattern) -> list[ast.EventPattern]:
+    match pattern:
+        case ast.EventPattern():
+            return [pattern]
+        case ast.TimePoint():
+            return []
+        case ast.Binary():
+            return _events(pattern.left) + _events(pattern.right)
+        case ast.Not():
+            return _events(pattern.absent) + _events(pattern.left) + _events(pattern.right)
+        case ast.Unless():
+            return _events(pattern.left) + _events(pattern.absent)
+        case _:
+            return _events(pattern.pattern)
+
+
+def expression_variables(expression: ast.Expression) -> list[str]:
+    """Names of the variables of an expression, in order, with repetitions, without `_`."""
+    match expression:
+        case ast.Variable(name):
+            return [] if name == "_" else [name]
+        case ast.Call(_, arguments):
+            return [name for argument in arguments for name in expression_variables(argument)]
+        case _:
+            return []
+
+
+def condition_variables(condition: ast.Condition) -> list[str]:
+    """Names of the variables of a condition, likewise."""
+    match condition:
+        case ast.Comparison(_, left, right):
+            return expression_variables(left) + expression_variables(right)
+        case ast.Predicate(_, arguments):
+            return [name for argument in arguments for name in expression_variables(argument)]
+
+
+def _variables(pattern: ast.Pattern) -> list[str]:
+    match pattern:
+        case ast.EventPattern():
+            return [n for a in pattern.arguments for n in expression_variables(a)]
+        case ast.TimePoint():
+            return []
+        case ast.Binary():
+            return _variables(pattern.left) + _variables(pattern.right)
+        case ast.Not():
+            return _variables(pattern.absent) + _variables(pattern.left) + _variables(pattern.right)
+        case ast.Unless():
+            return _variables(pattern.left) + _variables(pattern.absent)
+        case ast.Where():
+            return _variables(pattern.pattern) + [n for c in pattern.conditions for n in condition_variables(c)]
+        case ast.Aggregate():
+            inner = _variables(pattern.pattern) + [v.name for v in pattern.by]
+            for result in pattern.results:
+                inner.append(result.variable)
+                inner += [] if result.argument is None else expression_variables(result.argument)
+            return inner
+        case ast.Policy():
+            return _variables(pattern.pattern) + ([pattern.choice.by] if pattern.choice.by else [])
+        case _:
+            return _variables(pattern.pattern)
+
+
+def _counted(rule: ast.EventRule) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for argument in rule.arguments:
+        for name in expression_variables(argument):
+            counts[name] = counts.get(name, 0) + 1
+    for name in _variables(rule.body):
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _rename(expression: ast.Expression, names: Mapping[str, str]) -> ast.Expression:
+    match expression:
+        case ast.Variable(name, span):
+            return ast.Variable(names.get(name, name), span)
+        case ast.Call(function, arguments, span):
+            return ast.Call(function, tuple(_rename(a, names) for a in arguments), span)
+        case _:
+            return expression
+
+
+def rename_condition(condition: ast.Condition, names: Mapping[str, str]) -> ast.Condition:
+    """The condition with its variables renamed."""
+    match condition:
+        case ast.Comparison():
+            return replace(condition, left=_rename(condition.left, names), right=_rename(condition.right, names))
+        case ast.Predicate():
+            return replace(condition, arguments=tuple(_rename(a, names) for a in condition.arguments))
+
+
+def rename_expression(expression: ast.Expression, names: Mapping[str, str]) -> ast.Expression:
+    """The expression with its variables renamed."""
+    return _rename(expression, names)
+
+
+def _rename_pattern(pattern: algebra.Pattern, names: Mapping[str, str]) -> algebra.Pattern:
+    def variable(v: ast.Variable) -> ast.Variable:
+        return ast.Variable(names.get(v.name, v.name), v.span)
+
+    def choice(policy: ast.PolicyChoice) -> ast.PolicyChoice:
+        return replace(policy, by=names.get(policy.by, policy.by)) if policy.by else policy
+
+    def go(p: algebra.Pattern) -> algebra.Pattern:
+        match p:
+            case algebra.Atom():
+                return replace(
+                    p, arguments=tuple(variable(a) if isinstance(a, ast.Variable) else a for a in p.arguments)
+                )
+            case algebra.Point():
+                return p
+            case algebra.Pair():
+                return replace(
+                    p,
+                    left=go(p.left),
+                    right=go(p.right),
+                    absent=None if p.absent is None else go(p.absent),
+                    policy=choice(p.policy),
+                )
+            case algebra.Either():
+                return replace(p, left=go(p.left), right=go(p.right))
+            case algebra.Unless():
+                return replace(p, left=go(p.left), absent=go(p.absent))
+            case algebra.Repeat():
+                return replace(p, links=tuple(go(link) for link in p.links), chain=go(p.chain))
+            case algebra.Window():
+                return replace(
+                    p,
+                    pattern=go(p.pattern),
+                    by=tuple(variable(v) for v in p.by),
+                    results=tuple(
+                        replace(
+                            r,
+                            variable=names.get(r.variable, r.variable),
+                            argument=None if r.argument is None else _rename(r.argument, names),
+                        )
+                        for r in p.results
+                    ),
+                )
+            case algebra.Given():
+                return replace(
+                    p, pattern=go(p.pattern), conditions=tuple(rename_condition(c, names) for c in p.conditions)
+                )
+
+    return go(pattern)

@@ -1,0 +1,258 @@
+"""Program text in, running engine out: the whole pipeline on one page. Read this first.
+
+    parse -> lower -> plan -> build -> (push -> admit -> sort -> step -> events)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cep.datalog import close
+from cep.dialects.etalis import lower
+from cep.errors import CepError, Warning
+from cep.events import Event
+from cep.goals.build import Builder
+from cep.goals.lineage import Lineage
+from cep.plan.plan import Plan, plan
+from cep.runtime import intake, snapshot
+from cep.runtime.clock import END_OF_TIME, Clock
+from cep.runtime.intake import Dead
+from cep.runtime.machine import Machine
+from cep.runtime.outlet import frames, to_events, why
+from cep.schema import Schema
+from cep.syntax.ast import PolicyChoice, PolicyStatement
+from cep.syntax.parser import parse
+from cep.table import FIRST, ORDER, Table, rows
+from cep.values import Pool
+
+Frames = dict[str, pl.DataFrame]
+Batch = Mapping[str, pl.DataFrame] | Iterable[Event]
+
+
+class Engine:
+    """A program, running. Batches go in by `push`, time by `advance`, the end of the input by `close`; each gives the new
+    derived events, {type: table} with Int64 `start` and `end` (microseconds UTC, closed interval) and a column an attribute.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        name: str = "<program>",
+        *,
+        facts: Mapping[str, pl.DataFrame] | None = None,
+        types: Mapping[str, tuple[str, ...]] | None = None,
+        policy: str | None = None,
+        lateness: int = 0,
+        explain: bool = False,
+        fast_recursion: bool = True,
+        max_derivations: int = 1_000_000,
+    ) -> None:
+        if lateness < 0:
+            raise ValueError("lateness is a number of microseconds, 0 or more")
+        choice = _policy(policy)
+        self.text = text
+        self.pool = Pool()
+        program = parse(text, name)
+        rules = lower(program, choice, types or {})
+        statics = close(rules.statics, facts or {}, self.pool, rules.source)
+        self.plan: Plan = plan(rules, statics.relations, self.pool, frozenset(types or ()))
+        self.lineage = Lineage() if explain else None
+        builder = Builder(self.plan, statics.relations, self.pool, self.lineage)
+        self.machine = Machine(self.plan, builder, fast_recursion, max_derivations)
+        self.clock = Clock(lateness)
+        self.position = 0
+        self.dead: list[Dead] = []
+        self.sources: dict[str, list[Table]] = {}
+        self._sweep_at = 1 << 16
+
+    @classmethod
+    def from_text(cls, text: str, **options: object) -> Engine:
+        """An engine for a program text. Options: `name` (for messages), `facts` ({predicate: table}), `types` (of undeclared
+        input events), `policy`, `lateness` (microseconds), `explain` (lineage), `max_derivations`. Raises CepError.
+        """
+        return cls(text, **options)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_file(cls, path: str | Path, **options: object) -> Engine:
+        """The same for a file, whose name the messages quote."""
+        options.setdefault("name", str(path))
+        return cls(Path(path).read_text(encoding="utf-8"), **options)  # type: ignore[arg-type]
+
+    # --- what it is ---
+
+    @property
+    def warnings(self) -> tuple[Warning, ...]:
+        """What the author should know, by position."""
+        return self.plan.warnings
+
+    @property
+    def inputs(self) -> dict[str, Schema]:
+        """The events that it reads."""
+        return {name: schema for name, schema in self.plan.schemas.items() if name in self.plan.inputs}
+
+    @property
+    def outputs(self) -> dict[str, Schema]:
+        """The events that it derives."""
+        return {name: self.plan.schemas[name] for name in self.plan.derived}
+
+    @property
+    def watermark(self) -> int:
+        """Nothing that ends at or before it (microseconds) is taken any more."""
+        return self.clock.watermark
+
+    @property
+    def state_rows(self) -> int:
+        """Occurrences that wait in goals or for the watermark."""
+        return self.machine.size[0] + self.clock.held
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the goals' state."""
+        return self.machine.size[1]
+
+    # --- running ---
+
+    def push(self, batch: Batch) -> Frames:
+        """Take a batch, {type: table} or events, sorted or not; gives what it completes.
+
+        A table has Int64 `start` and `end` (or `time`), a column an attribute, and may have `order`, each row's
+        position in the input. Rows that do not fit go to `take_dead`. Raises CepError for an unknown type or a missing column.
+        """
+        first = self.position
+        tables: dict[str, Table] = {}
+        if isinstance(batch, Mapping):
+            ordered = bool(batch) and all("order" in frame.columns for frame in batch.values())
+            for name, frame in batch.items():
+                tables[name] = self._admitted(intake.admit(frame, self._schema(name), self.pool, self.position))
+                self.position += frame.height
+        else:
+            ordered = False
+            sorted_out: dict[str, list[tuple[int, Event]]] = {}
+            for place, event in enumerate(batch):
+                sorted_out.setdefault(event.type, []).append((place, event))
+            for name, events in sorted_out.items():
+                tables[name] = self._admitted(intake.admit_events(events, self._schema(name), self.pool, first))
+            self.position += sum(len(events) for events in sorted_out.values())
+        for name, mask in intake.late(tables, self.clock.watermark, self.clock.lateness, ordered).items():
+            if mask.any():
+                places = tables[name][ORDER] - first if not ordered else np.arange(rows(tables[name]))
+                self.dead += [Dead(name, int(p), "late", "is late: the watermark has passed its end") for p in places[mask]]
+                tables[name] = np.ascontiguousarray(tables[name][:, ~mask])
+        self.clock.receive(tables)
+        return self._run(self.clock.reached())
+
+    def advance(self, watermark: int) -> Frames:
+        """No event that ends at or before `watermark` (microseconds) will come any more; gives what that completes."""
+        return self._run(max(int(watermark), self.clock.watermark))
+
+    def close(self) -> Frames:
+        """The end of the input: every deadline passes, every time point comes."""
+        return self._run(END_OF_TIME)
+
+    def take_dead(self) -> list[Dead]:
+        """The rows refused since the last call: (type, row in its pushed table or sequence, code, reason)."""
+        dead, self.dead = self.dead, []
+        return dead
+
+    def snapshot(self) -> bytes:
+        """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`."""
+        return snapshot.save(self)
+
+    def restore(self, blob: bytes) -> Engine:
+        """Take on a snapshot of the same program; gives the engine itself. Raises CepError for another program's."""
+        snapshot.load(self, blob)
+        return self
+
+    def _run(self, watermark: int) -> Frames:
+        released = self.clock.release(watermark)
+        if self.lineage is not None:
+            for name, table in released.items():
+                self.sources.setdefault(name, []).append(table)
+        made = self.machine.step(released, watermark)
+        out = frames(made, self.plan.schemas, self.pool)
+        if self.lineage is not None:
+            for name, table in made.items():
+                out[name] = out[name].with_columns(because=why(self, table))
+        if self.pool.size > self._sweep_at:
+            self._sweep()
+        return out
+
+    def _schema(self, name: str) -> Schema:
+        schema = self.plan.schemas.get(name)
+        if schema is None or name not in self.plan.inputs:
+            known = ", ".join(f"`{n}`" for n in sorted(self.plan.inputs)) or "none"
+            hint = f"declare `event {name}(...)` to read it as well as derive it" if schema else f"it reads {known}"
+            raise CepError(f"the program does not read an event `{name}`", hint=hint, code="unknown")
+        return schema
+
+    def _admitted(self, admitted: intake.Admitted) -> Table:
+        self.dead += admitted.dead
+        return admitted.table
+
+    def _sweep(self) -> None:
+        """Forget the values that nothing holds any more."""
+        coded = {
+            name: [FIRST + i for i, a in enumerate(s.attributes) if a.type in ("string", "iri", "any")]
+            for name, s in self.plan.schemas.items()
+        }
+        held = [t[row] for name, tables in self.sources.items() for t in tables for row in coded[name]]
+        self.pool.sweep([*self.machine.codes(), *self.clock.codes(coded), *held])
+        self._sweep_at = max(1 << 16, 2 * self.pool.size)
+
+
+def detect(
+    program: str,
+    events: Iterable[Event],
+    policy: str | None = None,
+    facts: Mapping[str, pl.DataFrame] | None = None,
+) -> list[Event]:
+    """All events that a program derives from these, sorted by (end, start, type, args). Types of undeclared events are those
+    of the events given. Raises CepError; ValueError where an event does not fit its declaration.
+    """
+    given = list(events)
+    engine = Engine(program, policy=policy, facts=facts, types=_types(given), lateness=0)
+    known = [event for event in given if event.type in engine.plan.inputs]
+    engine.clock.lateness = 2 * END_OF_TIME  # all is here: nothing is late
+    engine.push(known) if known else None
+    refused = engine.take_dead()
+    if refused:
+        event = known[refused[0].row]
+        raise ValueError(f"event {event.type}{event.args} {refused[0].reason}")
+    released = engine.clock.release(END_OF_TIME)
+    made = engine.machine.step(released, END_OF_TIME)
+    return to_events(made, engine.plan.schemas, engine.pool)
+
+
+def _policy(text: str | None) -> PolicyChoice | None:
+    if text is None:
+        return None
+    statement = parse(f"policy {text}.", "<policy>").statements[0]
+    assert isinstance(statement, PolicyStatement), "the keyword says so"
+    return statement.choice
+
+
+def _types(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
+    """The types of undeclared events' arguments: those of all their values, `any` where they differ."""
+    found: dict[str, list[set[str]]] = {}
+    odd: set[str] = set()
+    for event in events:
+        columns = found.setdefault(event.type, [set() for _ in event.args])
+        if len(columns) != len(event.args):
+            odd.add(event.type)
+            continue
+        for column, value in zip(columns, event.args, strict=True):
+            if value is not None:
+                column.add(_NAMES.get(type(value).__name__, "any"))
+    return {
+        name: tuple(next(iter(kinds)) if len(kinds) == 1 else "any" for kinds in columns)
+        for name, columns in found.items()
+        if name not in odd
+    }
+
+
+_NAMES = {"int": "int", "float": "float", "bool": "bool", "str": "string", "Iri": "iri"}
+

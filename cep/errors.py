@@ -1,0 +1,118 @@
+"""What went wrong, where, and what to write instead: the one error type a rule author ever sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A stretch of program text: 1-based line and column of its first character and one past its last."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def to(self, other: Span) -> Span:
+        """The stretch from the start of this one to the end of `other`."""
+        return Span(self.line, self.column, other.end_line, other.end_column)
+
+
+NOWHERE = Span(1, 1, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A program text and the name to quote it by (a file name, or `<program>`)."""
+
+    text: str
+    name: str = "<program>"
+
+    def line(self, number: int) -> str:
+        """Line `number` (1-based) without its end; empty past the last."""
+        lines = self.text.splitlines()
+        return lines[number - 1] if 1 <= number <= len(lines) else ""
+
+
+class CepError(Exception):
+    """An author's mistake. `str()` gives the position, the line, a caret under it, and a hint.
+
+    `code` is a short stable name (`syntax`, `unsafe`, `type`, ...), for tests and tools.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        source: Source | None = None,
+        span: Span | None = None,
+        hint: str | None = None,
+        code: str = "error",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.source = source
+        self.span = span
+        self.hint = hint
+        self.code = code
+
+    def __str__(self) -> str:
+        return render(self.message, self.source, self.span, self.hint)
+
+
+class CepErrors(CepError):
+    """Several mistakes of one program, sorted by position."""
+
+    def __init__(self, errors: list[CepError]) -> None:
+        assert errors, "a group of errors holds at least one"
+        first = min(errors, key=_position)
+        super().__init__(first.message, first.source, first.span, first.hint, first.code)
+        self.errors = tuple(sorted(errors, key=_position))
+
+    def __str__(self) -> str:
+        return "\n\n".join(str(error) for error in self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Warning:
+    """Something an author should know that is no mistake, e.g. a goal that never forgets."""
+
+    message: str
+    source: Source | None = None
+    span: Span | None = None
+    hint: str | None = None
+    code: str = "warning"
+
+    def __str__(self) -> str:
+        return render("warning: " + self.message, self.source, self.span, self.hint)
+
+
+def _position(error: CepError) -> tuple[int, int, str]:
+    span = error.span or NOWHERE
+    return (span.line, span.column, error.message)
+
+
+def render(message: str, source: Source | None, span: Span | None, hint: str | None) -> str:
+    """`name:line:column: message`, the line, a caret line, and `hint: ...`, each part where known."""
+    parts: list[str] = []
+    if span is None:
+        parts.append(message)
+    else:
+        name = source.name if source else "<program>"
+        parts.append(f"{name}:{span.line}:{span.column}: {message}")
+        if source:
+            parts.extend(_caret(source.line(span.line), span))
+    if hint:
+        parts.append(f"hint: {hint}")
+    return "\n".join(parts)
+
+
+def _caret(line: str, span: Span, width: int = 100) -> list[str]:
+    if not line.strip():
+        return []
+    column = min(span.column, len(line) + 1)
+    stop = span.end_column if span.end_line == span.line else len(line) + 1
+    length = max(1, min(stop, len(line) + 1) - column)
+    left = max(0, column - width)  # a very long line: show the part that holds the caret
+    shown = line[left : left + 2 * width].expandtabs(1)
+    return ["    " + shown, "    " + " " * (column - 1 - left) + "^" * min(length, 2 * width - (column - 1 - left))]

@@ -1,0 +1,45 @@
+"""One occurrence as a value, for the edges: tests, notebooks, small pushes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class Iri(str):
+    """An IRI as a value: equal to the same IRI only, never to the string of its letters."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Iri) and str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(("iri", str(self)))
+
+    def __repr__(self) -> str:
+        return f"<{str(self)}>"
+
+
+type_names = ("int", "float", "string", "bool", "iri", "time", "duration")
+
+Value = int | float | str | bool | Iri | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An occurrence: its type, its arguments in order, its closed interval in microseconds UTC since the epoch.
+
+    Times and durations among the arguments are whole microseconds too; a missing value is None.
+    """
+
+    type: str
+    args: tuple[Value, ...]
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if self.end < self.start:
+            raise ValueError(f"event {self.type} ends at {self.end}, before it starts at {self.start}")

@@ -1,0 +1,234 @@
+"""Conditions and head arithmetic inside a kernel: a small stack machine, so that no rule compiles anything.
+
+Programs are int64 rows (operation, argument). The stack holds int64 and float64 in the same cells. A missing value is
+MISSING or NaN and makes what is computed from it missing; a test of it fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from cep.expressions import Typed, TypedConstant, TypedVariable
+from cep.goals.keys import MISSING
+
+LEFT, RIGHT, BEGIN, FINISH, LITERAL, TEST = 0, 1, 2, 3, 4, 5
+INT_OPERATIONS = {"+": 10, "-": 11, "*": 12, "//": 13, "mod": 14, "min": 15, "max": 16, "neg": 17, "abs": 18}
+FLOAT_OPERATIONS = {
+    "+": 30, "-": 31, "*": 32, "/": 33, "//": 34, "mod": 35, "min": 36, "max": 37, "neg": 38, "abs": 39, "sqrt": 40,
+}  # fmt: skip
+INT_COMPARISONS = {"=": 50, "!=": 51, "<": 52, "<=": 53, ">": 54, ">=": 55}
+FLOAT_COMPARISONS = {"=": 60, "!=": 61, "<": 62, "<=": 63, ">": 64, ">=": 65}
+TO_FLOAT = 70
+INTEGERS = ("int", "time", "duration")
+CODES = ("bool", "string", "iri")
+
+Code = NDArray[np.int64]
+
+
+def compile_stack(
+    typed: Sequence[Typed], places: Mapping[str, tuple[int, int]], pool_code, tests: bool  # type: ignore[no-untyped-def]
+) -> tuple[Code, Code] | None:
+    """The program and its literals for a conjunction (`tests`) or for one value; None where an operation is not
+    the machine's (strings, powers, values of unknown type): such conditions run outside the kernel.
+
+    `places`: variable -> (LEFT | RIGHT, argument); `start()` and `end()` are the pair's.
+    """
+    operations: list[tuple[int, int]] = []
+    literals: list[int] = []
+
+    def emit(node: Typed) -> bool:
+        if isinstance(node, TypedVariable):
+            if node.name == "start()":
+                operations.append((BEGIN, 0))
+            elif node.name == "end()":
+                operations.append((FINISH, 0))
+            elif node.name == "duration()":
+                operations.extend([(FINISH, 0), (BEGIN, 0), (INT_OPERATIONS["-"], 0)])
+            elif node.name in places:
+                operations.append(places[node.name])
+            else:
+                return False
+            return True
+        if isinstance(node, TypedConstant):
+            operations.append((LITERAL, len(literals)))
+            literals.append(_literal(node, pool_code))
+            return True
+        kinds = [argument.type for argument in node.arguments]
+        operation = _operation(node.function, kinds, node.type)
+        if operation is None or (len(kinds) > 2):
+            return False
+        if not all(emit(argument) for argument in node.arguments):
+            return False
+        operations.append((operation, 0))
+        return True
+
+    for node in typed:
+        if not emit(node):
+            return None
+        if tests:
+            operations.append((TEST, 0))
+    code = np.array(operations, np.int64).reshape(len(operations), 2)
+    return code, np.array(literals, np.int64)
+
+
+def _operation(function: str, kinds: Sequence[str], result: str) -> int | None:
+    if function in INT_COMPARISONS:
+        if all(kind in INTEGERS for kind in kinds):
+            return INT_COMPARISONS[function]
+        if all(kind == "float" for kind in kinds):
+            return FLOAT_COMPARISONS[function]
+        if all(kind in CODES for kind in kinds) and kinds[0] == kinds[1] and function in ("=", "!="):
+            return INT_COMPARISONS[function]
+        return None
+    if function == "to_float" and kinds[0] in INTEGERS:
+        return TO_FLOAT
+    if result in INTEGERS and all(kind in INTEGERS for kind in kinds):
+        return INT_OPERATIONS.get(function)
+    if result == "float" and all(kind == "float" for kind in kinds):
+        return FLOAT_OPERATIONS.get(function)
+    return None
+
+
+def _literal(node: TypedConstant, pool_code) -> int:  # type: ignore[no-untyped-def]
+    value = node.value
+    if value is None:
+        return int(np.array(np.nan).view(np.int64)) if node.type == "float" else MISSING
+    if node.type == "float":
+        return int(np.array(float(value) + 0.0).view(np.int64))
+    if node.type in ("string", "iri", "any"):
+        return int(pool_code(value))
+    return int(value)
+
+
+@njit(cache=True)
+def run(code, literals, stack, partner, p, offset, current, partner_is_left, start, end):  # type: ignore[no-untyped-def]
+    """Run on the pair (row `p` of the store `partner`, its arguments from column `offset` on; the arriving row `current`).
+
+    With tests in the code: 1 if all hold, else 0. Otherwise 1, with the value's bits in stack[0].
+    """
+    real = stack.view(np.float64)
+    top = 0
+    for k in range(code.shape[0]):
+        operation = code[k, 0]
+        argument = code[k, 1]
+        if operation == LEFT or operation == RIGHT:
+            if (operation == LEFT) == partner_is_left:
+                stack[top] = partner[p, offset + argument]
+            else:
+                stack[top] = current[argument]
+            top += 1
+        elif operation == LITERAL:
+            stack[top] = literals[argument]
+            top += 1
+        elif operation == BEGIN:
+            stack[top] = start
+            top += 1
+        elif operation == FINISH:
+            stack[top] = end
+            top += 1
+        elif operation == TEST:
+            top -= 1
+            if stack[top] != 1:
+                return 0
+        elif operation == TO_FLOAT:
+            real[top - 1] = math.nan if stack[top - 1] == MISSING else np.float64(stack[top - 1])
+        elif operation == 17 or operation == 18:
+            if stack[top - 1] != MISSING and (operation == 17 or stack[top - 1] < 0):
+                stack[top - 1] = -stack[top - 1]
+        elif operation == 38:
+            real[top - 1] = 0.0 - real[top - 1]
+        elif operation == 39:
+            real[top - 1] = abs(real[top - 1])
+        elif operation == 40:
+            real[top - 1] = math.sqrt(real[top - 1]) if real[top - 1] >= 0 else math.nan
+        elif operation < 30:
+            top -= 1
+            stack[top - 1] = _integer(operation, stack[top - 1], stack[top])
+        elif operation < 50:
+            top -= 1
+            value = _real(operation, real[top - 1], real[top])
+            real[top - 1] = value + 0.0 if math.isfinite(value) else math.nan
+        elif operation < 60:
+            top -= 1
+            a = stack[top - 1]
+            b = stack[top]
+            if a == MISSING or b == MISSING:
+                stack[top - 1] = 0
+            else:
+                stack[top - 1] = _compare(operation - 50, a, b)
+        else:
+            top -= 1
+            x = real[top - 1]
+            y = real[top]
+            if math.isnan(x) or math.isnan(y):
+                stack[top - 1] = 0
+            else:
+                stack[top - 1] = _compare(operation - 60, x, y)
+    return 1
+
+
+@njit(cache=True, inline="always")
+def _compare(which, a, b):  # type: ignore[no-untyped-def]
+    if which == 0:
+        return 1 if a == b else 0
+    if which == 1:
+        return 1 if a != b else 0
+    if which == 2:
+        return 1 if a < b else 0
+    if which == 3:
+        return 1 if a <= b else 0
+    if which == 4:
+        return 1 if a > b else 0
+    return 1 if a >= b else 0
+
+
+@njit(cache=True)
+def _integer(operation, a, b):  # type: ignore[no-untyped-def]
+    if a == MISSING or b == MISSING:
+        return MISSING
+    if operation == 10:
+        value = a + b
+        return MISSING if ((a ^ value) & (b ^ value)) < 0 else value
+    if operation == 11:
+        value = a - b
+        return MISSING if ((a ^ b) & (a ^ value)) < 0 else value
+    if operation == 12:
+        if a == 0 or b == 0:
+            return 0
+        if abs(np.float64(a) * np.float64(b)) >= 9.3e18:
+            return MISSING
+        value = a * b
+        return value if value // b == a else MISSING
+    if operation == 13:
+        return MISSING if b == 0 else a // b
+    if operation == 14:
+        return MISSING if b == 0 else a % b
+    if operation == 15:
+        return min(a, b)
+    return max(a, b)
+
+
+@njit(cache=True)
+def _real(operation, a, b):  # type: ignore[no-untyped-def]
+    if math.isnan(a) or math.isnan(b):
+        return math.nan
+    if operation == 30:
+        return a + b
+    if operation == 31:
+        return a - b
+    if operation == 32:
+        return a * b
+    if operation == 33:
+        return math.nan if b == 0.0 else a / b
+    if operation == 34:
+        return math.nan if b == 0.0 else (a // b) + 0.0
+    if operation == 35:
+        return math.nan if b == 0.0 else a % b
+    if operation == 36:
+        return min(a, b)
+    return max(a, b)

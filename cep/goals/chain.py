@@ -1,0 +1,84 @@
+"""The common recursive rule, `x <- start. x <- x SEQ a`, in one sequential kernel: what it gives waits at once.
+
+    x(K, f(X, A)) <- x(K, X) SEQ a(K, A) WHERE ...
+
+The derived occurrence ends where `a` ends and can only meet an `a` that starts later, so one pass in order of arrival
+is the fixpoint (decision 3 of the design; the slice-by-slice way in `cep.runtime.recursion` is its reference).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cep.goals import pairing
+from cep.goals.arrival import by_arrival
+from cep.goals.bytecode import Code
+from cep.goals.join import NO_CODE, NOTHING, Join, JoinSpec, more_chains, room
+from cep.goals.keys import slots_of
+from cep.goals.lineage import Lineage
+from cep.table import IDENTITY, Table, concat, empty, rows
+
+
+class Chain(Join):
+    """Inputs: the occurrences that other rules give for the event, and the right sides. Output: all that the event gains.
+
+    `head`: a program a head argument. The head keeps the key's arguments as they are.
+    """
+
+    def __init__(
+        self,
+        spec: JoinSpec,
+        head: Sequence[tuple[Code, Code]],
+        lineage: Lineage | None = None,
+    ) -> None:
+        super().__init__(replace(spec, test=None), lineage)
+        assert spec.relation == "SEQ", "what recursion makes must wait for something later"
+        self.numbers[pairing.S_FEEDBACK] = 1
+        self.code, self.literals = (NO_CODE, NOTHING) if spec.stack is None else spec.stack
+        codes, literals, ends = [], [], []
+        for code, values in head:
+            moved = code.copy()
+            moved[moved[:, 0] == 4, 1] += sum(len(v) for v in literals)
+            codes.append(moved)
+            literals.append(values)
+            ends.append(sum(len(c) for c in codes))
+        self.head = np.concatenate(codes) if codes else NO_CODE
+        self.head_literals = np.concatenate(literals) if literals else NOTHING
+        self.head_ends = np.array(ends, np.int64)
+
+    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+        base, right = inputs
+        width = self.spec.left_width
+        if not rows(base) and not rows(right):
+            return empty(width)
+        left_slots, self.index, self.keys, self.slots = slots_of(
+            base, self.left_key, self.index, self.keys, self.slots, True
+        )
+        right_slots, *_ = slots_of(right, self.right_key, self.index, self.keys, self.slots, False)
+        self.chains = more_chains(self.chains, self.slots)
+        self.left_store = room(self.left_store, self.left_count + rows(base) + 16)
+        pairs, self.left_store, self.left_count, self.right_count, self.absent_count = pairing.pair(
+            self.numbers, base, right, empty(0), left_slots, right_slots, NOTHING, NOTHING, NOTHING,
+            self.absent_from, self.absent_index, self.absent_keys, self.chains, self.absent_chains,
+            self.left_store, self.left_count, self.right_store, self.right_count,
+            self.absent_store, self.absent_count, self.code, self.literals, self.head, self.head_literals,
+            self.head_ends,
+        )  # fmt: skip
+        if len(pairs) == 0:
+            return base
+        made: Table = pairing.rows_table(self.left_store, pairs[:, 3], width)
+        if self.lineage is not None:
+            # Named before they are linked: a left side may have been made in this very step.
+            names = self.lineage.name(made)
+            self.left_store[pairs[:, 3], pairing.NAME] = names
+            self.lineage.link(names, self.left_store[pairs[:, 0], pairing.NAME])
+            self.lineage.link(names, right[IDENTITY, pairs[:, 1]])
+        return by_arrival(concat([base, made])) if rows(base) else by_arrival(made)
+
+    def _in_order(self) -> bool:
+        return False
+
+

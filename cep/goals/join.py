@@ -1,0 +1,351 @@
+"""Two occurrences make one: SEQ and the other relations, NOT between a SEQ, under every policy.
+
+    goal(L, R):  L waits under its join key; R arrives, finds its partner, completes the pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cep.goals import pairing
+from cep.goals.arrival import by_arrival, take
+from cep.goals.bytecode import Code
+from cep.goals.contract import Ints, from_arrow, to_arrow
+from cep.goals.keys import reindex, slots_of
+from cep.goals.lineage import Lineage
+from cep.table import END, Table, empty, rows, slice_until
+
+NOTHING: Ints = np.empty(0, np.int64)
+NO_CODE: Ints = np.empty((0, 2), np.int64)
+CHUNK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSpec:
+    """A join with everything resolved to columns.
+
+    `left_key`, `right_key`: argument columns, already of one representation. `absent_key`: columns of the absent side;
+    `absent_from`: for each, (0, left column) or (1, right column). `within` None: unbounded. `point`: every right side
+    is an instant. `by`: columns of `recent(by V)`, -1 for none. `stack`: what decides, as bytecode; `test`: the same on
+    tables, where the machine cannot run it, or where the choice comes first.
+    """
+
+    relation: str
+    policy: str
+    tie: str
+    within: int | None
+    point: bool
+    left_width: int
+    right_width: int
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+    take_left: tuple[int, ...]
+    take_right: tuple[int, ...]
+    left_codes: tuple[int, ...]
+    right_codes: tuple[int, ...]
+    absent_key: tuple[int, ...] = ()
+    absent_from: tuple[tuple[int, int], ...] = ()
+    absent: bool = False
+    by: tuple[int, int] = (-1, -1)
+    by_float: bool = False
+    stack: tuple[Code, Code] | None = None
+    test: Callable[[Table], NDArray[np.bool_]] | None = None
+
+
+class Join:
+    """The goal of one join node."""
+
+    def __init__(self, spec: JoinSpec, lineage: Lineage | None = None) -> None:
+        self.spec = spec
+        self.lineage = lineage
+        self.within = pairing.FOREVER if spec.within is None else spec.within
+        self.external = spec.policy == "chronological" and spec.test is not None and spec.stack is None
+        self.keep_right = spec.relation not in ("SEQ", "DURING", "STARTS")
+        self.instant_left = spec.relation in ("EQUALS", "FINISHES")
+        self.instant_right = spec.relation in ("EQUALS", "FINISHES", "MEETS")
+        self.numbers = np.zeros(pairing.SPEC, np.int64)
+        policy = "unrestricted" if self.external else spec.policy
+        for place, value in (
+            (pairing.S_RELATION, pairing.RELATIONS[spec.relation]),
+            (pairing.S_POLICY, pairing.POLICIES[policy]),
+            (pairing.S_TIE, pairing.TIES[spec.tie]),
+            (pairing.S_WITHIN, self.within),
+            (pairing.S_POINT, int(spec.point)),
+            (pairing.S_STORE_RIGHT, int(self.keep_right)),
+            (pairing.S_ABSENCE, self._absence()),
+            (pairing.S_BY_LEFT, spec.by[0]),
+            (pairing.S_BY_RIGHT, spec.by[1]),
+            (pairing.S_BY_FLOAT, int(spec.by_float)),
+            (pairing.S_WIDTH_LEFT, spec.left_width),
+            (pairing.S_WIDTH_RIGHT, spec.right_width),
+        ):
+            self.numbers[place] = value
+        self.left_key = np.array(spec.left_key, np.int64)
+        self.right_key = np.array(spec.right_key, np.int64)
+        self.absent_key = np.array(spec.absent_key, np.int64)
+        self.absent_from = np.array(spec.absent_from, np.int64).reshape(len(spec.absent_from), 2)
+        self.take_left = np.array(spec.take_left, np.int64)
+        self.take_right = np.array(spec.take_right, np.int64)
+        self.code, self.literals = (NO_CODE, NOTHING) if spec.stack is None else spec.stack
+        if spec.policy != "chronological":
+            self.code, self.literals = NO_CODE, NOTHING
+        self.left_store = np.empty((16, pairing.HEADER + spec.left_width), np.int64)
+        self.right_store = np.empty((16, pairing.HEADER + spec.right_width), np.int64)
+        self.absent_store = np.empty((16, pairing.HEADER), np.int64)
+        self.left_count = self.right_count = self.absent_count = 0
+        self.index, self.keys, self.slots = fresh_index(len(spec.left_key))
+        self.absent_index, self.absent_keys, self.absent_slots = fresh_index(len(spec.absent_key))
+        self.chains = np.full((16, 4), -1, np.int64)
+        self.absent_chains = np.full((16, 2), -1, np.int64)
+        self.watched = 1024
+
+    def _absence(self) -> int:
+        spec = self.spec
+        if not spec.absent:
+            return pairing.NO_ABSENCE
+        # Where every column of the absent key is known: in the join key, on the right, on the left, on neither alone.
+        right_of = dict(zip(spec.left_key, spec.right_key, strict=True))
+        left_of = {r: left for left, r in right_of.items()}
+        common = all(c in right_of if side == 0 else c in left_of for side, c in spec.absent_from)
+        if common:
+            return pairing.ABSENT_COMMON
+        if all(side == 1 or c in right_of for side, c in spec.absent_from):
+            return pairing.ABSENT_RIGHT
+        if all(side == 0 or c in left_of for side, c in spec.absent_from):
+            return pairing.ABSENT_LEFT
+        return pairing.ABSENT_BOTH
+
+    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+        """Inputs: left, right, and the absent side where there is one."""
+        left, right = inputs[0], inputs[1]
+        absent = inputs[2] if self.spec.absent else empty(0)
+        width = len(self.spec.take_left) + len(self.spec.take_right)
+        if not rows(left) and not rows(right) and not rows(absent):
+            return empty(width)
+        if self.external and rows(left) + rows(right) > CHUNK:
+            return self._in_chunks(left, right, absent, watermark)
+        pairs = self._pairs(left, right, absent)
+        if self.external:
+            pairs = self._consumed(pairs, right)
+        elif len(pairs) == 0:
+            return empty(width)
+        table, names = self._assembled(pairs, right)
+        if self.spec.test is not None and not self.external and (self.spec.policy != "chronological"):
+            keep = self.spec.test(table)
+            if not keep.all():
+                index = np.flatnonzero(keep)
+                table, names = take(table, index), take(names, index)
+        self._link(table, names)
+        return by_arrival(table)
+
+    def _link(self, table: Table, names: Ints) -> None:
+        if self.lineage is not None:
+            wholes = self.lineage.name(table)
+            self.lineage.link(wholes, names[0])
+            self.lineage.link(wholes, names[1])
+
+    def _pairs(self, left: Table, right: Table, absent: Table) -> Ints:
+        left_slots, self.index, self.keys, self.slots = slots_of(
+            left, self.left_key, self.index, self.keys, self.slots, True
+        )
+        right_slots, self.index, self.keys, self.slots = slots_of(
+            right, self.right_key, self.index, self.keys, self.slots, self.keep_right
+        )
+        self.chains = more_chains(self.chains, self.slots)
+        kind = int(self.numbers[pairing.S_ABSENCE])
+        absent_of = [NOTHING, NOTHING, NOTHING]
+        if kind != pairing.NO_ABSENCE:
+            absent_of[2], self.absent_index, self.absent_keys, self.absent_slots = slots_of(
+                absent, self.absent_key, self.absent_index, self.absent_keys, self.absent_slots, True
+            )
+            sides = (pairing.ABSENT_LEFT,), (pairing.ABSENT_COMMON, pairing.ABSENT_RIGHT)
+            for side, table in enumerate((left, right)):
+                if kind in sides[side]:
+                    columns = np.array([self._column_on(side, *place) for place in self.spec.absent_from], np.int64)
+                    absent_of[side], self.absent_index, self.absent_keys, self.absent_slots = slots_of(
+                        table, columns, self.absent_index, self.absent_keys, self.absent_slots, True
+                    )
+            self.absent_chains = more_chains(self.absent_chains, self.absent_slots)
+            self.absent_store = room(self.absent_store, self.absent_count + rows(absent))
+        self.left_store = room(self.left_store, self.left_count + rows(left))
+        if self.keep_right:
+            self.right_store = room(self.right_store, self.right_count + rows(right))
+        pairs: Ints
+        pairs, self.left_store, self.left_count, self.right_count, self.absent_count = pairing.pair(
+            self.numbers, left, right, absent, left_slots, right_slots, absent_of[2], absent_of[1], absent_of[0],
+            self.absent_from, self.absent_index, self.absent_keys, self.chains, self.absent_chains,
+            self.left_store, self.left_count, self.right_store, self.right_count,
+            self.absent_store, self.absent_count, self.code, self.literals, NO_CODE, NOTHING, NOTHING,
+        )  # fmt: skip
+        return pairs
+
+    def _column_on(self, side: int, known: int, column: int) -> int:
+        if known == side:
+            return column
+        here, there = (self.spec.left_key, self.spec.right_key)[:: 1 if side == 0 else -1]
+        return here[there.index(column)]
+
+    def _assembled(self, pairs: Ints, right: Table) -> tuple[Table, Ints]:
+        table, names = pairing.assemble(
+            pairs,
+            int(self.numbers[pairing.S_RELATION]),
+            self.left_store,
+            self.right_store if self.keep_right else right,
+            self.keep_right,
+            self.take_left,
+            self.take_right,
+        )
+        return table, names
+
+    def _consumed(self, pairs: Ints, right: Table) -> Ints:
+        """The chronological choice where a condition is not the machine's: all fitting pairs, tested, then chosen from."""
+        assert self.spec.test is not None, "an outside condition has a test"
+        table, _ = self._assembled(pairs, right)
+        taken = pairing.consume(
+            pairs, self.spec.test(table), int(self.numbers[pairing.S_RELATION]), int(self.numbers[pairing.S_TIE]),
+            self.spec.by[0], self.spec.by[1], int(self.spec.by_float), self.left_store, self.right_store,
+            self.keep_right, self.chains,
+        )  # fmt: skip
+        chosen: Ints = pairs[taken]
+        return chosen
+
+    def _in_chunks(self, left: Table, right: Table, absent: Table, watermark: int) -> Table:
+        """The same in slices of whole instants, so that the pairs to test stay few."""
+        ends = np.sort(np.concatenate([left[END], right[END]]))
+        outputs = []
+        done = [0, 0, 0]
+        until: list[int] = [int(e) for e in ends[CHUNK - 1 :: CHUNK]]
+        if not until or until[-1] != int(ends[-1]):
+            until.append(int(ends[-1]))
+        for number, end in enumerate(until):
+            stop = [slice_until(t, end) for t in (left, right, absent)]
+            if number == len(until) - 1:
+                stop[2] = rows(absent)
+            pieces = [t[:, a:b] for t, a, b in zip((left, right, absent), done, stop, strict=True)]
+            done = stop
+            pairs = self._consumed(self._pairs(*pieces), pieces[1])
+            table, names = self._assembled(pairs, pieces[1])
+            self._link(table, names)
+            outputs.append(by_arrival(table))
+            self._compact(end)
+        return np.concatenate(outputs, axis=1)
+
+    def forget(self, watermark: int) -> None:
+        if self.left_count + self.right_count + self.absent_count > self.watched:
+            self._compact(watermark)
+            self.watched = max(1024, 2 * (self.left_count + self.right_count + self.absent_count))
+
+    def _compact(self, watermark: int) -> None:
+        keep = pairing.live(self.left_store, self.left_count, self.within, self.instant_left, watermark)
+        self.left_store, self.left_count = pairing.compacted(self.left_store, keep), len(keep)
+        keep = pairing.live(self.right_store, self.right_count, self.within, self.instant_right, watermark)
+        self.right_store, self.right_count = pairing.compacted(self.right_store, keep), len(keep)
+        self.keys, self.slots, _ = pairing.renumber(
+            self.left_store, self.left_count, self.right_store, self.right_count, self.keys, self.slots
+        )
+        self.index = index_of(self.keys, self.slots)
+        self.chains = np.full((max(16, self.slots), 4), -1, np.int64)
+        pairing.relink(self.left_store, self.left_count, self.chains, 0, self._in_order())
+        pairing.relink(self.right_store, self.right_count, self.chains, 2, True)
+        if self.spec.absent:
+            self._compact_absent(watermark)
+
+    def _in_order(self) -> bool:
+        return True
+
+    def _compact_absent(self, watermark: int) -> None:
+        keep = pairing.live(self.absent_store, self.absent_count, self.within, False, watermark)
+        self.absent_store, self.absent_count = pairing.compacted(self.absent_store, keep), len(keep)
+        watching = np.empty((0, pairing.HEADER), np.int64)
+        by_left = int(self.numbers[pairing.S_ABSENCE]) == pairing.ABSENT_LEFT
+        if by_left:
+            watching = self.left_store[: self.left_count].copy()
+            watching[:, pairing.SLOT] = watching[:, pairing.OTHER]
+            watching = watching[watching[:, pairing.SLOT] >= 0]
+        self.absent_keys, self.absent_slots, numbers = pairing.renumber(
+            self.absent_store, self.absent_count, watching, len(watching), self.absent_keys, self.absent_slots
+        )
+        if by_left:
+            other = self.left_store[: self.left_count, pairing.OTHER]
+            other[other >= 0] = numbers[other[other >= 0]]
+        self.absent_index = index_of(self.absent_keys, self.absent_slots)
+        self.absent_chains = np.full((max(16, self.absent_slots), 2), -1, np.int64)
+        pairing.relink(self.absent_store, self.absent_count, self.absent_chains, 0, True)
+
+    def snapshot(self) -> pa.RecordBatch:
+        self._compact(-pairing.FOREVER)
+        return to_arrow(
+            {
+                "left": self.left_store[: self.left_count],
+                "right": self.right_store[: self.right_count],
+                "absent": self.absent_store[: self.absent_count],
+                "keys": self.keys[: self.slots],
+                "absent_keys": self.absent_keys[: self.absent_slots],
+            }
+        )
+
+    def restore(self, batch: pa.RecordBatch) -> None:
+        arrays = from_arrow(batch)
+        self.left_store, self.left_count = room(arrays["left"], 16), len(arrays["left"])
+        self.right_store, self.right_count = room(arrays["right"], 16), len(arrays["right"])
+        self.absent_store, self.absent_count = room(arrays["absent"], 16), len(arrays["absent"])
+        self.keys, self.slots = room(arrays["keys"], 16), len(arrays["keys"])
+        self.absent_keys, self.absent_slots = room(arrays["absent_keys"], 16), len(arrays["absent_keys"])
+        self.absent_index = index_of(self.absent_keys, self.absent_slots)
+        self._compact(-pairing.FOREVER)
+
+    def codes(self) -> list[Ints]:
+        left = [self.left_store[: self.left_count, pairing.HEADER + c] for c in self.spec.left_codes]
+        right = [self.right_store[: self.right_count, pairing.HEADER + c] for c in self.spec.right_codes]
+        # Of keys any number may be a code: one too many kept does no harm.
+        return [*left, *right, self.keys[: self.slots].reshape(-1), self.absent_keys[: self.absent_slots].reshape(-1)]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        count = sum(
+            int((store[:n, pairing.SLOT] >= 0).sum())
+            for store, n in (
+                (self.left_store, self.left_count),
+                (self.right_store, self.right_count),
+                (self.absent_store, self.absent_count),
+            )
+        )
+        used = self.left_count * self.left_store.shape[1] + self.right_count * self.right_store.shape[1]
+        used += self.absent_count * pairing.HEADER + self.slots * (6 + self.keys.shape[1])
+        used += self.absent_slots * (4 + self.absent_keys.shape[1])
+        return count, 8 * used
+
+
+def fresh_index(width: int) -> tuple[Ints, Ints, int]:
+    return np.full(32, -1, np.int64), np.empty((16, width), np.int64), 0
+
+
+def index_of(keys: Ints, slots: int) -> Ints:
+    capacity = 32
+    while capacity < 4 * slots:
+        capacity *= 2
+    index: Ints = reindex(keys, slots if keys.shape[1] else 0, capacity)
+    return index
+
+
+def room(array: Ints, needed: int) -> Ints:
+    if array.shape[0] >= needed:
+        return array
+    larger = np.empty((max(needed, 2 * array.shape[0]), array.shape[1]), np.int64)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+def more_chains(chains: Ints, slots: int) -> Ints:
+    if chains.shape[0] >= slots:
+        return chains
+    larger = np.full((max(slots, 2 * chains.shape[0]), chains.shape[1]), -1, np.int64)
+    larger[: chains.shape[0]] = chains
+    return larger
+
+

@@ -1,0 +1,120 @@
+"""Join keys to slots: a hash index of int64 rows that keeps every key itself, so no two are ever confused."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from cep.table import FIRST
+
+MISSING = -(2**63)
+
+
+@njit(cache=True, inline="always")
+def mix(hashed, value):  # type: ignore[no-untyped-def]
+    """One round of a 64-bit mixer (murmur3's finaliser)."""
+    h = np.uint64(hashed) ^ np.uint64(value)
+    h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    h = (h ^ (h >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return h ^ (h >> np.uint64(33))
+
+
+@njit(cache=True)
+def grow(array, needed):  # type: ignore[no-untyped-def]
+    """`array` with room for at least `needed` rows, its rows kept."""
+    larger = np.empty((max(needed, 2 * array.shape[0]), array.shape[1]), np.int64)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+@njit(cache=True)
+def reindex(keys, count, capacity):  # type: ignore[no-untyped-def]
+    """A hash index of the first `count` keys; capacity a power of two."""
+    index = np.full(capacity, -1, np.int64)
+    mask = capacity - 1
+    for slot in range(count):
+        hashed = np.uint64(0)
+        for k in range(keys.shape[1]):
+            hashed = mix(hashed, keys[slot, k])
+        place = np.int64(hashed & np.uint64(mask))
+        while index[place] >= 0:
+            place = (place + 1) & mask
+        index[place] = slot
+    return index
+
+
+@njit(cache=True)
+def slots_of(table, columns, index, keys, count, insert):  # type: ignore[no-untyped-def]
+    """The slot of each row's key: -1 for a missing value in it, or for an unknown key unless `insert`.
+
+    Gives (slots, index, keys, count): the index may have been replaced by a larger one.
+    """
+    n = table.shape[1]
+    width = columns.shape[0]
+    slots = np.empty(n, np.int64)
+    if width == 0:
+        if insert and count == 0 and n > 0:
+            count = 1
+        slots[:] = 0 if count > 0 else -1
+        return slots, index, keys, count
+    mask = index.shape[0] - 1
+    for i in range(n):
+        hashed = np.uint64(0)
+        known = True
+        for k in range(width):
+            value = table[FIRST + columns[k], i]
+            if value == MISSING:
+                known = False
+            hashed = mix(hashed, value)
+        if not known:
+            slots[i] = -1
+            continue
+        place = np.int64(hashed & np.uint64(mask))
+        slot = index[place]
+        while slot >= 0:
+            same = True
+            for k in range(width):
+                if keys[slot, k] != table[FIRST + columns[k], i]:
+                    same = False
+                    break
+            if same:
+                break
+            place = (place + 1) & mask
+            slot = index[place]
+        if slot < 0 and insert:
+            if count == keys.shape[0]:
+                keys = grow(keys, count + 1)
+            slot = count
+            for k in range(width):
+                keys[slot, k] = table[FIRST + columns[k], i]
+            index[place] = slot
+            count += 1
+            if 2 * count > index.shape[0]:
+                index = reindex(keys, count, 4 * index.shape[0])
+                mask = index.shape[0] - 1
+        slots[i] = slot
+    return slots, index, keys, count
+
+
+@njit(cache=True)
+def slot_of_key(key, index, keys):  # type: ignore[no-untyped-def]
+    """The slot of one key (an int64 vector), or -1."""
+    hashed = np.uint64(0)
+    for k in range(key.shape[0]):
+        if key[k] == MISSING:
+            return -1
+        hashed = mix(hashed, key[k])
+    mask = index.shape[0] - 1
+    place = np.int64(hashed & np.uint64(mask))
+    slot = index[place]
+    while slot >= 0:
+        same = True
+        for k in range(key.shape[0]):
+            if keys[slot, k] != key[k]:
+                same = False
+                break
+        if same:
+            return slot
+        place = (place + 1) & mask
+        slot = index[place]
+    return -1

@@ -1,0 +1,181 @@
+"""The nodes without memory: scan, select, union, and the making of events from a rule's head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cep.conditions import Conditions
+from cep.goals.arrival import by_arrival, distinct, take
+from cep.goals.contract import Ints, from_arrow, to_arrow
+from cep.table import END, FIRST, START, Column, Table, bits, column, concat, empty, rows
+
+Columns = dict[str, Column]
+Evaluation = Callable[[Columns, int], Column]
+
+
+class Memoryless:
+    """The part of the contract that a goal without state has for nothing."""
+
+    def forget(self, watermark: int) -> None:
+        """Nothing is kept."""
+
+    def snapshot(self) -> pa.RecordBatch:
+        return to_arrow({})
+
+    def restore(self, batch: pa.RecordBatch) -> None:
+        """Nothing was kept."""
+
+    def codes(self) -> list[Ints]:
+        return []
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return 0, 0
+
+
+def columns_of(table: Table, types: Sequence[str], times: bool = False) -> Columns:
+    """A table's columns under their canonical names, with the interval's where asked for."""
+    named: Columns = {f"v{i}": column(table, i, type) for i, type in enumerate(types)}
+    if times:
+        named |= {"start()": table[START], "end()": table[END], "duration()": table[END] - table[START]}
+    return named
+
+
+class Scan(Memoryless):
+    """The occurrences of an event that have the constants and equal arguments, with the arguments asked for."""
+
+    def __init__(
+        self,
+        constants: Sequence[tuple[int, int | None]],
+        equal: Sequence[tuple[Callable[[Table], NDArray[np.bool_]], int]],
+        chosen: Sequence[int],
+        width: int,
+    ) -> None:
+        self.constants = constants
+        self.equal = [test for test, _ in equal]
+        self.rows = np.array([*range(FIRST), *(FIRST + c for c in chosen)], np.int64)
+        self.whole = list(chosen) == list(range(width))
+
+    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+        table = inputs[0]
+        if rows(table) and (self.constants or self.equal):
+            keep = np.ones(rows(table), np.bool_)
+            for position, value in self.constants:
+                keep &= False if value is None else table[FIRST + position] == value
+            for test in self.equal:
+                keep &= test(table)
+            if not keep.all():
+                table = take(table, np.flatnonzero(keep))
+        return table if self.whole else table[self.rows]
+
+
+class Tick(Memoryless):
+    """The time point: occurs once, when the watermark reaches it."""
+
+    def __init__(self, ticks: int) -> None:
+        self.ticks = ticks
+        self.done = False
+
+    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+        if self.done or watermark < self.ticks:
+            return empty(0)
+        self.done = True
+        return np.array([[self.ticks], [self.ticks], [-1], [0]], np.int64)
+
+    def next_deadline(self) -> int:
+        """When it occurs; 2**62 once it has."""
+        return 2**62 if self.done else self.ticks
+
+    def snapshot(self) -> pa.RecordBatch:
+        return to_arrow({"done": np.array([int(self.done)], np.int64)})
+
+    def restore(self, batch: pa.RecordBatch) -> None:
+        self.done = bool(from_arrow(batch)["done"][0])
+
+
+class Select(Memoryless):
+    """Occurrences for which conditions hold, or one for each answer; `within` bounds their length."""
+
+    def __init__(
+        self, types: Sequence[str], conditions: Conditions | None, binds: Sequence[str], within: int | None
+    ) -> None:
+        self.types = types
+        self.conditions = conditions
+        self.binds = binds
+        self.within = within
+
+    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+        table = inputs[0]
+        if rows(table) and self.within is not None:
+            keep = table[END] - table[START] <= self.within
+            table = table if keep.all() else take(table, np.flatnonzero(keep))
+        if self.conditions is None:
+            return table
+        if not rows(table):
+            return empty(len(self.types) + len(self.binds))
+        named = columns_of(table, self.types, True)
+        if not self.binds:
+            keep = self.conditions.holds(named, rows(table))
+            return table if keep.all() else take(table, np.flatnonzero(keep))
+        index, found = self.conditions.answers(named, rows(table))
+        wide = take(table, index)
+        return np.concatenate([wide, *(bits(found[name])[None, :] for name in self.binds)], axis=0)
+
+
+class Union(Memoryless):
+    """Occurrences of either side; conversions bring both to one representation, column by column."""
+
+    def __init__(self, left: Sequence[Evaluation], right: Sequence[Evaluation], types: Sequence[Sequence[str]]) -> None:
+        self.sides = (left, right)
+        self.types = types
+
+    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+        made = [
+            project(table, types, side)
+            for table, types, side in zip(inputs, self.types, self.sides, strict=True)
+            if rows(table)
+        ]
+        return by_arrival(concat(made)) if made else empty(len(self.sides[0]))
+
+
+def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation]) -> Table:
+    """Occurrences with other arguments: an evaluation for each."""
+    made = np.empty((FIRST + len(evaluations), rows(table)), np.int64)
+    made[:FIRST] = table[:FIRST]
+    named = columns_of(table, types)
+    for i, evaluate in enumerate(evaluations):
+        made[FIRST + i] = bits(evaluate(named, rows(table)))
+    return made
+
+
+class Make(Memoryless):
+    """The occurrences of an event as a set: input, and what the rules' heads make, rules in program order."""
+
+    def __init__(self, width: int, heads: Sequence[tuple[Sequence[str], Sequence[Evaluation], Sequence[int] | None]]) -> None:
+        self.width = width
+        self.heads = heads
+        self.rows = [
+            None if plain is None else np.array([*range(FIRST), *(FIRST + c for c in plain)], np.int64)
+            for _, _, plain in heads
+        ]
+
+    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+        """Inputs: the event's own input, then a table a head."""
+        made = [inputs[0]] if rows(inputs[0]) else []
+        for table, (types, evaluations, plain), chosen in zip(inputs[1:], self.heads, self.rows, strict=True):
+            if not rows(table):
+                continue
+            if chosen is not None and plain is not None:
+                whole = list(plain) == list(range(table.shape[0] - FIRST))
+                made.append(table if whole else table[chosen])
+            else:
+                made.append(project(table, types, evaluations))
+        if not made:
+            return empty(self.width)
+        return distinct(by_arrival(concat(made)))
+
+

@@ -1,0 +1,335 @@
+"""Sliding windows in constant time an event: two stacks of partial results a group, no subtraction, so no drift.
+
+A group's window is a chain of rows, oldest first, in two parts. Each row of the front part holds the result of itself and
+all younger front rows; the back part has one running result. A window's result is (front at the head) + (back). When the front is used up, the
+back is folded into a new front, from the youngest row on. (The two-stack queue of functional programming; cf. Tangwongsan,
+Hirzel, Schneider, Wu: General Incremental Sliding-Window Aggregation, PVLDB 8(7), 2015.)
+
+A partial result is three cells (n, x, y): how many values are in it, and what the function needs.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from cep.goals.keys import MISSING, grow, mix, reindex
+from cep.goals.pairing import ARRIVAL, BEGIN, END, HEADER, NAME, NEXT, OTHER, PREVIOUS, SLOT, put, sortable
+from cep.table import END as T_END
+from cep.table import FIRST, IDENTITY, ORDER, START
+
+COUNT, COUNT_VALUES, SUM_INT, SUM_FLOAT, AVG, MIN_INT, MIN_FLOAT, MAX_INT, MAX_FLOAT, STDDEV, FIRST_VALUE, LAST_VALUE = (
+    range(12)
+)
+DISTINCT = 12
+NAN = np.int64(0x7FF8000000000000)
+
+# a group: chain, first row of the back part, rows in it, least start and results of the back part
+G_HEAD, G_TAIL, G_BACK, G_COUNT, G_START = 0, 1, 2, 3, 4
+GROUP = 5
+
+
+@njit(cache=True)
+def combine(kind, cells, a, others, b, to, real, other_real):  # type: ignore[no-untyped-def]
+    """cells[to:to+3] = (cells at a, older) + (others at b, younger); `real` views are the same cells as floats."""
+    n = cells[a]
+    m = others[b]
+    if n == 0:
+        x = others[b + 1]
+        y = others[b + 2]
+    elif m == 0:
+        x = cells[a + 1]
+        y = cells[a + 2]
+    elif kind == SUM_INT:
+        x = cells[a + 1] + others[b + 1]
+        y = cells[a + 2] | others[b + 2]
+        if ((cells[a + 1] ^ x) & (others[b + 1] ^ x)) < 0:
+            y = 1
+    elif kind == SUM_FLOAT or kind == AVG:
+        u = real[a + 1]
+        v = other_real[b + 1]
+        s = u + v
+        t = s - u
+        low = (u - (s - t)) + (v - t) + real[a + 2] + other_real[b + 2]
+        cells[to] = n + m
+        real[to + 1] = s + low
+        real[to + 2] = low - ((s + low) - s)
+        return
+    elif kind == STDDEV:
+        d = other_real[b + 1] - real[a + 1]
+        mean = real[a + 1] + d * (m / (n + m))
+        spread = real[a + 2] + other_real[b + 2] + d * d * (n / (n + m)) * m
+        cells[to] = n + m
+        real[to + 1] = mean
+        real[to + 2] = spread
+        return
+    elif kind == MIN_INT or kind == MIN_FLOAT or kind == MAX_INT or kind == MAX_FLOAT:
+        is_float = 1 if kind == MIN_FLOAT or kind == MAX_FLOAT else 0
+        older = sortable(cells[a + 1], is_float)
+        younger = sortable(others[b + 1], is_float)
+        least = kind == MIN_INT or kind == MIN_FLOAT
+        x = cells[a + 1] if (older <= younger) == least else others[b + 1]
+        y = 0
+    elif kind == FIRST_VALUE:
+        x = cells[a + 1]
+        y = 0
+    else:
+        x = others[b + 1]
+        y = 0
+    cells[to] = n + m
+    cells[to + 1] = x
+    cells[to + 2] = y
+
+
+@njit(cache=True)
+def lift(kind, value, cells, to, real):  # type: ignore[no-untyped-def]
+    """One value as a partial result at cells[to:to+3]."""
+    cells[to] = 1
+    cells[to + 1] = value
+    cells[to + 2] = 0
+    if kind != COUNT and (value == MISSING or value == NAN):
+        cells[to] = 0
+    if kind == STDDEV or kind == SUM_FLOAT or kind == AVG:
+        real[to + 2] = 0.0
+
+
+@njit(cache=True)
+def outcome(kind, cells, at, real):  # type: ignore[no-untyped-def]
+    """The bits of a partial result's value."""
+    n = cells[at]
+    if kind == COUNT or kind == COUNT_VALUES or kind == DISTINCT:
+        return n
+    floating = kind == SUM_FLOAT or kind == AVG or kind == STDDEV or kind == MIN_FLOAT or kind == MAX_FLOAT
+    if n == 0 or (kind == STDDEV and n < 2):
+        return NAN if floating else MISSING
+    if kind == SUM_INT:
+        return MISSING if cells[at + 2] != 0 else cells[at + 1]
+    if kind == SUM_FLOAT or kind == AVG or kind == STDDEV:
+        if kind == STDDEV:
+            value = math.sqrt(real[at + 2] / (n - 1))
+        else:
+            value = real[at + 1] + real[at + 2]
+            if kind == AVG:
+                value = value / n
+        if not math.isfinite(value):
+            return NAN
+        real[at] = value + 0.0
+        bits = cells[at]
+        cells[at] = n
+        return bits
+    return cells[at + 1]
+
+
+@njit(cache=True)
+def tally(index, keys, count, slot, value):  # type: ignore[no-untyped-def]
+    """The place of (group, value) in the multiset of values. Gives (place, index, keys, count)."""
+    mask = index.shape[0] - 1
+    hashed = mix(mix(np.uint64(0), slot), value)
+    place = np.int64(hashed & np.uint64(mask))
+    at = index[place]
+    while at >= 0:
+        if keys[at, 0] == slot and keys[at, 1] == value:
+            return at, index, keys, count
+        place = (place + 1) & mask
+        at = index[place]
+    if count == keys.shape[0]:
+        keys = grow(keys, count + 1)
+    keys[count, 0] = slot
+    keys[count, 1] = value
+    keys[count, 2] = 0
+    index[place] = count
+    count += 1
+    if 2 * count > index.shape[0]:
+        index = reindex(keys[:, :2], count, 4 * index.shape[0])
+    return count - 1, index, keys, count
+
+
+@njit(cache=True)
+def fold(store, real_store, slot, groups, kinds):  # type: ignore[no-untyped-def]
+    """The back part becomes the front: each row gets the result from itself to the youngest."""
+    younger = -1
+    p = groups[slot, G_TAIL]
+    while p >= 0:
+        store[p, OTHER] = store[p, BEGIN] if younger < 0 else min(store[p, BEGIN], store[younger, OTHER])
+        for k in range(kinds.shape[0]):
+            if kinds[k] == DISTINCT:
+                continue
+            at = HEADER + 4 * k + 1
+            lift(kinds[k], store[p, at - 1], store[p], at, real_store[p])
+            if younger >= 0:
+                combine(kinds[k], store[p], at, store[younger], at, at, real_store[p], real_store[younger])
+        younger = p
+        p = store[p, PREVIOUS]
+    groups[slot, G_BACK] = -1
+    groups[slot, G_START] = 0
+    for k in range(kinds.shape[0]):
+        if kinds[k] != DISTINCT:
+            groups[slot, GROUP + 3 * k] = 0
+
+
+@njit(cache=True)
+def slide(  # type: ignore[no-untyped-def]
+    table, values, slots, events, duration, kinds, store, count, groups, keys, tally_index, tallies, tally_count, lineage
+):  # fmt: skip
+    """Rows enter their groups' windows; a result a group and instant comes out.
+
+    `values`: a row a result, the bits of its argument. Gives (results, the groups' rows named for lineage, state).
+    """
+    n = table.shape[1]
+    results = kinds.shape[0]
+    width = keys.shape[1]
+    made = np.empty((FIRST + width + results, n), np.int64)
+    edges = np.empty((16 if lineage else 1, 2), np.int64)
+    edge_count = 0
+    out = 0
+    touched = np.empty(n, np.int64)
+    real_store = store.view(np.float64)
+    real_groups = groups.view(np.float64)
+    scratch = np.zeros(3, np.int64)
+    real_scratch = scratch.view(np.float64)
+    i = 0
+    while i < n:
+        now = table[T_END, i]
+        touches = 0
+        while i < n and table[T_END, i] == now:
+            slot = slots[i]
+            if slot < 0:
+                i += 1
+                continue
+            p = count
+            count += 1
+            put(store, p, table, i, slot, 0)
+            tail = groups[slot, G_TAIL]
+            store[p, PREVIOUS] = tail
+            if tail >= 0:
+                store[tail, NEXT] = p
+            else:
+                groups[slot, G_HEAD] = p
+            if tail < 0 or store[tail, END] < now or touches == 0:
+                touched[touches] = slot
+                touches += 1
+            groups[slot, G_TAIL] = p
+            groups[slot, G_COUNT] += 1
+            fresh = groups[slot, G_BACK] < 0
+            if fresh:
+                groups[slot, G_BACK] = p
+            groups[slot, G_START] = store[p, BEGIN] if fresh else min(groups[slot, G_START], store[p, BEGIN])
+            for k in range(results):
+                value = values[k, i]
+                store[p, HEADER + 4 * k] = value
+                at = GROUP + 3 * k
+                if kinds[k] == DISTINCT:
+                    if value != MISSING and value != NAN:
+                        where, tally_index, tallies, tally_count = tally(
+                            tally_index, tallies, tally_count, slot * results + k, value
+                        )
+                        tallies[where, 2] += 1
+                        if tallies[where, 2] == 1:
+                            groups[slot, at] += 1
+                        store[p, HEADER + 4 * k + 1] = where
+                    continue
+                lift(kinds[k], value, scratch, 0, real_scratch)
+                combine(kinds[k], groups[slot], at, scratch, 0, at, real_groups[slot], real_scratch)
+            i += 1
+        for t in range(touches):
+            slot = touched[t]
+            if t > 0 and slot == touched[t - 1]:
+                continue
+            head = groups[slot, G_HEAD]
+            while (events > 0 and groups[slot, G_COUNT] > events) or (
+                duration > 0 and head >= 0 and store[head, END] <= now - duration
+            ):
+                if head == groups[slot, G_BACK]:
+                    fold(store, real_store, slot, groups, kinds)
+                for k in range(results):
+                    if kinds[k] == DISTINCT:
+                        value = store[head, HEADER + 4 * k]
+                        if value != MISSING and value != NAN:
+                            where = store[head, HEADER + 4 * k + 1]
+                            tallies[where, 2] -= 1
+                            if tallies[where, 2] == 0:
+                                groups[slot, GROUP + 3 * k] -= 1
+                store[head, SLOT] = -1
+                head = store[head, NEXT]
+                groups[slot, G_HEAD] = head
+                groups[slot, G_COUNT] -= 1
+                if head >= 0:
+                    store[head, PREVIOUS] = -1
+                else:
+                    groups[slot, G_TAIL] = -1
+            back = groups[slot, G_BACK]
+            start = groups[slot, G_START]
+            if head != back:
+                start = store[head, OTHER] if back < 0 else min(start, store[head, OTHER])
+            made[START, out] = start
+            made[T_END, out] = now
+            made[ORDER, out] = store[groups[slot, G_TAIL], ARRIVAL]
+            made[IDENTITY, out] = out
+            for k in range(width):
+                made[FIRST + k, out] = keys[slot, k]
+            for k in range(results):
+                at = GROUP + 3 * k
+                column = FIRST + width + k
+                if kinds[k] == DISTINCT:
+                    made[column, out] = groups[slot, at]
+                elif head == back:
+                    made[column, out] = outcome(kinds[k], groups[slot], at, real_groups[slot])
+                else:
+                    front = HEADER + 4 * k + 1
+                    if back < 0:
+                        made[column, out] = outcome(kinds[k], store[head], front, real_store[head])
+                    else:
+                        scratch[0] = store[head, front]
+                        scratch[1] = store[head, front + 1]
+                        scratch[2] = store[head, front + 2]
+                        combine(kinds[k], scratch, 0, groups[slot], at, 0, real_scratch, real_groups[slot])
+                        made[column, out] = outcome(kinds[k], scratch, 0, real_scratch)
+            if lineage:
+                p = head
+                while p >= 0:
+                    if edge_count == edges.shape[0]:
+                        edges = grow(edges, edge_count + 1)
+                    edges[edge_count, 0] = out
+                    edges[edge_count, 1] = store[p, NAME]
+                    edge_count += 1
+                    p = store[p, NEXT]
+            out += 1
+    return made[:, :out], edges[:edge_count], count, tally_index, tallies, tally_count
+
+
+@njit(cache=True)
+def regroup(store, keep, groups, numbers, fresh_groups, kinds, tallies):  # type: ignore[no-untyped-def]
+    """Rows `keep` of the store moved together; groups get the numbers in `numbers`, values new tallies.
+
+    Gives (store, tallies' index, tallies, how many).
+    """
+    fresh = np.empty((max(16, 2 * keep.shape[0]), store.shape[1]), np.int64)
+    moved = np.full(max(1, store.shape[0]), -1, np.int64)
+    for i in range(keep.shape[0]):
+        fresh[i] = store[keep[i]]
+        moved[keep[i]] = i
+    for i in range(keep.shape[0]):
+        fresh[i, NEXT] = -1 if fresh[i, NEXT] < 0 else moved[fresh[i, NEXT]]
+        fresh[i, PREVIOUS] = -1 if fresh[i, PREVIOUS] < 0 else moved[fresh[i, PREVIOUS]]
+        fresh[i, SLOT] = numbers[fresh[i, SLOT]]
+    for slot in range(numbers.shape[0]):
+        if numbers[slot] >= 0:
+            fresh_groups[numbers[slot]] = groups[slot]
+            for cell in range(3):
+                p = groups[slot, cell]
+                fresh_groups[numbers[slot], cell] = -1 if p < 0 else moved[p]
+    index = np.full(32, -1, np.int64)
+    counts = np.empty((16, 3), np.int64)
+    total = 0
+    for i in range(keep.shape[0]):
+        for k in range(kinds.shape[0]):
+            value = fresh[i, HEADER + 4 * k]
+            if kinds[k] == DISTINCT and value != MISSING and value != NAN:
+                where, index, counts, total = tally(
+                    index, counts, total, fresh[i, SLOT] * kinds.shape[0] + k, value
+                )
+                counts[where, 2] += 1
+                fresh[i, HEADER + 4 * k + 1] = where
+    return fresh, index, counts, total

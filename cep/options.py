@@ -1,0 +1,46 @@
+"""Words of the command line: durations as the language writes them, tables by name."""
+
+from __future__ import annotations
+
+import re
+
+from cep.errors import CepError
+from cep.syntax.constants import UNITS, read_duration, read_ticks
+from cep.syntax.messages import DURATION
+
+_PLAIN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", re.ASCII)
+_ISO = re.compile(
+    r"P(?=[0-9T])(?:[0-9.]+W)?(?:[0-9.]+D)?(?:T(?=[0-9])(?:[0-9.]+H)?(?:[0-9.]+M)?(?:[0-9.]+S)?)?", re.ASCII
+)
+
+
+def duration(text: str, option: str) -> int:
+    """Microseconds in `10min`, `10 min`, `PT10M`, `2 h`, `30` (seconds); exact, never negative."""
+    written = text.strip()
+    try:
+        if _ISO.fullmatch(written.upper()):
+            return read_duration(written.upper())
+        number = _PLAIN.fullmatch(written)
+        if number and (number[2] or "s") in UNITS:
+            return read_ticks(number[1], UNITS[number[2] or "s"])
+    except CepError as error:
+        raise refuse(f"{option}: `{text}`: {error.message}", error.hint) from None
+    except ValueError:  # several points in one number
+        pass
+    raise refuse(f"{option}: `{text}` is no duration", DURATION)
+
+
+def named(text: str, option: str) -> tuple[str, str]:
+    """`name=file` cut in two."""
+    name, equals, path = text.partition("=")
+    if not (equals and name and path):
+        raise refuse(
+            f"{option}: expected `name=file`, found `{text}`",
+            f"name the predicate that the table defines: `{option} linked={path or name or 'links.csv'}`",
+        )
+    return name, path
+
+
+def refuse(message: str, hint: str | None = None) -> CepError:
+    """A mistake on the command line: no program text to point at."""
+    return CepError(message, hint=hint, code="option")

@@ -1,0 +1,1 @@
+"""From rules to safe, binary, shared, keyed goals-to-be: all static errors end here."""

@@ -1,0 +1,122 @@
+"""What runs when: nodes and events in topological order, cycles as groups.
+
+Units are node numbers and event names. A cycle of units is a recursion and runs slice by slice of equal end; inside a
+slice only dependencies on the same instant count: what a SEQ takes on its left, what is absent, what has a deadline
+is from strictly earlier slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from cep.errors import CepError, Source, Span
+from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, children
+
+Unit = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Units that run together. `recursive`: they are a cycle. `slices`: a cycle's units in the order in which they run
+    inside an instant, each with whether it goes in rounds (a cycle inside the instant)."""
+
+    units: tuple[Unit, ...]
+    recursive: bool
+    slices: tuple[tuple[tuple[Unit, ...], bool], ...] = ()
+
+
+def order(
+    nodes: Sequence[Node], heads: Sequence[Head], spans: Sequence[Span], source: Source
+) -> tuple[tuple[Group, ...], list[CepError]]:
+    """The groups in order, and the error of every aggregate that depends on its own result at the same instant."""
+    makers: dict[str, list[int]] = {}
+    for head in heads:
+        makers.setdefault(head.event, []).append(head.child)
+
+    def needs(unit: Unit) -> list[Unit]:
+        if isinstance(unit, str):
+            return list(makers.get(unit, ()))
+        node = nodes[unit]
+        return [node.event] if isinstance(node, Scan) else list(children(node))
+
+    def needs_now(unit: Unit) -> list[Unit]:
+        if isinstance(unit, int):
+            match nodes[unit]:
+                case Join("SEQ" | "DURING" | "STARTS", _, right):
+                    return [right]
+                case Deadline(left, _, _, duration):
+                    return [] if duration > 0 else [left]
+                case _:
+                    pass
+        return needs(unit)
+
+    units: list[Unit] = list(range(len(nodes)))
+    events = dict.fromkeys([*(n.event for n in nodes if isinstance(n, Scan)), *(h.event for h in heads)])
+    units += list(events)
+    groups: list[Group] = []
+    errors: list[CepError] = []
+    for component in components(units, needs):
+        if len(component) == 1 and component[0] not in needs(component[0]):
+            groups.append(Group(tuple(component), False))
+            continue
+        inside = set(component)
+        slices = []
+        for part in components(component, lambda u: [n for n in needs_now(u) if n in inside]):  # noqa: B023
+            rounds = len(part) > 1 or part[0] in needs_now(part[0])
+            slices.append((tuple(part), rounds))
+            for unit in part:
+                if rounds and isinstance(unit, int) and isinstance(nodes[unit], Aggregation):
+                    errors.append(
+                        CepError(
+                            "an aggregate depends on its own result at the same instant",
+                            source,
+                            spans[unit],
+                            "let it see what is strictly earlier: take the recursive event on the left of a SEQ",
+                            "recursion",
+                        )
+                    )
+        groups.append(Group(tuple(component), True, tuple(slices)))
+    return tuple(groups), errors
+
+
+def components(units: Iterable[Unit], needs: Callable[[Unit], Iterable[Unit]]) -> list[list[Unit]]:
+    """Strongly connected components, needed ones first (Tarjan 1972, without recursion); units keep their order."""
+    position = {unit: i for i, unit in enumerate(units)}
+    number: dict[Unit, int] = {}
+    low: dict[Unit, int] = {}
+    stack: list[Unit] = []
+    on_stack: set[Unit] = set()
+    found: list[list[Unit]] = []
+    for root in position:
+        if root in number:
+            continue
+        work = [(root, iter([n for n in needs(root) if n in position]))]
+        number[root] = low[root] = len(number)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            unit, rest = work[-1]
+            for other in rest:
+                if other not in number:
+                    number[other] = low[other] = len(number)
+                    stack.append(other)
+                    on_stack.add(other)
+                    work.append((other, iter([n for n in needs(other) if n in position])))
+                    break
+                if other in on_stack:
+                    low[unit] = min(low[unit], number[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[unit])
+                if low[unit] == number[unit]:
+                    component: list[Unit] = []
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        component.append(member)
+                        if member == unit:
+                            break
+                    found.append(sorted(component, key=position.__getitem__))
+    return found

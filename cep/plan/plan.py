@@ -1,0 +1,80 @@
+"""The plan: shared nodes, the heads that make events of them, and what is known of each; the passes in order.
+
+    lowered rules -> safe -> binary and shared -> typed -> ordered -> horizons
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cep.conditions import Relation
+from cep.errors import CepErrors, Source, Span, Warning
+from cep.plan import horizon, order, safety, types
+from cep.plan.algebra import Head, Node, Rules
+from cep.plan.binarise import binarise
+from cep.plan.order import Group
+from cep.plan.types import Column
+from cep.schema import Schema
+from cep.typed import Typed
+from cep.values import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Nodes with children before parents. `names`: the variables of each node's columns as first written; `users`: the
+    rules (by number) that need it; `points`: whether its occurrences are all instants; `heads` in program order with
+    their typed arguments; `groups`: what runs together, in order.
+    """
+
+    rules: Rules
+    nodes: tuple[Node, ...]
+    names: tuple[tuple[str, ...], ...]
+    spans: tuple[Span, ...]
+    users: tuple[frozenset[int], ...]
+    columns: tuple[tuple[Column, ...], ...]
+    points: tuple[bool, ...]
+    heads: tuple[Head, ...]
+    arguments: tuple[tuple[Typed, ...], ...]
+    schemas: Mapping[str, Schema]
+    inputs: frozenset[str]
+    groups: tuple[Group, ...]
+    warnings: tuple[Warning, ...]
+    source: Source
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """The events that rules make, in program order."""
+        return tuple(dict.fromkeys(head.event for head in self.heads))
+
+
+def plan(rules: Rules, relations: Mapping[str, Relation], pool: Pool, inputs: frozenset[str]) -> Plan:
+    """Plan lowered rules over static `relations`. `inputs`: events that come from outside although rules make them too."""
+    warnings = safety.check(rules)
+    binarised = binarise(rules.rules)
+    typing = types.infer(binarised, rules.schemas, relations, pool, rules.source)
+    derived = {head.event for head in binarised.heads}
+    outside = frozenset(
+        name for name, schema in typing.schemas.items() if name not in derived or schema.declared or name in inputs
+    )
+    groups, errors = order.order(binarised.nodes, binarised.heads, binarised.spans, rules.source)
+    if errors:
+        raise CepErrors(errors)
+    points = horizon.points(binarised.nodes, binarised.heads, typing.schemas, outside)
+    warnings += horizon.warnings(binarised, points, rules.source)
+    return Plan(
+        rules,
+        tuple(binarised.nodes),
+        tuple(binarised.names),
+        tuple(binarised.spans),
+        tuple(frozenset(users) for users in binarised.users),
+        tuple(typing.columns),
+        points,
+        tuple(binarised.heads),
+        tuple(typing.heads),
+        typing.schemas,
+        outside,
+        groups,
+        tuple(sorted(warnings, key=lambda w: (w.span.line, w.span.column) if w.span else (0, 0))),
+        rules.source,
+    )

@@ -1,0 +1,97 @@
+"""What a run has done so far: counts, a live display on a terminal, a closing line."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from cep.syntax.constants import write_time
+
+ORDER = ("B", "kB", "MB", "GB", "TB")
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one run. `records` are all that were read, `dead` among them, by reason; `derived` by event type.
+
+    `watermark` is None until there is one; `done` is the part of the input that has been read, None: not known.
+    """
+
+    records: int = 0
+    dead: Counter[str] = field(default_factory=Counter)
+    derived: Counter[str] = field(default_factory=Counter)
+    watermark: int | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    done: float | None = None
+    began: float = field(default_factory=perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken."""
+        return perf_counter() - self.began
+
+    def closing(self) -> str:
+        """`26,115 records, 6 dead letters (5 missing, 1 range), 128 derived events: settling 120, warning 8, 0.8 s`."""
+        parts = [count(self.records, "record")]
+        if self.dead:
+            reasons = ", ".join(f"{number:,} {reason}" for reason, number in _ranked(self.dead))
+            parts.append(f"{count(self.dead.total(), 'dead letter')} ({reasons})")
+        derived = count(self.derived.total(), "derived event")
+        types = ", ".join(f"{name} {number:,}" for name, number in _ranked(self.derived))
+        parts.append(f"{derived}: {types}" if types else derived)
+        return ", ".join(parts) + f", {self.seconds:.1f} s"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 record`, `2,000 records`, `no records`."""
+    return f"{number or 'no':{',' if number else ''}} {noun}{'' if number == 1 else 's'}"
+
+
+@contextmanager
+def shown(tally: Tally) -> Iterator[None]:
+    """Shows the tally on standard error while the block runs, if that is a terminal; leaves nothing behind."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.progress_bar import ProgressBar
+    from rich.spinner import Spinner
+    from rich.table import Table
+    from rich.text import Text
+
+    spinner = Spinner("dots")
+
+    def lines() -> Group:
+        first = Table.grid(padding=(0, 1))
+        left = spinner if tally.done is None else ProgressBar(total=1.0, completed=tally.done, width=24)
+        rate = tally.records / max(tally.seconds, 1e-3)
+        first.add_row(left, Text(f"{tally.records:,} records, {rate:,.0f}/s", style="bold"))
+        dead = count(tally.dead.total(), "dead letter")
+        return Group(first, Text(f"{tally.derived.total():,} derived, {dead}, {_state(tally)}"))
+
+    with Live(get_renderable=lines, console=Console(stderr=True), transient=True, refresh_per_second=8):
+        yield
+
+
+def _state(tally: Tally) -> str:
+    size, unit = float(tally.state_bytes), 0
+    while size >= 1000 and unit < len(ORDER) - 1:
+        size, unit = size / 1000, unit + 1
+    state = f"{tally.state_rows:,} rows of state, {size:.0f} {ORDER[unit]}"
+    return state if tally.watermark is None else f"{state}, at {moment(tally.watermark)}"
+
+
+def moment(ticks: int) -> str:
+    """A time as people read it: ISO 8601 to the second, or seconds where the years are before 1980."""
+    second = ticks - ticks % 1_000_000
+    return write_time(second) if abs(ticks) >= 315_532_800_000_000 else f"{ticks / 1_000_000:g} s"
+
+
+def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -1,0 +1,243 @@
+"""Records into occurrences: columns checked against the schema, what does not fit set aside with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.errors import CepError
+from cep.events import Event, Iri
+from cep.schema import Attribute, Schema
+from cep.table import END, FIRST, IDENTITY, ORDER, START, Table
+from cep.values import MISSING, Pool
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A row that was not taken: its type, its place in the pushed table, a code and the reason in words."""
+
+    type: str
+    row: int
+    code: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Admitted:
+    """Occurrences in arrival order of one type, and the rows refused."""
+
+    table: Table
+    dead: list[Dead]
+
+
+def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitted:
+    """A pushed table as occurrences. `first`: the position of its first row in the input, unless it has an `order`.
+
+    Raises CepError where a column is missing; rows that do not fit the schema are dead.
+    """
+    n = frame.height
+    table = np.zeros((FIRST + len(schema.attributes), n), np.int64)
+    start = frame["start"] if "start" in frame.columns else _column(frame, "time", schema)
+    end = frame["end"] if "end" in frame.columns else start
+    table[START], no_start = _integers(start)
+    table[END], no_end = _integers(end)
+    table[ORDER] = frame["order"].to_numpy() if "order" in frame.columns else np.arange(first, first + n)
+    table[IDENTITY] = table[ORDER] + 1
+    faults: list[tuple[Mask, str, str]] = [
+        (no_start | no_end, "time", "has no time"),
+        (table[END] < table[START], "interval", "ends before it starts"),
+    ]
+    if schema.point:
+        faults.append((table[END] != table[START], "interval", "is an interval; the event is declared with TIME, an instant"))
+    for i, attribute in enumerate(schema.attributes):
+        if attribute.name not in frame.columns and attribute.optional and schema.declared:
+            table[FIRST + i] = np.array(np.nan).view(np.int64) if attribute.type == "float" else MISSING
+            continue
+        values, wrong = _values(_column(frame, attribute.name, schema), attribute, pool)
+        faults.append((wrong, "type", f"`{attribute.name}` is not {_a(attribute.type)}"))
+        faults += _bounds(values, wrong, attribute)
+        table[FIRST + i] = values.view(np.int64)
+    return _judged(table, schema.name, faults)
+
+
+def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool, first: int) -> Admitted:
+    """The same for events as values, each with its place in the pushed sequence."""
+    n = len(events)
+    table = np.zeros((FIRST + len(schema.attributes), n), np.int64)
+    table[START] = [event.start for _, event in events]
+    table[END] = [event.end for _, event in events]
+    table[ORDER] = [first + place for place, _ in events]
+    table[IDENTITY] = table[ORDER] + 1
+    width = len(schema.attributes)
+    odd = np.array([len(event.args) != width for _, event in events], np.bool_)
+    faults: list[tuple[Mask, str, str]] = [(odd, "arity", f"has not {width} arguments")]
+    if schema.point:
+        faults.append((table[END] != table[START], "interval", "is an interval; the event is declared with TIME, an instant"))
+    for i, attribute in enumerate(schema.attributes):
+        column = [event.args[i] if i < len(event.args) else None for _, event in events]
+        values, wrong = _python_values(column, attribute.type, pool)
+        faults.append((wrong & ~odd, "type", f"`{attribute.name}` is not {_a(attribute.type)}"))
+        faults += [(fault & ~odd, code, reason) for fault, code, reason in _bounds(values, wrong, attribute)]
+        table[FIRST + i] = values.view(np.int64)
+    admitted = _judged(table, schema.name, faults)
+    admitted.dead = [Dead(d.type, events[d.row][0], d.code, d.reason) for d in admitted.dead]
+    return admitted
+
+
+def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]]) -> Admitted:
+    dead: list[Dead] = []
+    refused = np.zeros(table.shape[1], np.bool_)
+    for fault, code, reason in faults:
+        if fault.any():
+            dead += [Dead(name, int(row), code, reason) for row in np.flatnonzero(fault & ~refused)]
+            refused |= fault
+    if dead:
+        dead.sort(key=lambda d: d.row)
+        table = np.ascontiguousarray(table[:, ~refused])
+    return Admitted(table, dead)
+
+
+def _bounds(values: NDArray[np.int64] | NDArray[np.float64], wrong: Mask, attribute: Attribute) -> list[tuple[Mask, str, str]]:
+    faults: list[tuple[Mask, str, str]] = []
+    missing = np.isnan(values) if attribute.type == "float" else values == MISSING
+    if not attribute.optional:
+        faults.append((missing & ~wrong, "missing", f"`{attribute.name}` is missing"))
+    if attribute.low is not None or attribute.high is not None:
+        outside = np.zeros(len(values), np.bool_)
+        if attribute.low is not None:
+            outside |= values < attribute.low
+        if attribute.high is not None:
+            outside |= values > attribute.high
+        bounds = f"{_bound(attribute.low, attribute.type)}..{_bound(attribute.high, attribute.type)}"
+        faults.append((outside & ~missing, "range", f"`{attribute.name}` is outside its range {bounds}"))
+    return faults
+
+
+def _bound(value: int | float | None, type: str) -> str:
+    if value is None:
+        return ""
+    return f"{value / 1_000_000:g} s" if type in ("time", "duration") else f"{value:g}"
+
+
+def _column(frame: pl.DataFrame, name: str, schema: Schema) -> pl.Series:
+    if name not in frame.columns:
+        raise CepError(
+            f"the table of `{schema.name}` has no column `{name}`; it has {', '.join(frame.columns) or 'none'}",
+            hint="columns: `start` and `end` in microseconds, and one an attribute",
+            code="column",
+        )
+    return frame[name]
+
+
+def _integers(series: pl.Series) -> tuple[NDArray[np.int64], Mask]:
+    if series.dtype.is_temporal():
+        series = series.cast(pl.Datetime("us")).cast(pl.Int64)
+    if series.dtype != pl.Int64:
+        series = series.cast(pl.Int64, strict=False)
+    nulls = series.is_null().to_numpy() if series.null_count() else np.zeros(len(series), np.bool_)
+    return series.fill_null(0).to_numpy(), nulls
+
+
+def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[NDArray[np.int64] | NDArray[np.float64], Mask]:
+    """The column in its representation, and which values are of another type."""
+    n = len(series)
+    wrong = np.zeros(n, np.bool_)
+    type = attribute.type
+    if series.dtype == pl.Null:
+        return (np.full(n, np.nan) if type == "float" else np.full(n, MISSING)), wrong
+    if series.dtype == pl.Object and type != "any":
+        return _python_values(series.to_list(), type, pool)
+    numeric = series.dtype.is_numeric()
+    if type == "float":
+        if not numeric:
+            return np.full(n, np.nan), series.is_not_null().to_numpy()
+        values = series.cast(pl.Float64).to_numpy()
+        if series.null_count():
+            values = series.cast(pl.Float64).fill_null(np.nan).to_numpy()
+        endless = np.isinf(values)
+        return (np.where(endless, np.nan, values + 0.0) if endless.any() else values + 0.0), endless
+    if type in ("string", "iri"):
+        if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
+            return np.full(n, MISSING), series.is_not_null().to_numpy()
+        return pool.encode(series.cast(pl.String), type), wrong
+    if type == "any":
+        return pool.encode(series, "any"), wrong
+    if type == "bool":
+        if series.dtype != pl.Boolean:
+            return np.full(n, MISSING), series.is_not_null().to_numpy()
+        return series.cast(pl.Int64).fill_null(MISSING).to_numpy(), wrong
+    if type in ("time", "duration") and series.dtype.is_temporal():
+        unit = pl.Datetime("us") if type == "time" else pl.Duration("us")
+        return series.cast(unit).cast(pl.Int64).fill_null(MISSING).to_numpy(), wrong
+    if not numeric:
+        return np.full(n, MISSING), series.is_not_null().to_numpy()
+    if series.dtype.is_float():
+        floats = series.fill_null(np.nan).to_numpy()
+        odd = ~np.isnan(floats) & ~((np.floor(floats) == floats) & (np.abs(floats) < 2**63))
+        whole = np.where(np.isnan(floats) | odd, 0.0, floats).astype(np.int64)
+        return np.where(np.isnan(floats) | odd, MISSING, whole), odd
+    cast = series.cast(pl.Int64, strict=False)
+    wrong = (cast.is_null() & series.is_not_null()).to_numpy() if series.dtype == pl.UInt64 else wrong
+    return (cast.fill_null(MISSING) if cast.null_count() else cast).to_numpy(), wrong
+
+
+def _python_values(
+    column: Sequence[object], type: str, pool: Pool
+) -> tuple[NDArray[np.int64] | NDArray[np.float64], Mask]:
+    """Python values in the representation of a type, and which are of another."""
+    wrong = np.array([value is not None and not fits(value, type) for value in column], np.bool_)
+    good = [None if bad else value for value, bad in zip(column, wrong, strict=True)]
+    if type == "float":
+        return np.array([np.nan if v is None else float(v) + 0.0 for v in good], np.float64), wrong  # type: ignore[arg-type]
+    if type in ("string", "iri", "any"):
+        return pool.encode_values(good), wrong  # type: ignore[arg-type]
+    return np.array([MISSING if v is None else int(v) for v in good], np.int64), wrong  # type: ignore[call-overload]
+
+
+def fits(value: object, type: str) -> bool:
+    """Whether a Python value is one of a type."""
+    match type:
+        case "any":
+            return isinstance(value, int | float | str)
+        case "bool":
+            return isinstance(value, bool)
+        case "iri":
+            return isinstance(value, Iri)
+        case "string":
+            return isinstance(value, str) and not isinstance(value, Iri)
+        case "float":
+            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+        case _:
+            return isinstance(value, int | float) and not isinstance(value, bool) and value == value and (
+                abs(value) < 2**63 and int(value) == value
+            )
+
+
+def _a(type: str) -> str:
+    names = {"int": "a whole number", "float": "a number", "any": "a value", "iri": "an IRI", "bool": "true or false"}
+    return names.get(type, f"a {type}")
+
+
+def late(tables: Mapping[str, Table], watermark: int, lateness: int, ordered: bool) -> dict[str, Mask]:
+    """Which rows end at or before the watermark: the one before the push; where the rows' positions are known (`ordered`),
+    also the one that the rows before have moved."""
+    if not ordered:
+        return {name: table[END] <= watermark for name, table in tables.items()}
+    positions = np.concatenate([t[ORDER] for t in tables.values()]) if tables else np.empty(0, np.int64)
+    ends = np.concatenate([t[END] for t in tables.values()]) if tables else np.empty(0, np.int64)
+    order = np.argsort(positions, kind="stable")
+    highest = np.maximum.accumulate(ends[order]) if len(ends) else ends
+    before = np.concatenate([[-(2**62)], highest[:-1] - lateness - 1]) if len(ends) else highest
+    marks = np.empty(len(ends), np.int64)
+    marks[order] = np.maximum(before, watermark)
+    made, at = {}, 0
+    for name, table in tables.items():
+        made[name] = table[END] <= marks[at : at + table.shape[1]]
+        at += table.shape[1]
+    return made

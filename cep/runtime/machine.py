@@ -1,0 +1,205 @@
+"""The machine: groups of goals in order, one pass a slice of the stream. No operator is known here.
+
+    step:  for every group, what its inputs gave -> what it gives
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from cep.goals.arrival import distinct
+from cep.goals.build import Builder
+from cep.goals.chain import Chain
+from cep.goals.contract import Goal, Ints
+from cep.goals.relational import Make
+from cep.plan.algebra import Join, Scan, children
+from cep.plan.order import Group, Unit
+from cep.plan.plan import Plan
+from cep.runtime.recursion import Part, Recursion
+from cep.table import END, Table, concat, empty, rows, slice_until
+
+# Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
+SLICE = 65_536
+
+
+@dataclass(slots=True)
+class _Step:
+    """One unit: its goal and the units it reads; for an event first its own input (`event`)."""
+
+    unit: Unit
+    goal: Goal
+    reads: tuple[Unit, ...]
+    event: str | None
+    timed: bool
+
+
+class Machine:
+    """All goals of a plan, running."""
+
+    def __init__(self, plan: Plan, builder: Builder, fast_recursion: bool, max_derivations: int) -> None:
+        self.plan = plan
+        self.builder = builder
+        self.widths: dict[Unit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
+        self.widths |= {name: len(schema.attributes) for name, schema in plan.schemas.items()}
+        self.parts: list[_Step | Recursion | _Loop] = []
+        for group in plan.groups:
+            loop = self._loop(group) if group.recursive and fast_recursion else None
+            if loop is not None:
+                self.parts.append(loop)
+            elif group.recursive:
+                self.parts.append(self._recursion(group, max_derivations))
+            else:
+                self.parts.append(self._step(group.units[0]))
+
+    def _step(self, unit: Unit) -> _Step:
+        if isinstance(unit, str):
+            reads: tuple[Unit, ...] = tuple(h.child for h in self.plan.heads if h.event == unit)
+            return _Step(unit, self.builder.event(unit), reads, unit, False)
+        node = self.plan.nodes[unit]
+        reads = (node.event,) if isinstance(node, Scan) else children(node)
+        goal = self.builder.node(unit)
+        return _Step(unit, goal, reads, None, hasattr(goal, "next_deadline"))
+
+    def _recursion(self, group: Group, max_derivations: int) -> Recursion:
+        steps = {unit: self._step(unit) for unit in group.units}
+        parts = [
+            Part(tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for u in units), rounds)
+            for units, rounds in group.slices
+        ]
+        rules = [h.label or h.event for h in self.plan.heads if h.event in group.units]
+        return Recursion(parts, self.widths, max_derivations, rules)
+
+    def _loop(self, group: Group) -> _Loop | None:
+        events = [unit for unit in group.units if isinstance(unit, str)]
+        if len(group.units) != 3 or len(events) != 1:
+            return None
+        found = self.builder.chain(events[0])
+        if found is None:
+            return None
+        chain, join_node, last = found
+        join = self.plan.nodes[join_node]
+        assert isinstance(join, Join), "a chain stands for a join"
+        if join.left not in group.units or join_node not in group.units:
+            return None
+        make = self.builder.event(events[0])
+        assert isinstance(make, Make), "an event is made"
+        reads = tuple(h.child for i, h in enumerate(self.plan.heads) if h.event == events[0] and i != last)
+        make = Make(make.width, make.heads[:-1])
+        return _Loop(events[0], make, chain, reads, join.right, join.left, self.builder.node(join.left))
+
+    # --- stepping ---
+
+    def step(self, inputs: Mapping[str, Table], watermark: int) -> dict[str, Table]:
+        """What the input events, sorted and all ending after the last watermark, lead to up to `watermark`.
+
+        Gives the new occurrences of every derived event that has any.
+        """
+        collected: dict[str, list[Table]] = {}
+        for pieces, until in slices(inputs, watermark):
+            given = self._slice(pieces, until)
+            for event in self.plan.derived:
+                if rows(given[event]):
+                    collected.setdefault(event, []).append(given[event])
+        return {event: concat(tables) for event, tables in collected.items()}
+
+    def _slice(self, inputs: Mapping[str, Table], watermark: int) -> dict[Unit, Table]:
+        given: dict[Unit, Table] = {}
+        for part in self.parts:
+            if isinstance(part, _Step):
+                tables = [given[unit] for unit in part.reads]
+                if part.event is not None:
+                    own = inputs.get(part.event)
+                    tables.insert(0, empty(self.widths[part.event]) if own is None else own)
+                if not part.timed and not any(t.shape[1] for t in tables):
+                    given[part.unit] = self._nothing(part.unit)
+                    continue
+                given[part.unit] = part.goal.step(tables, watermark)
+                part.goal.forget(watermark)
+            elif isinstance(part, _Loop):
+                part.step(inputs, given, watermark, self.widths)
+            else:
+                part.step(inputs, given, watermark)
+        return given
+
+    def _nothing(self, unit: Unit) -> Table:
+        return empty(self.widths[unit])
+
+    # --- state ---
+
+    def goals(self) -> list[tuple[Unit, Goal]]:
+        """Every goal with its unit, in an order that the plan alone decides."""
+        found: list[tuple[Unit, Goal]] = []
+        for part in self.parts:
+            if isinstance(part, _Step):
+                found.append((part.unit, part.goal))
+            elif isinstance(part, _Loop):
+                found.append((part.event, part.chain))
+            else:
+                found += [(unit, goal) for p in part.parts for unit, goal, _, _ in p.units]
+        return found
+
+    def snapshot(self) -> list[pa.RecordBatch]:
+        """The state of every goal, in that order."""
+        return [goal.snapshot() for _, goal in self.goals()]
+
+    def restore(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Take on the states of a snapshot of the same plan."""
+        for (_, goal), batch in zip(self.goals(), batches, strict=True):
+            goal.restore(batch)
+
+    def codes(self) -> list[Ints]:
+        """All pool codes that any goal holds."""
+        return [codes for _, goal in self.goals() for codes in goal.codes()]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Occurrences that wait anywhere, and the bytes they take."""
+        sizes = [goal.size for _, goal in self.goals()]
+        return sum(s[0] for s in sizes), sum(s[1] for s in sizes)
+
+
+@dataclass(slots=True)
+class _Loop:
+    """A recursive event run by its chain, and the scan of it that others may read."""
+
+    event: str
+    make: Make
+    chain: Chain
+    reads: tuple[Unit, ...]
+    right: Unit
+    scan: Unit
+    scanned: Goal
+
+    def step(
+        self, inputs: Mapping[str, Table], given: dict[Unit, Table], watermark: int, widths: Mapping[Unit, int]
+    ) -> None:
+        own = inputs.get(self.event, empty(widths[self.event]))
+        base = self.make.step([own, *(given[unit] for unit in self.reads)], watermark)
+        made = distinct(self.chain.step([base, given[self.right]], watermark))
+        self.chain.forget(watermark)
+        given[self.event] = made
+        given[self.scan] = self.scanned.step([made], watermark)
+
+
+def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, Table], int]]:
+    """Sorted inputs cut at instants into slices of about SLICE rows, each with its watermark."""
+    total = sum(rows(table) for table in inputs.values())
+    if total <= 2 * SLICE:
+        return [(dict(inputs), watermark)]
+    largest = max(inputs.values(), key=rows)
+    stride = max(1, rows(largest) * SLICE // total)
+    cuts = np.unique(largest[END, stride - 1 :: stride])
+    made: list[tuple[dict[str, Table], int]] = []
+    done = dict.fromkeys(inputs, 0)
+    for cut in [*(int(c) for c in cuts if c < watermark), watermark]:
+        piece: dict[str, Table] = {}
+        for name, table in inputs.items():
+            stop = rows(table) if cut == watermark else slice_until(table, cut)
+            piece[name] = table[:, done[name] : stop]
+            done[name] = stop
+        made.append((piece, cut))
+    return made

@@ -1,0 +1,96 @@
+"""Occurrences out: as polars tables, as events, and with the input that made them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from cep.events import Event, Value
+from cep.schema import Schema
+from cep.table import END, FIRST, IDENTITY, START, Table, column, rows
+from cep.values import MISSING, Pool
+
+if TYPE_CHECKING:
+    from cep.engine import Engine
+
+
+def frames(made: Mapping[str, Table], schemas: Mapping[str, Schema], pool: Pool) -> dict[str, pl.DataFrame]:
+    """Tables with `start`, `end` and a column an attribute; missing values are null."""
+    return {name: frame(table, schemas[name], pool) for name, table in made.items()}
+
+
+def frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
+    """One table of occurrences."""
+    columns = [pl.Series("start", table[START]), pl.Series("end", table[END])]
+    for i, attribute in enumerate(schema.attributes):
+        columns.append(series(table, i, attribute.type, pool).alias(attribute.name))
+    return pl.DataFrame(columns)
+
+
+def series(table: Table, argument: int, type: str, pool: Pool) -> pl.Series:
+    """One argument's values."""
+    values = column(table, argument, type)
+    if type in ("string", "iri", "any"):
+        return pool.decode(table[FIRST + argument], type)
+    made = pl.Series(values)
+    missing = np.isnan(values) if type == "float" else values == MISSING
+    if missing.any():
+        made = made.zip_with(pl.Series(~missing), pl.Series([None], dtype=made.dtype).new_from_index(0, len(made)))
+    return made.cast(pl.Boolean) if type == "bool" else made
+
+
+def to_events(made: Mapping[str, Table], schemas: Mapping[str, Schema], pool: Pool) -> list[Event]:
+    """All occurrences as events, sorted by (end, start, type, args)."""
+    events: list[Event] = []
+    for name, table in made.items():
+        columns = [values(table, i, a.type, pool) for i, a in enumerate(schemas[name].attributes)]
+        starts, ends = table[START].tolist(), table[END].tolist()
+        for i in range(rows(table)):
+            events.append(Event(name, tuple(c[i] for c in columns), starts[i], ends[i]))
+    events.sort(key=lambda e: (e.end, e.start, e.type, tuple(_rank(v) for v in e.args)))
+    return events
+
+
+def values(table: Table, argument: int, type: str, pool: Pool) -> list[Value]:
+    """One argument's values as Python values."""
+    if type in ("string", "iri", "any"):
+        return pool.decode_values(table[FIRST + argument])
+    raw = column(table, argument, type)
+    if type == "float":
+        return [None if v != v else v for v in raw.tolist()]
+    if type == "bool":
+        return [None if v == MISSING else bool(v) for v in raw.tolist()]
+    return [None if v == MISSING else v for v in raw.tolist()]
+
+
+def _rank(value: Value) -> tuple[str, float, str]:
+    if value is None:
+        return ("", 0.0, "")
+    if isinstance(value, bool | str):
+        return (type(value).__name__, float(value) if isinstance(value, bool) else 0.0, str(value))
+    return ("number", float(value), "")
+
+
+def why(engine: Engine, table: Table) -> pl.Series:
+    """For each occurrence the input records it goes back to, as JSON: type, start, end in microseconds, arguments."""
+    assert engine.lineage is not None, "lineage was asked for"
+    roots, inputs = engine.lineage.inputs_of(table[IDENTITY])
+    records: dict[int, str] = {}
+    needed = np.unique(inputs)
+    for name, tables in engine.sources.items():
+        attributes = engine.plan.schemas[name].attributes
+        for source in tables:
+            chosen = source[:, np.isin(source[IDENTITY], needed)]
+            columns = [values(chosen, i, a.type, engine.pool) for i, a in enumerate(attributes)]
+            for i in range(rows(chosen)):
+                record = {"type": name, "start": int(chosen[START, i]), "end": int(chosen[END, i])}
+                record |= {a.name: c[i] for a, c in zip(attributes, columns, strict=True)}  # type: ignore[misc]
+                records[int(chosen[IDENTITY, i])] = json.dumps(record)
+    texts: list[list[str]] = [[] for _ in range(rows(table))]
+    for root, source_name in zip(roots.tolist(), inputs.tolist(), strict=True):
+        texts[root].append(records[source_name])
+    return pl.Series("because", [f"[{', '.join(t)}]" for t in texts], dtype=pl.String)

@@ -1,0 +1,206 @@
+"""Recursion in general: slice by slice of equal end, in rounds where a cycle closes inside the instant (M6).
+
+The common iterative rule runs in a kernel of its own (`cep.goals.chain`); this way is the reference for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep.errors import CepError
+from cep.goals.arrival import absent_from, by_arrival, distinct, take
+from cep.goals.contract import Goal
+from cep.plan.order import Unit
+from cep.table import END, Table, concat, empty, rows
+
+Reader = tuple[Unit, Goal, tuple[Unit, ...], str | None]
+NEVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Units (name, goal, what it reads, own event) of a cycle that run together in an instant; `rounds`: they
+    are a cycle inside the instant."""
+
+    units: tuple[Reader, ...]
+    rounds: bool
+
+
+class Recursion:
+    """The goals of one cycle."""
+
+    def __init__(
+        self, parts: Sequence[Part], widths: Mapping[Unit, int], max_derivations: int, rules: Sequence[str]
+    ) -> None:
+        self.parts = parts
+        self.widths = widths
+        self.limit = max_derivations
+        self.rules = rules
+        self.inside = {unit for part in parts for unit, *_ in part.units}
+
+    def step(self, inputs: Mapping[str, Table], given: dict[Unit, Table], watermark: int) -> None:
+        """Add to `given` what every unit of the cycle gives."""
+        outer: dict[tuple[Unit, int], Table] = {}
+        for part in self.parts:
+            for unit, _, reads, event in part.units:
+                if event is not None and event in inputs:
+                    outer[unit, 0] = inputs[event]
+                for port, other in enumerate(reads, 1 if event is not None else 0):
+                    if other not in self.inside:
+                        outer[unit, port] = given[other]
+        made: dict[Unit, list[Table]] = {unit: [] for unit in self.inside}
+        for instant, slice_ in self._instants(outer, watermark):
+            now = self._instant(slice_, instant)
+            for unit, table in now.items():
+                if rows(table):
+                    made[unit].append(table)
+        for part in self.parts:
+            for unit, goal, _, _ in part.units:
+                given[unit] = concat(made[unit]) if made[unit] else empty(self.widths[unit])
+                goal.forget(watermark)
+
+    def _instants(
+        self, outer: Mapping[tuple[Unit, int], Table], watermark: int
+    ) -> Iterator[tuple[int, dict[tuple[Unit, int], Table]]]:
+        """Ends that occur outside, and deadlines inside as they come up, in order, with the outer rows of each."""
+        done = dict.fromkeys(outer, 0)
+        timed = [goal for part in self.parts for _, goal, _, _ in part.units if hasattr(goal, "next_deadline")]
+        while True:
+            instant = NEVER
+            for place, table in outer.items():
+                if done[place] < rows(table):
+                    instant = min(instant, int(table[END, done[place]]))
+            for goal in timed:
+                instant = min(instant, goal.next_deadline())
+            if instant > watermark or instant == NEVER:
+                return
+            slice_: dict[tuple[Unit, int], Table] = {}
+            for place, table in outer.items():
+                first = done[place]
+                if first < rows(table) and table[END, first] == instant:
+                    last = int(np.searchsorted(table[END], instant, side="right"))
+                    slice_[place] = table[:, first:last]
+                    done[place] = last
+            yield instant, slice_
+
+    def _instant(self, outer: Mapping[tuple[Unit, int], Table], instant: int) -> dict[Unit, Table]:
+        now: dict[Unit, Table] = {}
+        seen: dict[tuple[Unit, int], bool] = {}
+        for part in self.parts:
+            if part.rounds:
+                self._rounds(part, outer, now, seen, instant)
+            else:
+                for unit, goal, reads, event in part.units:
+                    now[unit] = self._unit(unit, goal, reads, event, outer, now, seen, instant)
+        # What a unit reads from units that ran after it belongs to later instants: it waits there now.
+        for part in self.parts:
+            for unit, goal, reads, event in part.units:
+                late = [
+                    now[other]
+                    if other in self.inside and not seen.get((unit, port), False)
+                    else empty(self.widths[other])
+                    for port, other in enumerate(reads, 1 if event is not None else 0)
+                ]
+                if any(rows(table) for table in late):
+                    assert event is None, "an event's heads run before it"
+                    rest = goal.step(late, instant)
+                    assert not rows(rest), "what is strictly later completes nothing"
+        return now
+
+    def _unit(
+        self,
+        unit: Unit,
+        goal: Goal,
+        reads: tuple[Unit, ...],
+        event: str | None,
+        outer: Mapping[tuple[Unit, int], Table],
+        now: Mapping[Unit, Table],
+        seen: dict[tuple[Unit, int], bool],
+        instant: int,
+    ) -> Table:
+        tables = []
+        if event is not None:
+            tables.append(outer.get((unit, 0), empty(self.widths[unit])))
+        for port, other in enumerate(reads, len(tables)):
+            if other in self.inside and other in now:
+                tables.append(now[other])
+                seen[unit, port] = True
+            else:
+                tables.append(outer.get((unit, port), empty(self.widths[other])))
+        if not any(rows(t) for t in tables) and not hasattr(goal, "next_deadline"):
+            return empty(self.widths[unit])
+        return goal.step(tables, instant)
+
+    def _rounds(
+        self,
+        part: Part,
+        outer: Mapping[tuple[Unit, int], Table],
+        now: dict[Unit, Table],
+        seen: dict[tuple[Unit, int], bool],
+        instant: int,
+    ) -> None:
+        members = {unit for unit, *_ in part.units}
+        events = [reader for reader in part.units if reader[3] is not None]
+        nodes = [reader for reader in part.units if reader[3] is None]
+        known: dict[Unit, Table] = {}
+        delta: dict[Unit, Table] = {}
+        for unit, _, _, _ in events:
+            known[unit] = delta[unit] = distinct(outer.get((unit, 0), empty(self.widths[unit])))
+        whole: dict[Unit, list[Table]] = {unit: [] for unit in members}
+        first = True
+        derived = 0
+        while True:
+            for unit, goal, reads, _ in nodes:
+                tables = []
+                for port, other in enumerate(reads):
+                    if other in members:
+                        tables.append(delta[other])
+                        seen[unit, port] = True
+                    elif other in self.inside and other in now:
+                        tables.append(now[other] if first else empty(self.widths[other]))
+                        seen[unit, port] = True
+                    else:
+                        table = outer.get((unit, port)) if first else None
+                        tables.append(empty(self.widths[other]) if table is None else table)
+                delta[unit] = goal.step(tables, instant) if first or any(rows(t) for t in tables) else empty(self.widths[unit])
+                if rows(delta[unit]):
+                    whole[unit].append(delta[unit])
+            fresh: dict[Unit, Table] = {}
+            for unit, goal, reads, _ in events:
+                tables = [empty(self.widths[unit])]
+                for port, other in enumerate(reads, 1):
+                    if other in members:
+                        tables.append(delta[other])
+                    elif other in self.inside and other in now:
+                        tables.append(now[other] if first else empty(self.widths[other]))
+                    else:
+                        table = outer.get((unit, port)) if first else None
+                        tables.append(empty(self.widths[other]) if table is None else table)
+                    seen[unit, port] = True
+                made = goal.step(tables, instant)
+                if rows(made) and rows(known[unit]):
+                    made = take(made, np.flatnonzero(absent_from(made, known[unit])))
+                fresh[unit] = made
+            first = False
+            grown = sum(rows(table) for table in fresh.values())
+            if not grown:
+                break
+            derived += grown
+            if derived > self.limit:
+                raise CepError(
+                    f"a recursion goes on for ever at one instant: {derived:,} occurrences so far, of "
+                    + ", ".join(f"`{rule}`" for rule in dict.fromkeys(self.rules)),
+                    hint="a SEQ between the recursive event and something new makes it wait; "
+                    "`--max-derivations` raises the limit",
+                    code="recursion",
+                )
+            for unit, table in fresh.items():
+                delta[unit] = table
+                known[unit] = concat([known[unit], table]) if rows(known[unit]) else table
+        for unit, *_ in nodes:
+            now[unit] = by_arrival(concat(whole[unit])) if whole[unit] else empty(self.widths[unit])
+        for unit, *_ in events:
+            now[unit] = by_arrival(known[unit])

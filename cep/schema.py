@@ -1,0 +1,37 @@
+"""What an event's occurrences look like: attribute names, types, ranges, and the columns they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """`type` is int float string bool iri time duration or any (of an undeclared event).
+
+    `low` and `high` bound the value, both included; microseconds for times and durations. `source` is the column
+    it comes from, None: the one of its own name.
+    """
+
+    name: str
+    type: str
+    optional: bool = False
+    low: int | float | None = None
+    high: int | float | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """An event's attributes in order. `point`: every occurrence is an instant.
+
+    `time`, or `start` and `end`, name the columns that hold the times, None: `time`, `start`, `end` themselves.
+    """
+
+    name: str
+    attributes: tuple[Attribute, ...]
+    declared: bool
+    point: bool
+    time: str | None = None
+    start: str | None = None
+    end: str | None = None

@@ -1,0 +1,1 @@
+"""Reading and writing rule text: the only place that knows characters."""

@@ -1,0 +1,275 @@
+"""The syntax tree: what was written, with spans; no meaning yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cep.errors import NOWHERE, Source, Span
+from cep.events import Iri
+
+# Spans take no part in equality: two patterns written at different places may be the same pattern.
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`Wind`, or `_` (anonymous, each one its own)."""
+
+    name: str
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant. `type` is int float string bool iri time duration.
+
+    `value` is int, float, str, bool or Iri; for time and duration whole microseconds. A lower-case name
+    is the string of that name; a prefixed name is the Iri it stands for.
+    """
+
+    value: int | float | str | bool | Iri
+    type: str
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of values: `+ - * / // mod ** neg`, or by name: `abs`, `lower`, `start`, `duration`, ..."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Expression = Variable | Constant | Call
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`left operator right`; operator is one of = != < <= > >= (`is` and `==` are read as `=`)."""
+
+    operator: str
+    left: Expression
+    right: Expression
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """`linked(X, Y)`, `not linked(X, Y)`; also built-in tests: `contains(X, "snow")`, `matches(X, "^K")`."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    negated: bool = False
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Condition = Comparison | Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class EventPattern:
+    """`sensor(ID, _, W)` (`names` is None) or `sensor(id: ID, wind: W)` (`names` beside `arguments`)."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    names: tuple[str, ...] | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TimePoint:
+    """A number or a time as a pattern: the point [ticks, ticks], in microseconds."""
+
+    ticks: int
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """`left OPERATOR right`, OPERATOR one of SEQ AND PAR OR EQUALS MEETS DURING STARTS FINISHES, or CNOT
+    (`left CNOT right`: left is to be a SEQ)."""
+
+    operator: str
+    left: Pattern
+    right: Pattern
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`NOT(absent).[left, right]`."""
+
+    absent: Pattern
+    left: Pattern
+    right: Pattern
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Unless:
+    """`left UNLESS absent WITHIN duration`; duration in microseconds."""
+
+    left: Pattern
+    absent: Pattern
+    duration: int
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """`pattern TIMES count`, count >= 1."""
+
+    pattern: Pattern
+    count: int
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """`pattern WITHIN duration`, also `(pattern).3`; microseconds."""
+
+    pattern: Pattern
+    duration: int
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """`pattern WHERE conditions`."""
+
+    pattern: Pattern
+    conditions: tuple[Condition, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChoice:
+    """`unrestricted`, `recent`, `chronological`, with the tie rule: `longest`, `shortest` or `by` a variable.
+
+    `tie` is None where nothing was written (recent: longest, chronological: shortest).
+    """
+
+    name: str
+    tie: str | None = None
+    by: str | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`pattern POLICY choice`."""
+
+    pattern: Pattern
+    choice: PolicyChoice
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateResult:
+    """`A = avg(W)`: variable, function (count sum avg min max stddev first last), argument (None: `count()`);
+    `distinct` for `count(distinct X)`. The argument may be any expression over the pattern's variables."""
+
+    variable: str
+    function: str
+    argument: Expression | None
+    distinct: bool = False
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """`pattern AGGREGATE results OVER LAST n EVENTS|duration [BY variables]`.
+
+    `events` is the number of occurrences, or None; `duration` the length in microseconds, or None.
+    """
+
+    pattern: Pattern
+    results: tuple[AggregateResult, ...]
+    events: int | None
+    duration: int | None
+    by: tuple[Variable, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Pattern = EventPattern | TimePoint | Binary | Not | Unless | Times | Within | Where | Policy | Aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """`gust: float? in 0..250 FROM wind_gust`: name, type, `optional`, range (inclusive), source column.
+
+    `low` and `high` are in the attribute's own unit (microseconds for times and durations), None: unbounded.
+    """
+
+    name: str
+    type: str
+    optional: bool = False
+    low: int | float | None = None
+    high: int | float | None = None
+    source: str | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class EventDeclaration:
+    """`event name(attributes) [TIME column | START column END column].`
+
+    `time` names the column that holds the instant: such an event is a point. `start`, `end` name two columns.
+    """
+
+    name: str
+    attributes: tuple[Attribute, ...]
+    time: str | None = None
+    start: str | None = None
+    end: str | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyStatement:
+    """`policy recent.`: the default for the rules that follow."""
+
+    choice: PolicyChoice
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class EventRule:
+    """`label: name(arguments) <- body.` Arguments are variables, constants, arithmetic."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    body: Pattern
+    label: str | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+    head_span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StaticRule:
+    """`name(arguments) :- conditions.`, or a fact `name(arguments).` (no conditions)."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    conditions: tuple[Condition, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """`PREFIX name: <iri>`."""
+
+    name: str
+    iri: str
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Statement = Prefix | EventDeclaration | PolicyStatement | EventRule | StaticRule
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All statements in the order written, and the text they came from."""
+
+    statements: tuple[Statement, ...]
+    source: Source = field(default=Source(""), compare=False)

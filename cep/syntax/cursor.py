@@ -1,0 +1,155 @@
+"""A cursor over the tokens: look, advance, expect, and fail with position and hint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NoReturn, ParamSpec, TypeVar
+
+from cep.errors import CepError, Source, Span
+from cep.syntax import messages
+from cep.syntax.tokens import RESERVED, STATEMENT_WORDS, Token, line_starts, tokenise
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEEPEST = 100  # parentheses and other nesting: what the parser's own recursion has to carry
+HIGHEST = 200  # the height of a tree, so that every later pass may recurse over it
+
+
+class Cursor:
+    """`token` is the next token, `previous` the one before it; `prefixes` are those declared so far.
+
+    `height` is the height of the tree read last, `depth` how many brackets and operators are open.
+    """
+
+    __slots__ = ("_index", "_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "token")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._starts = line_starts(source.text)
+        self._tokens = tokenise(source.text, self._starts)
+        self._index = 0
+        self.token = self._tokens[0]
+        self.previous = self.token
+        self.prefixes: dict[str, str] = {}
+        self.depth = 0
+        self.height = 0
+
+    # -- looking and moving
+
+    def peek(self, ahead: int = 1) -> Token:
+        """The token `ahead` places behind the next one; the last is repeated."""
+        return self._tokens[min(self._index + ahead, len(self._tokens) - 1)]
+
+    def advance(self) -> Token:
+        """The next token, now the previous one. The end is never passed."""
+        token = self.previous = self.token
+        assert token.kind != "end", "nothing advances past the end"
+        self._index += 1
+        self.token = self._tokens[self._index]
+        return token
+
+    def accept(self, key: str) -> bool:
+        """Whether the next token is this keyword or mark, which is then passed."""
+        if self.token.key != key:
+            return False
+        self.advance()
+        return True
+
+    def expect(self, key: str, expected: str | None = None, hint: str | None = None) -> Token:
+        if self.token.key != key:
+            self.fail(expected or f"`{key}`", hint)
+        return self.advance()
+
+    def close(self, opening: Token, key: str, expected: str, hint: str | None = None) -> None:
+        """Expect the bracket that closes `opening`."""
+        if self.token.key != key:
+            token = self.token
+            if hint is None and (
+                token.kind == "end" or token.key in RESERVED or token.key in (".", "<-", ":-", ")", "]")
+            ):
+                hint = f"the `{opening.text}` at {opening.line}:{opening.column} is not closed"
+            self.fail(expected, hint)
+        self.advance()
+
+    def adjoins(self) -> bool:
+        """Whether nothing stands between the previous token and the next."""
+        return self.previous.end == self.token.start
+
+    def on_new_line(self) -> bool:
+        return self.token.line > self.previous.line
+
+    def split(self) -> None:
+        """Cut the next token, a prefixed name or `<-`, into its parts: `wind:float` is `wind`, `:`, `float`."""
+        token = self.token
+        cut = token.start + (token.text.index(":") if token.kind == "prefixed" else 1)
+        stops = (token.start, cut, cut + 1, token.end) if token.kind == "prefixed" else (token.start, cut, token.end)
+        parts = [
+            part
+            for begin, stop in pairwise(stops)
+            for part in tokenise(self.source.text, self._starts, begin, stop)[:-1]
+        ]
+        self._tokens[self._index : self._index + 1] = parts
+        self.token = self._tokens[self._index]
+
+    def span(self, first: Token) -> Span:
+        """From `first` to the previous token."""
+        last = self.previous
+        return Span(first.line, first.column, last.line, last.column + last.end - last.start)
+
+    # -- limits
+
+    def enter(self) -> None:
+        """One level deeper; paired with `depth -= 1`."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            self.stop(f"more than {DEEPEST} levels of nesting", "give an inner part a rule of its own")
+
+    def grow(self, below: int, at: Token) -> None:
+        """A node on trees of at most height `below`."""
+        self.height = below + 1
+        if self.height > HIGHEST:
+            self.stop(f"more than {HIGHEST} operators on one another", "give a part a rule of its own", at.span)
+
+    # -- names and constants
+
+    def name(self, expected: str, hint: str | None = None) -> Token:
+        """The name of an event or a predicate: lower-case, no keyword."""
+        token = self.token
+        if token.kind == "name" and token.key not in RESERVED and token.key not in STATEMENT_WORDS:
+            return self.advance()
+        if token.kind == "variable" and token.key not in RESERVED:
+            lower = token.text.lstrip("_")
+            self.fail(expected, f"{messages.CASE}: `{lower[:1].lower()}{lower[1:]}`" if lower else messages.CASE)
+        if token.kind == "name":
+            self.stop(f"`{token.text}` is a keyword, not a name", f"another name is free: `{token.text}_seen`")
+        self.fail(expected, hint)
+
+    def variable(self, expected: str, hint: str | None = None) -> Token:
+        token = self.token
+        if token.kind != "variable" or token.key in RESERVED:
+            if token.kind == "name" and token.key not in RESERVED and self.peek().key != "(":
+                hint = f"a variable starts with an upper-case letter: `{token.text[0].upper()}{token.text[1:]}`"
+            self.fail(expected, hint)
+        return self.advance()
+
+    def read(self, reader: Callable[P, T], token: Token, *arguments: P.args, **options: P.kwargs) -> T:
+        """The value of a token; what its reader refuses is refused at the token."""
+        try:
+            return reader(*arguments, **options)
+        except CepError as error:
+            self.stop(error.message, error.hint, token.span)
+
+    # -- failing
+
+    def fail(self, expected: str, hint: str | None = None) -> NoReturn:
+        """The next token is not what the language wants here."""
+        token = self.token
+        wrong = messages.broken(token)
+        if wrong:
+            self.stop(*wrong)
+        self.stop(f"expected {expected}, found {messages.named(token)}", hint)
+
+    def stop(self, message: str, hint: str | None = None, span: Span | None = None, code: str = "syntax") -> NoReturn:
+        raise CepError(message, self.source, span or self.token.span, hint, code)

@@ -1,0 +1,54 @@
+"""Occurrences as columns: one int64 matrix a relation, a row of the matrix a column of the table.
+
+`table[START]`, `table[END]` (microseconds), `table[ORDER]` (arrival, M2), `table[IDENTITY]` (lineage; 0 when not asked for), then
+one row an argument from `FIRST`: ints, times and durations as they are, floats as their bits (view them with
+`floats`), strings and other values as codes of the engine's value pool. A table is sorted by arrival: (end, start, order).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Table = NDArray[np.int64]
+Column = NDArray[np.int64] | NDArray[np.float64]
+
+START, END, ORDER, IDENTITY, FIRST = 0, 1, 2, 3, 4
+
+
+def empty(arguments: int) -> Table:
+    """No occurrence, of that many arguments."""
+    return np.empty((FIRST + arguments, 0), np.int64)
+
+
+def rows(table: Table) -> int:
+    """How many occurrences."""
+    return int(table.shape[1])
+
+
+def column(table: Table, argument: int, type: str) -> Column:
+    """An argument's values, without a copy: float64 for floats, int64 for the rest."""
+    values = table[FIRST + argument]
+    return values.view(np.float64) if type == "float" else values
+
+
+def bits(values: Column) -> NDArray[np.int64]:
+    """A column as it is stored: the bits of floats (-0.0 as 0.0, one NaN), ints as they are."""
+    if values.dtype == np.float64:
+        canonical: NDArray[np.int64] = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
+        return canonical
+    return values  # type: ignore[return-value]
+
+
+def concat(tables: Sequence[Table]) -> Table:
+    """The occurrences of all, in this order, not sorted again."""
+    if len(tables) == 1:
+        return tables[0]
+    return np.concatenate(tables, axis=1)
+
+
+def slice_until(table: Table, end: int) -> int:
+    """How many of a sorted table's occurrences end at or before `end`."""
+    return int(np.searchsorted(table[END], end, side="right"))

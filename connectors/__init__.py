@@ -1,0 +1,1 @@
+"""The world and batches: where events come from and where they go."""

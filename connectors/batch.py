@@ -1,0 +1,118 @@
+"""A batch of events as read, and the way back from each to its file and line."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRecord:
+    """A record that could not be read: file, line (of Parquet the row), why, a short name for why, its text."""
+
+    file: str
+    line: int
+    reason: str
+    code: str
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Where a run of `count` records, numbered from `first`, stands in a file.
+
+    `lines`: the line of each, None where they are on consecutive lines from `line`. `starts`: the byte each starts at
+    and the end of the last, counted from byte `position` of the file; None where there is no text. `data`: the bytes
+    from `position` on, None where they are to be read again.
+    """
+
+    file: str
+    first: int
+    count: int
+    line: int
+    lines: NDArray[np.int64] | None = None
+    starts: NDArray[np.int64] | None = None
+    position: int = 0
+    data: bytes | None = None
+
+    def at(self, order: int) -> tuple[str, int, str | None]:
+        """(file, line, text) of the record of that number."""
+        place = order - self.first
+        assert 0 <= place < self.count, "a record is looked for in its own block"
+        return self.file, self._line(place), self._text(place)
+
+    @property
+    def beyond(self) -> int:
+        """The number of the first record of the next block."""
+        return self.first + self.count
+
+    @property
+    def line_beyond(self) -> int:
+        """The line after the last record's."""
+        return self._line(self.count - 1) + 1
+
+    def without_data(self) -> Block:
+        """The same, its text to be read again from a plain file; a compressed one gives none then."""
+        return replace(self, data=None, starts=None if self.file.endswith(".gz") else self.starts)
+
+    def _line(self, place: int) -> int:
+        return self.line + place if self.lines is None else int(self.lines[place])
+
+    def _text(self, place: int) -> str | None:
+        if self.starts is None:
+            return None
+        start, stop = int(self.starts[place]), int(self.starts[place + 1])
+        if self.data is not None:
+            raw = self.data[start:stop]
+        else:
+            with open(self.file, "rb") as file:
+                file.seek(self.position + start)
+                raw = file.read(stop - start)
+        return raw.decode("utf-8", "replace").strip("\r\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Tables by event type: Int64 `start`, `end` (microseconds), `order`, then the attributes.
+
+    `watermark`: every event of the input that ends at or before it is out, with this batch; None: not known.
+    `bytes_read` of `total_bytes` are read; 0: not known.
+    """
+
+    tables: dict[str, pl.DataFrame]
+    dead: list[DeadRecord]
+    blocks: Sequence[Block]
+    bytes_read: int = 0
+    total_bytes: int = 0
+    watermark: int | None = None
+    _firsts: list[int] = field(default_factory=list)
+
+    def origin(self, type: str, row: int) -> tuple[str, int, str | None]:
+        """(file, line, text) of a row of a table; of Parquet the row number, and no text."""
+        order = int(self.tables[type]["order"][row])
+        if not self._firsts:
+            self._firsts.extend(block.first for block in self.blocks)
+        return self.blocks[bisect_right(self._firsts, order) - 1].at(order)
+
+    @property
+    def rows(self) -> int:
+        return sum(table.height for table in self.tables.values())
+
+
+def dead_record(block: Block, order: int, code: str, reason: str) -> DeadRecord:
+    """The record of that number, as unreadable."""
+    file, line, text = block.at(order)
+    return DeadRecord(file, line, reason, code, text)
+
+
+def too_long(
+    file: str, line: int, first: int, position: int, head: bytes, length: int
+) -> tuple[list[DeadRecord], Block]:
+    """A line of which only the head was kept."""
+    block = Block(file, first, 1, line, None, np.array([0, len(head)]), position, head)
+    return [dead_record(block, first, "long", f"the line has {length} bytes, more than is read as a record")], block

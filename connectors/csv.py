@@ -1,0 +1,142 @@
+"""CSV and TSV to batches: a header names the columns, the rest is read column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from cep.errors import CepError
+from cep.schema import Schema
+from connectors.batch import Block, DeadRecord, dead_record, too_long
+from connectors.columns import Cells, field, table
+from connectors.csvscan import FIELDS, FINE, OPEN, scan
+from connectors.header import bind
+from connectors.records import Record, Unreadable, decode, read_fields, time_keys
+from connectors.streams import BOM, LONGEST, Stream, not_utf8, skip_line
+
+CLOSED = 1 << 20
+"""Bytes within which a quote is closed."""
+
+
+def read_csv(
+    file: str, stream: Stream, schema: Schema, separator: str, chunk: int, first: int
+) -> Iterator[tuple[pl.DataFrame | None, list[DeadRecord], Block]]:
+    """Tables of one event, block by block. CepError: no header, or one that lacks a column."""
+    rest = b""
+    while b"\n" not in rest and len(rest) <= LONGEST and (data := stream.read(chunk)):
+        rest += data
+    position = len(BOM) if rest.startswith(BOM) else 0
+    head, _, body = rest[position:].partition(b"\n")
+    if not head.strip():
+        if not rest[position:].strip():
+            return
+        raise CepError(f"{file}: the first line is empty, it should name the columns", code="input")
+    if len(head) > LONGEST:
+        raise CepError(
+            f"{file}: the first line has more than {LONGEST} bytes, it should name the columns", code="input"
+        )
+    rows = Fields(file, schema, header(file, head, separator), separator)
+    position += len(head) + 1
+    line = 2
+    rest = body
+    final = False
+    while True:
+        used, lines, found, dead, block = rows.read(rest, position, line, first, final)
+        if block.count:
+            yield found, dead, block
+        first += block.count
+        line += lines
+        position += used
+        rest = rest[used:]
+        if final:
+            return
+        if len(rest) > LONGEST:
+            length, head, rest = skip_line(stream, rest, chunk)
+            yield None, *too_long(file, line, first, position, head, length)
+            line += 1
+            first += 1
+            position += length
+        data = stream.read(max(chunk - len(rest), 1 << 16))
+        final = not data
+        rest += data
+        if stream.damage is not None:  # the last line may be a part of one
+            rest = rest[: rest.rfind(b"\n") + 1]
+
+
+def header(file: str, raw: bytes, separator: str) -> list[str]:
+    """The names of the columns, blanks and quotes around them taken off."""
+    try:
+        text = raw.decode("utf-8").strip("\r\n")
+    except UnicodeDecodeError:
+        raise CepError(
+            f"{file}: the header is not UTF-8", hint="convert it: `iconv -f latin1 -t utf-8`", code="input"
+        ) from None
+    names = []
+    while True:
+        text = text.lstrip(" ")
+        if text.startswith('"') and (end := text.find('"', 1)) > 0:
+            while text.startswith('""', end) and (further := text.find('"', end + 2)) > 0:
+                end = further
+            name, text = text[1:end].replace('""', '"'), text[end + 1 :].lstrip(" ")
+            _, more, text = text.partition(separator)
+        else:
+            name, more, text = text.partition(separator)
+        names.append(name.strip())
+        if not more:
+            return names
+
+
+class Fields:
+    """Reads blocks of lines of fields, under one header, as occurrences of one event."""
+
+    def __init__(self, file: str, schema: Schema, columns: Sequence[str], separator: str) -> None:
+        self._file = file
+        self._schema = bind(file, schema, columns)
+        self._columns = len(columns)
+        self._separator = ord(separator)
+        self._keys = list(time_keys(self._schema))
+        self._keys += [attribute.source or attribute.name for attribute in schema.attributes]
+        self._first = np.full(len(columns), -1, np.int64)
+        self._next = np.full(len(self._keys), -1, np.int64)
+        for cell, key in enumerate(self._keys):
+            column = columns.index(key)
+            self._next[cell] = self._first[column]
+            self._first[column] = cell
+
+    def read(
+        self, data: bytes, position: int, line: int, first: int, final: bool
+    ) -> tuple[int, int, pl.DataFrame | None, list[DeadRecord], Block]:
+        """(bytes used, line breaks among them, table, dead, block); what is not used is the beginning of a line."""
+        buffer = np.frombuffer(data, np.uint8)
+        capacity = data.count(b"\n") + 1
+        n, used, breaks, offset, length, kind, state, starts, lines = scan(
+            buffer, 0, final, CLOSED, self._separator, self._columns, self._first, self._next, len(self._keys), capacity
+        )
+        starts, lines = starts[: n + 1], lines[:n]
+        consecutive = n == 0 or (lines[0] == 0 and lines[-1] == n - 1)
+        block = Block(self._file, first, n, line, None if consecutive else lines + line, starts, position, data)
+        if n == 0:
+            return used, breaks, None, [], block
+        cells = Cells(buffer, offset[:, :n], length[:, :n], kind[:, :n], True)
+        good = state[:n] == FINE
+        if not data.isascii():
+            good[not_utf8(data, starts[:-1])] = False
+
+        def read(row: int) -> Record:
+            if state[row] != FINE:
+                raise Unreadable("row", self._wrong(int(state[row])))
+            decode(data[starts[row] : starts[row + 1]])
+            fields = {key: field(cells, c, row) or "" for c, key in enumerate(self._keys)}
+            return read_fields(fields, self._schema)
+
+        refused: list[tuple[int, Unreadable]] = []
+        found = table(self._schema, cells, good, np.arange(first, first + n), read, refused)
+        dead = [dead_record(block, first + row, reason.code, reason.reason) for row, reason in refused]
+        return used, breaks, found, dead, block
+
+    def _wrong(self, state: int) -> str:
+        if state == FIELDS:
+            return f"the line has not as many fields as the header ({self._columns})"
+        return "a quote is not closed" if state == OPEN else "something follows a closing quote in its field"

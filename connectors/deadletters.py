@@ -1,0 +1,71 @@
+"""Records that became no event: written with the reason and where they stand, counted by the kind of reason."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from connectors.batch import Batch, DeadRecord
+from connectors.sinks import Sink
+
+
+class DeadLetters:
+    """Counts dead records by code, and writes each as a line of JSON where there is a `path`.
+
+    `{"reason": ..., "code": ..., "file": ..., "line": ..., "record": ...}`: the record as JSON where it is, else
+    its text, null where there is none (Parquet, compressed files that were sorted).
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        self.counts: Counter[str] = Counter()
+        self._sink = None if path is None else Sink(path)
+
+    def add(self, records: Iterable[DeadRecord]) -> None:
+        """Records that could not be read."""
+        out = []
+        for record in records:
+            self.counts[record.code] += 1
+            if self._sink is not None:
+                out.append(_line(record))
+        if self._sink is not None and out:
+            self._sink.write("".join(out).encode("utf-8", "replace"))
+
+    def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
+        """A record of the batch that the engine refused."""
+        if self._sink is None:
+            self.counts[code] += 1
+            return
+        file, line, text = batch.origin(type, row)
+        self.add([DeadRecord(file, line, reason, code, text)])
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def close(self) -> None:
+        if self._sink is not None:
+            self._sink.close()
+
+
+def _line(record: DeadRecord) -> str:
+    fields = {"reason": record.reason, "code": record.code, "file": record.file, "line": record.line}
+    head = json.dumps(fields, ensure_ascii=False)
+    return f'{head[:-1]}, "record": {_record(record.text)}}}\n'
+
+
+def _record(text: str | None) -> str:
+    """The text itself where it is a JSON object, else as a JSON string."""
+    if text is None:
+        return "null"
+    try:
+        if isinstance(json.loads(text, parse_constant=_refuse), dict):
+            return text.strip()
+    except (ValueError, RecursionError):
+        pass
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,195 @@
+"""Files to batches: as they come (`read`), or whole and in the order of time (`replay`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import BinaryIO
+
+import numpy as np
+import polars as pl
+
+from cep.errors import CepError
+from cep.schema import Schema
+from connectors.batch import Batch, Block, DeadRecord
+from connectors.csv import read_csv
+from connectors.inputs import Input, inputs
+from connectors.jsonl import Lines, read_jsonl
+from connectors.parquet import open_parquet, read_parquet
+from connectors.records import series
+from connectors.streams import Stream
+
+CHUNK = 1 << 24
+"""Bytes of text that are read at once."""
+ROWS = 1 << 17
+"""Rows of Parquet, or of a replay, in a batch."""
+LARGE = 1 << 28
+"""Bytes from which a replay looks first whether the input is in order, to hold none of it."""
+
+_Part = tuple[dict[str, pl.DataFrame], list[DeadRecord], Block, int]
+
+
+def read(
+    specs: Sequence[str],
+    schemas: Mapping[str, Schema],
+    *,
+    format: str | None = None,
+    chunk: int = CHUNK,
+    rows: int = ROWS,
+    stdin: BinaryIO | None = None,
+) -> Iterator[Batch]:
+    """Batches of all inputs, one after the other, in the order they stand. CepError: see `inputs`, and headers.
+
+    Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. From a pipe a batch is what has arrived.
+    """
+    yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin)
+
+
+def replay(
+    specs: Sequence[str],
+    schemas: Mapping[str, Schema],
+    *,
+    format: str | None = None,
+    chunk: int = CHUNK,
+    rows: int = ROWS,
+    large: int = LARGE,
+    stdin: BinaryIO | None = None,
+) -> Iterator[Batch]:
+    """Batches of all inputs together in the order of their ends, then of the input; each with its watermark.
+
+    Everything is held in memory, unless there are more than `large` bytes and a first pass over the times finds
+    them in order. Inputs that are no regular files are read as they come, without watermark.
+    """
+    found = inputs(specs, schemas, format)
+    sizes = [one.size for one in found]
+    if any(size is None for size in sizes):
+        yield from _read(found, schemas, chunk, rows, stdin)
+    elif sum(size or 0 for size in sizes) > large and _ordered(found, schemas, chunk, rows):
+        latest: int | None = None
+        for batch in _read(found, schemas, chunk, rows, stdin):
+            latest = max([*_ends(batch, "max"), *([] if latest is None else [latest])], default=None)
+            yield replace(batch, watermark=None if latest is None else latest - 1)  # the next may end then as well
+    else:
+        yield from _sorted(list(_read(found, schemas, chunk, rows, stdin)), schemas, rows)
+
+
+def _read(
+    found: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, rows: int, stdin: BinaryIO | None
+) -> Iterator[Batch]:
+    sizes = [one.size for one in found]
+    total = 0 if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
+    done = 0
+    first = 0
+    for one, size in zip(found, sizes):
+        block = None
+        for tables, dead, block, position in _parts(one, schemas, chunk, rows, first, stdin):
+            tables = {type: table for type, table in tables.items() if table.height}
+            yield Batch(tables, dead, [block], done + position, total)
+        if block is not None:
+            first = block.beyond
+        done += size or 0
+
+
+def _parts(
+    one: Input, schemas: Mapping[str, Schema], chunk: int, rows: int, first: int, stdin: BinaryIO | None
+) -> Iterator[_Part]:
+    """(tables, dead, block, bytes read) of one input, its first record numbered `first`."""
+    try:
+        if one.format == "parquet":
+            assert one.type is not None, "a Parquet file is bound to an event"
+            with open_parquet(one.path) as opened:
+                count = max(opened.metadata.num_rows, 1)
+                done = 0
+                for table, dead, block in read_parquet(one.path, opened, schemas[one.type], rows, first):
+                    done += block.count
+                    yield {one.type: table}, dead, block, (one.size or 0) * done // count
+            return
+        stream = Stream(one.path, stdin)
+    except OSError as error:
+        raise CepError(f"{one.path}: {(error.strerror or str(error)).lower()}", code="input") from None
+    try:
+        yield from _text(one, stream, schemas, chunk, first)
+    except OSError as error:
+        raise CepError(f"{one.path}: {(error.strerror or str(error)).lower()}", code="input") from None
+    finally:
+        stream.close()
+
+
+def _text(one: Input, stream: Stream, schemas: Mapping[str, Schema], chunk: int, first: int) -> Iterator[_Part]:
+    last = Block(one.path, first, 0, 1)
+    if one.format == "jsonl":
+        lines = Lines(schemas, one.type, one.bound)
+        for tables, dead, last in read_jsonl(one.path, stream, lines, chunk, first):
+            yield tables, dead, last, stream.position
+    else:
+        assert one.type is not None, "a CSV file is bound to an event"
+        separator = "," if one.format == "csv" else "\t"
+        for table, dead, last in read_csv(one.path, stream, schemas[one.type], separator, chunk, first):
+            yield ({} if table is None else {one.type: table}), dead, last, stream.position
+    if stream.damage is not None:
+        reason = f"the rest of the file cannot be decompressed: {stream.damage}"
+        line = last.line_beyond
+        block = Block(one.path, last.beyond, 1, line)
+        yield {}, [DeadRecord(one.path, line, reason, "gzip", None)], block, stream.position
+
+
+def _ends(batch: Batch, which: str) -> list[int]:
+    """The least or greatest end of each table."""
+    return [getattr(table["end"], which)() for table in batch.tables.values()]
+
+
+def _ordered(found: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, rows: int) -> bool:
+    """Whether no batch has an event that ends before one of an earlier batch; read without the attributes."""
+    bare = {name: replace(schema, attributes=()) for name, schema in schemas.items()}
+    latest: int | None = None
+    for batch in _read(found, bare, chunk, rows, None):
+        if any(dead.code == "args" for dead in batch.dead):
+            return False  # not seen without the attributes
+        if latest is not None and any(end < latest for end in _ends(batch, "min")):
+            return False
+        latest = max([*_ends(batch, "max"), *([] if latest is None else [latest])], default=None)
+    return True
+
+
+def _sorted(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> Iterator[Batch]:
+    """The rows of all batches, cut where the end changes, about `rows` at a time."""
+    dead = [record for batch in batches for record in batch.dead]
+    blocks = [block.without_data() for batch in batches for block in batch.blocks]
+    total = batches[-1].bytes_read if batches else 0
+    parts: dict[str, list[pl.DataFrame]] = {}
+    for batch in batches:
+        for type, part in batch.tables.items():
+            parts.setdefault(type, []).append(part)
+    batches.clear()
+    tables: dict[str, pl.DataFrame] = {}
+    for type in [name for name in schemas if name in parts]:
+        table = _together(schemas[type], parts.pop(type))
+        if not table["end"].is_sorted():
+            table = table[np.argsort(table["end"].to_numpy(), kind="stable")]
+        tables[type] = table
+    if not tables:
+        yield Batch({}, dead, blocks, total, total)
+        return
+    ends = {type: table["end"].to_numpy() for type, table in tables.items()}
+    every = np.sort(np.concatenate(list(ends.values())))
+    done = dict.fromkeys(tables, 0)
+    for cut in np.unique(np.append(every[rows - 1 :: rows], every[-1])).tolist():
+        out = {}
+        for type, table in tables.items():
+            stop = int(np.searchsorted(ends[type], cut, side="right"))
+            if stop > done[type]:
+                out[type] = table.slice(done[type], stop - done[type])
+            done[type] = stop
+        yield Batch(out, dead, blocks, total * sum(done.values()) // len(every), total, cut)
+        dead = []
+
+
+def _together(schema: Schema, parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """One table; a column of `any` that is not of one kind throughout, value by value."""
+    if all(part.schema == parts[0].schema for part in parts) and pl.Object not in parts[0].dtypes:
+        return pl.concat(parts)
+    columns = [pl.concat([part[name] for part in parts]) for name in ("start", "end", "order")]
+    for attribute in schema.attributes:
+        values = [value for part in parts for value in part[attribute.name].to_list()]
+        columns.append(series(attribute, values))
+    return pl.DataFrame(columns)

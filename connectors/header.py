@@ -1,0 +1,47 @@
+"""The columns of a file against an event: which hold the times, and one clear error where some are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cep.errors import CepError
+from cep.schema import Schema
+from connectors.records import RESERVED, closest
+
+
+def bind(file: str, schema: Schema, columns: Sequence[str]) -> Schema:
+    """The schema with its time columns said. CepError: a column is missing, or a wanted one is there twice."""
+    bound = _timed(file, schema, columns)
+    wanted = [key for key in (bound.time, bound.start, bound.end) if key is not None]
+    missing = [f"`{key}` for the time{closest(key, columns)}" for key in wanted if key not in columns]
+    for attribute in schema.attributes:
+        key = attribute.source or attribute.name
+        wanted.append(key)
+        if key not in columns:
+            missing.append(f"`{key}`{closest(key, columns)}")
+    if missing:
+        raise CepError(
+            f"{file}: {schema.name} needs {'a column' if len(missing) == 1 else 'columns'} {', '.join(missing)}",
+            hint="the columns are " + ", ".join(columns) + "; a declaration names others with FROM and TIME",
+            code="input",
+        )
+    for key in wanted:
+        if columns.count(key) > 1:
+            raise CepError(f"{file}: {columns.count(key)} columns are called `{key}`", code="input")
+    return bound
+
+
+def _timed(file: str, schema: Schema, columns: Sequence[str]) -> Schema:
+    if schema.time is not None:
+        return schema
+    if schema.start is not None or schema.end is not None:
+        return replace(schema, start=schema.start or "start", end=schema.end or "end")
+    given = [key for key in RESERVED if key in columns]
+    if "time" in given and len(given) > 1:
+        raise CepError(
+            f"{file}: both `time` and `{given[1]}` give the time of {schema.name}",
+            hint=f"say which in the declaration: `event {schema.name}(...) TIME time.`",
+            code="input",
+        )
+    return replace(schema, start="start", end="end") if "time" not in given and given else replace(schema, time="time")

@@ -1,0 +1,124 @@
+"""The inputs of a run: `weather.csv`, `reading=weather.csv`, a directory, a pattern, `-`."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cep.errors import CepError
+from cep.schema import Schema
+from connectors.records import closest
+
+FORMATS: Mapping[str, str] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+_BOUND = re.compile(r"([a-z]\w*)=(.+)", re.ASCII | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One file, or `-`. `type`: the event it holds, None where its records say; `bound`: that was asked for."""
+
+    path: str
+    format: str
+    type: str | None
+    bound: bool
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of a regular file, None of anything else."""
+        if self.path == "-":
+            return None
+        status = os.stat(self.path)
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def inputs(specs: Sequence[str], schemas: Mapping[str, Schema], format: str | None = None) -> list[Input]:
+    """The files that `specs` name, in their order, those of a directory or pattern by name.
+
+    `format` (jsonl, csv, tsv or parquet) overrides what the suffix says. CepError: no such file or event, no format,
+    or a file that needs one event type and several are possible.
+    """
+    if format is not None and format not in FORMATS.values():
+        raise CepError(f"`{format}` is no format", hint="formats are jsonl, csv, tsv, parquet", code="input")
+    if not schemas:
+        raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
+    found = []
+    for spec in specs:
+        name, path = _split(spec, schemas)
+        for file in _files(path, spec, format):
+            found.append(_input(file, name, schemas, format))
+    if sum(one.path == "-" for one in found) > 1:
+        raise CepError("standard input is named twice", hint="`-` can be read once", code="input")
+    return found
+
+
+def known_format(path: str) -> str | None:
+    """The format by suffix, `.gz` of text formats left aside."""
+    name = os.path.basename(path).lower()
+    stem = name.removesuffix(".gz")
+    format = FORMATS.get(os.path.splitext(stem)[1])
+    return None if format == "parquet" and stem != name else format
+
+
+def _split(spec: str, schemas: Mapping[str, Schema]) -> tuple[str | None, str]:
+    match = _BOUND.fullmatch(spec)
+    if match is None or (match[1] not in schemas and os.path.exists(spec)):
+        return None, spec
+    if match[1] not in schemas:
+        raise CepError(
+            f"{spec}: no pattern of the program uses an input event `{match[1]}`{closest(match[1], list(schemas))}",
+            hint="input events are " + ", ".join(sorted(schemas)),
+            code="input",
+        )
+    return match[1], match[2]
+
+
+def _files(path: str, spec: str, format: str | None) -> list[str]:
+    if path == "-":
+        return [path]
+    if os.path.isdir(path):
+        files = [entry for entry in sorted(Path(path).iterdir()) if entry.is_file() and known_format(entry.name)]
+        if not files:
+            raise CepError(f"{spec}: no file in this directory ends in {', '.join(FORMATS)}", code="input")
+        return [str(file) for file in files]
+    if os.path.exists(path):
+        return [path]
+    if glob.has_magic(path):
+        matched = sorted(file for file in glob.glob(path, recursive=True) if not os.path.isdir(file))
+        if matched:
+            return matched
+        raise CepError(f"{spec}: no file matches", code="input")
+    beside = Path(path).parent
+    names = [entry.name for entry in sorted(beside.iterdir())] if beside.is_dir() else []
+    raise CepError(f"{spec}: no such file{closest(Path(path).name, names)}", code="input")
+
+
+def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: str | None) -> Input:
+    format = format or (known_format(path) if path != "-" else "jsonl")
+    if format is None:
+        raise CepError(
+            f"{path}: the format is not known by its name",
+            hint="add `--format jsonl`, csv, tsv or parquet",
+            code="input",
+        )
+    if format == "parquet" and path == "-":
+        raise CepError("a Parquet file cannot be read from standard input", hint="give its name", code="input")
+    type = name or (next(iter(schemas)) if len(schemas) == 1 else None)
+    if type is None and format != "jsonl":
+        raise CepError(
+            f"{path}: a file of format {format} holds one event type, it is not said which",
+            hint=f"bind it: `{sorted(schemas)[0]}={path}`; input events are {', '.join(sorted(schemas))}",
+            code="input",
+        )
+    return Input(path, format, type, name is not None)

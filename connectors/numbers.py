@@ -1,0 +1,296 @@
+"""Numbers, times and characters out of bytes, compiled: what is plain is read, the rest is left to `records`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from connectors.times import FIRST, LAST, SECOND
+
+MISSING, GOOD, BAD, HARD = 0, 1, 2, 3
+"""What became of a cell. HARD: a float of many digits, for a slower correctly rounding reader."""
+
+# What a scanner found in a cell: nothing, null, a number of JSON, a string as it is, one with escapes (JSON) or
+# doubled quotes (CSV), a boolean, or a list or object.
+ABSENT, NULL, NUMBER, STRING, ESCAPED, TRUE, FALSE, NESTED = range(8)
+
+_POWERS = 10.0 ** np.arange(23)  # exact in float64
+_DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
+_PLAIN = 1 << 53
+
+
+@njit(cache=True, inline="always")
+def _digit(c):  # type: ignore[no-untyped-def]
+    return 48 <= c <= 57
+
+
+@njit(cache=True)
+def read_int(buffer, i, stop):  # type: ignore[no-untyped-def]
+    """(value, BAD or GOOD) of up to 18 digits, perhaps with a point and zeros."""
+    negative = False
+    if i < stop and (buffer[i] == 45 or buffer[i] == 43):
+        negative = buffer[i] == 45
+        i += 1
+    if i >= stop or stop - i > 40:
+        return 0, BAD
+    first = i
+    value = np.int64(0)
+    while i < stop and _digit(buffer[i]):
+        if i - first == 18:
+            return 0, BAD
+        value = value * 10 + (np.int64(buffer[i]) - 48)
+        i += 1
+    if i == first:
+        return 0, BAD
+    if i < stop:
+        if buffer[i] != 46:
+            return 0, BAD
+        i += 1
+        while i < stop:
+            if buffer[i] != 48:
+                return 0, BAD
+            i += 1
+    return (-value if negative else value), GOOD
+
+
+@njit(cache=True)
+def read_float(buffer, i, stop):  # type: ignore[no-untyped-def]
+    """(value, state): exact where mantissa and power of ten are (Clinger's fast path), else HARD or BAD."""
+    negative = False
+    if i < stop and (buffer[i] == 45 or buffer[i] == 43):
+        negative = buffer[i] == 45
+        i += 1
+    mantissa = np.int64(0)
+    power = np.int64(0)
+    digits = 0
+    hard = False
+    while i < stop and _digit(buffer[i]):
+        digits += 1
+        if mantissa < _PLAIN:
+            mantissa = mantissa * 10 + (np.int64(buffer[i]) - 48)
+        else:
+            hard = True
+        i += 1
+    if i < stop and buffer[i] == 46:
+        i += 1
+        while i < stop and _digit(buffer[i]):
+            digits += 1
+            if mantissa < _PLAIN:
+                mantissa = mantissa * 10 + (np.int64(buffer[i]) - 48)
+                power -= 1
+            else:
+                hard = True
+            i += 1
+    if digits == 0:
+        return 0.0, BAD
+    if i < stop and (buffer[i] == 101 or buffer[i] == 69):
+        i += 1
+        down = False
+        if i < stop and (buffer[i] == 45 or buffer[i] == 43):
+            down = buffer[i] == 45
+            i += 1
+        if i >= stop:
+            return 0.0, BAD
+        exponent = np.int64(0)
+        while i < stop and _digit(buffer[i]):
+            if exponent < 100_000:
+                exponent = exponent * 10 + (np.int64(buffer[i]) - 48)
+            i += 1
+        power += -exponent if down else exponent
+        if not _digit(buffer[i - 1]):
+            return 0.0, BAD
+    if i < stop:
+        return 0.0, BAD
+    if hard or mantissa > _PLAIN or power > 22 or power < -22:
+        return 0.0, HARD
+    value = np.float64(mantissa)
+    value = value * _POWERS[power] if power >= 0 else value / _POWERS[-power]
+    return (-value if negative else value) + 0.0, GOOD
+
+
+@njit(cache=True)
+def _fraction(buffer, i, stop):  # type: ignore[no-untyped-def]
+    """(microseconds, rest against a half: -1, 0, 1, end) of the digits after a point."""
+    micros = np.int64(0)
+    unit = SECOND
+    while i < stop and unit > 1 and _digit(buffer[i]):
+        unit //= 10
+        micros += (np.int64(buffer[i]) - 48) * unit
+        i += 1
+    rest = -1
+    if i < stop and _digit(buffer[i]):
+        rest = 1 if buffer[i] > 53 else (0 if buffer[i] == 53 else -1)
+        i += 1
+        while i < stop and _digit(buffer[i]):
+            if rest == 0 and buffer[i] != 48:
+                rest = 1
+            i += 1
+    return micros, rest, i
+
+
+@njit(cache=True)
+def read_seconds(buffer, i, stop):  # type: ignore[no-untyped-def]
+    """(microseconds, state) of decimal seconds without exponent, rounded half to even."""
+    negative = False
+    if i < stop and (buffer[i] == 45 or buffer[i] == 43):
+        negative = buffer[i] == 45
+        i += 1
+    first = i
+    value = np.int64(0)
+    while i < stop and _digit(buffer[i]):
+        if i - first == 12:
+            return 0, BAD
+        value = value * 10 + (np.int64(buffer[i]) - 48)
+        i += 1
+    if i == first:
+        return 0, BAD
+    value *= SECOND
+    if i < stop and buffer[i] == 46:
+        micros, rest, i = _fraction(buffer, i + 1, stop)
+        value += micros
+        if rest == 1 or (rest == 0 and value & 1):
+            value += 1
+    if i < stop:
+        return 0, BAD
+    return (-value if negative else value), GOOD
+
+
+@njit(cache=True, inline="always")
+def _two(buffer, i):  # type: ignore[no-untyped-def]
+    """The two digits at i, or -1."""
+    if _digit(buffer[i]) and _digit(buffer[i + 1]):
+        return (np.int64(buffer[i]) - 48) * 10 + (np.int64(buffer[i + 1]) - 48)
+    return np.int64(-1)
+
+
+@njit(cache=True)
+def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
+    """(microseconds, state) of an ISO 8601 time, as `times.of_iso`."""
+    if stop - i < 10 or buffer[i + 4] != 45 or buffer[i + 7] != 45:
+        return 0, BAD
+    century, years, month, day = _two(buffer, i), _two(buffer, i + 2), _two(buffer, i + 5), _two(buffer, i + 8)
+    if century < 0 or years < 0 or month < 1 or month > 12 or day < 1:
+        return 0, BAD
+    year = century * 100 + years
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if year < 1 or day > _DAYS[month] + (1 if leap and month == 2 else 0):
+        return 0, BAD
+    y = year - 1 if month <= 2 else year  # days since 1970-01-01, counting years from March
+    days = 365 * y + y // 4 - y // 100 + y // 400 + (153 * (month + (9 if month <= 2 else -3)) + 2) // 5 + day - 719_469
+    value = days * 86_400
+    i += 10
+    rest = -1
+    micros = np.int64(0)
+    if i < stop:
+        if stop - i < 6 or not (buffer[i] == 84 or buffer[i] == 116 or buffer[i] == 32) or buffer[i + 3] != 58:
+            return 0, BAD
+        hour, minute = _two(buffer, i + 1), _two(buffer, i + 4)
+        if hour < 0 or hour > 23 or minute < 0 or minute > 59:
+            return 0, BAD
+        value += hour * 3_600 + minute * 60
+        i += 6
+        if i < stop and buffer[i] == 58:
+            if stop - i < 3:
+                return 0, BAD
+            second = _two(buffer, i + 1)
+            if second < 0 or second > 59:
+                return 0, BAD
+            value += second
+            i += 3
+            if i < stop and buffer[i] == 46:
+                if i + 1 >= stop or not _digit(buffer[i + 1]):
+                    return 0, BAD
+                micros, rest, i = _fraction(buffer, i + 1, stop)
+        if i < stop and (buffer[i] == 90 or buffer[i] == 122):
+            i += 1
+        elif i < stop:
+            if stop - i < 3 or not (buffer[i] == 43 or buffer[i] == 45):
+                return 0, BAD
+            sign = 1 if buffer[i] == 45 else -1
+            hour = _two(buffer, i + 1)
+            minute = np.int64(0)
+            i += 3
+            if i < stop:
+                if buffer[i] == 58:
+                    i += 1
+                if stop - i != 2:
+                    return 0, BAD
+                minute = _two(buffer, i)
+                i += 2
+            if hour < 0 or hour > 23 or minute < 0 or minute > 59:
+                return 0, BAD
+            value += sign * (hour * 3_600 + minute * 60)
+    value = value * SECOND + micros
+    if rest == 1 or (rest == 0 and value & 1):
+        value += 1
+    if i < stop or value < FIRST or value > LAST:
+        return 0, BAD
+    return value, GOOD
+
+
+@njit(cache=True)
+def _hex(buffer, i):  # type: ignore[no-untyped-def]
+    """The four hexadecimal digits at i as a number; the scanner has checked them."""
+    value = np.int64(0)
+    for j in range(i, i + 4):
+        c = np.int64(buffer[j])
+        value = value * 16 + (c - 48 if c <= 57 else (c | 32) - 87)
+    return value
+
+
+@njit(cache=True)
+def unescape(buffer, i, stop, out, o):  # type: ignore[no-untyped-def]
+    """Copy a JSON string's characters; the end in `out`, or -1 at half a surrogate pair."""
+    while i < stop:
+        c = buffer[i]
+        if c != 92:
+            out[o] = c
+            o += 1
+            i += 1
+            continue
+        c = buffer[i + 1]
+        i += 2
+        if c == 117:
+            point = _hex(buffer, i)
+            i += 4
+            if 0xD800 <= point < 0xE000:
+                if point >= 0xDC00 or stop - i < 6 or buffer[i] != 92 or buffer[i + 1] != 117:
+                    return -1
+                low = _hex(buffer, i + 2)
+                if not 0xDC00 <= low < 0xE000:
+                    return -1
+                point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00)
+                i += 6
+            if point < 0x80:
+                out[o] = point
+                o += 1
+            else:
+                if point < 0x800:
+                    out[o] = 0xC0 | (point >> 6)
+                    o += 1
+                else:
+                    if point < 0x10000:
+                        out[o] = 0xE0 | (point >> 12)
+                        o += 1
+                    else:
+                        out[o] = 0xF0 | (point >> 18)
+                        out[o + 1] = 0x80 | ((point >> 12) & 63)
+                        o += 2
+                    out[o] = 0x80 | ((point >> 6) & 63)
+                    o += 1
+                out[o] = 0x80 | (point & 63)
+                o += 1
+        else:
+            if c == 110:
+                c = 10
+            elif c == 116:
+                c = 9
+            elif c == 114:
+                c = 13
+            elif c == 98:
+                c = 8
+            elif c == 102:
+                c = 12
+            out[o] = c  # `"`, `\` and `/` stand for themselves
+            o += 1
+    return o

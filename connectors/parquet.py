@@ -1,0 +1,207 @@
+"""Parquet to batches: typed columns, only the needed ones, row group by row group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cep.errors import CepError
+from cep.schema import Attribute, Schema
+from connectors.batch import Block, DeadRecord
+from connectors.header import bind
+from connectors.records import NOT_IRI, time_keys
+from connectors.times import LARGEST, SECOND, of_duration, of_iso, scaled, shown
+
+_MICROSECONDS = {"ms": 1_000, "us": 1, "ns": 0}  # 0: less than one
+_FITS = {
+    "int": "whole numbers",
+    "float": "numbers",
+    "string": "strings",
+    "iri": "strings",
+    "bool": "booleans",
+    "time": "datetimes, dates, seconds or ISO 8601 strings",
+    "duration": "durations or seconds",
+    "any": "numbers, strings or booleans",
+}
+
+
+_EMPTY: dict[str, type[pl.DataType]] = {
+    "int": pl.Int64,
+    "float": pl.Float64,
+    "bool": pl.Boolean,
+    "time": pl.Int64,
+    "duration": pl.Int64,
+}
+
+Reasons = dict[int, tuple[str, str]]
+"""Why rows cannot be read: a code and a reason by row; the first found stays."""
+
+
+def open_parquet(file: str) -> pq.ParquetFile:
+    """The file's footer. CepError: it is no Parquet file."""
+    try:
+        return pq.ParquetFile(file)
+    except pa.ArrowInvalid as error:
+        raise CepError(
+            f"{file}: no Parquet file: {str(error).splitlines()[0].rstrip('.').lower()}", code="input"
+        ) from None
+
+
+def read_parquet(
+    file: str, opened: pq.ParquetFile, schema: Schema, rows: int, first: int
+) -> Iterator[tuple[pl.DataFrame, list[DeadRecord], Block]]:
+    """Tables of one event of up to `rows` rows. CepError: a column is missing or holds something else."""
+    bound = bind(file, schema, opened.schema_arrow.names)
+    keys = time_keys(bound)
+    wanted = dict.fromkeys([*keys, *(attribute.source or attribute.name for attribute in schema.attributes)])
+    line = 1
+    for batch in opened.iter_batches(batch_size=rows, columns=list(wanted)):
+        columns = pl.DataFrame(pl.from_arrow(batch))
+        n = columns.height
+        block = Block(file, first, n, line)
+        reasons: Reasons = {}
+        times = []
+        for key in keys:
+            ticks = _ticks(file, columns[key], Attribute(key, "time"), reasons, "time")
+            for row in np.flatnonzero(ticks.is_null().to_numpy()).tolist():
+                reasons.setdefault(row, ("time", f"no time: `{key}` is missing"))
+            times.append(ticks)
+        found = [
+            times[0].alias("start"),
+            times[-1].alias("end"),
+            pl.Series("order", np.arange(first, first + n, dtype=np.int64)),
+        ]
+        for attribute in schema.attributes:
+            column = columns[attribute.source or attribute.name]
+            found.append(_column(file, column, attribute, reasons).alias(attribute.name))
+        table = pl.DataFrame(found)
+        if reasons:
+            good = np.ones(n, np.bool_)
+            good[list(reasons)] = False
+            table = table.filter(pl.Series(good))
+        dead = [DeadRecord(file, line + row, reason, code, None) for row, (code, reason) in sorted(reasons.items())]
+        yield table, dead, block
+        line += n
+        first += n
+
+
+def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:
+    dtype = column.dtype
+    match attribute.type:
+        case "time" | "duration":
+            return _ticks(file, column, attribute, reasons, "ill-typed")
+        case "bool" if dtype == pl.Boolean:
+            return column
+        case "string" | "iri" | "any" if dtype == pl.String or isinstance(dtype, (pl.Categorical, pl.Enum)):
+            texts = column.cast(pl.String)
+            if attribute.type == "iri":
+                wrong = texts.str.contains(NOT_IRI.pattern) | (texts == "")
+                _refuse(wrong, texts, attribute, "is no IRI", reasons)
+            return texts
+        case "any" if dtype == pl.Boolean:
+            return column
+        case "int" | "any" if dtype.is_integer():
+            return _fitting(column, attribute, reasons)
+        case "int" if dtype.is_float() or dtype.is_decimal():
+            return _whole(column, attribute, reasons)
+        case "float" | "any" if dtype.is_numeric():
+            numbers = column.cast(pl.Float64)
+            _refuse(numbers.is_infinite(), column, attribute, "is beyond the floats", reasons)
+            return numbers.fill_nan(None) + 0.0
+    if dtype == pl.Null:
+        return pl.Series(attribute.name, [None] * len(column), dtype=_EMPTY.get(attribute.type, pl.String))
+    raise _mismatch(file, column, attribute)
+
+
+def _mismatch(file: str, column: pl.Series, attribute: Attribute) -> CepError:
+    return CepError(
+        f"{file}: the column `{column.name}` holds {column.dtype}; {attribute.type} wants {_FITS[attribute.type]}",
+        code="input",
+    )
+
+
+def _ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
+    """Microseconds; nanoseconds and decimals of seconds round half to even. A float's NaN is missing."""
+    dtype = column.dtype
+    calendar = attribute.type == "time"
+    if dtype == pl.Null:
+        return pl.Series(column.name, [None] * len(column), dtype=pl.Int64)
+    if isinstance(dtype, pl.Datetime if calendar else pl.Duration):
+        return _scaled(column.to_physical(), _MICROSECONDS[dtype.time_unit], attribute, reasons, code)
+    if calendar and dtype == pl.Date:
+        return column.cast(pl.Datetime("us")).to_physical()
+    if dtype.is_integer():
+        return _scaled(_fitting(column, attribute, reasons, code), SECOND, attribute, reasons, code)
+    if dtype.is_float():
+        micros = (column.cast(pl.Float64).fill_nan(None) * SECOND).round(0, mode="half_to_even")
+        far = _refuse(micros.abs() >= 2.0**63, column, attribute, "is beyond 64 bits of microseconds", reasons, code)
+        return _without(micros, far).cast(pl.Int64)
+    if dtype.is_decimal() or dtype == pl.String:
+        return _parsed(column, attribute, reasons, code)
+    raise _mismatch(file, column, attribute)
+
+
+def _scaled(column: pl.Series, unit: int, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
+    """Counts of a unit of so many microseconds, 0 for nanoseconds, as microseconds."""
+    if unit == 0:
+        whole = column // 1000
+        rest = column - whole * 1000
+        return whole + ((rest > 500) | ((rest == 500) & (whole % 2 == 1))).cast(pl.Int64)
+    far = (column > LARGEST // unit) | (column < -(LARGEST // unit))
+    far = _refuse(far, column, attribute, "is beyond 64 bits of microseconds", reasons, code)
+    return _without(column, far) * unit
+
+
+def _parsed(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
+    """Texts or decimals, each different one once."""
+    exact = column.dtype != pl.String
+    read: dict[str, int | None] = {}
+    texts = column.cast(pl.String)
+    different = texts.unique().drop_nulls()
+    for text in different.to_list():
+        try:
+            read[text] = scaled(text) if exact else of_iso(text) if attribute.type == "time" else of_duration(text)
+        except ValueError:
+            read[text] = None
+    found = texts.replace_strict(different, [read[t] for t in different.to_list()], default=None, return_dtype=pl.Int64)
+    _refuse(found.is_null() & texts.is_not_null(), texts, attribute, f"is no {attribute.type}", reasons, code)
+    return found
+
+
+def _fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str = "ill-typed") -> pl.Series:
+    """Integers of any width as 64 bits."""
+    fits = column.cast(pl.Int64, strict=False)
+    far = (fits.is_null() & column.is_not_null()) | (fits == -LARGEST - 1)
+    return _without(fits, _refuse(far, column, attribute, "is an integer of more than 64 bits", reasons, code))
+
+
+def _whole(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:
+    """Floats and decimals that are whole, as integers."""
+    if column.dtype.is_float():
+        column = column.cast(pl.Float64).fill_nan(None)
+        whole = _without(column, (column.abs() >= 2.0**63) | (column != column.round(0))).cast(pl.Int64)
+    else:
+        whole = column.cast(pl.Int64, strict=False)
+        whole = _without(whole, whole.cast(column.dtype, strict=False) != column)
+    odd = whole.is_null() & column.is_not_null()
+    _refuse(odd, column, attribute, "is no integer of 64 bits", reasons)
+    return whole
+
+
+def _refuse(
+    wrong: pl.Series, column: pl.Series, attribute: Attribute, why: str, reasons: Reasons, code: str = "ill-typed"
+) -> pl.Series:
+    """Note the rows that are wrong; which they are, without missing ones."""
+    wrong = wrong.fill_null(False)
+    if wrong.any():
+        for row in np.flatnonzero(wrong.to_numpy()).tolist():
+            reasons.setdefault(row, (code, f"{attribute.name}: `{shown(str(column[row]))}` {why}"))
+    return wrong
+
+
+def _without(column: pl.Series, wrong: pl.Series) -> pl.Series:
+    return column.set(wrong.fill_null(False), None) if wrong.any() else column

@@ -1,0 +1,61 @@
+"""Bytes to a file or standard output: all of a piece, or none."""
+
+from __future__ import annotations
+
+import gzip
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cep.errors import CepError
+
+_STOPS = {signal.SIGINT, signal.SIGTERM}
+
+
+class Sink:
+    """Writes whole pieces: an interrupt comes before or after one. `-` is standard output; `.gz` is compressed."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._compressed: gzip.GzipFile | None = None
+        if path == "-":
+            self._file = sys.stdout.buffer
+            return
+        try:
+            self._file = open(path, "wb", buffering=0)  # type: ignore[assignment]  # noqa: SIM115 - closed by close()
+        except OSError as error:
+            raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="output") from None
+        if path.endswith(".gz"):
+            self._compressed = gzip.GzipFile(filename="", fileobj=self._file, mode="wb", compresslevel=6, mtime=0)
+
+    def write(self, piece: bytes) -> None:
+        with _uninterrupted():
+            if self._compressed is not None:
+                self._compressed.write(piece)
+                return
+            view = memoryview(piece)
+            while len(view):
+                view = view[self._file.write(view) :]
+            self._file.flush()
+
+    def close(self) -> None:
+        with _uninterrupted():
+            if self._compressed is not None:
+                self._compressed.close()
+            if self._path != "-":
+                self._file.close()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C and termination; only the main thread is ever interrupted by them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,161 @@
+"""The bytes of an input: a file, a gzipped file, a pipe; handed over as they come."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import os
+import select
+import stat
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+BOM = b"\xef\xbb\xbf"
+LONGEST = 1 << 24
+"""Bytes of the longest line that is read as a record."""
+
+_LITTLE = 1 << 20  # bytes from a pipe not worth handing over while more is about to come
+_MOMENT = 10  # milliseconds: how long more may take to come
+
+
+class Stream:
+    """Reads one input. `position` of its `size` bytes are read, as they are stored; `size` None: unknown."""
+
+    def __init__(self, path: str, given: BinaryIO | None = None) -> None:
+        self.size: int | None = None
+        self.damage: str | None = None  # why the rest of a compressed file cannot be read
+        self._compressed: gzip.GzipFile | None = None
+        self._descriptor: int | None = None
+        self._read = 0
+        if path == "-":
+            self._file = given or sys.stdin.buffer
+            self._owned = False
+        else:
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+            self._owned = True
+        try:
+            descriptor = self._file.fileno()
+            mode = os.fstat(descriptor).st_mode
+        except (OSError, io.UnsupportedOperation):
+            return
+        if stat.S_ISREG(mode):
+            self.size = os.fstat(descriptor).st_size
+        else:
+            self._descriptor = descriptor
+        if path.endswith(".gz"):
+            self._compressed = gzip.GzipFile(fileobj=io.BufferedReader(self._file, 1 << 20))  # type: ignore[type-var]
+            self._descriptor = None
+
+    @property
+    def position(self) -> int:
+        return self._file.tell() if self._compressed is not None and self.size is not None else self._read
+
+    def read(self, most: int) -> bytes:
+        """Up to `most` bytes, b"" at the end. From a pipe what has arrived, without waiting for all."""
+        if self._descriptor is not None:
+            data = self._arrived(self._descriptor, most)
+        elif self._compressed is not None:
+            data = self._inflated(self._compressed, most)
+        else:
+            data = self._file.read(most)
+        self._read += len(data)
+        return data
+
+    def _arrived(self, descriptor: int, most: int) -> bytes:
+        data = os.read(descriptor, most)
+        if not data or len(data) >= most:
+            return data
+        parts = [data]
+        size = len(data)
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        while size < most and poll.poll(_MOMENT if size < _LITTLE else 0):
+            data = os.read(descriptor, most - size)
+            if not data:
+                break
+            parts.append(data)
+            size += len(data)
+        return b"".join(parts)
+
+    def _inflated(self, compressed: gzip.GzipFile, most: int) -> bytes:
+        """What can be decompressed, up to where it is damaged."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            while size < most and self.damage is None and (data := compressed.read1(most - size)):
+                parts.append(data)
+                size += len(data)
+        except (EOFError, OSError, zlib.error) as error:
+            self.damage = str(error).rstrip(".").lower()
+        return b"".join(parts)
+
+    def close(self) -> None:
+        if self._owned:
+            self._file.close()
+
+
+def whole_lines(stream: Stream, chunk: int) -> Iterator[tuple[bytes, int, int]]:
+    """(bytes, position of the first, length of a longer line they are only the beginning of): blocks of whole lines.
+
+    The last line may lack its end. Of a line of more than LONGEST bytes only the beginning is kept.
+    """
+    rest = b""
+    position = 0
+    first = True
+    while True:
+        data = stream.read(max(chunk - len(rest), 1 << 16))
+        if first and data:
+            while len(data) < len(BOM) and BOM.startswith(data) and (more := stream.read(1)):
+                data += more
+            if data.startswith(BOM):
+                data = data[len(BOM) :]
+                position = len(BOM)
+            first = False
+        if not data:
+            break
+        block = rest + data if rest else data
+        cut = block.rfind(b"\n", len(rest)) + 1
+        if cut:
+            yield block[:cut], position, 0
+        rest = block[cut:]
+        position += cut
+        if len(rest) > LONGEST:
+            length, head, rest = skip_line(stream, rest, chunk)
+            yield head, position, length
+            position += length
+    if rest and stream.damage is None:  # of a damaged file the last line may be a part of one
+        yield rest, position, 0
+
+
+def skip_line(stream: Stream, rest: bytes, chunk: int) -> tuple[int, bytes, bytes]:
+    """(length of the line that begins with `rest`, its head, what was read beyond it)."""
+    length = len(rest)
+    head = rest[:1000]
+    while data := stream.read(chunk):
+        end = data.find(b"\n")
+        if end >= 0:
+            return length + end + 1, head, data[end + 1 :]
+        length += len(data)
+    return length, head, b""
+
+
+def not_utf8(data: bytes, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The lines that are not UTF-8, given where lines start."""
+    rows: list[int] = []
+    view = memoryview(data)
+    position = len(data) if data.isascii() else 0
+    while position < len(data):
+        try:
+            codecs.utf_8_decode(view[position:], "strict", True)
+            break
+        except UnicodeDecodeError as error:
+            row = int(np.searchsorted(starts, position + error.start, side="right")) - 1
+            rows.append(row)
+            position = int(starts[row + 1]) if row + 1 < len(starts) else len(data)
+    return np.array(rows, np.int64)

@@ -1,0 +1,104 @@
+"""Times and durations in records: text to microseconds and back, exact; what is finer rounds half to even."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+
+SECOND = 1_000_000
+LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value in the engine
+FIRST = -62_135_596_800 * SECOND  # 0001-01-01T00:00:00Z
+LAST = 253_402_300_800 * SECOND - 1  # 9999-12-31T23:59:59.999999Z
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ISO = re.compile(
+    r"(\d{4}-\d{2}-\d{2})(?:[Tt ](\d{2}:\d{2})(?::(\d{2})(?:\.(\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
+)
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_WORDS = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ms|s|min|h|d)", re.ASCII)
+_UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
+_PERIOD = re.compile(
+    r"(-?)P(?=[0-9T])(?:([0-9.]+)W)?(?:([0-9.]+)D)?(?:T(?=[0-9])(?:([0-9.]+)H)?(?:([0-9.]+)M)?(?:([0-9.]+)S)?)?"
+)
+_PERIOD_UNITS = (7 * _UNITS["d"], _UNITS["d"], _UNITS["h"], _UNITS["min"], SECOND)
+
+
+def is_number(text: str) -> bool:
+    """Whether the whole text is a decimal number: `12`, `-0.5`, `.5`, `5.`, `1e3`; no `inf`, `nan`, `1_000`."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def decimal(text: str) -> Decimal:
+    """The number, exact. ValueError: an exponent beyond all use."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"`{shown(text)}` is no number of any use") from None
+
+
+def scaled(text: str, unit: int = SECOND) -> int:
+    """The microseconds of a decimal number of units. ValueError: no number, or beyond 64 bits."""
+    if not is_number(text):
+        raise ValueError(f"`{shown(text)}` is no number")
+    number = decimal(text)
+    if number and number.adjusted() > 19:
+        raise ValueError(f"`{shown(text)}` seconds are more than 64 bits of microseconds")
+    if number and number.adjusted() < -40:
+        return 0
+    exact = Context(prec=len(text) + 80)
+    ticks = int(exact.multiply(number, Decimal(unit)).to_integral_value(ROUND_HALF_EVEN, exact))
+    if not -LARGEST <= ticks <= LARGEST:
+        raise ValueError(f"`{shown(text)}` seconds are more than 64 bits of microseconds")
+    return ticks
+
+
+def of_iso(text: str) -> int:
+    """The microseconds since the epoch of an ISO 8601 time. UTC where no offset is written, midnight where no time."""
+    match = _ISO.fullmatch(text)
+    if match is None:
+        raise ValueError(f"`{shown(text)}` is no ISO 8601 time")
+    day, minute, second, fraction, offset = match.groups()
+    zone = "+00:00" if offset is None or offset in "Zz" else offset
+    try:
+        moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
+        ticks = (moment - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        raise ValueError(f"`{shown(text)}` is no time of the calendar") from None
+    ticks += scaled("0." + (fraction or "0"))
+    if not FIRST <= ticks <= LAST:
+        raise ValueError(f"`{shown(text)}` is no time of the calendar")
+    return ticks
+
+
+def of_duration(text: str) -> int:
+    """The microseconds of `500 ms`, `30 s`, `30 min`, `3 h`, `2 d` or `PT3H`."""
+    if match := _WORDS.fullmatch(text):
+        return scaled(match[1], _UNITS[match[2]])
+    if match := _PERIOD.fullmatch(text):
+        sign, *parts = match.groups()
+        total = sum(scaled(part, unit) for part, unit in zip(parts, _PERIOD_UNITS) if part)
+        if total <= LARGEST:
+            return -total if sign else total
+    raise ValueError(f"`{shown(text)}` is no duration")
+
+
+def iso(ticks: int) -> str:
+    """ISO 8601 in UTC with the decimals it needs; what no calendar year 1 to 9999 holds, as seconds."""
+    if not FIRST <= ticks <= LAST:
+        return seconds(ticks)
+    moment = _EPOCH + timedelta(microseconds=ticks)
+    text = moment.replace(tzinfo=None).isoformat()
+    return (text.rstrip("0") if moment.microsecond else text) + "Z"
+
+
+def seconds(ticks: int) -> str:
+    """Seconds as an exact decimal, an integer where whole."""
+    whole, rest = divmod(abs(ticks), SECOND)
+    text = f"{whole}.{rest:06}".rstrip("0") if rest else str(whole)
+    return "-" + text if ticks < 0 else text
+
+
+def shown(text: str, width: int = 60) -> str:
+    """The text, cut where it is too long to quote."""
+    return text if len(text) <= width else text[:width] + "..."

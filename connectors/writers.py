@@ -1,0 +1,217 @@
+"""Derived events to files: JSON Lines, CSV, Parquet; whole lines only, whatever stops the run."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cep.errors import CepError
+from cep.schema import Attribute, Schema
+from connectors.inputs import FORMATS, known_format
+from connectors.lines import Pieces, as_is, as_json, as_ticks, lines, merged, ticks_text
+from connectors.sinks import Sink
+from connectors.times import SECOND
+
+BECAUSE = "because"
+"""The column of a derived event's lineage: JSON text."""
+
+_GROUP = 1 << 17  # rows of a Parquet row group
+_ARROW: Mapping[str, Any] = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "time": pa.timestamp("us", "UTC"),
+    "duration": pa.float64(),
+}
+
+
+class Writer:
+    """Writes tables of derived events to `path`, `-` for standard output.
+
+    JSON Lines take all types in one file, by (end, start, type) within a call. A CSV or Parquet file holds one type: where
+    the program derives several, `out.csv` becomes `out.<type>.csv` for each; in a directory (there is one, or the
+    path ends in `/`) every type has a file of its own, `<type>.<suffix>`. All files are made, also those of types that do
+    not occur. `times` says how times are written, `iso` or `seconds`; it may be set until the first write. A missing
+    value is null, in CSV empty. Durations are seconds. In CSV and Parquet, values of type `any` are text.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        schemas: Mapping[str, Schema],
+        *,
+        times: str = "iso",
+        format: str | None = None,
+        because: bool = False,
+    ) -> None:
+        self.times = times
+        self.counts = dict.fromkeys(schemas, 0)
+        self._schemas = schemas
+        self._because = because
+        directory = path != "-" and (os.path.isdir(path) or path.endswith("/"))
+        self.format = format or (None if path == "-" or directory else known_format(path)) or "jsonl"
+        if self.format not in FORMATS.values():
+            raise CepError(f"`{format}` is no format", hint="formats are jsonl, csv, tsv, parquet", code="output")
+        self._single = self.format == "jsonl" and not directory
+        self.paths = self._places(path, directory)
+        if self.format == "parquet":
+            self._groups = {type: _Groups(place, self._arrow(type)) for type, place in self.paths.items()}
+            self._sinks: dict[str, Sink] = {}
+        else:
+            self._sinks = {place: Sink(place) for place in dict.fromkeys(self.paths.values())}
+            for type, place in self.paths.items() if self.format in ("csv", "tsv") else ():
+                self._sinks[place].write(self._delimited(type, None))
+
+    def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
+        """Write what there is; how many events that was. Columns are start, end, the attributes, perhaps `because`."""
+        tables = {type: tables[type] for type in self._schemas if type in tables and tables[type].height}
+        for type, table in tables.items():
+            self.counts[type] += table.height
+        if self._single and tables:
+            self._sinks[next(iter(self._sinks))].write(self._lines(tables))
+        elif self.format == "parquet":
+            for type, table in tables.items():
+                self._groups[type].add(self._typed(type, table))
+        else:
+            for type, table in tables.items():
+                text = self._lines({type: table}) if self.format == "jsonl" else self._delimited(type, table)
+                self._sinks[self.paths[type]].write(text)
+        return sum(table.height for table in tables.values())
+
+    def close(self) -> None:
+        for sink in self._sinks.values():
+            sink.close()
+        if self.format == "parquet":
+            for group in self._groups.values():
+                group.close()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _places(self, path: str, directory: bool) -> dict[str, str]:
+        """The file of each type."""
+        if self._single:
+            return dict.fromkeys(self._schemas, path) or {"": path}
+        if path == "-":
+            if self.format == "parquet" or len(self._schemas) > 1:
+                raise CepError(
+                    f"{self.format} cannot go to standard output",
+                    hint="a file of this format holds one event type: give a file or a directory; or write jsonl",
+                    code="output",
+                )
+            return dict.fromkeys(self._schemas, path)
+        if directory:
+            os.makedirs(path, exist_ok=True)
+            return {type: os.path.join(path, f"{type}.{self.format}") for type in self._schemas}
+        if len(self._schemas) == 1:
+            return dict.fromkeys(self._schemas, path)
+        stem, suffix = os.path.splitext(path.removesuffix(".gz"))
+        suffix += path[len(path.removesuffix(".gz")) :]
+        return {type: f"{stem}.{type}{suffix}" for type in self._schemas}
+
+    def _lines(self, tables: Mapping[str, pl.DataFrame]) -> bytes:
+        calendar = self.times == "iso"
+        parts: list[Pieces] = []
+        for type, table in tables.items():
+            schema = self._schemas[type]
+            keys = ["start", "end"] + [attribute.name for attribute in schema.attributes]
+            columns = [as_ticks(table["start"], calendar), as_ticks(table["end"], calendar)]
+            columns += [as_json(table[one.name], one.type, calendar) for one in schema.attributes]
+            if self._because:
+                keys.append(BECAUSE)
+                columns.append(as_is(table[BECAUSE]))
+            parts.append(lines(keys, type, columns))
+        start = np.concatenate([table["start"].to_numpy() for table in tables.values()])
+        end = np.concatenate([table["end"].to_numpy() for table in tables.values()])
+        return merged(parts, np.lexsort((start, end)))
+
+    def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
+        """The rows as text fields; of no table the header."""
+        schema = self._schemas[type]
+        keys = ["start", "end"] + [attribute.name for attribute in schema.attributes]
+        keys += [BECAUSE] if self._because else []
+        if table is None:
+            found = pl.DataFrame({key: [] for key in keys}, schema=dict.fromkeys(keys, pl.String))
+        else:
+            calendar = self.times == "iso"
+            columns = [ticks_text(table[key], calendar).alias(key) for key in ("start", "end")]
+            columns += [_field(table[one.name], one, calendar) for one in schema.attributes]
+            found = pl.DataFrame(columns + ([table[BECAUSE]] if self._because else []))
+        out = io.BytesIO()
+        found.write_csv(out, include_header=table is None, separator="," if self.format == "csv" else "\t")
+        return out.getvalue()
+
+    def _arrow(self, type: str) -> pa.Schema:
+        fields = [("start", _ARROW["time"]), ("end", _ARROW["time"])]
+        fields += [(one.name, _ARROW.get(one.type, pa.large_string())) for one in self._schemas[type].attributes]
+        return pa.schema(fields + ([(BECAUSE, pa.large_string())] if self._because else []))
+
+    def _typed(self, type: str, table: pl.DataFrame) -> pl.DataFrame:
+        columns = [table[key].cast(pl.Datetime("us", "UTC")) for key in ("start", "end")]
+        for attribute in self._schemas[type].attributes:
+            column = table[attribute.name]
+            if attribute.type == "time":
+                column = column.cast(pl.Datetime("us", "UTC"))
+            elif attribute.type == "duration":
+                column = column.cast(pl.Float64) / SECOND
+            elif attribute.type == "any":
+                column = _field(column, attribute, True)
+            columns.append(column)
+        return pl.DataFrame(columns + ([table[BECAUSE]] if self._because else []))
+
+
+class _Groups:
+    """A Parquet file that grows by row groups."""
+
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        try:
+            self._writer = pq.ParquetWriter(path, schema, compression="zstd")
+        except OSError as error:
+            raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="output") from None
+        self._schema = schema
+        self._waiting: list[pl.DataFrame] = []
+        self._rows = 0
+
+    def add(self, table: pl.DataFrame) -> None:
+        self._waiting.append(table)
+        self._rows += table.height
+        if self._rows >= _GROUP:
+            self._out()
+
+    def close(self) -> None:
+        self._out()
+        self._writer.close()
+
+    def _out(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pl.concat(self._waiting).to_arrow().cast(self._schema))
+            self._waiting, self._rows = [], 0
+
+
+def _field(column: pl.Series, attribute: Attribute, calendar: bool) -> pl.Series:
+    """The column as it stands in a text field."""
+    if attribute.type in ("time", "duration"):
+        return ticks_text(column, calendar and attribute.type == "time").alias(attribute.name)
+    if column.dtype == pl.Object:
+        texts = [value if value is None or isinstance(value, str) else _plain(value) for value in column.to_list()]
+        return pl.Series(attribute.name, texts, dtype=pl.String)
+    if column.dtype.is_float():
+        column = column.set(~column.is_finite().fill_null(False), None) + 0.0
+    return column.cast(pl.String)
+
+
+def _plain(value: int | float | bool) -> str:
+    return str(value).lower()

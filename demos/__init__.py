@@ -1,0 +1,1 @@
+"""Programs on real data, each runnable by `cep demo NAME`."""

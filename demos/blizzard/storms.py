@@ -1,0 +1,73 @@
+"""From warnings to storms: the warnings of one station that overlap or touch are one storm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+HOUR = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Storm:
+    """One storm at one station, over the closed interval [start, end] (microseconds UTC).
+
+    `readings` counts those in it that met the rule's conditions; wind, visib, temp are the worst of them.
+    """
+
+    station: str
+    start: int
+    end: int
+    readings: int
+    wind: float
+    visib: float
+    temp: float
+
+    @property
+    def hours(self) -> float:
+        """How long it lasted."""
+        return (self.end - self.start) / HOUR
+
+
+def merge(warnings: pl.DataFrame, settling: pl.DataFrame, readings: pl.DataFrame) -> list[Storm]:
+    """The storms in order of start, then station.
+
+    A chain of settling readings may last six hours at most; a longer storm is a row of warnings, each
+    beginning inside or at the end of the one before. `settling` tells which readings met the conditions: those
+    of which a chain of one was derived.
+    """
+    met = settling.filter(pl.col("readings") == 1).select("station", "end").unique()
+    judged = readings.join(met, on=["station", "end"], how="semi")
+    storms = [
+        _storm(station, start, end, judged) for station, spans in _spans(warnings).items() for start, end in spans
+    ]
+    return sorted(storms, key=lambda storm: (storm.start, storm.station))
+
+
+def episodes(storms: list[Storm], apart: int = 24 * HOUR) -> list[list[Storm]]:
+    """The storms of all stations, gathered into spells of weather: less than `apart` between one and the next."""
+    spells: list[list[Storm]] = []
+    for storm in storms:
+        if spells and storm.start - max(other.end for other in spells[-1]) < apart:
+            spells[-1].append(storm)
+        else:
+            spells.append([storm])
+    return spells
+
+
+def _spans(warnings: pl.DataFrame) -> dict[str, list[tuple[int, int]]]:
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for station, start, end in warnings.select("station", "start", "end").sort("station", "start", "end").iter_rows():
+        own = spans.setdefault(station, [])
+        if own and start <= own[-1][1]:
+            own[-1] = (own[-1][0], max(end, own[-1][1]))
+        else:
+            own.append((start, end))
+    return spans
+
+
+def _storm(station: str, start: int, end: int, judged: pl.DataFrame) -> Storm:
+    within = judged.filter((pl.col("station") == station) & pl.col("end").is_between(start, end))
+    wind, visib, temp = within.select(pl.max("wind"), pl.min("visib"), pl.min("temp")).row(0)
+    return Storm(station, start, end, within.height, wind, visib, temp)

@@ -1,0 +1,1 @@
+"""Background knowledge as relations: the only place that knows rdflib."""

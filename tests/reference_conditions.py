@@ -1,0 +1,405 @@
+"""The reference interpreter's values, expressions, conditions and static rules."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+from cep.events import Iri
+from tests.reference_parser import SECOND, Call, Comparison, Const, Predicate, StaticRule, Ticks, Var, seconds
+
+Env = dict[str, Any]
+Span = tuple[int, int]
+RANKS = {"missing": 0, "bool": 1, "number": 2, "string": 3, "iri": 4, "time": 5, "duration": 6}
+
+
+# Values.
+def kind(value: Any) -> str:
+    if value is None:
+        return "missing"
+    if isinstance(value, Ticks):
+        return value.kind
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return "number"
+    return "iri" if isinstance(value, Iri) else "string"
+
+
+def key(value: Any) -> tuple[int, Any]:
+    """Equal keys are equal values; keys of any values can be sorted."""
+    if value is None:
+        return (0, 0)
+    if isinstance(value, Ticks):
+        return (RANKS[value.kind], value.n)
+    return (RANKS[kind(value)], str(value) if isinstance(value, str) else value)
+
+
+def equal(left: Any, right: Any) -> bool:
+    """A join: by value, and a missing value equals nothing."""
+    return left is not None and right is not None and key(left) == key(right)
+
+
+def compare(operator: str, left: Any, right: Any) -> bool:
+    if left is None or right is None:
+        return False
+    left, right = as_ticks(left, right), as_ticks(right, left)
+    if operator in ("=", "!="):
+        return equal(left, right) == (operator == "=")
+    if kind(left) != kind(right) or kind(left) in ("bool", "iri"):
+        return False
+    a, b = key(left)[1], key(right)[1]
+    return bool({"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator])
+
+
+def as_ticks(value: Any, beside: Any) -> Any:
+    """A number where a time or a duration is due is seconds."""
+    if isinstance(beside, Ticks) and kind(value) == "number":
+        return Ticks(beside.kind, seconds(value))
+    return value
+
+
+# Expressions.
+def variables(thing: Any) -> list[str]:
+    """The named variables of an expression or a condition, each once, in the order of the text."""
+    if isinstance(thing, Var):
+        return [] if thing.name.startswith("_#") else [thing.name]
+    if isinstance(thing, Comparison):
+        parts: tuple[Any, ...] = (thing.left, thing.right)
+    elif isinstance(thing, tuple):
+        parts = thing
+    else:
+        parts = getattr(thing, "arguments", ())
+    return list(dict.fromkeys(name for part in parts for name in variables(part)))
+
+
+def uses_interval(thing: Any) -> bool:
+    """Does a condition speak of start(), end() or duration()?"""
+    if isinstance(thing, Call) and thing.function in ("start", "end", "duration"):
+        return True
+    parts = (thing.left, thing.right) if isinstance(thing, Comparison) else getattr(thing, "arguments", ())
+    return any(uses_interval(part) for part in parts)
+
+
+def evaluate(expression: Any, env: Env, span: Span) -> Any:
+    """The value of an expression whose variables are bound; None when it is missing or undefined."""
+    if isinstance(expression, Var):
+        return env[expression.name]
+    if isinstance(expression, Const):
+        return expression.value
+    if expression.function == "start":
+        return Ticks("time", span[0])
+    if expression.function == "end":
+        return Ticks("time", span[1])
+    if expression.function == "duration":
+        return Ticks("duration", span[1] - span[0])
+    arguments = [evaluate(argument, env, span) for argument in expression.arguments]
+    if any(argument is None for argument in arguments):
+        return None
+    if expression.function == "**" and not constant_power(expression, arguments):
+        arguments = [float(a) if kind(a) == "number" else a for a in arguments]
+    try:
+        return finite(FUNCTIONS[expression.function](*arguments))
+    except (ValueError, ZeroDivisionError, OverflowError, TypeError):
+        return None
+
+
+def constant_power(expression: Call, arguments: list[Any]) -> bool:
+    """An integer to a non-negative constant integer stays an integer."""
+    exponent = expression.arguments[1]
+    whole = isinstance(exponent, Const) and type(exponent.value) is int and exponent.value >= 0
+    return whole and type(arguments[0]) is int
+
+
+def finite(value: Any) -> Any:
+    if type(value) is int:
+        return value if -(2**63) < value < 2**63 else None
+    if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value
+
+
+def number(value: Any) -> Any:
+    if kind(value) != "number":
+        raise TypeError("not a number")
+    return value
+
+
+def text(value: Any) -> str:
+    if kind(value) != "string":
+        raise TypeError("not a string")
+    return str(value)
+
+
+def add(a: Any, b: Any) -> Any:
+    if not isinstance(a, Ticks) and not isinstance(b, Ticks):
+        return number(a) + number(b)
+    a, b = (Ticks("duration", seconds(number(x))) if not isinstance(x, Ticks) else x for x in (a, b))
+    if a.kind == b.kind == "time":
+        raise TypeError("time + time")
+    return Ticks("time" if "time" in (a.kind, b.kind) else "duration", a.n + b.n)
+
+
+def subtract(a: Any, b: Any) -> Any:
+    if isinstance(a, Ticks) and isinstance(b, Ticks) and a.kind == b.kind == "time":
+        return Ticks("duration", a.n - b.n)
+    if isinstance(b, Ticks) and b.kind == "time":
+        raise TypeError("duration - time")
+    return add(a, negate(b))
+
+
+def negate(a: Any) -> Any:
+    if isinstance(a, Ticks):
+        if a.kind == "time":
+            raise TypeError("- time")
+        return Ticks("duration", -a.n)
+    return -number(a)
+
+
+def multiply(a: Any, b: Any) -> Any:
+    if isinstance(b, Ticks):
+        a, b = b, a
+    if isinstance(a, Ticks):
+        return Ticks(span_of(a), round(a.n * Fraction(number(b))))
+    return number(a) * number(b)
+
+
+def divide(a: Any, b: Any) -> Any:
+    if isinstance(a, Ticks) and isinstance(b, Ticks):
+        return Fraction(a.n, b.n).__float__() if span_of(a) == span_of(b) else None
+    if isinstance(a, Ticks):
+        return Ticks(span_of(a), round(a.n / Fraction(number(b))))
+    return number(a) / number(b)
+
+
+def floor_divide(a: Any, b: Any) -> Any:
+    if isinstance(a, Ticks) and isinstance(b, Ticks):
+        return a.n // b.n if span_of(a) == span_of(b) else None
+    return number(a) // number(b)
+
+
+def modulo(a: Any, b: Any) -> Any:
+    if isinstance(a, Ticks):
+        b = Ticks("duration", seconds(number(b))) if not isinstance(b, Ticks) else b
+        return Ticks(a.kind, a.n % b.n) if span_of(b) else None
+    return number(a) % number(b)
+
+
+def span_of(value: Ticks) -> str:
+    if value.kind != "duration":
+        raise TypeError("not a duration")
+    return value.kind
+
+
+def in_seconds(a: Any) -> Any:
+    return Fraction(a.n, SECOND) if isinstance(a, Ticks) else number(a)
+
+
+def power(a: Any, b: Any) -> Any:
+    return number(a) ** number(b)
+
+
+def extreme(choose: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*values: Any) -> Any:
+        if len({kind(value) for value in values}) > 1 or kind(values[0]) not in ("number", "time", "duration"):
+            raise TypeError("not of one kind")
+        return choose(values, key=key)
+
+    return run
+
+
+def absolute(a: Any) -> Any:
+    return Ticks(span_of(a), abs(a.n)) if isinstance(a, Ticks) else abs(number(a))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "+": add,
+    "-": subtract,
+    "*": multiply,
+    "/": divide,
+    "//": floor_divide,
+    "mod": modulo,
+    "**": power,
+    "neg": negate,
+    "abs": absolute,
+    "min": extreme(min),
+    "max": extreme(max),
+    "round": lambda a, *digits: round(number(a), *digits),
+    "floor": lambda a: math.floor(number(a)),
+    "ceil": lambda a: math.ceil(number(a)),
+    **{
+        name: (lambda f: lambda a: f(number(a)))(getattr(math, name))
+        for name in ("sqrt", "exp", "log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "degrees", "radians")
+    },
+    "log": lambda a, *base: math.log(number(a)) / (math.log(number(base[0])) if base else 1),
+    "atan2": lambda a, b: math.atan2(number(a), number(b)),
+    "pi": lambda: math.pi,
+    "sign": lambda a: (in_seconds(a) > 0) - (in_seconds(a) < 0),
+    "float": lambda a: float(a) if kind(a) == "string" else float(in_seconds(a)),
+    "int": lambda a: int(a) if kind(a) == "string" else int(in_seconds(a)),
+    "iri": lambda a: Iri(a),
+    "string": lambda a: {"True": "true", "False": "false"}.get(str(a), str(a)) if kind(a) == "bool" else str(a),
+    "replace": lambda a, part, by: text(a).replace(text(part), text(by)),
+    "substring": lambda a, first, *length: text(a)[first - 1 :][: length[0] if length else None],
+    "trim": lambda a: text(a).strip(),
+    "lower": lambda a: text(a).lower(),
+    "upper": lambda a: text(a).upper(),
+    "concat": lambda *parts: "".join(text(part) for part in parts),
+    "length": lambda a: len(text(a)),
+}
+TESTS: dict[str, Callable[[str, str], bool]] = {
+    "contains": lambda a, b: b in a,
+    "starts_with": lambda a, b: a.startswith(b),
+    "ends_with": lambda a, b: a.endswith(b),
+    "matches": lambda a, b: re.search(b, a) is not None,
+}
+
+
+# Conditions.
+class Knowledge:
+    """Static facts and rules. What can be listed is listed, bottom-up; the rest is called with its arguments."""
+
+    def __init__(self, rules: list[StaticRule]) -> None:
+        self.rules: dict[str, list[StaticRule]] = {}
+        for rule in rules:
+            self.rules.setdefault(rule.name, []).append(rule)
+        self.modes: dict[tuple[str, frozenset[int]], bool] = {}
+        self.tables: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {}
+        strata = self.strata()
+        for level in sorted(set(strata.values())):
+            names = [name for name in self.rules if strata[name] == level and self.callable(name, frozenset())]
+            self.tables.update({name: {} for name in names})
+            grown = True
+            while grown:
+                grown = False
+                for rule in (rule for name in names for rule in self.rules[name]):
+                    for env in list(self.run(list(rule.conditions), {}, (0, 0))):
+                        row = tuple(evaluate(argument, env, (0, 0)) for argument in rule.arguments)
+                        index = tuple(key(value) for value in row)
+                        if None not in row and index not in self.tables[rule.name]:
+                            self.tables[rule.name][index] = row
+                            grown = True
+
+    def strata(self) -> dict[str, int]:
+        """What a predicate negates lies in a lower stratum."""
+        strata = dict.fromkeys(self.rules, 0)
+        for _ in range(len(strata) + 1):
+            for rule in (rule for rules in self.rules.values() for rule in rules):
+                for condition in rule.conditions:
+                    if isinstance(condition, Predicate) and condition.name in strata:
+                        least = strata[condition.name] + condition.negated
+                        strata[rule.name] = max(strata[rule.name], least)
+        return strata
+
+    def callable(self, name: str, bound: frozenset[int]) -> bool:
+        """Can it be evaluated when the arguments at these positions are known? With none known: it can be listed."""
+        if (name, bound) not in self.modes:
+            self.modes[name, bound] = True  # a recursive call may assume it
+            self.modes[name, bound] = all(self.orderable(rule, bound) for rule in self.rules.get(name, []))
+        return self.modes[name, bound]
+
+    def orderable(self, rule: StaticRule, positions: frozenset[int]) -> bool:
+        known = {a.name for i, a in enumerate(rule.arguments) if i in positions and isinstance(a, Var)}
+        left = list(rule.conditions)
+        while ready := next((condition for condition in left if self.ready(condition, known)), None):
+            left.remove(ready)
+            known.update(variables(ready))
+        return not left and known.issuperset(variables(rule.arguments))
+
+    def ready(self, condition: Any, known: set[str]) -> bool:
+        if known.issuperset(variables(condition)) and (
+            isinstance(condition, Comparison) or condition.negated or condition.name in TESTS
+        ):
+            return True
+        if isinstance(condition, Comparison):
+            sides = ((condition.left, condition.right), (condition.right, condition.left))
+            return condition.operator == "=" and any(
+                isinstance(a, Var) and known.issuperset(variables(b)) for a, b in sides
+            )
+        if condition.negated or condition.name in TESTS:
+            return False
+        if any(isinstance(a, Call) and not known.issuperset(variables(a)) for a in condition.arguments):
+            return False
+        bound = {i for i, a in enumerate(condition.arguments) if not isinstance(a, Var) or a.name in known}
+        return self.callable(condition.name, frozenset(bound))
+
+    def solve(self, conditions: tuple[Any, ...], env: Env, span: Span) -> list[Env]:
+        """The answers of a conjunction: each way to bind its named variables once, in the order of their values."""
+        names = variables(conditions)
+        answers: dict[tuple[Any, ...], Env] = {}
+        for answer in self.run(list(conditions), env, span):
+            answers.setdefault(tuple(key(answer[name]) for name in names), answer)
+        return [answers[index] for index in sorted(answers)]
+
+    def run(self, conditions: list[Any], env: Env, span: Span) -> Iterator[Env]:
+        if not conditions:
+            yield env
+            return
+        known = set(env)
+        chosen = next(condition for condition in conditions if self.ready(condition, known))
+        rest = [condition for condition in conditions if condition is not chosen]
+        for answer in self.one(chosen, env, span):
+            yield from self.run(rest, answer, span)
+
+    def one(self, condition: Any, env: Env, span: Span) -> Iterator[Env]:
+        if isinstance(condition, Comparison):
+            left, right = condition.left, condition.right
+            if isinstance(right, Var) and right.name not in env:
+                left, right = right, left
+            if isinstance(left, Var) and left.name not in env:
+                value = evaluate(right, env, span)
+                if value is not None:
+                    yield {**env, left.name: value}
+            elif compare(condition.operator, evaluate(left, env, span), evaluate(right, env, span)):
+                yield env
+            return
+        values = [
+            evaluate(argument, env, span) if not isinstance(argument, Var) or argument.name in env else ...
+            for argument in condition.arguments
+        ]
+        if None in values:
+            return
+        if condition.name in TESTS:
+            strings = all(kind(value) == "string" for value in values)
+            if strings and TESTS[condition.name](*values) != condition.negated:
+                yield env
+        elif condition.negated:
+            if not any(True for _ in self.call(condition, values, env)):
+                yield env
+        else:
+            yield from self.call(condition, values, env)
+
+    def call(self, condition: Predicate, values: list[Any], env: Env) -> Iterator[Env]:
+        """The ways a static atom holds, given some of its arguments (`...` stands for an unknown one)."""
+        for row in self.rows(condition.name, values):
+            answer = dict(env)
+            for argument, value, given in zip(condition.arguments, row, values):
+                if given is not ...:
+                    if not equal(given, value):
+                        break
+                elif argument.name.startswith("_#"):
+                    continue
+                elif argument.name not in answer:
+                    answer[argument.name] = value
+                elif not equal(answer[argument.name], value):
+                    break
+            else:
+                yield answer
+
+    def rows(self, name: str, values: list[Any]) -> Iterator[tuple[Any, ...]]:
+        if self.callable(name, frozenset()):
+            yield from list(self.tables.get(name, {}).values())
+            return
+        for rule in self.rules[name]:
+            env: Env = {}
+            fits = True
+            for argument, value in zip(rule.arguments, values):
+                if isinstance(argument, Var) and value is not ...:
+                    fits = fits and equal(env.setdefault(argument.name, value), value)
+            for answer in self.run(list(rule.conditions), env, (0, 0)) if fits else ():
+                row = tuple(evaluate(argument, answer, (0, 0)) for argument in rule.arguments)
+                if None not in row:
+                    yield row

@@ -1,0 +1,105 @@
+"""What is measured is right: the Python loops, the reference and the engine derive the same events."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import processes
+from benchmarks.__main__ import smaller
+from benchmarks.processes import programs
+from benchmarks.streams import Batch, Row, Stream, mixed
+from benchmarks.table import COLUMNS, Line, Target, json_lines, markdown
+from benchmarks.workloads import Workload, workloads
+from cep.engine import Engine, detect
+from cep.events import Event
+from tests import reference
+
+SMALL = [
+    pytest.param(workload, 300 if workload.plan else 400, keys, id=f"{workload.name}-{keys}")
+    for workload in workloads.values()
+    if workload.loop
+    for keys in ((2,) if workload.plan else (4, 20))
+]
+small = pytest.mark.parametrize("workload, events, keys", SMALL)
+
+
+def looped(workload: Workload, events: Stream, keys: int) -> list[Row]:
+    assert workload.loop
+    return sorted(workload.loop(keys)(events.rows()))
+
+
+def engine_rows(batches: list[Batch]) -> list[Row]:
+    return sorted((name, *row) for batch in batches for name, table in batch.items() for row in table.iter_rows())
+
+
+@small
+def test_the_loop_derives_what_the_language_says(workload: Workload, events: int, keys: int) -> None:
+    stream = workload.stream(events, keys)
+    given = [Event(name, tuple(values), time, time) for rows in stream.rows().values() for name, time, *values in rows]
+    derived = reference.detect(workload.program(keys), given)
+    expected = sorted((event.type, event.start, event.end, *event.args) for event in derived)
+    assert looped(workload, stream, keys) == expected
+    assert len(expected) > 10, "too little is derived to tell"
+
+
+@small
+@pytest.mark.parametrize("push", [None, 37])
+def test_the_engine_derives_what_the_loop_does(workload: Workload, events: int, keys: int, push: int | None) -> None:
+    stream = workload.stream(events, keys)
+    engine = Engine.from_text(workload.program(keys))
+    out = [engine.push(batch) for batch in (stream.batches(push) if push else [stream.tables])]
+    out.append(engine.close())
+    assert engine_rows(out) == looped(workload, stream, keys)
+
+
+def test_what_is_filled_in_before_the_clock_starts_and_what_follows_are_the_stream() -> None:
+    stream = mixed({"a": "x", "b": "y"}, 500, 3, seed=1)
+    before, after = stream.split(200)
+    assert engine_rows([before.tables, after.tables]) == engine_rows([stream.tables])
+    assert 200 <= sum(table.height for table in before.tables.values()) < 205
+    ends = [int(table["end"].to_numpy().max()) for table in before.tables.values()]
+    assert max(ends) < min(int(table["start"].to_numpy().min()) for table in after.tables.values())
+
+
+def test_batches_do_not_cut_an_instant() -> None:
+    stream = mixed({"a": "x", "b": "y"}, 500, 3, seed=1)
+    batches = list(stream.batches(20))
+    assert len(batches) == 25
+    assert engine_rows(batches) == engine_rows([stream.tables])
+    instants = [{time for table in batch.values() for time in table["start"]} for batch in batches]
+    assert sum(map(len, instants)) == len(set().union(*instants))
+
+
+def test_the_programs_for_detect_are_all_different_and_all_run() -> None:
+    texts = programs()
+    assert len(texts) == len(set(texts)) > 300
+    events = [Event("ab"[n % 2], (n % 3, n % 5), n * 10**6, n * 10**6) for n in range(12)]
+    for text in texts[:18]:
+        assert detect(text, events) == reference.detect(text, events)
+
+
+def test_a_file_of_each_format_is_run(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "RUNS", 1)
+    lines = list(processes.lines(300, "cep run"))
+    assert [line.workload for line in lines] == ["cep run parquet", "cep run csv", "cep run jsonl"]
+    assert all(line.value > 0 and line.peak for line in lines)
+
+
+def test_a_quick_look_takes_fewer_events() -> None:
+    assert smaller(((20_000, 100), (2_000_000, 100), (2_000_000, 100_000))) == ((20_000, 100), (200_000, 100))
+
+
+def test_a_line_says_what_it_missed() -> None:
+    targets = (Target("5M", True), Target("5x", False), Target("flat", False))
+    line = Line("seq", 6e6, events=2_000_000, keys=100, loop=3e6, state_bytes=640, live=10, targets=targets)
+    assert dict(zip(COLUMNS, line.cells())) == {
+        "workload": "seq", "events": "2M", "keys": "100", "engine": "6M", "loop": "3M", "ratio": "2.0", "flat": "",
+        "MB": "", "B/goal": "64", "to reach": "5M, 5x, flat", "reached": "no: 5x, flat",
+    }  # fmt: skip
+    assert Line("plan", 0.5, "s", targets=(Target("3 s", True),)).cells()[3::7] == ("0.50 s", "yes")
+    assert json.loads(json_lines([line]))["ratio"] == 2.0
+    assert markdown([line]).splitlines()[2] == (
+        "| seq | 2M | 100 | 6M | 3M | 2.0 |  |  | 64 | 5M, 5x, flat | no: 5x, flat |"
+    )

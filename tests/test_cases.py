@@ -1,0 +1,42 @@
+"""Every case under tests/cases, by the reference interpreter and by the engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cep.engine import Engine, detect
+from cep.errors import CepError
+from tests import reference
+from tests.cases_format import FOLDER, difference, read_case, read_events, sort_key
+
+PATHS = sorted(FOLDER.rglob("*.case"))
+
+
+def case_name(path: Path) -> str:
+    return str(path.relative_to(FOLDER).with_suffix(""))
+
+
+@pytest.mark.parametrize("path", PATHS, ids=case_name)
+def test_case(path: Path) -> None:
+    case = read_case(path)
+    if "error" in case.sections:
+        with pytest.raises(CepError) as caught:
+            Engine.from_text(case.program, policy=case.policy, name="case")
+        assert str(caught.value) == case.sections["error"].strip()
+        return
+    expected = read_events(case.sections["expected"])
+    assert expected == sorted(expected, key=sort_key), "`expected` is sorted by (end, start, type, arguments)"
+    by_reference = reference.detect(case.program, case.events, case.policy)
+    assert not difference(expected, by_reference), "the reference gives something else than the case"
+    by_engine = detect(case.program, case.events, policy=case.policy)
+    assert not difference(expected, by_engine), "the engine gives something else than the case"
+    if "warnings" in case.sections:
+        warnings = Engine.from_text(case.program, policy=case.policy, name="case").warnings
+        assert "\n\n".join(map(str, warnings)) == case.sections["warnings"].strip()
+
+
+def test_there_are_cases_of_every_area() -> None:
+    assert len({path.parent for path in PATHS}) >= 15
+    assert len(PATHS) >= 150

@@ -1,0 +1,241 @@
+"""Tree to rule text and back: `parse(print_program(p)) == p`, with no more parentheses than the tree needs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep.errors import CepError
+from cep.events import Iri, type_names
+from cep.syntax import ast
+from cep.syntax.constants import LARGEST, SECOND
+from cep.syntax.parser import parse
+from cep.syntax.printer import print_condition, print_expression, print_pattern, print_program, print_statement
+from cep.syntax.tokens import BINARY_OPERATORS, KEYWORDS
+
+# Each line is printed as it stands: spaces, parentheses, units and all.
+CANONICAL = """\
+PREFIX sosa: <http://www.w3.org/ns/sosa/>
+PREFIX : <urn:x#>
+event tick().
+event sensor(id: string, wind: float in 0..250 FROM wind_speed, gust: float? in -40.5..60) TIME time_hour.
+event leg(t: time in 2013-02-08T00:00:00Z.., d: duration in ..3 h FROM "Air time") START departed END landed.
+event score(n: int in -5..5, x: float in 1e-07..1e+30, t: time in -1..0.5).
+policy chronological(by Vol).
+linked(p1, "P 2").
+raining.
+risky(X) :- linked(X, Y), not dangerous(Y), Y != "start", raining.
+storm: e(X, X + 1, snow, "mod", -2, true) <- a(X, _) SEQ b(id: X, wind: W).
+e <- a SEQ b AND c.
+e <- a SEQ (b AND c).
+e <- NOT(c SEQ d).[a WITHIN 3 s, b WHERE X > 1].
+e <- NOT(c).[(a WHERE X > 1, X < 3), b].
+e <- NOT(c).[(a AGGREGATE N = count() OVER LAST 5 EVENTS BY X), b].
+e <- NOT(c).[a AGGREGATE N = count() OVER LAST 5 EVENTS, b].
+e <- (a SEQ b) TIMES 3 TIMES 2 SEQ c TIMES 2.
+e <- a UNLESS b WITHIN 3 s WITHIN 5 s.
+e <- a UNLESS b WITHIN 3 s SEQ c.
+e <- a SEQ (b UNLESS (c SEQ d) WITHIN 90 s).
+e <- (a WITHIN 3 h) SEQ (b WHERE X > 1) TIMES 2 WITHIN 500 ms POLICY recent.
+e <- a WHERE X > 1 WITHIN 3 d WHERE Y > 1.
+e <- 4 SEQ -0.5 SEQ 2013-02-08T18:00:00.25Z.
+e <- a AGGREGATE A = avg(W * 2), N = count(), D = count(distinct W) OVER LAST 30 min BY ID, T WHERE N >= 3.
+e <- a WHERE X = 1 - (2 - 3) - 4, X = (1 + 2) * 3 // 4 mod 5, X = 2 ** 3 ** 4, X = (2 ** 3) ** 4.
+e <- a WHERE X = -Y ** 2, X = (-Y) ** 2, X = (-2) ** 2, X = -2 ** 2, X = 2 ** -Y, X = -(3), X = -(-Y), X = -(Y + 1).
+e <- a WHERE duration() > 3 h, start() - -5 min < 2013-02-08T00:00:00Z, X = <http://x.org/#a>, X < -1.5.
+e <- a WHERE contains(lower(X), snow), not matches(X, "^K\\n\\"\\\\"), X = "snow", X = "é\\u2028\\u0007".
+"""
+
+
+@pytest.mark.parametrize("line", CANONICAL.splitlines())
+def test_printed_as_it_stands(line: str) -> None:
+    (statement,) = parse(line).statements
+    assert print_statement(statement) == line
+
+
+def test_a_program_is_a_statement_a_line() -> None:
+    assert print_program(parse(CANONICAL)) == CANONICAL
+    assert print_program(parse("")) == ""
+
+
+@pytest.mark.parametrize(
+    ("written", "printed"),
+    [
+        ("e <- ((a) SEQ (b)) SEQ (c).", "e <- a SEQ b SEQ c."),
+        ("e <- (a SEQ b).3 seq c().", "e <- (a SEQ b WITHIN 3 s) SEQ c."),
+        ("e <- a unless b where X is 3 within 2.", "e <- a UNLESS b WITHIN 2 s WHERE X = 3."),
+        ("e <- a WHERE X = (Y) * (2 + (3)), X = mod(Y, 2).", "e <- a WHERE X = Y * (2 + 3), X = Y mod 2."),
+        ("e <- a WITHIN 7200.", "e <- a WITHIN 2 h."),
+        ("e <- 1360346400.", "e <- 2013-02-08T18:00:00Z."),
+    ],
+)
+def test_printed_plainly(written: str, printed: str) -> None:
+    assert print_program(parse(written)) == printed + "\n"
+    assert parse(printed) == parse(written)
+
+
+# Random trees. Words are few, so that keywords and units come up.
+names = st.sampled_from(["a", "sensor", "s", "h", "start", "last", "is", "mod", "éa", "x1"])
+labels = st.sampled_from(["a", "time", "end", "policy", "where"])
+variable_names = st.sampled_from(["X", "Last", "End", "_", "_x", "By", "É"])
+variables = st.builds(ast.Variable, variable_names)
+texts = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5),
+    st.sampled_from([*sorted(KEYWORDS), "true", "mod", "is", "seq", "snow", "p1", ""]),
+)
+ticks = st.one_of(st.integers(0, 10), st.integers(0, LARGEST), st.integers(1, 48).map(lambda n: n * 1800 * SECOND))
+moments = st.one_of(st.integers(-62_135_596_800 * SECOND, 253_402_300_799 * SECOND), st.integers(-5, 5))
+constants = st.one_of(
+    st.builds(ast.Constant, st.integers(-LARGEST, LARGEST), st.just("int")),
+    st.builds(ast.Constant, st.floats(allow_nan=False, allow_infinity=False), st.just("float")),
+    st.builds(ast.Constant, texts, st.just("string")),
+    st.builds(ast.Constant, st.booleans(), st.just("bool")),
+    st.builds(ast.Constant, st.sampled_from([Iri("http://x.org/#a"), Iri("urn:é")]), st.just("iri")),
+    st.builds(ast.Constant, moments, st.just("time")),
+    st.builds(ast.Constant, st.builds(lambda n, sign: n * sign, ticks, st.sampled_from([1, -1])), st.just("duration")),
+)
+operators = st.sampled_from(["+", "-", "*", "/", "//", "mod", "**"])
+expressions: st.SearchStrategy[ast.Expression] = st.recursive(
+    st.one_of(variables, constants),
+    lambda inner: st.one_of(
+        st.builds(lambda f, a, b: ast.Call(f, (a, b)), operators, inner, inner),
+        st.builds(lambda a: ast.Call("neg", (a,)), inner),
+        st.builds(ast.Call, st.one_of(names, st.just("min")), st.lists(inner, max_size=3).map(tuple)),
+    ),
+    max_leaves=6,
+)
+arguments = st.lists(expressions, max_size=3).map(tuple)
+conditions = st.one_of(
+    st.builds(ast.Comparison, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), expressions, expressions),
+    st.builds(ast.Predicate, names, arguments, st.booleans()),
+)
+choices = st.one_of(
+    st.builds(ast.PolicyChoice, st.sampled_from(["unrestricted", "recent", "chronological"])),
+    st.builds(ast.PolicyChoice, st.just("recent"), st.sampled_from(["longest", "shortest"])),
+    st.builds(ast.PolicyChoice, st.just("chronological"), st.just("by"), variable_names),
+)
+results = st.one_of(
+    st.builds(ast.AggregateResult, variable_names, st.just("count"), st.one_of(st.none(), expressions)),
+    st.builds(ast.AggregateResult, variable_names, st.just("count"), expressions, st.just(True)),
+    st.builds(ast.AggregateResult, variable_names, st.sampled_from(["sum", "last", "min"]), expressions),
+)
+
+
+def named_event(name: str, named: dict[str, ast.Expression]) -> ast.EventPattern:
+    return ast.EventPattern(name, tuple(named.values()), tuple(named) if named else None)
+
+
+def larger(inner: st.SearchStrategy[ast.Pattern]) -> st.SearchStrategy[ast.Pattern]:
+    listed = st.lists(results, min_size=1, max_size=2).map(tuple)
+    by = st.lists(variables, max_size=2).map(tuple)
+    return st.one_of(
+        st.builds(ast.Binary, st.sampled_from(BINARY_OPERATORS), inner, inner),
+        st.builds(ast.Not, inner, inner, inner),
+        st.builds(ast.Unless, inner, inner, ticks),
+        st.builds(ast.Times, inner, st.integers(1, 100)),
+        st.builds(ast.Within, inner, ticks),
+        st.builds(ast.Where, inner, st.lists(conditions, min_size=1, max_size=2).map(tuple)),
+        st.builds(ast.Policy, inner, choices),
+        st.builds(lambda p, r, n, b: ast.Aggregate(p, r, n, None, b), inner, listed, st.integers(1, 9), by),
+        st.builds(
+            lambda p, r, d, b: ast.Aggregate(p, r, None, d + 1, b), inner, listed, st.integers(0, LARGEST - 1), by
+        ),
+    )
+
+
+patterns: st.SearchStrategy[ast.Pattern] = st.recursive(
+    st.one_of(
+        st.builds(ast.EventPattern, names, arguments),
+        st.builds(named_event, names, st.dictionaries(labels, expressions, max_size=2)),
+        st.builds(ast.TimePoint, st.integers(-LARGEST, LARGEST)),
+    ),
+    larger,
+    max_leaves=6,
+)
+
+
+@st.composite
+def attributes(draw: st.DrawFn) -> ast.Attribute:
+    kind = draw(st.sampled_from(type_names))
+    bounds: list[int | float] = []
+    if kind == "float":
+        bounds = sorted(draw(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2)))
+    elif kind in ("int", "time", "duration"):
+        bounds = sorted(draw(st.lists(st.integers(-LARGEST, LARGEST), min_size=2, max_size=2)))
+    low, high = (bound if draw(st.booleans()) else None for bound in bounds) if bounds else (None, None)
+    source = draw(st.one_of(st.none(), texts))
+    return ast.Attribute(draw(labels), kind, draw(st.booleans()), low, high, source)
+
+
+declared = st.lists(attributes(), max_size=3, unique_by=lambda each: each.name).map(tuple)
+statements: st.SearchStrategy[ast.Statement] = st.one_of(
+    st.builds(ast.Prefix, st.sampled_from(["", "wt", "Wt", "a-b"]), st.just("http://x.org/#")),
+    st.builds(ast.PolicyStatement, choices),
+    st.builds(ast.EventDeclaration, names, declared, st.one_of(st.none(), texts)),
+    st.builds(ast.EventDeclaration, names, declared, st.none(), texts, texts),
+    st.builds(ast.EventRule, names, arguments, patterns, st.one_of(st.none(), names)),
+    st.builds(ast.StaticRule, names, arguments, st.lists(conditions, max_size=3).map(tuple)),
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(statements, max_size=3))
+def test_what_is_printed_is_read_back(written: list[ast.Statement]) -> None:
+    program = ast.Program(tuple(written))
+    assert parse(print_program(program)) == program
+
+
+@settings(max_examples=200, deadline=None)
+@given(patterns, expressions, conditions)
+def test_parts_are_printed_as_in_the_whole(
+    pattern: ast.Pattern, expression: ast.Expression, condition: ast.Condition
+) -> None:
+    where = ast.Where(pattern, (ast.Comparison("=", expression, ast.Variable("X")), condition))
+    whole = print_pattern(where)
+    assert whole == f"{print_pattern(pattern)} WHERE {print_expression(expression)} = X, {print_condition(condition)}"
+
+
+def without_one_pair(text: str) -> list[str]:
+    """The text without one pair of grouping parentheses, for each such pair."""
+    found, opened = [], []
+    for at, character in enumerate(text):
+        if character == "(":
+            opened.append(at)
+        elif character == ")":
+            start = opened.pop()
+            if start == 0 or text[start - 1] in " ([":
+                found.append(text[:start] + text[start + 1 : at] + text[at + 1 :])
+    return found
+
+
+def reads_as(text: str, statement: ast.Statement) -> bool:
+    try:
+        return parse(text).statements == (statement,)
+    except CepError:
+        return False
+
+
+plain_events = st.builds(ast.EventPattern, names, st.just(()))
+plain_patterns: st.SearchStrategy[ast.Pattern] = st.recursive(
+    plain_events,
+    lambda inner: st.one_of(
+        st.builds(ast.Binary, st.sampled_from(["SEQ", "OR"]), inner, inner),
+        st.builds(ast.Unless, inner, inner, st.just(SECOND)),
+        st.builds(ast.Times, inner, st.integers(1, 3)),
+        st.builds(ast.Not, inner, inner, inner),
+    ),
+    max_leaves=8,
+)
+plain_expressions: st.SearchStrategy[ast.Expression] = st.recursive(
+    variables, lambda inner: st.builds(lambda f, a, b: ast.Call(f, (a, b)), operators, inner, inner), max_leaves=8
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(plain_patterns, plain_expressions)
+def test_no_pair_of_parentheses_can_be_left_out(pattern: ast.Pattern, expression: ast.Expression) -> None:
+    rule = ast.EventRule("e", (), ast.Where(pattern, (ast.Comparison("=", ast.Variable("X"), expression),)))
+    text = print_statement(rule)
+    assert reads_as(text, rule)
+    assert not [shorter for shorter in without_one_pair(text) if reads_as(shorter, rule)]
