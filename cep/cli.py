@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from cep.errors import CepError, CepErrors, Source
+from cep.errors import CepError, CepErrors, Warning
 
 # Commands import what they need when they run: `cep --help` is to answer at once.
 
 CLEAN, DEAD_LETTERS, REFUSED, STOPPED = 0, 1, 2, 130
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+    from connectors.batch import Batch
 
 app = typer.Typer(
     name="cep",
@@ -37,13 +42,8 @@ Policy = Annotated[
 
 def main() -> NoReturn:
     """The entry point of the command."""
-    try:
-        app(prog_name="cep")
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        sys.exit(STOPPED)
-    sys.exit(CLEAN)
+    app(prog_name="cep")
+    raise AssertionError("typer exits")
 
 
 def _version(wanted: bool) -> None:
@@ -80,34 +80,35 @@ def check(
     \b
       cep check rules.cep
 
-    Warnings name what is no mistake but grows without end. The exit status is 2 if there is an error.
+    A warning is no mistake, but worth knowing: what never forgets, for instance. The exit status is 2 if there
+    is an error.
     """
-    from cep.engine import Engine
-    from cep.progress import count
-    from cep.syntax.ast import EventRule, StaticRule
-    from cep.syntax.parser import parse
+    with _settled():
+        from cep.engine import Engine
+        from cep.progress import count
+        from cep.syntax.ast import EventRule, StaticRule
+        from cep.syntax.parser import parse
 
-    refused = False
-    for path in rules:
-        try:
-            source = _source(path)
-            engine = Engine.from_source(source)
-        except CepError as error:
-            refused = True
-            errors = error.errors if isinstance(error, CepErrors) else (error,)
-            _complain(error)
-            typer.echo(f"{path}: {count(len(errors), 'error')}")
-            continue
-        for warning in engine.warnings:
-            _complain(warning)
-        statements = parse(source).statements
-        parts = (
-            count(sum(isinstance(statement, EventRule | StaticRule) for statement in statements), "rule"),
-            count(len(engine.inputs | engine.outputs), "event type"),
-            count(0, "error"),
-            count(len(engine.warnings), "warning"),
-        )
-        typer.echo(f"{path}: {', '.join(parts)}")
+        refused = False
+        for path in rules:
+            try:
+                text = _text(path)
+                engine = Engine.from_text(text, name=str(path))
+            except CepError as error:
+                refused = True
+                _complain(error)
+                typer.echo(f"{path}: {count(len(error.errors) if isinstance(error, CepErrors) else 1, 'error')}")
+                continue
+            for warning in engine.warnings:
+                _complain(warning)
+            written = parse(text, str(path)).statements
+            counts = (
+                count(sum(isinstance(statement, EventRule | StaticRule) for statement in written), "rule"),
+                count(len(engine.inputs | engine.outputs), "event type"),
+                count(0, "error"),
+                count(len(engine.warnings), "warning"),
+            )
+            typer.echo(f"{path}: {', '.join(counts)}")
     raise typer.Exit(REFUSED if refused else CLEAN)
 
 
@@ -118,11 +119,11 @@ def plan(rules: Rules, policy: Policy = None) -> None:
     \b
       cep plan rules.cep
     """
-    with _refusing():
+    with _settled():
         from cep.engine import Engine
         from cep.plan.explain import explain
 
-        typer.echo(explain(Engine.from_source(_source(rules), policy=policy).plan))
+        typer.echo(explain(Engine.from_text(_text(rules), name=str(rules), policy=policy).plan))
 
 
 @app.command()
@@ -135,18 +136,17 @@ def run(
             "-i",
             metavar="SOURCE",
             show_default=False,
-            help="A file, a directory, a pattern, `-` for standard input; `name=file` says which event the file "
-            "holds. Repeatable; the inputs are read one after the other.",
+            help="A file, a directory, a pattern, `-` for standard input; `name=file` says which event a file holds. "
+            "Repeatable. Files are taken together, sorted by time.",
         ),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(metavar="FORMAT", help="Of the input: jsonl, csv, parquet. By default the suffix tells."),
+        typer.Option(metavar="FORMAT", help="Of the input: jsonl, csv, tsv, parquet; else the suffix tells."),
     ] = None,
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where derived events go.")] = "-",
     output_format: Annotated[
-        str | None,
-        typer.Option(metavar="FORMAT", help="Of the output: jsonl, csv, parquet. By default the suffix tells."),
+        str | None, typer.Option(metavar="FORMAT", help="Of the output, likewise; jsonl on standard output.")
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -154,22 +154,30 @@ def run(
     ] = None,
     policy: Policy = None,
     lateness: Annotated[
-        str, typer.Option(metavar="DURATION", help="How much later than others an event may come: `10min`, `PT10M`.")
-    ] = "0",
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            show_default=False,
+            help="How much later than others an event may come: 10min, PT10M. Files are then not sorted, but taken as "
+            "they stand. By default 0 for standard input.",
+        ),
+    ] = None,
     dead_letter: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where records go that cannot be read, each with its reason.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there were dead letters.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Add to each derived event what it was made of.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Add to each derived event the input it comes from.")
+    ] = False,
     facts: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=FILE",
             show_default=False,
-            help="A table (csv, parquet, jsonl) that defines a static predicate. Repeatable.",
+            help="A table (csv, parquet, jsonl) whose rows are facts of a static predicate. Repeatable.",
         ),
     ] = None,
-    batch: Annotated[int, typer.Option(metavar="N", min=1, help="How many records to take at a time.")] = 65_536,
+    batch: Annotated[int, typer.Option(metavar="N", min=1, help="About how many records to take at a time.")] = 131_072,
     max_derivations: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many events may be derived at one instant.")
     ] = 1_000_000,
@@ -179,29 +187,115 @@ def run(
     \b
       cep run rules.cep --input reading=weather.csv --dead-letter dead.jsonl
       cep run rules.cep --input 'days/*.parquet' --output storms.csv --only storm
-      tail -f events.jsonl | cep run rules.cep --input -
+      tail -f events.jsonl | cep run rules.cep --input - --lateness 10min
       cep run rules.cep --input events.jsonl --facts linked=links.csv --explain
 
-    Ctrl-C finishes what has been read and ends. The exit status is 0; 1 if there were dead letters and
-    --strict is given; 2 if the program or an option is wrong; 130 after Ctrl-C.
+    Ctrl-C ends the run after the batch at hand. The exit status is 0; 1 if there were dead letters and --strict
+    is given; 2 if the program or an option is wrong; 130 after Ctrl-C.
     """
-    with _refusing():
-        from cep.pipeline import Job, perform
+    with _settled():
+        from cep.engine import Engine
+        from cep.facts import read_facts
+        from cep.options import distinct, duration, named, refuse, selected
+        from cep.pipeline import Interrupt, flow
+        from cep.progress import Tally, shown
+        from connectors.deadletters import DeadLetters
+        from connectors.files import read, replay
+        from connectors.inputs import inputs as find
+        from connectors.writers import Writer
 
-        job = Job(
-            source=_source(rules),
-            inputs=tuple(inputs or ()),
-            format=format,
-            output=output,
-            output_format=output_format,
-            only=tuple(only or ()),
+        engine = Engine.from_text(
+            _text(rules),
+            name=str(rules),
+            facts={name: read_facts(name, Path(file)) for name, file in (named(one, "--facts") for one in facts or ())},
             policy=policy,
-            lateness=lateness,
-            dead_letter=dead_letter,
+            lateness=duration(lateness or "0", "--lateness"),
             explain=explain,
-            facts=tuple(facts or ()),
-            batch=batch,
             max_derivations=max_derivations,
         )
-        for warning in perform:  # placeholder
-            pass
+        if not inputs:
+            raise refuse("there is no --input", "name a file, or `--input -` for standard input")
+        derived = selected(engine.outputs, only or ())
+        files = [one.path for one in find(inputs, engine.inputs, format)]
+        distinct(files, {"--output": output, "--dead-letter": dead_letter})
+        tally, interrupt = Tally(), Interrupt()
+        batches = (read if lateness else replay)(inputs, engine.inputs, format=format, rows=batch, chunk=batch * 128)
+        letters = DeadLetters(dead_letter)
+        with (
+            closing(letters),
+            Writer(output, derived, format=output_format, because=explain) as writer,
+            shown(tally, quiet=output == "-" and sys.stdout.isatty()),
+            interrupt.listening(),
+        ):
+
+            def take(batch: Batch | None, tables: dict[str, DataFrame]) -> None:
+                if batch is not None and batch.times and not any(writer.counts.values()):
+                    writer.times = batch.times  # as the input writes them
+                writer.write(tables)
+
+            flow(engine, batches, tally, take, letters, interrupt)
+        typer.echo(("stopped: " if interrupt.wished else "") + tally.closing(), err=True)
+    if interrupt.wished:
+        raise typer.Exit(128 + interrupt.wished)
+    raise typer.Exit(DEAD_LETTERS if strict and tally.dead else CLEAN)
+
+
+@demos.command()
+def blizzard(
+    noaa: Annotated[bool, typer.Option("--noaa", help="The official blizzard: 35 mph and a quarter mile.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the storms into this PNG file.", show_default=False)
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the derived events to this file.", show_default=False)
+    ] = None,
+) -> None:
+    """Find the winter storms of 2013 in the hourly readings of the airports of New York.
+
+    \b
+      cep demo blizzard --picture storms.png
+    """
+    with _settled():
+        from demos.blizzard.demo import show
+
+        show(noaa, picture, output)
+
+
+@contextmanager
+def _settled() -> Iterator[None]:
+    """An author's mistake is told and ends with status 2; a reader that has gone, as `head` does, ends in silence."""
+    try:
+        yield
+        sys.stdout.flush()
+    except CepError as error:
+        _complain(error)
+        raise typer.Exit(REFUSED) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(CLEAN) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(STOPPED) from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="option") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise CepError(
+            f"{path}:{line}: this is not UTF-8 text", hint="save the rules as UTF-8", code="option"
+        ) from None
+
+
+def _complain(told: CepError | Warning) -> None:
+    """A message on standard error, whole; in colours on a terminal."""
+    for line in str(told).splitlines():
+        if line.startswith("hint: "):
+            typer.secho(line, err=True, fg="cyan")
+        elif line.startswith("    "):
+            typer.secho(line, err=True, fg="red" if not line.strip(" ^") else None)
+        else:
+            typer.secho(line, err=True, bold=bool(line))
+    typer.echo(err=True)

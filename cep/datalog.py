@@ -52,7 +52,8 @@ def close(
     """The least model of rules, facts and tables, negation taken stratum by stratum.
 
     A column of a table is an argument; nulls are missing. `types`: for tables the types of their columns where polars
-    does not tell them (`iri`). Raises all mistakes of the rules at once.
+    does not tell them (`iri`). `max_rounds` bounds recursive rules that make new values, `max_rows` every group of
+    recursive rules. Raises all mistakes of the rules at once.
     """
     return _Closing(rules, tables, pool, source, types or {}, max_rounds, max_rows).run()
 
@@ -156,8 +157,10 @@ class _Closing:
         try:
             known = order_of(rule, enter(rule.arguments, ()), self.relations, self.source)[1]
         except CepError:
-            known = set()
             order_of(rule, enter(rule.arguments, range(len(rule.arguments))), self.relations, self.source)
+            if recursive:
+                raise
+            return False
         free = [variable for variable in head if variable.name not in known]
         if recursive and free:
             name = free[0].name
@@ -325,14 +328,16 @@ class _Fixpoint:
             if variant.entry.delta is None:
                 self.derive(variant, {}, 1)
         done = dict.fromkeys(self.tables, 0)
+        makers = [rule for rule in self.rules if _makes_values(rule)]
         rounds = 0
         while self.recursive:
             counts = {name: table.count for name, table in self.tables.items()}
             if counts == done:
                 return
             rounds += 1
-            if rounds > self.closing.max_rounds or sum(counts.values()) > self.closing.max_rows:
-                raise self.endless(rounds, sum(counts.values()))
+            endless = bool(makers) and rounds > self.closing.max_rounds
+            if endless or sum(counts.values()) > self.closing.max_rows:
+                raise self.endless(makers, rounds, sum(counts.values()))
             for variant in variants:
                 delta = variant.entry.delta
                 if delta is not None and done[delta] < counts[delta]:
@@ -346,14 +351,21 @@ class _Fixpoint:
         columns = {name: column[index] for name, column in given.items()} | binds
         self.tables[variant.name].add([head(columns, len(index)) for head in variant.head], len(index))
 
-    def endless(self, rounds: int, rows: int) -> CepError:
-        makes = [rule for rule in self.rules if any(isinstance(argument, Call) for argument in rule.arguments)]
-        rule = (makes or list(self.rules))[0]
-        names = ", ".join(f"`{name}`" for name in self.tables)
+    def endless(self, makers: Sequence[StaticRule], rounds: int, rows: int) -> CepError:
+        rule = (makers or self.rules)[0]
+        names = " and ".join(f"`{name}`" for name in self.tables)
         much = f"{rows} rows" if rows > self.closing.max_rows else f"{rounds - 1} rounds"
         message = f"the rules of {names} do not come to an end: stopped after {much}"
-        hint = "each round makes new values; a condition on them bounds it: `..., X < 1000`" if makes else None
+        hint = "each round makes new values; a condition bounds them: `..., X < 1000`" if makers else None
         return self.closing.error(message, rule.span, hint, "endless")
+
+
+def _makes_values(rule: StaticRule) -> bool:
+    """Only with a function in it can a rule go on for ever."""
+    sides = list(rule.arguments)
+    for condition in rule.conditions:
+        sides += condition.arguments if isinstance(condition, Predicate) else (condition.left, condition.right)
+    return any(isinstance(side, Call) for side in sides)
 
 
 def _all_variables(expression: Expression) -> list[Variable]:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import polars as pl
 
 from cep.options import refuse
 
-MISSING = ["", "NA"]
-READERS = {
-    ".csv": lambda path: pl.read_csv(path, null_values=MISSING, infer_schema_length=None),
-    ".parquet": pl.read_parquet,
-    ".jsonl": lambda path: pl.read_ndjson(path, infer_schema_length=None),
-    ".ndjson": lambda path: pl.read_ndjson(path, infer_schema_length=None),
+
+def _csv(path: Path) -> pl.DataFrame:
+    return pl.read_csv(path, null_values=["", "NA"], infer_schema_length=None)
+
+
+def _jsonl(path: Path) -> pl.DataFrame:
+    return pl.read_ndjson(path, infer_schema_length=None)
+
+
+def _parquet(path: Path) -> pl.DataFrame:
+    return pl.read_parquet(path)
+
+
+READERS: Mapping[str, Callable[[Path], pl.DataFrame]] = {
+    ".csv": _csv,
+    ".jsonl": _jsonl,
+    ".ndjson": _jsonl,
+    ".parquet": _parquet,
 }
 
 

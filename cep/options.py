@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping, Sequence
 
 from cep.errors import CepError
+from cep.schema import Schema
 from cep.syntax.constants import UNITS, read_duration, read_ticks
 from cep.syntax.messages import DURATION
 
@@ -44,3 +47,24 @@ def named(text: str, option: str) -> tuple[str, str]:
 def refuse(message: str, hint: str | None = None) -> CepError:
     """A mistake on the command line: no program text to point at."""
     return CepError(message, hint=hint, code="option")
+
+
+def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Schema]:
+    """Those of `known` that are named by `--only`; all, where nothing is named."""
+    for name in names:
+        if name not in known:
+            derived = ", ".join(f"`{one}`" for one in known) or "nothing"
+            raise refuse(f"--only: no rule derives an event `{name}`", f"the program derives {derived}")
+    return {name: schema for name, schema in known.items() if not names or name in names}
+
+
+def distinct(read: Sequence[str], written: Mapping[str, str | None]) -> None:
+    """No file is written over that is read, or written twice. `written`: option and file, None or `-` for no file."""
+    taken = {os.path.realpath(path): "an input" for path in read if path != "-"}
+    for option, path in written.items():
+        if path is None or path == "-":
+            continue
+        place = os.path.realpath(path)
+        if place in taken:
+            raise refuse(f"{option}: `{path}` is {taken[place]} as well", "name another file")
+        taken[place] = f"the file of {option}"

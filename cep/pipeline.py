@@ -3,46 +3,48 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Protocol
 
 import polars as pl
 
 from cep.engine import Engine
 from cep.progress import Tally
+from cep.runtime.clock import END_OF_TIME
 from connectors.batch import Batch, DeadRecord
 
-Take = Callable[[dict[str, pl.DataFrame]], None]
-Bury = Callable[[Sequence[DeadRecord]], None]
+Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
+"""Gets the batch just pushed, None at the end of the input, and the new derived events."""
+
+
+class Letters(Protocol):
+    """Where records go that are no events: what could not be read, and what the engine refused of a batch."""
+
+    def add(self, records: Iterable[DeadRecord]) -> None: ...
+
+    def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None: ...
 
 
 class Interrupt:
     """Ctrl-C (and SIGTERM) as a wish: granted at once while input is awaited, else when the batch at hand is done.
 
-    `wished` is the signal's number, 0 while there is none. The second wish is granted at once, as Python does.
+    `wished` is the signal's number, 0 while there is none. A second wish is granted at once.
     """
 
     def __init__(self) -> None:
         self.wished = 0
         self._awaiting = False
 
-    def _wish(self, number: int, frame: FrameType | None) -> None:
-        again, self.wished = self.wished, number
-        if self._awaiting or again:
-            raise KeyboardInterrupt
-
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """The block's signals are wishes."""
-        before: dict[int, Any] = {
-            number: signal.signal(number, self._wish) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        """The signals that come while the block runs are wishes."""
+        before = [(number, signal.signal(number, self._wish)) for number in (signal.SIGINT, signal.SIGTERM)]
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in before:
                 signal.signal(number, handler)
 
     def next(self, batches: Iterator[Batch]) -> Batch | None:
@@ -51,38 +53,50 @@ class Interrupt:
             self._awaiting = True
             return None if self.wished else next(batches, None)
         except KeyboardInterrupt:
+            if not self.wished:  # nobody is listening
+                raise
             return None
         finally:
             self._awaiting = False
 
+    def _wish(self, number: int, frame: FrameType | None) -> None:
+        again, self.wished = self.wished, number
+        if self._awaiting or again:
+            raise KeyboardInterrupt
 
-def flow(engine: Engine, batches: Iterator[Batch], tally: Tally, take: Take, bury: Bury, interrupt: Interrupt) -> None:
-    """Push every batch; derived events go to `take`, what is no event to `bury`, counts to `tally`.
 
-    The end of the input closes what is open. An interrupt does not: what it would have come to is not known.
+def flow(
+    engine: Engine, batches: Iterator[Batch], tally: Tally, take: Take, letters: Letters, interrupt: Interrupt
+) -> None:
+    """Push every batch; derived events go to `take`, what is no event to `letters`, counts to `tally`.
+
+    Where the batches say how far time has come, nothing is late. The end of the input closes what is open. An
+    interrupt does not: what was still to come is not known.
     """
     while (batch := interrupt.next(batches)) is not None:
+        if batch.watermark is not None:
+            engine.clock.lateness = END_OF_TIME
         derived = engine.push(batch.tables)
-        dead = [*batch.dead, *(_refused(batch, one.type, one.row, one.code, one.reason) for one in engine.take_dead())]
+        if batch.watermark is not None:
+            assert not any(table.height for table in derived.values()), "nothing is decided before the watermark comes"
+            derived = engine.advance(batch.watermark)
+        letters.add(batch.dead)
+        tally.dead.update(record.code for record in batch.dead)
+        for dead in engine.take_dead():
+            letters.reject(batch, dead.type, dead.row, dead.code, dead.reason)
+            tally.dead[dead.code] += 1
         tally.records += batch.rows + len(batch.dead)
         tally.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
-        _count(engine, tally, derived, dead)
-        bury(dead)
-        take(derived)
+        _count(engine, tally, derived)
+        take(batch, derived)
     if not interrupt.wished:
         derived = engine.close()
-        _count(engine, tally, derived, [])
-        take(derived)
+        _count(engine, tally, derived)
+        take(None, derived)
 
 
-def _refused(batch: Batch, type: str, row: int, code: str, reason: str) -> DeadRecord:
-    file, line, text = batch.origin(type, row)
-    return DeadRecord(file, line, reason, code, text)
-
-
-def _count(engine: Engine, tally: Tally, derived: dict[str, pl.DataFrame], dead: Sequence[DeadRecord]) -> None:
+def _count(engine: Engine, tally: Tally, derived: dict[str, pl.DataFrame]) -> None:
     tally.derived.update({type: table.height for type, table in derived.items() if table.height})
-    tally.dead.update(record.code for record in dead)
-    tally.watermark = engine.watermark
-    tally.state_rows = engine.state_rows
-    tally.state_bytes = engine.state_bytes
+    tally.state_rows, tally.state_bytes = engine.state_rows, engine.state_bytes
+    if tally.records:
+        tally.watermark = engine.watermark

@@ -11,7 +11,19 @@ from time import perf_counter
 
 from cep.syntax.constants import write_time
 
-ORDER = ("B", "kB", "MB", "GB", "TB")
+SIZES = ("B", "kB", "MB", "GB", "TB")
+REASONS = {  # the codes of dead letters in words, where the code is not one
+    "args": "with wrong arguments",
+    "interval": "with a wrong interval",
+    "json": "bad JSON",
+    "long": "too long",
+    "object": "no JSON object",
+    "range": "out of range",
+    "row": "with wrong fields",
+    "time": "with a wrong time",
+    "type": "of a wrong type",
+    "utf-8": "not UTF-8",
+}
 
 
 @dataclass(slots=True)
@@ -36,10 +48,10 @@ class Tally:
         return perf_counter() - self.began
 
     def closing(self) -> str:
-        """`26,115 records, 6 dead letters (5 missing, 1 range), 128 derived events: settling 120, warning 8, 0.8 s`."""
+        """`26,115 records, 6 dead letters (5 missing, 1 out of range), 120 derived events: ..., 0.8 s`."""
         parts = [count(self.records, "record")]
         if self.dead:
-            reasons = ", ".join(f"{number:,} {reason}" for reason, number in _ranked(self.dead))
+            reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in _ranked(self.dead))
             parts.append(f"{count(self.dead.total(), 'dead letter')} ({reasons})")
         derived = count(self.derived.total(), "derived event")
         types = ", ".join(f"{name} {number:,}" for name, number in _ranked(self.derived))
@@ -53,9 +65,9 @@ def count(number: int, noun: str) -> str:
 
 
 @contextmanager
-def shown(tally: Tally) -> Iterator[None]:
+def shown(tally: Tally, quiet: bool = False) -> Iterator[None]:
     """Shows the tally on standard error while the block runs, if that is a terminal; leaves nothing behind."""
-    if not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         yield
         return
     from rich.console import Console, Group
@@ -81,9 +93,9 @@ def shown(tally: Tally) -> Iterator[None]:
 
 def _state(tally: Tally) -> str:
     size, unit = float(tally.state_bytes), 0
-    while size >= 1000 and unit < len(ORDER) - 1:
+    while size >= 1000 and unit < len(SIZES) - 1:
         size, unit = size / 1000, unit + 1
-    state = f"{tally.state_rows:,} rows of state, {size:.0f} {ORDER[unit]}"
+    state = f"{tally.state_rows:,} rows of state, {size:.0f} {SIZES[unit]}"
     return state if tally.watermark is None else f"{state}, at {moment(tally.watermark)}"
 
 

@@ -129,10 +129,10 @@ class Pool:
 
     def encode_ints(self, column: Ints) -> Ints:
         if len(column) < _MANY:
-            return self._each(self._numbers, column.tolist())
+            return self._each(self._numbers, _or_none(column))
         keys = np.empty((len(column), 2), dtype=np.int64)
         keys[:, 0], keys[:, 1] = column, _INT_KEY
-        return self._encode_keys(keys, self._numbers, lambda rows: column[rows].tolist())
+        return self._encode_keys(keys, self._numbers, lambda rows: _or_none(column[rows]))
 
     def encode_floats(self, column: Floats) -> Ints:
         if len(column) < _MANY:
@@ -375,7 +375,7 @@ class _Codes(dict[Any, int]):
     __slots__ = ("kind", "pool")
 
     def __init__(self, pool: Pool, kind: int) -> None:
-        super().__init__({None: MISSING, MISSING: MISSING} if kind == INT else {None: MISSING})
+        super().__init__({None: MISSING})
         self.pool = pool
         self.kind = kind
 
@@ -389,6 +389,10 @@ class _Codes(dict[Any, int]):
             elif abs(value) >= 2**63:
                 return MISSING
         return self.pool._new(Iri(value) if self.kind == IRI else value)
+
+
+def _or_none(column: Ints) -> list[int | None]:
+    return [None if value == MISSING else value for value in column.tolist()]
 
 
 def _nullable(values: NDArray[Any], missing: NDArray[np.bool_]) -> pl.Series:

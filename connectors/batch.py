@@ -28,7 +28,8 @@ class Block:
 
     `lines`: the line of each, None where they are on consecutive lines from `line`. `starts`: the byte each starts at
     and the end of the last, counted from byte `position` of the file; None where there is no text. `data`: the bytes
-    from `position` on, None where they are to be read again.
+    from `position` on, None where they are to be read again. `times`: how its first time is written, `iso` or
+    `seconds`.
     """
 
     file: str
@@ -39,6 +40,7 @@ class Block:
     starts: NDArray[np.int64] | None = None
     position: int = 0
     data: bytes | None = None
+    times: str | None = None
 
     def at(self, order: int) -> tuple[str, int, str | None]:
         """(file, line, text) of the record of that number."""
@@ -73,7 +75,10 @@ class Block:
             with open(self.file, "rb") as file:
                 file.seek(self.position + start)
                 raw = file.read(stop - start)
-        return raw.decode("utf-8", "replace").strip("\r\n")
+        text = raw.decode("utf-8", "replace")
+        while (last := text.rfind("\n")) >= 0 and not text[last:].strip(" \t\r\n"):  # its own end and blank lines
+            text = text[:last]
+        return text.rstrip("\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,11 @@ class Batch:
         if not self._firsts:
             self._firsts.extend(block.first for block in self.blocks)
         return self.blocks[bisect_right(self._firsts, order) - 1].at(order)
+
+    @property
+    def times(self) -> str | None:
+        """How times are written in the input, `iso` or `seconds`; None: not seen."""
+        return next((block.times for block in self.blocks if block.times), None)
 
     @property
     def rows(self) -> int:

@@ -201,7 +201,8 @@ def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] 
             return _bools(cells, c)
         if kinds == {NUMBER}:
             ints, states = _whole(cells, c)
-            if not (states == BAD).any():
+            exact = not (np.abs(ints) > 2**53).any()  # beyond, what is written with a point is not the integer
+            if exact and not (states == BAD).any():
                 return ints, states
             floats, states = _floats(cells, c)
             if not (np.abs(floats[states == GOOD]) > 2**53).any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from connectors.csvscan import FIELDS, FINE, OPEN, scan
 from connectors.header import bind
 from connectors.records import Record, Unreadable, decode, read_fields, time_keys
 from connectors.streams import BOM, LONGEST, Stream, not_utf8, skip_line
+from connectors.times import is_number
 
 CLOSED = 1 << 20
 """Bytes within which a quote is closed."""
@@ -58,7 +60,7 @@ def read_csv(
             line += 1
             first += 1
             position += length
-        data = stream.read(max(chunk - len(rest), 1 << 16))
+        data = stream.read(chunk - len(rest) if len(rest) < chunk else chunk)
         final = not data
         rest += data
         if stream.damage is not None:  # the last line may be a part of one
@@ -121,6 +123,7 @@ class Fields:
             return used, breaks, None, [], block
         cells = Cells(buffer, offset[:, :n], length[:, :n], kind[:, :n], True)
         good = state[:n] == FINE
+        block = replace(block, times=self._form(cells))
         if not data.isascii():
             good[not_utf8(data, starts[:-1])] = False
 
@@ -135,6 +138,14 @@ class Fields:
         found = table(self._schema, cells, good, np.arange(first, first + n), read, refused)
         dead = [dead_record(block, first + row, reason.code, reason.reason) for row, reason in refused]
         return used, breaks, found, dead, block
+
+    def _form(self, cells: Cells) -> str | None:
+        """How the first time is written."""
+        try:
+            text = field(cells, 0, 0)
+        except Unreadable:
+            return None
+        return None if text is None else "seconds" if is_number(text.strip(" \t")) else "iso"
 
     def _wrong(self, state: int) -> str:
         if state == FIELDS:

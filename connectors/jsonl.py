@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,7 @@ from cep.schema import Schema
 from connectors.batch import Block, DeadRecord, dead_record, too_long
 from connectors.columns import Cells, table
 from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, enter, gather, scan
+from connectors.numbers import NUMBER, STRING
 from connectors.records import Record, Unreadable, read_line, time_keys
 from connectors.streams import Stream, not_utf8, whole_lines
 
@@ -119,6 +121,8 @@ class Lines:
                 rows, positional, begin, entries, *names.cells[i], times, width, len(names.index)
             )
             good &= types[rows] == i
+            if block.times is None:
+                block = replace(block, times=_form(kind[:times]))
             dead: list[tuple[int, Unreadable]] = []
             tables[schema.name] = table(
                 schema,
@@ -160,3 +164,9 @@ class Lines:
         dense = len(filled) == len(starts)
         places = np.concatenate([starts if dense else starts[filled], [size]])
         return Block(file, first, len(filled), line, None if dense else filled + line, places, position, data)
+
+
+def _form(kind: NDArray[np.uint8]) -> str | None:
+    """How the first time of the cells is written."""
+    found = kind[(kind == NUMBER) | (kind == STRING)]
+    return None if not len(found) else "seconds" if found[0] == NUMBER else "iso"

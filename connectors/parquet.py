@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -70,6 +71,8 @@ def read_parquet(
             for row in np.flatnonzero(ticks.is_null().to_numpy()).tolist():
                 reasons.setdefault(row, ("time", f"no time: `{key}` is missing"))
             times.append(ticks)
+        number = columns[keys[0]].dtype.is_numeric()
+        block = replace(block, times="seconds" if number else "iso")
         found = [
             times[0].alias("start"),
             times[-1].alias("end"),

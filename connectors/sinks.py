@@ -24,7 +24,7 @@ class Sink:
             self._file = sys.stdout.buffer
             return
         try:
-            self._file = open(path, "wb", buffering=0)  # type: ignore[assignment]  # noqa: SIM115 - closed by close()
+            self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by close()
         except OSError as error:
             raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="output") from None
         if path.endswith(".gz"):

@@ -109,7 +109,7 @@ def whole_lines(stream: Stream, chunk: int) -> Iterator[tuple[bytes, int, int]]:
     position = 0
     first = True
     while True:
-        data = stream.read(max(chunk - len(rest), 1 << 16))
+        data = stream.read(chunk - len(rest) if len(rest) < chunk else chunk)
         if first and data:
             while len(data) < len(BOM) and BOM.startswith(data) and (more := stream.read(1)):
                 data += more

@@ -36,11 +36,12 @@ _ARROW: Mapping[str, Any] = {
 class Writer:
     """Writes tables of derived events to `path`, `-` for standard output.
 
-    JSON Lines take all types in one file, by (end, start, type) within a call. A CSV or Parquet file holds one type: where
-    the program derives several, `out.csv` becomes `out.<type>.csv` for each; in a directory (there is one, or the
-    path ends in `/`) every type has a file of its own, `<type>.<suffix>`. All files are made, also those of types that do
-    not occur. `times` says how times are written, `iso` or `seconds`; it may be set until the first write. A missing
-    value is null, in CSV empty. Durations are seconds. In CSV and Parquet, values of type `any` are text.
+    JSON Lines take all types in one file, by (end, start, type) within a call. A CSV or Parquet file holds one type:
+    where the program derives several, `out.csv` becomes `out.<type>.csv` for each; in a directory (there is one, or
+    the path ends in `/`) every type has a file of its own, `<type>.<suffix>`. All files are made, also those of types
+    that do not occur. `times` says how times are written, `iso` or `seconds`; it may be set until the first write (in
+    Parquet they are timestamps). A missing value is null, in CSV empty. Durations are seconds. In CSV and Parquet,
+    values of type `any` are text.
     """
 
     def __init__(

@@ -427,7 +427,9 @@ def stream(draw: Callable[[Any], Any], kinds: list[Kind], points: bool, most: in
 
 
 def finished(maker: Maker, inputs: list[Kind], events: tuple[Event, ...]) -> Program:
-    declarations = [kind.declaration() for kind in inputs if kind.declared]
+    # A policy goes by what is known to be a number.
+    by = any("(by " in line for line in maker.lines)
+    declarations = [kind.declaration() for kind in inputs if kind.declared or by]
     statics = [STATICS[name][1] for name in sorted(maker.statics)]
     text = "\n".join(declarations + maker.lines + statics)
     return Program(text, events, maker.restricted, maker.aggregates, maker.negative)

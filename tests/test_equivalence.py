@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import polars as pl
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.engine import Engine, detect
 from cep.events import Event
 from tests import reference
-from tests.cases_format import difference, sort_key
+from tests.cases_format import difference
 from tests.conftest import FUZZ
 from tests.programs import SECOND, Program, iterations, programs, recursions
 
-ANY = {"programs": programs(), "iterations": iterations(), "recursions": recursions()}
+ANY = st.one_of(programs(), iterations(), recursions())
+LONG = 20 * SECOND  # a lateness that lets any order pass
 
 
 def examples(number: int) -> Callable[[Any], Any]:
@@ -29,17 +29,32 @@ def examples(number: int) -> Callable[[Any], Any]:
 
 def rows(output: Mapping[str, pl.DataFrame]) -> list[Event]:
     """What a push gives, as events."""
-    found = []
-    for type, table in output.items():
-        for start, end, *args in table.iter_rows():
-            found.append(Event(type, tuple(args), start, end))
+    return [
+        Event(type, tuple(args), start, end)
+        for type, table in output.items()
+        for start, end, *args in table.iter_rows()
+    ]
+
+
+def types(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
+    """The types of the generated events' arguments, known before the first batch as `detect` knows them."""
+    names = {int: "int", float: "float", str: "string"}
+    found: dict[str, tuple[str, ...]] = {}
+    for event in events:
+        if event.type not in found and None not in event.args:
+            found[event.type] = tuple(names[type(value)] for value in event.args)
     return found
 
 
-def run(program: str, batches: Iterable[Iterable[Event]], **options: Any) -> list[Event]:
-    engine = Engine.from_text(program, **options)
-    found = [event for batch in batches for event in rows(engine.push(batch))]
-    return found + rows(engine.close())
+def start(program: Program, **options: Any) -> Engine:
+    return Engine.from_text(program.text, types=types(program.events), **options)
+
+
+def run(engine: Engine, batches: Iterable[Iterable[Event]]) -> list[Event]:
+    found = [event for batch in batches for event in rows(engine.push(list(batch)))]
+    found += rows(engine.close())
+    assert not engine.take_dead(), "nothing of what is generated is refused"
+    return found
 
 
 def check(expected: list[Event], actual: list[Event], what: str) -> None:
@@ -53,12 +68,104 @@ def in_order(events: Iterable[Event]) -> list[Event]:
     return sorted(events, key=lambda event: (event.end, event.start))
 
 
-@pytest.mark.parametrize("group", range(4))
-@examples(400)
-@given(data=st.data())
-def test_engine_is_reference(group: int, data: st.DataObject) -> None:
-    program = data.draw(ANY["programs"])
+def cut(data: st.DataObject, events: list[Event]) -> list[list[Event]]:
+    """Consecutive pieces; an instant may be cut in two."""
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(events)), max_size=4)))
+    return [events[a:b] for a, b in zip([0, *cuts], [*cuts, len(events)])]
+
+
+def check_reference(program: Program) -> None:
     expected = reference.detect(program.text, program.events)
     actual = detect(program.text, program.events)
     check(expected, actual, "the engine (+) is not the reference (-)")
-    assert [(e.end, e.start, e.type) for e in actual] == sorted((e.end, e.start, e.type) for e in actual)
+    assert [(e.end, e.start, e.type) for e in actual] == [(e.end, e.start, e.type) for e in expected]
+
+
+@examples(1200)
+@given(programs())
+def test_programs(program: Program) -> None:
+    check_reference(program)
+
+
+@examples(600)
+@given(programs(policies=False))
+def test_programs_without_policies(program: Program) -> None:
+    check_reference(program)
+
+
+@examples(600)
+@given(iterations())
+def test_iterations(program: Program) -> None:
+    check_reference(program)
+
+
+@examples(600)
+@given(recursions())
+def test_recursions(program: Program) -> None:
+    check_reference(program)
+
+
+@examples(800)
+@given(ANY, st.data())
+def test_cuts(program: Program, data: st.DataObject) -> None:
+    events = in_order(program.events)
+    expected = reference.detect(program.text, events)
+    actual = run(start(program), cut(data, events))
+    check(expected, actual, "in pieces (+) it is not the whole (-)")
+
+
+@examples(600)
+@given(ANY, st.data())
+def test_snapshots(program: Program, data: st.DataObject) -> None:
+    events = in_order(program.events)
+    expected = reference.detect(program.text, events)
+    found: list[Event] = []
+    engine = start(program)
+    for piece in cut(data, events):
+        found += rows(engine.push(piece))
+        blob = engine.snapshot()
+        engine = start(program).restore(blob)
+        assert engine.snapshot() == blob, "a snapshot restored is the same snapshot"
+    found += rows(engine.close())
+    check(expected, found, "restored (+) it goes on otherwise (-)")
+
+
+@examples(600)
+@given(ANY, st.data())
+def test_disorder(program: Program, data: st.DataObject) -> None:
+    events = in_order(program.events)
+    expected = reference.detect(program.text, events)
+    shuffled = data.draw(st.permutations(events))
+    if not program.any_order:  # what is equal in (end, start) keeps its order
+        places = {(e.end, e.start): iter([x for x in events if (x.end, x.start) == (e.end, e.start)]) for e in events}
+        shuffled = [next(places[event.end, event.start]) for event in shuffled]
+    actual = run(start(program, lateness=LONG), cut(data, shuffled))
+    check(expected, actual, "out of order (+) it is not what it is in order (-)")
+
+
+@examples(500)
+@given(iterations())
+def test_fast_recursion(program: Program) -> None:
+    slow = run(start(program, fast_recursion=False), [in_order(program.events)])
+    fast = run(start(program), [in_order(program.events)])
+    check(slow, fast, "the kernel (+) is not the way slice by slice (-)")
+
+
+@examples(400)
+@given(ANY, st.data())
+def test_watermarks(program: Program, data: st.DataObject) -> None:
+    """Advancing between pushes gives everything up to the watermark at once, and nothing twice."""
+    events = in_order(program.events)
+    expected = reference.detect(program.text, events)
+    engine = start(program)
+    found: list[Event] = []
+    for piece in cut(data, events):
+        found += rows(engine.push(piece))
+        watermark = data.draw(st.integers(0, 14)) * SECOND
+        later = [event.end for event in events if event.end > engine.watermark]
+        watermark = min([watermark, *(end - 1 for end in later)])
+        found += rows(engine.advance(watermark))
+        due = [event for event in expected if event.end <= engine.watermark]
+        check(due, found, "at the watermark not (+) what is due (-)")
+    found += rows(engine.close())
+    check(expected, found, "with watermarks (+) it is not the whole (-)")

@@ -40,7 +40,7 @@ e <- a SEQ (b UNLESS (c SEQ d) WITHIN 90 s).
 e <- (a WITHIN 3 h) SEQ (b WHERE X > 1) TIMES 2 WITHIN 500 ms POLICY recent.
 e <- a WHERE X > 1 WITHIN 3 d WHERE Y > 1.
 e <- 4 SEQ -0.5 SEQ 2013-02-08T18:00:00.25Z.
-e <- a AGGREGATE A = avg(W * 2), N = count(), D = count(distinct W) OVER LAST 30 min BY ID, T WHERE N >= 3.
+e <- a AGGREGATE A = avg(W * 2), N = count(), D = count(distinct (-1) ** W) OVER LAST 30 min BY ID, T WHERE N >= 3.
 e <- a WHERE X = 1 - (2 - 3) - 4, X = (1 + 2) * 3 // 4 mod 5, X = 2 ** 3 ** 4, X = (2 ** 3) ** 4.
 e <- a WHERE X = -Y ** 2, X = (-Y) ** 2, X = (-2) ** 2, X = -2 ** 2, X = 2 ** -Y, X = -(3), X = -(-Y), X = -(Y + 1).
 e <- a WHERE duration() > 3 h, start() - -5 min < 2013-02-08T00:00:00Z, X = <http://x.org/#a>, X < -1.5.

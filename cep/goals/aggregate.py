@@ -36,9 +36,9 @@ def kind_of(function: str, type: str, distinct: bool) -> int:
     if function == "count":
         return window.DISTINCT if distinct else window.COUNT_VALUES if type else window.COUNT
     if function == "first":
-        return window.FIRST_VALUE
+        return window.FIRST_FLOAT if type == "float" else window.FIRST_VALUE
     if function == "last":
-        return window.LAST_VALUE
+        return window.LAST_FLOAT if type == "float" else window.LAST_VALUE
     if function in ("min", "max") and type != "float":
         return window.MIN_INT if function == "min" else window.MAX_INT
     return KINDS[function, type]
@@ -79,7 +79,9 @@ class Aggregate:
         table = inputs[0]
         if not rows(table):
             return empty(len(self.spec.by) + len(self.spec.kinds))
-        slots, self.index, self.keys, self.slots = slots_of(table, self.by, self.index, self.keys, self.slots, True)
+        slots, self.index, self.keys, self.slots = slots_of(
+            table, self.by, self.index, self.keys, self.slots, True, True
+        )
         self.groups = _more_groups(self.groups, self.slots)
         self.store = room(self.store, self.count + rows(table))
         keys = self.keys[: self.slots]

@@ -55,9 +55,9 @@ class Chain(Join):
         if not rows(base) and not rows(right):
             return empty(width)
         left_slots, self.index, self.keys, self.slots = slots_of(
-            base, self.left_key, self.index, self.keys, self.slots, True
+            base, self.left_key, self.index, self.keys, self.slots, True, False
         )
-        right_slots, *_ = slots_of(right, self.right_key, self.index, self.keys, self.slots, False)
+        right_slots, *_ = slots_of(right, self.right_key, self.index, self.keys, self.slots, False, False)
         self.chains = more_chains(self.chains, self.slots)
         self.left_store = room(self.left_store, self.left_count + rows(base) + 16)
         pairs, self.left_store, self.left_count, self.right_count, self.absent_count = pairing.pair(

@@ -151,24 +151,24 @@ class Join:
 
     def _pairs(self, left: Table, right: Table, absent: Table) -> Ints:
         left_slots, self.index, self.keys, self.slots = slots_of(
-            left, self.left_key, self.index, self.keys, self.slots, True
+            left, self.left_key, self.index, self.keys, self.slots, True, False
         )
         right_slots, self.index, self.keys, self.slots = slots_of(
-            right, self.right_key, self.index, self.keys, self.slots, self.keep_right
+            right, self.right_key, self.index, self.keys, self.slots, self.keep_right, False
         )
         self.chains = more_chains(self.chains, self.slots)
         kind = int(self.numbers[pairing.S_ABSENCE])
         absent_of = [NOTHING, NOTHING, NOTHING]
         if kind != pairing.NO_ABSENCE:
             absent_of[2], self.absent_index, self.absent_keys, self.absent_slots = slots_of(
-                absent, self.absent_key, self.absent_index, self.absent_keys, self.absent_slots, True
+                absent, self.absent_key, self.absent_index, self.absent_keys, self.absent_slots, True, False
             )
             sides = (pairing.ABSENT_LEFT,), (pairing.ABSENT_COMMON, pairing.ABSENT_RIGHT)
             for side, table in enumerate((left, right)):
                 if kind in sides[side]:
                     columns = np.array([self._column_on(side, *place) for place in self.spec.absent_from], np.int64)
                     absent_of[side], self.absent_index, self.absent_keys, self.absent_slots = slots_of(
-                        table, columns, self.absent_index, self.absent_keys, self.absent_slots, True
+                        table, columns, self.absent_index, self.absent_keys, self.absent_slots, True, False
                     )
             self.absent_chains = more_chains(self.absent_chains, self.absent_slots)
             self.absent_store = room(self.absent_store, self.absent_count + rows(absent))

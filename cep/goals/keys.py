@@ -8,6 +8,7 @@ from numba import njit
 from cep.table import FIRST
 
 MISSING = -(2**63)
+NAN = 0x7FF8000000000000  # a missing float's bits; the integer of these bits joins nothing either
 
 
 @njit(cache=True, inline="always")
@@ -44,8 +45,9 @@ def reindex(keys, count, capacity):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def slots_of(table, columns, index, keys, count, insert):  # type: ignore[no-untyped-def]
-    """The slot of each row's key: -1 for a missing value in it, or for an unknown key unless `insert`.
+def slots_of(table, columns, index, keys, count, insert, groups=False):  # type: ignore[no-untyped-def]
+    """The slot of each row's key: -1 for a missing value in it, or for an unknown key unless `insert`. To `groups` a
+    missing value is a value like others.
 
     Gives (slots, index, keys, count): the index may have been replaced by a larger one.
     """
@@ -63,7 +65,7 @@ def slots_of(table, columns, index, keys, count, insert):  # type: ignore[no-unt
         known = True
         for k in range(width):
             value = table[FIRST + columns[k], i]
-            if value == MISSING:
+            if not groups and (value == MISSING or value == NAN):
                 known = False
             hashed = mix(hashed, value)
         if not known:
@@ -101,7 +103,7 @@ def slot_of_key(key, index, keys):  # type: ignore[no-untyped-def]
     """The slot of one key (an int64 vector), or -1."""
     hashed = np.uint64(0)
     for k in range(key.shape[0]):
-        if key[k] == MISSING:
+        if key[k] == MISSING or key[k] == NAN:
             return -1
         hashed = mix(hashed, key[k])
     mask = index.shape[0] - 1

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from cep.goals.bytecode import run
-from cep.goals.keys import MISSING, grow, slot_of_key
+from cep.goals.keys import MISSING, NAN, grow, slot_of_key
 from cep.table import END as T_END
 from cep.table import FIRST, IDENTITY, ORDER, START
 
@@ -72,7 +72,7 @@ def sortable(bits, is_float):  # type: ignore[no-untyped-def]
     """A value's bits as an integer that sorts like the value; missing is least."""
     if is_float == 0:
         return bits
-    if bits == np.int64(0x7FF8000000000000):
+    if bits == NAN:
         return MISSING
     return bits if bits >= 0 else bits ^ np.int64(0x7FFFFFFFFFFFFFFF)
 

@@ -102,9 +102,9 @@ class Deadline:
         if not rows(left) and not rows(absent) and self.next_deadline() > watermark:
             return empty(self.spec.width)
         left_slots, self.index, self.keys, self.slots = slots_of(
-            left, self.left_key, self.index, self.keys, self.slots, True
+            left, self.left_key, self.index, self.keys, self.slots, True, False
         )
-        absent_slots, *_ = slots_of(absent, self.absent_key, self.index, self.keys, self.slots, False)
+        absent_slots, *_ = slots_of(absent, self.absent_key, self.index, self.keys, self.slots, False, False)
         self.chains = more_chains(self.chains, self.slots)
         self.store = room(self.store, self.count + rows(left))
         self.count, self.first, fired = _unless(

@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numba import njit
 
-from cep.goals.keys import MISSING, grow, mix, reindex
+from cep.goals.keys import MISSING, NAN, grow, mix, reindex
 from cep.goals.pairing import ARRIVAL, BEGIN, END, HEADER, NAME, NEXT, OTHER, PREVIOUS, SLOT, put, sortable
 from cep.table import END as T_END
 from cep.table import FIRST, IDENTITY, ORDER, START
@@ -23,8 +23,7 @@ from cep.table import FIRST, IDENTITY, ORDER, START
 COUNT, COUNT_VALUES, SUM_INT, SUM_FLOAT, AVG, MIN_INT, MIN_FLOAT, MAX_INT, MAX_FLOAT, STDDEV, FIRST_VALUE, LAST_VALUE = (
     range(12)
 )
-DISTINCT = 12
-NAN = np.int64(0x7FF8000000000000)
+DISTINCT, FIRST_FLOAT, LAST_FLOAT = 12, 13, 14
 
 # a group: chain, first row of the back part, rows in it, least start and results of the back part
 G_HEAD, G_TAIL, G_BACK, G_COUNT, G_START = 0, 1, 2, 3, 4
@@ -72,7 +71,7 @@ def combine(kind, cells, a, others, b, to, real, other_real):  # type: ignore[no
         least = kind == MIN_INT or kind == MIN_FLOAT
         x = cells[a + 1] if (older <= younger) == least else others[b + 1]
         y = 0
-    elif kind == FIRST_VALUE:
+    elif kind == FIRST_VALUE or kind == FIRST_FLOAT:
         x = cells[a + 1]
         y = 0
     else:
@@ -102,6 +101,7 @@ def outcome(kind, cells, at, real):  # type: ignore[no-untyped-def]
     if kind == COUNT or kind == COUNT_VALUES or kind == DISTINCT:
         return n
     floating = kind == SUM_FLOAT or kind == AVG or kind == STDDEV or kind == MIN_FLOAT or kind == MAX_FLOAT
+    floating = floating or kind == FIRST_FLOAT or kind == LAST_FLOAT
     if n == 0 or (kind == STDDEV and n < 2):
         return NAN if floating else MISSING
     if kind == SUM_INT:

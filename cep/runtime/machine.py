@@ -83,7 +83,7 @@ class Machine:
         chain, join_node, last = found
         join = self.plan.nodes[join_node]
         assert isinstance(join, Join), "a chain stands for a join"
-        if join.left not in group.units or join_node not in group.units:
+        if join.left not in group.units or join_node not in group.units or join.right in group.units:
             return None
         make = self.builder.event(events[0])
         assert isinstance(make, Make), "an event is made"

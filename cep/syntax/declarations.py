@@ -52,7 +52,8 @@ def end_statement(cursor: Cursor, what: str, hint: str | None = None, expected: 
     if token.key == ".":
         cursor.advance()
     elif missing_dot(cursor):
-        following = f"line {token.line} begins another statement" if token.kind != "end" else "a statement ends with `.`"
+        at_end = token.kind == "end"
+        following = "a statement ends with `.`" if at_end else f"line {token.line} begins another statement"
         cursor.stop(f"expected `.` at the end of {what}", following, cursor.previous.after)
     else:
         cursor.fail(expected, "one `.` ends a statement" if token.key == ".." else hint)

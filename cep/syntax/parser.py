@@ -56,7 +56,8 @@ from cep.syntax.patterns import join_hint, pattern
 from cep.syntax.terms import COMPARISONS, arguments, conditions
 from cep.syntax.tokens import BINARY_OPERATORS, RESERVED, line_starts
 
-_LOGIC = frozenset(("&", "&&", "|", "||", ";"))
+_LOGIC = frozenset(("&", "&&", "|", "||", ";"))  # where `,` separates conditions
+_VALUES = ("name", "variable", "number", "string")
 
 
 def parse(text: str, name: str = "<program>") -> ast.Program:
@@ -176,7 +177,7 @@ def _end_event_rule(cursor: Cursor, body: ast.Pattern) -> None:
         hint = f"nothing was opened that this `{token.text}` closes"
     elif token.key in ("<-", ":-"):
         hint = "a rule has one arrow; is the `.` of the rule before missing?"
-    elif isinstance(body, ast.Where) and (token.key in _LOGIC or token.kind in ("name", "variable", "number", "string")):
+    elif isinstance(body, ast.Where) and (token.key in _LOGIC or token.kind in _VALUES):
         hint = "conditions are separated by `,`; what may hold instead is another rule"
     elif token.key in COMPARISONS or token.kind == "variable":
         hint = join_hint(cursor) or "conditions follow `WHERE`: `smoke(R, T) WHERE T > 50`"

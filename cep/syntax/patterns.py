@@ -330,7 +330,7 @@ def _result(cursor: Cursor) -> ast.AggregateResult:
             cursor.fail("a value", f"`{name}` needs what it aggregates: `{name}(W)`; only `count()` goes without")
         cursor.advance()
         return ast.AggregateResult(first.text, name, None, False, cursor.span(first))
-    distinct = cursor.token.key == "DISTINCT" and cursor.peek().key != "("
+    distinct = cursor.token.key == "DISTINCT"
     if distinct:
         if name != "count":
             cursor.stop(f"`distinct` belongs to `count`, not to `{name}`", "e.g. `N = count(distinct X)`")

@@ -1,0 +1,409 @@
+"""Records: what one line means, every way it can be unreadable, and the fast reader against the slow one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep.schema import Attribute, Schema
+from connectors.batch import DeadRecord
+from connectors.csv import Fields
+from connectors.header import bind
+from connectors.jsonl import Lines
+from connectors.numbers import GOOD, read_iso, read_seconds
+from connectors.records import Record, Unreadable, read_fields, read_line
+from connectors.times import FIRST, LAST, iso, of_duration, of_iso, scaled, seconds
+
+SENSOR = Schema(
+    "sensor",
+    (
+        Attribute("id", "string"),
+        Attribute("wind", "float"),
+        Attribute("count", "int", optional=True),
+        Attribute("wet", "bool", optional=True),
+        Attribute("place", "iri", optional=True),
+        Attribute("seen", "time", optional=True),
+        Attribute("lasting", "duration", optional=True),
+    ),
+    declared=True,
+    point=False,
+)
+LOOSE = Schema("a", (Attribute("arg1", "any"), Attribute("arg2", "any")), declared=False, point=False)
+POINT = Schema("p", (Attribute("v", "float", source="value"),), declared=True, point=True, time="at")
+SPAN = Schema("s", (Attribute("v", "int"),), declared=True, point=False, start="from", end="to")
+SCHEMAS = {schema.name: schema for schema in (SENSOR, LOOSE, POINT, SPAN)}
+
+
+def line(text: str) -> Record:
+    return read_line(text.encode(), SCHEMAS)
+
+
+def test_the_records_of_the_language_page() -> None:
+    sensor = line('{"type": "sensor", "time": "2013-02-08T18:00:00Z", "id": "KJFK", "wind": 31.1, "visib": 0.12}')
+    assert sensor == Record("sensor", 1360346400_000000, 1360346400_000000, ("KJFK", 31.1, *[None] * 5))
+    assert line('{"type": "a", "time": 4, "args": [1, "x"]}') == Record("a", 4_000000, 4_000000, (1, "x"))
+    assert line('{"type": "s", "from": 2, "to": 7.5, "args": [1]}') == Record("s", 2_000000, 7_500000, (1,))
+    assert line('{"type": "a", "start": 2, "end": 7.5, "args": [1, true]}').end == 7_500000
+    assert line('{"at": 1, "value": 3, "type": "p", "other": {"x": [1, {}]}}') == Record(
+        "p", 1_000000, 1_000000, (3.0,)
+    )
+
+
+UNREADABLE = [
+    ("json", '{"type": "p", "at": 1', "bad JSON at character 22"),
+    ("json", "nonsense", "bad JSON at character 1"),
+    ("json", '{"type": "p", "at": 1} {}', "extra data"),
+    ("json", '{"type": "p", "at": NaN, "value": 1}', "NaN is no JSON value"),
+    ("json", '{"type": "p", "at": 1, "value": Infinity}', "Infinity is no JSON value"),
+    ("json", '{"type": "p", "at": 1, "value": 01}', "bad JSON"),
+    ("json", '{"type": "p", "at": 1, "value": 1, "value": 2}', "the key `value` is there twice"),
+    ("json", '{"type": null, "type": "p", "at": 1, "value": 2}', "the key `type` is there twice"),
+    ("json", '{"x": ' + "[" * 100_000, "nested too deeply"),
+    ("json", '{"x": ' + "1" * 5000 + "}", "4300 digits"),
+    ("object", "[1]", "this is a list"),
+    ("object", "3.5", "this is a number"),
+    ("type", '{"at": 1, "value": 1}', "a field `type` is missing"),
+    ("type", '{"type": "sensr"}', "no event of the program is called `sensr` (`sensor` comes near)"),
+    ("type", '{"type": 3}', "`type` is a string, this is a number"),
+    ("time", '{"type": "p", "value": 1}', "`at` is missing"),
+    ("time", '{"type": "p", "at": null, "value": 1}', "`at` is missing"),
+    ("time", '{"type": "p", "time": 1, "value": 1}', "`at` is missing"),
+    ("time", '{"type": "p", "at": "NaN", "value": 1}', "`NaN` is no ISO 8601 time"),
+    ("time", '{"type": "p", "at": "12", "value": 1}', "`12` is no ISO 8601 time"),
+    ("time", '{"type": "p", "at": true, "value": 1}', "a boolean is no time"),
+    ("time", '{"type": "p", "at": [1], "value": 1}', "a list is no time"),
+    ("time", '{"type": "p", "at": "2013-02-30", "value": 1}', "no time of the calendar"),
+    ("time", '{"type": "p", "at": "2013-02-08T24:00Z", "value": 1}', "no time of the calendar"),
+    ("time", '{"type": "p", "at": "0001-01-01T00:00+01:00", "value": 1}', "no time of the calendar"),
+    ("time", '{"type": "p", "at": 1e13, "value": 1}', "more than 64 bits"),
+    ("time", '{"type": "p", "at": 1e999999999999999999999, "value": 1}', "no number of any use"),
+    ("time", '{"type": "s", "from": 1, "v": 1}', "`to` is missing"),
+    ("time", '{"type": "a", "end": 1, "args": [1, 2]}', "`start` is missing"),
+    ("time", '{"type": "a", "time": 1, "start": 1, "end": 1, "args": [1, 2]}', "both give the time"),
+    ("args", '{"type": "a", "time": 1, "args": [1]}', "`args` holds 1 values, a has 2 attributes"),
+    ("args", '{"type": "a", "time": 1, "args": null}', "`args` is a list, this is null"),
+    ("args", '{"type": "a", "time": 1, "args": [1, 2], "arg1": 1}', "`args` and `arg1` both give values"),
+    ("ill-typed", '{"type": "p", "at": 1, "value": "1"}', "v: expected float, found a string"),
+    ("ill-typed", '{"type": "p", "at": 1, "value": true}', "v: expected float, found a boolean"),
+    ("ill-typed", '{"type": "p", "at": 1, "value": 1e999}', "beyond the floats"),
+    ("ill-typed", '{"type": "s", "from": 1, "to": 1, "v": 3.5}', "v: expected int, found `3.5`"),
+    ("ill-typed", '{"type": "s", "from": 1, "to": 1, "v": 1e-9999999}', "v: expected int"),
+    ("ill-typed", '{"type": "s", "from": 1, "to": 1, "v": false}', "found a boolean"),
+    ("ill-typed", '{"type": "s", "from": 1, "to": 1, "v": -9223372036854775808}', "more than 64 bits"),
+    ("ill-typed", '{"type": "s", "from": 1, "to": 1, "v": 1e99999999}', "more than 64 bits"),
+    ("ill-typed", '{"type": "a", "time": 1, "args": [[], 1]}', "arg1: expected a value, found a list"),
+    ("ill-typed", '{"type": "sensor", "time": 1, "id": 7}', "id: expected string, found a number"),
+    ("ill-typed", '{"type": "sensor", "time": 1, "id": "\\ud800"}', "half a surrogate pair"),
+    ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "wet": 1}', "wet: expected bool, found a number"),
+    ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "place": "a b"}', "place: `a b` is no IRI"),
+    ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "seen": "now"}', "seen: `now` is no ISO 8601 time"),
+    ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "lasting": "P1Y"}', "lasting: `P1Y` is no duration"),
+]
+
+
+@pytest.mark.parametrize(("code", "text", "reason"), UNREADABLE, ids=[text[:60] for _, text, _ in UNREADABLE])
+def test_an_unreadable_record_says_why(code: str, text: str, reason: str) -> None:
+    with pytest.raises(Unreadable) as caught:
+        line(text)
+    assert caught.value.code == code
+    assert reason in caught.value.reason
+    tables, dead, _ = fast(text.encode())
+    assert not tables
+    assert [(record.code, record.reason, record.line) for record in dead] == [(code, caught.value.reason, 1)]
+
+
+def test_bytes_that_are_no_text_are_unreadable() -> None:
+    with pytest.raises(Unreadable, match="byte 2 of the line is not UTF-8"):
+        read_line(b"a\xff", SCHEMAS)
+
+
+def test_a_bound_input_needs_no_type_and_has_its_own() -> None:
+    record = b'{"at": 1, "value": 2, "type": %s}'
+    expected = Record("p", 1_000000, 1_000000, (2.0,))
+    assert read_line(b'{"at": 1, "value": 2}', SCHEMAS, "p", bound=True) == expected
+    assert read_line(record % b'"METAR"', SCHEMAS, "p", bound=True) == expected
+    assert read_line(record % b"7", SCHEMAS, "p", bound=True) == expected
+    assert read_line(b'{"at": 1, "value": 2}', {"p": POINT}, "p") == expected
+    for text, bound, code in ((b'"a"', True, "type"), (b'"METAR"', False, "type")):
+        with pytest.raises(Unreadable) as caught:
+            read_line(record % text, SCHEMAS, "p", bound)
+        assert caught.value.code == code
+
+
+def test_text_fields() -> None:
+    fields = {"time": " 2013-02-08 18:00:00.5+01:00 ", "id": " x", "wind": " 3 ", "count": "3.0", "wet": "TRUE"}
+    fields |= {"place": "NA", "seen": "1.5", "lasting": "PT3H"}
+    expected = Record(
+        "sensor", 1360342800_500000, 1360342800_500000, (" x", 3.0, 3, True, None, 1_500000, 10800_000000)
+    )
+    assert read_fields(fields, SENSOR) == expected
+    loose = {"time": "1e3", "arg1": "007", "arg2": "7"}
+    assert read_fields(loose, LOOSE) == Record("a", 1000_000000, 1000_000000, ("007", 7))
+    for key, text in (
+        ("wind", "nan"),
+        ("wind", "1_000"),
+        ("wind", "1,5"),
+        ("count", "3.5"),
+        ("wet", "1"),
+        ("seen", "x"),
+    ):
+        with pytest.raises(Unreadable) as caught:
+            read_fields(fields | {key: text}, SENSOR)
+        assert caught.value.code == "ill-typed"
+
+
+# --- times
+
+
+@pytest.mark.parametrize(
+    ("text", "ticks"),
+    [
+        ("1970-01-01", 0),
+        ("2013-02-08T18:00:00Z", 1360346400_000000),
+        ("2013-02-08 18:00:00", 1360346400_000000),
+        ("2013-02-08T19:30+01:30", 1360346400_000000),
+        ("2013-02-08t13:00:00.25-0500", 1360346400_250000),
+        ("1969-12-31T23:59:59.9999995Z", 0),
+        ("1969-12-31T23:59:59.9999985Z", -2),
+        ("2000-02-29T00:00:00.0000005Z", 951782400_000000),
+        ("0001-01-01", FIRST),
+        ("9999-12-31T23:59:59.999999Z", LAST),
+    ],
+)
+def test_iso_times(text: str, ticks: int) -> None:
+    assert of_iso(text) == ticks
+    assert read_iso(np.frombuffer(text.encode(), np.uint8), 0, len(text)) == (ticks, GOOD)
+
+
+@given(st.integers(FIRST, LAST), st.integers(-(2**63) + 1, 2**63 - 1))
+def test_times_come_back(ticks: int, far: int) -> None:
+    assert of_iso(iso(ticks)) == ticks
+    assert scaled(seconds(far)) == far
+
+
+@given(st.from_regex(r"\A-?[0-9]{1,12}(\.[0-9]{1,12})?\Z"))
+def test_decimals_of_seconds_round_half_to_even(text: str) -> None:
+    exact = round(Fraction(text) * 1_000_000)
+    assert scaled(text) == exact
+    assert read_seconds(np.frombuffer(text.encode(), np.uint8), 0, len(text)) == (exact, GOOD)
+
+
+@given(
+    st.from_regex(
+        r"\A[12][0-9]{3}-[01][0-9]-[0-3][0-9]([T ][0-2][0-9]:[0-5][0-9](:[0-6][0-9])?(\.[0-9]{0,9})?(Z|[+-][0-2][0-9](:?[0-6][0-9])?)?)?\Z"
+    )
+)
+def test_the_compiled_calendar_is_the_library_s(text: str) -> None:
+    ticks, state = read_iso(np.frombuffer(text.encode(), np.uint8), 0, len(text))
+    try:
+        expected = of_iso(text)
+    except ValueError:
+        assert state != GOOD
+    else:
+        assert (ticks, state) == (expected, GOOD)
+
+
+def test_durations() -> None:
+    words = {"500 ms": 500_000, "30 s": 30_000_000, "1.5min": 90_000_000, "3 h": 10800_000000, "2 d": 172800_000000}
+    periods = {"PT3H": 10800_000000, "P1DT0.5S": 86400_500000, "-PT1M": -60_000000, "P1W": 604800_000000}
+    assert {text: of_duration(text) for text in words | periods} == words | periods
+    for text in ("", "P", "PT", "P1Y", "P1M", "1 week", "PT1.2.3S", "1e3 s"):
+        with pytest.raises(ValueError, match="no "):
+            of_duration(text)
+
+
+# --- fast against slow
+
+
+def fast(
+    data: bytes, default: str | None = None, bound: bool = False
+) -> tuple[dict[str, pl.DataFrame], list[DeadRecord], list[tuple[int, Record]]]:
+    """What the column-wise reader makes of some lines; its tables as records by order, too."""
+    tables, dead, block = Lines(SCHEMAS, default, bound).read("f", data, 0, 1, 0)
+    for record in dead:
+        assert record.text == data.split(b"\n")[record.line - 1].decode("utf-8", "replace").strip("\r")
+    assert block.count == len(dead) + sum(table.height for table in tables.values())
+    found = []
+    for type, table in tables.items():
+        for start, end, order, *values in zip(*[table[name].to_list() for name in table.columns]):
+            found.append((order, Record(type, start, end, tuple(values))))
+    return {type: table for type, table in tables.items() if table.height}, dead, sorted(found, key=lambda one: one[0])
+
+
+def slow(
+    data: bytes, default: str | None = None, bound: bool = False
+) -> tuple[list[tuple[int, str, str]], list[tuple[int, Record]]]:
+    dead, found = [], []
+    order = 0
+    for number, text in enumerate(data.split(b"\n"), 1):
+        if text.strip(b" \t\r"):
+            try:
+                found.append((order, read_line(text, SCHEMAS, default, bound)))
+            except Unreadable as reason:
+                dead.append((number, reason.code, reason.reason))
+            order += 1
+    return dead, found
+
+
+def exactly(found: list[tuple[int, Record]]) -> list[str]:
+    """Records in letters, by which 1, 1.0 and True are not the same, but 1 and 1.0 in an undeclared attribute are."""
+    return [repr((order, record)) if record.type != "a" else f"{order} {_loose(record)}" for order, record in found]
+
+
+def _loose(record: Record) -> str:
+    values = [
+        float(v) if isinstance(v, int) and not isinstance(v, bool) and abs(v) <= 2**53 else v for v in record.values
+    ]
+    return repr((record.start, record.end, values))
+
+
+strings = st.one_of(
+    st.sampled_from(
+        ["x", "", "NA", "KJFK", "http://e.org/x", 'é\n\t\\"/', "\U0001f600", "a b", "true", "7", "2013-02-08", "30 s"]
+    ),
+    st.text(max_size=5),
+)
+numbers = st.one_of(
+    st.integers(-5, 5).map(str),
+    st.integers().map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.sampled_from(
+        ["3.0", "3.5", "-0", "-0.0", "0.30000000000000004", "1e3", "1E-2", "1360346400.123456", "1.2345675"]
+    ),
+    st.sampled_from(
+        ["1e400", "9007199254740993", "9007199254740993.0", "5e-324", "01", "1.", ".5", "+1", "NaN", "-", "1e"]
+    ),
+    st.decimals(allow_nan=False, allow_infinity=False, places=8, min_value=-(10**9), max_value=10**9).map(str),
+)
+times = st.one_of(
+    st.integers(0, 9).map(str),
+    st.sampled_from(['"2013-02-08T18:00:00Z"', '"2013-02-08 18:00:00.123456789+01:00"', '"2013-02-08"', '"x"', "null"]),
+    numbers,
+)
+texts = st.tuples(strings, st.booleans()).map(lambda pair: json.dumps(pair[0], ensure_ascii=pair[1]))
+scalars = st.one_of(
+    numbers, texts, st.sampled_from(["true", "false", "null", "nul", '"\\u12"', '"\\ud83d"', '"\\x"', '"\t"'])
+)
+nested = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda parts: f"[{' , '.join(parts)}]"),
+        st.lists(inner, max_size=3).map(
+            lambda parts: "{" + ",".join(f'"k{i}" : {part}' for i, part in enumerate(parts)) + "}"
+        ),
+    ),
+    max_leaves=5,
+)
+types = st.sampled_from(['"sensor"', '"a"', '"p"', '"s"', '"a"', '"q"', '"\\u0061"', "null", "1"])
+fields = st.one_of(
+    st.tuples(st.just("type"), types),
+    st.tuples(st.sampled_from(["time", "start", "end", "at", "from", "to", "seen", "lasting"]), times),
+    st.tuples(st.sampled_from(["id", "place"]), texts),
+    st.tuples(st.sampled_from(["wind", "value", "v", "count"]), numbers),
+    st.tuples(st.sampled_from(["arg1", "arg2", "wet", "id", "wind", "other"]), scalars),
+    st.tuples(st.sampled_from(["other", "more", "wind", "\\u0061t"]), nested),
+    st.tuples(st.just("args"), st.lists(scalars, max_size=3).map(lambda parts: f"[{', '.join(parts)}]")),
+)
+
+
+@st.composite
+def plausible(draw: st.DrawFn) -> str:
+    """A record that may well be readable: a type, its times and attributes, perhaps something else."""
+    type = draw(st.sampled_from(["sensor", "a", "p", "s"]))
+    parts = [("type", f'"{type}"')]
+    keys = {"sensor": ["time"], "a": ["time"], "p": ["at"], "s": ["from", "to"]}[type]
+    parts += [(key, draw(times)) for key in keys]
+    if type == "a" and draw(st.booleans()):
+        parts.append(("args", "[" + draw(scalars) + "," + draw(scalars) + "]"))
+    elif type == "sensor":
+        parts += [("id", draw(texts)), ("wind", draw(numbers)), ("place", draw(texts)), ("wet", draw(scalars))]
+    else:
+        parts += [(key, draw(scalars)) for key in {"a": ["arg1", "arg2"], "p": ["value"], "s": ["v"]}[type]]
+    parts += draw(st.lists(fields, max_size=1))
+    return _object(draw(st.permutations(parts)), draw(st.sampled_from(["", " ", "\t"])))
+
+
+def _object(parts: list[tuple[str, str]], blank: str) -> str:
+    return (
+        blank + "{" + ("," + blank).join(f'"{key}"{blank}:{blank}{value}' for key, value in parts) + blank + "}" + blank
+    )
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A plausible record with a byte changed, lost or added."""
+    raw = bytearray(draw(plausible()).encode())
+    place = draw(st.integers(0, len(raw) - 1))
+    byte = draw(st.sampled_from(b'{}[]",:\\ 01e.-xu\xff\x00'))
+    raw[place : place + draw(st.integers(0, 1))] = bytes([byte]) if draw(st.booleans()) else b""
+    return bytes(raw)
+
+
+lines = st.one_of(
+    plausible().map(str.encode),
+    damaged(),
+    st.lists(fields, max_size=5).map(lambda parts: _object(parts, "").encode()),
+    st.sampled_from([b"", b"  ", b"\r", b"{}", b"[]", b"null", b'{"type":"p","at":1,"value":1}{}', b'{"a":', b"1}"]),
+)
+
+
+@settings(max_examples=400)
+@given(
+    st.lists(lines, max_size=8),
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.sampled_from([(None, False), ("p", True), ("a", False)]),
+)
+def test_the_fast_reader_is_the_slow_one(parts: list[bytes], ending: bytes, binding: tuple[str | None, bool]) -> None:
+    data = ending.join(parts)
+    _, dead, found = fast(data, *binding)
+    expected_dead, expected = slow(data, *binding)
+    assert [(record.line, record.code, record.reason) for record in dead] == expected_dead
+    assert exactly(found) == exactly(expected)
+
+
+cells = st.one_of(
+    strings,
+    numbers,
+    times.map(lambda text: text.strip('"')),
+    st.sampled_from(["", "NA", " 3 ", "TRUE", "false ", '"', 'a"b', "x,y", "two\nlines", "two\r\nlines", "inf", "1_0"]),
+)
+
+
+@settings(max_examples=300)
+@given(st.data(), st.sampled_from([SENSOR, LOOSE]))
+def test_text_fields_column_by_column_are_those_one_by_one(data: st.DataObject, schema: Schema) -> None:
+    """Against Python's own reader of CSV, for all that its writer writes."""
+    columns = ["time", *(attribute.name for attribute in schema.attributes), "other"]
+    plain = ["1", "x", "2.5", "3", "true", "http://e.org/x", "2013-02-08", "1", ""]
+    rows = data.draw(
+        st.lists(st.tuples(*[st.one_of(st.just(plain[i]), cells) for i in range(len(columns))]), max_size=6)
+    )
+    out = io.StringIO()
+    csv.writer(out, lineterminator=data.draw(st.sampled_from(["\n", "\r\n"]))).writerows(rows)
+    text = out.getvalue().encode("utf-8", "surrogatepass")
+    bound = bind("f", schema, columns)
+    reader = Fields("f", schema, columns, ",")
+    used, _, table, dead, block = reader.read(text, 0, 2, 0, True)
+    expected, reasons = [], []
+    for order, row in enumerate(rows):
+        try:
+            expected.append((order, read_fields(dict(zip(columns, row)), bound)))
+        except Unreadable as reason:
+            reasons.append((order, reason.code, reason.reason))
+    found = []
+    if table is not None:
+        for start, end, order, *values in zip(*[table[name].to_list() for name in table.columns]):
+            found.append((order, Record(schema.name, start, end, tuple(values))))
+    assert used == len(text)
+    assert exactly(found) == exactly(expected)
+    assert [(record.code, record.reason) for record in dead] == [(code, reason) for _, code, reason in reasons]
+    numbered = {block.at(order)[1]: order for order in range(block.count)}
+    assert [numbered[record.line] for record in dead] == [order for order, _, _ in reasons]
