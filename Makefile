@@ -26,7 +26,7 @@ help:
 	@echo 'The first of these makes .venv; $(BIN)/cep is the command then.'
 
 run: $(VENV)/.run
-	@$(BIN)/cep demo blizzard
+	@$(BIN)/cep demo blizzard --picture build/blizzard.png
 
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest -q -n $(WORKERS)

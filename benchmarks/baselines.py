@@ -106,7 +106,8 @@ def seq_three(events: Rows, within: int) -> list[Row]:
                 waiting.popleft()
             while middles and middles[0][0] < oldest:
                 middles.popleft()
-            for middle, y in middles:
+            last = {y: middle for middle, y in middles}  # what an earlier b of that value gives, the last gives too
+            for y, middle in last.items():
                 for start, x in waiting:
                     if start >= middle:
                         break
@@ -115,7 +116,9 @@ def seq_three(events: Rows, within: int) -> list[Row]:
 
 
 def conjunction(events: Rows, within: int) -> list[Row]:
-    """Every a and b of one id, in either order, at most `within` apart."""
+    """Every a and b of one id, in either order, at most `within` apart. (An a and a b that both come at the same two
+    times with the same values would give one result twice; that is not looked for.)
+    """
     lefts: Waiting = defaultdict(deque)
     rights: Waiting = defaultdict(deque)
     out: list[Row] = []

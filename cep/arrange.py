@@ -7,8 +7,8 @@ from typing import Protocol
 
 from cep.errors import CepError, CepErrors, Source
 from cep.expressions import nearest, variables
-from cep.functions import TESTS
-from cep.syntax.ast import Comparison, Condition, Constant, Expression, Predicate, Variable
+from cep.functions import FUNCTIONS, TESTS
+from cep.syntax.ast import Call, Comparison, Condition, Constant, Expression, Predicate, Variable
 
 
 class Arrangeable(Protocol):
@@ -73,6 +73,25 @@ def binding(condition: Condition, known: Collection[str]) -> list[str]:
     return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
+def names_of(condition: Condition) -> set[str]:
+    """The variables of a condition, `start()`, `end()` and `duration()` among them."""
+    sides = (condition.left, condition.right) if isinstance(condition, Comparison) else condition.arguments
+    names: set[str] = set()
+    for side in sides:
+        _collect(side, names)
+    return names
+
+
+def _collect(expression: Expression, names: set[str]) -> None:
+    if isinstance(expression, Variable):
+        names.add(expression.name)
+    elif isinstance(expression, Call):
+        if not expression.arguments:
+            names.add(f"{expression.function}()")
+        for argument in expression.arguments:
+            _collect(argument, names)
+
+
 def _unbound(expression: Expression, known: Collection[str]) -> bool:
     return isinstance(expression, Variable) and expression.name != "_" and expression.name not in known
 
@@ -120,7 +139,10 @@ def _misnamed(condition: Condition, relations: Mapping[str, Arrangeable], source
     if isinstance(condition, Comparison) or is_test(condition, relations):
         return
     name, given = condition.name, len(condition.arguments)
-    if name not in relations:
+    if name not in relations and name in FUNCTIONS:
+        hint = f"compare it with something: `{name}(...) = ...`"
+        yield CepError(f"`{name}` gives a value, it is no condition", source, condition.span, hint, "type")
+    elif name not in relations:
         meant = nearest(name, sorted([*relations, *TESTS]))
         hint = f"did you mean `{meant}`?" if meant else f"define it: `{name}(...) :- ...` or facts `{name}(...).`"
         yield CepError(f"unknown predicate `{name}`", source, condition.span, hint, "unknown")

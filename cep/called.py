@@ -13,8 +13,7 @@ from cep.conditions import Column, Conditions, Relation, compile_conditions
 from cep.errors import CepError, Source
 from cep.evaluate import Evaluation
 from cep.expressions import check, compile, variables
-from cep.keys import KeySet
-from cep.stored import words
+from cep.stored import present, words
 from cep.syntax.ast import Comparison, Condition, Constant, Expression, StaticRule, Variable
 from cep.typed import Typed, coerced, common_type
 from cep.values import Ints, Pool
@@ -152,13 +151,18 @@ class _Call:
             given = dict(zip(rule.names, bound))
             index, binds = rule.conditions.answers(given, rows)
             columns = {name: column[index] for name, column in given.items()} | binds
-            found.append((index, [output(columns, len(index)) for output in rule.outputs]))
+            (index, *outputs), _ = present(
+                [index, *(output(columns, len(index)) for output in rule.outputs)], len(index)
+            )
+            found.append((index, outputs))
         if self.single:
             return found[0]
         index = np.concatenate([index for index, _ in found])
         order = np.argsort(index, kind="stable")
         index = index[order]
         columns = [np.concatenate(parts)[order] for parts in zip(*(columns for _, columns in found))]
+        from cep.keys import KeySet
+
         _, first = KeySet(1 + len(columns)).insert(words([index, *columns], len(index)))
         return index[first], [column[first] for column in columns]
 

@@ -48,9 +48,12 @@ def main() -> NoReturn:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        typer.echo(f"cep {version('semcep')}")
+        try:
+            typer.echo(f"cep {version('semcep')}")
+        except PackageNotFoundError:
+            typer.echo("cep (run from its source, not installed)")
         raise typer.Exit
 
 

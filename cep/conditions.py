@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.arrange import Arrangeable, arrange, binding, is_test
+from cep.arrange import Arrangeable, arrange, binding, is_test, names_of
 from cep.errors import CepError, CepErrors, Source
 from cep.evaluate import Columns, Evaluation, may_miss, missing
 from cep.expressions import check, check_comparison, compile, compile_test
@@ -179,7 +179,7 @@ class _Builder:
     def build(self, keep: bool) -> tuple[Step, ...]:
         """`keep`: all variables are wanted, not only those that later conditions use."""
         for i, condition in enumerate(self.order):
-            later = {name for following in self.order[i + 1 :] for name in _names(following)}
+            later = {name for following in self.order[i + 1 :] for name in names_of(following)}
             try:
                 self.add(condition, later, keep)
             except CepError as error:
@@ -367,24 +367,6 @@ def _join(probe: Probe, arguments: list[_Argument], names: tuple[str, ...], need
         batch.columns.update(zip(names, found))
 
     return run
-
-
-def _names(condition: Condition) -> set[str]:
-    sides = (condition.left, condition.right) if isinstance(condition, Comparison) else condition.arguments
-    names: set[str] = set()
-    for side in sides:
-        _collect(side, names)
-    return names
-
-
-def _collect(expression: Expression, names: set[str]) -> None:
-    if isinstance(expression, Variable):
-        names.add(expression.name)
-    elif isinstance(expression, Call):
-        if not expression.arguments:
-            names.add(f"{expression.function}()")
-        for argument in expression.arguments:
-            _collect(argument, names)
 
 
 def _count(predicate: Predicate, name: str) -> int:

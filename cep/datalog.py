@@ -13,7 +13,7 @@ from cep.conditions import Column, Conditions, Relation, compile_conditions
 from cep.errors import NOWHERE, CepError, CepErrors, Source, Span
 from cep.evaluate import Evaluation, constant_value
 from cep.expressions import check, compile, variables
-from cep.stored import Stored, column_of, type_of
+from cep.stored import Stored, column_of, present, type_of
 from cep.strata import strata
 from cep.syntax.ast import Call, Condition, Expression, Predicate, StaticRule, Variable
 from cep.typed import TypedConstant
@@ -51,9 +51,10 @@ def close(
 ) -> Statics:
     """The least model of rules, facts and tables, negation taken stratum by stratum.
 
-    A column of a table is an argument; nulls are missing. `types`: for tables the types of their columns where polars
-    does not tell them (`iri`). `max_rounds` bounds recursive rules that make new values, `max_rows` every group of
-    recursive rules. Raises all mistakes of the rules at once.
+    A column of a table is an argument; nulls are missing. Rules and facts give no rows with missing values.
+    `types`: for tables the types of their columns where polars does not tell them (`iri`).
+    `max_rounds` bounds recursive rules that make new values, `max_rows` every group of recursive rules.
+    Raises all mistakes of the rules at once.
     """
     return _Closing(rules, tables, pool, source, types or {}, max_rounds, max_rows).run()
 
@@ -248,7 +249,7 @@ class _Closing:
                 columns.append(np.array([np.nan if value is None else value for value in values], dtype=np.float64))
             else:
                 columns.append(np.array([MISSING if value is None else value for value in values], dtype=np.int64))
-        stored.add(columns, len(facts))
+        stored.add(*present(columns, len(facts)))
         if stored.name in self.tables:
             table = self.tables[stored.name]
             given = self.table_types(stored.name)
@@ -349,7 +350,8 @@ class _Fixpoint:
     def derive(self, variant: _Variant, given: dict[str, Column], rows: int) -> None:
         index, binds = variant.conditions.answers(given, rows)
         columns = {name: column[index] for name, column in given.items()} | binds
-        self.tables[variant.name].add([head(columns, len(index)) for head in variant.head], len(index))
+        found, rows = present([head(columns, len(index)) for head in variant.head], len(index))
+        self.tables[variant.name].add(found, rows)
 
     def endless(self, makers: Sequence[StaticRule], rounds: int, rows: int) -> CepError:
         rule = (makers or self.rules)[0]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cep import mixed
 from cep.functions import FLOAT_COLUMNS, INT_COLUMNS, TICK_COLUMNS, Column, to_float
 from cep.mixed import Mixed
-from cep.texts import text_implementation
+from cep.texts import by_value, text_implementation
 from cep.typed import COMPARISONS, TICKS, Literal, Typed, TypedCall, TypedConstant, TypedVariable
 from cep.values import BOOL, IRI, MISSING, STRING, Pool
 
@@ -186,7 +186,10 @@ class _Compiler:
                 return _exactly(MIRRORED[operator], self.column(right.arguments[0]), self.column(left))
         x, y = self.column(left), self.column(right)
         if left.type in ("string", "iri") and operator not in ("=", "!="):
-            return lambda columns: mixed.compare_texts(operator, x(columns), y(columns), pool)
+            if isinstance(left, TypedVariable) and isinstance(right, TypedVariable):
+                return lambda columns: mixed.compare_texts(operator, x(columns), y(columns), pool)
+            order = by_value(mixed.ORDERS_OF_TEXTS[operator], (left.type, right.type), "bool", pool)
+            return lambda columns: np.equal(order(x(columns), y(columns)), 1)
         compare = _COMPARE[operator]
         # NaN is never equal, less or greater, MISSING is less than all: what comes out true by mistake is masked.
         if left.type == "float":

@@ -249,6 +249,9 @@ class _Checker:
             raise self.error(f"`{operator}` cannot compare {kinds}", comparison.span, hint)
         if common == "bool" and operator not in ("=", "!="):
             raise self.error("true and false are not less or greater", comparison.span, "compare with `=` or `!=`")
+        if common == "iri" and operator not in ("=", "!="):
+            hint = "`=` and `!=` compare IRIs; `string(...)` gives their texts"
+            raise self.error("IRIs are not less or greater", comparison.span, hint)
         if {left.type, right.type} == {"int", "float"}:
             for constant, other in ((left, right), (right, left)):
                 if isinstance(constant, TypedConstant) and other.type == "int" and float(constant.value).is_integer():

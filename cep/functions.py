@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -182,20 +183,49 @@ def whole_float(column: Column) -> Column:
     return np.where(np.trunc(column) == column, to_int(column), MISSING)
 
 
+def nearest(approximate: Column, exact: Callable[..., int], *operands: Column) -> Column:
+    """Rounded to integers, half to even; where the rounding of the floats decides, by `exact` of the operands."""
+    result = to_int(np.rint(approximate))
+    size = np.abs(approximate)
+    half = np.abs(np.abs(approximate - np.trunc(approximate)) - 0.5)
+    doubtful = np.asarray(((half <= 1e-4 + 4e-16 * size) | (size >= 2.0**52)) & np.isfinite(approximate))
+    if doubtful.any():
+        result = np.array(np.broadcast_to(result, doubtful.shape))
+        rows = [np.broadcast_to(operand, doubtful.shape)[doubtful].tolist() for operand in operands]
+        values = [exact(*row) for row in zip(*rows)]
+        result[doubtful] = [value if abs(value) < 2**63 else MISSING for value in values]
+    return result
+
+
 def seconds(column: Column) -> Column:
-    """Numbers of seconds as microseconds, half to even."""
+    """Numbers of seconds as microseconds, half to even; a float is its shortest decimal spelling."""
     if column.dtype == np.int64:
         return multiply_int(column, np.int64(1_000_000))
-    return to_int(np.rint(column * 1e6))
+    return nearest(column * 1e6, lambda number: round(Fraction(repr(number)) * 1_000_000), column)
 
 
 def to_seconds(column: Column) -> Column:
     return to_float(column) / 1e6
 
 
+def whole_seconds(column: Column) -> Column:
+    """Towards zero."""
+    size = np.floor_divide(np.abs(column), 1_000_000)
+    return _int(np.where(np.less(column, 0), -size, size), absent(column))
+
+
+def stretch(ticks: Column, by: Column) -> Column:
+    """A duration times a number."""
+    if by.dtype == np.int64:
+        return multiply_int(ticks, by)
+    return nearest(to_float(ticks) * by, lambda n, x: round(n * Fraction(x)), ticks, by)
+
+
 def shrink(ticks: Column, by: Column) -> Column:
-    """A duration by a float."""
-    return to_int(np.rint(to_float(ticks) / by))
+    """A duration by a float, or by a duration."""
+    if by.dtype == np.int64:
+        return divide_float(to_float(ticks), to_float(by))
+    return nearest(to_float(ticks) / by, lambda n, x: round(n / Fraction(x)), ticks, by)
 
 
 def round_to(column: Column, digits: Column) -> Column:
@@ -240,7 +270,5 @@ FLOAT_COLUMNS: dict[str, Callable[..., Column]] = {
 
 TICK_COLUMNS: dict[str, Callable[..., Column]] = {
     **{name: INT_COLUMNS[name] for name in ("+", "-", "//", "mod", "neg", "abs", "min", "max", "sign")},
-    "*": lambda a, b: multiply_int(a, b) if b.dtype == np.int64 else to_int(np.rint(to_float(a) * b)),
-    "/": lambda a, b: divide_float(to_float(a), to_float(b)) if b.dtype == np.int64 else shrink(a, b),
-    "float": to_seconds, "int": lambda a: to_int(np.trunc(to_seconds(a))),
+    "*": stretch, "/": shrink, "float": to_seconds, "int": whole_seconds,
 }  # fmt: skip

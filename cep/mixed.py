@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from operator import ge, gt, le, lt
+from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from cep.functions import FLOAT_COLUMNS, INT_COLUMNS, Column, absent, finite, round_to, seconds, to_float, to_int
-from cep.values import IRI, MISSING, STRING, Ints, Pool
+from cep.values import MISSING, STRING, Ints, Pool
 
 
 class Mixed(NamedTuple):
@@ -132,12 +132,10 @@ def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Column:
     whole = ~absent(a.integer) & ~absent(b.integer)
     holds: Column = np.where(whole, test(a.integer, b.integer), test(a.number, b.number))
     if a.code is not None and b.code is not None:
-        for kind in (STRING, IRI):
-            rows = (pool.kinds(a.code) == kind) & (pool.kinds(b.code) == kind)
-            if rows.any():
-                holds[rows] = compare_texts(
-                    operator, np.broadcast_to(a.code, rows.shape)[rows], np.broadcast_to(b.code, rows.shape)[rows], pool
-                )
+        rows = (pool.kinds(a.code) == STRING) & (pool.kinds(b.code) == STRING)
+        if rows.any():
+            left, right = (np.broadcast_to(side, rows.shape)[rows] for side in (a.code, b.code))
+            holds[rows] = compare_texts(operator, left, right, pool)
     return holds
 
 
@@ -151,20 +149,11 @@ ORDERS: dict[str, Callable[[Column, Column], Column]] = {
 
 def compare_texts(operator: str, a: Ints, b: Ints, pool: Pool) -> Column:
     """`<` and its like on codes of texts: by Unicode code points."""
-    left, right = _texts(a, pool), _texts(b, pool)
+    left, right = pool.decode(np.atleast_1d(a), "string"), pool.decode(np.atleast_1d(b), "string")
     return ORDERS_OF_TEXTS[operator](left, right).fill_null(False).to_numpy()
 
 
-ORDERS_OF_TEXTS: dict[str, Callable[[pl.Series, pl.Series], pl.Series]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
-
-
-def _texts(codes: Column, pool: Pool) -> pl.Series:
-    return pool.decode(np.atleast_1d(codes), "string")
+ORDERS_OF_TEXTS: dict[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
 def compare_int_float(operator: str, a: Ints, b: Column) -> Column:

@@ -87,6 +87,7 @@ def flow(
             tally.dead[dead.code] += 1
         tally.records += batch.rows + len(batch.dead)
         tally.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
+        tally.watermark = engine.watermark
         _count(engine, tally, derived)
         take(batch, derived)
     if not interrupt.wished:
@@ -98,5 +99,3 @@ def flow(
 def _count(engine: Engine, tally: Tally, derived: dict[str, pl.DataFrame]) -> None:
     tally.derived.update({type: table.height for type, table in derived.items() if table.height})
     tally.state_rows, tally.state_bytes = engine.state_rows, engine.state_bytes
-    if tally.records:
-        tally.watermark = engine.watermark

@@ -12,6 +12,7 @@ from time import perf_counter
 from cep.syntax.constants import write_time
 
 SIZES = ("B", "kB", "MB", "GB", "TB")
+OUR_DAYS = (315_532_800_000_000, 4_102_444_800_000_000)  # 1980 to 2100
 REASONS = {  # the codes of dead letters in words, where the code is not one
     "args": "with wrong arguments",
     "interval": "with a wrong interval",
@@ -81,9 +82,10 @@ def shown(tally: Tally, quiet: bool = False) -> Iterator[None]:
 
     def lines() -> Group:
         first = Table.grid(padding=(0, 1))
-        left = spinner if tally.done is None else ProgressBar(total=1.0, completed=tally.done, width=24)
+        left = spinner if tally.done is None else ProgressBar(total=1.0, completed=tally.done, width=16)
         rate = tally.records / max(tally.seconds, 1e-3)
-        first.add_row(left, Text(f"{tally.records:,} records, {rate:,.0f}/s", style="bold"))
+        at = "" if tally.watermark is None else f", at {moment(tally.watermark)}"
+        first.add_row(left, Text(f"{tally.records:,} records, {rate:,.0f}/s{at}", style="bold"))
         dead = count(tally.dead.total(), "dead letter")
         return Group(first, Text(f"{tally.derived.total():,} derived, {dead}, {_state(tally)}"))
 
@@ -95,14 +97,13 @@ def _state(tally: Tally) -> str:
     size, unit = float(tally.state_bytes), 0
     while size >= 1000 and unit < len(SIZES) - 1:
         size, unit = size / 1000, unit + 1
-    state = f"{tally.state_rows:,} rows of state, {size:.0f} {SIZES[unit]}"
-    return state if tally.watermark is None else f"{state}, at {moment(tally.watermark)}"
+    return f"{count(tally.state_rows, 'row')} of state, {size:.0f} {SIZES[unit]}"
 
 
 def moment(ticks: int) -> str:
-    """A time as people read it: ISO 8601 to the second, or seconds where the years are before 1980."""
+    """A time as people read it: ISO 8601 to the second, or seconds where it is no time of our days."""
     second = ticks - ticks % 1_000_000
-    return write_time(second) if abs(ticks) >= 315_532_800_000_000 else f"{ticks / 1_000_000:g} s"
+    return write_time(second) if OUR_DAYS[0] <= ticks < OUR_DAYS[1] else f"{ticks / 1_000_000:g} s"
 
 
 def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.keys import Chains, KeySet
 from cep.values import MISSING, Ints, Pool
+
+if TYPE_CHECKING:
+    from cep.keys import KeySet
 
 Column = NDArray[Any]
 
@@ -25,10 +27,22 @@ def words(columns: Sequence[Column], rows: int) -> Ints:
     return matrix
 
 
+def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
+    """The rows in which no value is missing, and how many they are: a predicate of a missing value is false."""
+    there = np.ones(rows, dtype=np.bool_)
+    for column in columns:
+        there &= (column == column) if column.dtype == np.float64 else (column != MISSING)
+    if there.all():
+        return list(columns), rows
+    return [column[there] for column in columns], int(there.sum())
+
+
 class Stored:
     """Rows in the order they came. Rows may be added while it is asked: what was answered stays as it was."""
 
     def __init__(self, name: str, types: Sequence[str]) -> None:
+        from cep.keys import KeySet  # kernels: loaded only where there are tables
+
         self.name = name
         self.types: tuple[str, ...] = tuple(types)
         self._rows = KeySet(max(1, len(types)))
@@ -95,6 +109,8 @@ class _Index:
     """The distinct (bound, wanted) parts of the rows, found by the bound part. Kept up with the table when asked."""
 
     def __init__(self, table: KeySet, bound: tuple[int, ...], wanted: tuple[int, ...], arity: int) -> None:
+        from cep.keys import Chains, KeySet
+
         self.table = table
         self.bound = bound
         self.wanted = wanted

@@ -37,24 +37,72 @@ def distinct(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
     return rows, inverse
 
 
+class Memo:
+    """What a function gives for each code, kept until the pool forgets values: repeated values are a look-up."""
+
+    __slots__ = ("_compute", "_generation", "_known", "_missing", "_pool")
+
+    def __init__(self, compute: Callable[[Ints], Column], pool: Pool) -> None:
+        """`compute` takes distinct codes, none missing."""
+        self._compute = compute
+        self._pool = pool
+        self._generation = -1
+        self._known: Ints = np.empty(0, dtype=np.int64)  # 64-bit words; the last is that of the missing
+        self._missing: Column = compute(np.empty(0, dtype=np.int64))
+
+    def __call__(self, codes: Ints) -> Column:
+        places = np.maximum(codes, -1)
+        if self._generation != self._pool.generation or len(self._known) != self._pool.capacity:
+            self._resize()
+        words = self._known[places]
+        unknown = np.equal(words, _UNKNOWN)
+        if unknown.any():
+            (new,), _ = distinct([codes[unknown]], codes=True)
+            self._known[new] = self._compute(new).view(np.int64)
+            self._resize()
+            words = self._known[places]
+        return words.view(self._missing.dtype)
+
+    def _resize(self) -> None:
+        known: Ints = np.full(self._pool.capacity, _UNKNOWN, dtype=np.int64)
+        if self._generation == self._pool.generation:
+            known[: len(self._known) - 1] = self._known[:-1]
+        known[-1:] = np.full(1, MISSING) if self._missing.dtype == np.int64 else np.full(1, np.nan).view(np.int64)
+        self._known, self._generation = known, self._pool.generation
+
+
+_UNKNOWN = MISSING + 1  # a result that happens to have this word is computed again each time
+
+
 def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Column]:
     """A function of single values (None where it has none to give) on columns of these types.
 
-    Missing in any argument is missing in the result.
+    Missing in any argument is missing in the result. Arguments that are no columns are constants of the expression.
     """
+    memos: list[Memo] = []
 
     def apply(*columns: Column) -> Column:
         varying = [i for i, column in enumerate(columns) if np.ndim(column)]
-        fixed = [_values(np.reshape(column, 1), type, pool)[0] for column, type in zip(columns, types)
-                 if not np.ndim(column)]  # fmt: skip
+        if len(varying) == 1 and types[varying[0]] in _CODED:
+            if not memos:
+                place, others = varying[0], [column if not np.ndim(column) else None for column in columns]
+                memos.append(Memo(lambda codes: compute([*others[:place], codes, *others[place + 1 :]], [place]), pool))
+            return memos[0](columns[varying[0]])
         if not varying:
-            return _column([function(*fixed) if None not in fixed else None], gives, pool)[0]
-        coded = all(types[i] in _CODED for i in varying)
-        rows, inverse = distinct([columns[i].view(np.int64) for i in varying], coded)
-        values: list[list[Any]] = [[value] * len(rows[0]) for value in fixed]
+            return compute([np.reshape(columns[0], 1), *columns[1:]], [0])[0]
+        rows, inverse = distinct([columns[i].view(np.int64) for i in varying], all(types[i] in _CODED for i in varying))
+        of_rows = list(columns)
         for i, row in zip(varying, rows):
-            values.insert(i, _values(row.view(columns[i].dtype), types[i], pool))
-        return _column([None if None in row else function(*row) for row in zip(*values)], gives, pool)[inverse]
+            of_rows[i] = row.view(columns[i].dtype)
+        return compute(of_rows, varying)[inverse]
+
+    def compute(columns: list[Column], varying: list[int]) -> Column:
+        number = len(columns[varying[0]])
+        values = [
+            _values(column, type, pool) if i in varying else _values(np.reshape(column, 1), type, pool) * number
+            for i, (column, type) in enumerate(zip(columns, types))
+        ]
+        return _column([None if None in row else function(*row) for row in zip(*values)], gives, pool)
 
     return apply
 
@@ -76,23 +124,25 @@ def _column(values: list[Any], gives: str, pool: Pool) -> Column:
 
 def matching(pool: Pool) -> Callable[[Column, Column], Column]:
     """`matches`: regular expressions in linear time (those of Rust)."""
+    memos: dict[int, Memo] = {}
+
+    def match(texts: Column, pattern: str) -> Column:
+        return pool.decode(texts, "string").str.contains(pattern).cast(pl.Int64).fill_null(MISSING).to_numpy()
 
     def apply(texts: Column, patterns: Column) -> Column:
-        if not np.ndim(texts) and not np.ndim(patterns):
-            return apply(np.reshape(texts, 1), patterns)[0]
         if np.ndim(patterns):
             (wanted,), which = distinct([patterns], codes=True)
             result = np.full(len(which), MISSING, dtype=np.int64)
-            for i, pattern in enumerate(wanted):
-                rows = which == i
-                result[rows] = apply(texts[rows] if np.ndim(texts) else np.full(int(rows.sum()), texts), pattern)
+            for i, code in enumerate(wanted):
+                pattern, rows = pool.value(int(code)), np.flatnonzero(which == i)
+                if pattern is not None and regex_error(str(pattern)) is None:
+                    result[rows] = match(texts[rows] if np.ndim(texts) else np.full(len(rows), texts), str(pattern))
             return result
-        pattern = pool.value(int(patterns))
-        if pattern is None or regex_error(str(pattern)) is not None:
-            return np.full(len(texts), MISSING, dtype=np.int64)
-        (found,), inverse = distinct([texts], codes=True)
-        tested = pool.decode(found, "string").str.contains(str(pattern))
-        return tested.cast(pl.Int64).fill_null(MISSING).to_numpy()[inverse]
+        code = int(patterns)
+        if code not in memos:
+            pattern = str(pool.value(code))
+            memos[code] = Memo(lambda found: match(found, pattern), pool)
+        return memos[code](texts) if np.ndim(texts) else memos[code](np.reshape(texts, 1))[0]
 
     return apply
 

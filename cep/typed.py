@@ -32,9 +32,11 @@ class TypedConstant:
 
 @dataclass(frozen=True, slots=True)
 class TypedCall:
-    """A function whose arguments have exactly the types it takes. Besides those an author may write: `to_float`
-    (int or any), `to_any`, `seconds` (a number as a time or duration), `as_string as_iri as_bool as_int` (any; missing where
-    it is something else), `exact_int` (float; missing where it is not whole), and the comparisons, which give bool.
+    """A function whose arguments have exactly the types it takes.
+
+    Besides those an author may write: `to_float` (int or any), `to_any`, `seconds` (a number as a time or duration),
+    `as_string as_iri as_bool as_int` (any; missing where it is something else), `exact_int` (float; missing where it
+    is not whole), and the comparisons, which give bool.
     """
 
     function: str

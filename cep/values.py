@@ -24,9 +24,6 @@ MISSING: int = -(2**63)
 FREE, INT, FLOAT, BOOL, STRING, IRI = range(6)
 """The kinds of value in a pool. A number that is whole and fits 64 bits is INT, so 1.0 is the entry of 1."""
 
-KIND_TYPES = ("any", "int", "float", "bool", "string", "iri")
-"""The type of a value of each kind."""
-
 _MANY = 1024  # rows from which hashing columns beats looking up row by row
 
 # Second words of keys that are not hashes of strings: numbers by value; and what makes an IRI's key its own.
@@ -48,6 +45,7 @@ class Pool:
         self._free: list[int] = []
         self._pinned: set[int] = set()
         self._text_bytes = 0
+        self.generation = 0  # of codes: changes when values are forgotten
         # By code. The last place stays empty: the missing code is clipped to -1 and reads from there.
         self._kind: NDArray[np.uint8] = np.zeros(16, dtype=np.uint8)
         self._number: Floats = np.full(16, np.nan)
@@ -65,11 +63,13 @@ class Pool:
     @property
     def nbytes(self) -> int:
         """Roughly the memory held: arrays, dictionaries and texts."""
-        arrays = self._kind.nbytes + self._number.nbytes + self._integer.nbytes + self._hashed_codes.nbytes
-        hashed = self._hashed.nbytes if self._hashed is not None else 0
-        return int(arrays + hashed + 160 * len(self._values) + self._text_bytes)
+        hashed = self._hashed.nbytes + self._hashed_codes.nbytes if self._hashed is not None else 0
+        return int(17 * len(self._kind) + hashed + 160 * len(self._values) + self._text_bytes)
 
-    # --- views by code, for arithmetic on `any`; missing codes read FREE, NaN, MISSING
+    @property
+    def capacity(self) -> int:
+        """More than the greatest code: the length of an array by code whose last place is that of the missing."""
+        return len(self._kind)
 
     def kinds(self, codes: Ints) -> NDArray[np.uint8]:
         return self._kind[np.maximum(codes, -1)]
@@ -81,8 +81,6 @@ class Pool:
     def integers(self, codes: Ints) -> Ints:
         """Whole numbers; MISSING for everything else."""
         return self._integer[np.maximum(codes, -1)]
-
-    # --- values to codes
 
     def code(self, value: Value) -> int:
         """The code of one value, which is then never forgotten; MISSING for None and numbers out of range."""
@@ -96,10 +94,7 @@ class Pool:
         self._pinned.update(np.unique(codes[codes != MISSING]).tolist())
 
     def encode(self, series: pl.Series, type: str) -> Ints:
-        """Codes of a column. `type` is string or iri (a String series), or any (a series of any dtype).
-
-        In an `any` column whole numbers, times and durations are what `encode_ints` and `encode_ticks` make of them.
-        """
+        """Codes of a column. `type` is string or iri (a String series), or any (a series of any dtype)."""
         dtype = series.dtype
         if dtype == pl.Null:
             return np.full(len(series), MISSING, dtype=np.int64)
@@ -107,11 +102,8 @@ class Pool:
             series, dtype = series.cast(pl.String), pl.String()
         if dtype == pl.String:
             return self._encode_texts(series, self._iris if type == "iri" else self._strings)
-        if dtype == pl.Object or dtype.is_nested():
-            values = series.to_list()
-            if type == "iri":
-                values = [None if value is None else Iri(value) for value in values]
-            return self.encode_values(values)
+        if dtype == pl.Object:
+            return self.encode_values(series.to_list())
         assert type == "any", f"a column of {type} is text, not {dtype}"
         if dtype == pl.Boolean:
             return self.encode_bools(series.cast(pl.Int64).fill_null(MISSING).to_numpy())
@@ -120,8 +112,8 @@ class Pool:
         if dtype.is_integer():
             return self.encode_ints(series.cast(pl.Int64, strict=False).fill_null(MISSING).to_numpy())
         assert dtype.is_temporal() and dtype != pl.Time, f"no values can be made of a column of {dtype}"
-        unit = pl.Duration("us") if dtype == pl.Duration else pl.Datetime("us")
-        return self.encode_ticks(series.cast(unit).cast(pl.Int64).fill_null(MISSING).to_numpy())
+        ticks = pl.Duration("us") if dtype == pl.Duration else pl.Datetime("us")
+        return self.encode_ticks(series.cast(ticks).cast(pl.Int64).fill_null(MISSING).to_numpy())
 
     def encode_values(self, values: Sequence[Value]) -> Ints:
         """Codes of values of any kinds, one by one."""
@@ -129,14 +121,14 @@ class Pool:
 
     def encode_ints(self, column: Ints) -> Ints:
         if len(column) < _MANY:
-            return self._each(self._numbers, _or_none(column))
+            return _each(self._numbers, _or_none(column))
         keys = np.empty((len(column), 2), dtype=np.int64)
         keys[:, 0], keys[:, 1] = column, _INT_KEY
         return self._encode_keys(keys, self._numbers, lambda rows: _or_none(column[rows]))
 
     def encode_floats(self, column: Floats) -> Ints:
         if len(column) < _MANY:
-            return self._each(self._numbers, column.tolist())
+            return _each(self._numbers, column.tolist())
         keys = np.empty((len(column), 2), dtype=np.int64)
         whole = (np.abs(column) < 2.0**63) & (np.trunc(column) == column)
         keys[:, 0] = np.where(whole, np.where(whole, column, 0.0).astype(np.int64), column.view(np.int64))
@@ -154,8 +146,6 @@ class Pool:
         if not rest[column != MISSING].any():
             return self.encode_ints(np.where(column == MISSING, MISSING, seconds))
         return self.encode_floats(np.where(column == MISSING, np.nan, column / 1e6))
-
-    # --- codes to values
 
     def value(self, code: int) -> Value:
         """The value of a code; None for MISSING."""
@@ -189,18 +179,12 @@ class Pool:
                 return _nullable(self.numbers(codes), codes == MISSING)
         return pl.Series(self.decode_values(codes), dtype=pl.Object)
 
-    # --- forgetting and keeping
-
     def sweep(self, live: Sequence[Ints]) -> int:
         """Forget every value whose code is in none of `live` and was never asked for by `code` or `pin`.
 
         Gives the number forgotten. What stays keeps its code; free codes are given to new values.
         """
-        keep = np.zeros(len(self._values) + 1, dtype=np.bool_)
-        for codes in live:
-            keep[np.maximum(codes, -1)] = True
-        keep[list(self._pinned)] = True
-        keep = keep[:-1]
+        keep = self._used(live)
         gone = np.flatnonzero(~keep & (self._kind[: len(keep)] != FREE)).tolist()
         if not gone:
             return 0
@@ -212,30 +196,26 @@ class Pool:
         self._kind[gone], self._number[gone], self._integer[gone] = FREE, np.nan, MISSING
         self._free = sorted([*self._free, *gone], reverse=True)  # the lowest is given first
         self._hashed, self._texts = None, None
+        self.generation += 1
         return len(gone)
 
     def dump(self, live: Sequence[Ints] | None = None) -> pl.DataFrame:
         """A snapshot: code, kind, text, integer, number of every value, or of those in `live` and the pinned."""
         keep = self._kind[: len(self._values)] != FREE
         if live is not None:
-            wanted = np.zeros(len(self._values) + 1, dtype=np.bool_)
-            for codes in live:
-                wanted[np.maximum(codes, -1)] = True
-            wanted[list(self._pinned)] = True
-            keep = keep & wanted[:-1]
-        codes = np.flatnonzero(keep).astype(np.int64)
-        kind = self._kind[codes]
-        values = self.decode_values(codes)
+            keep &= self._used(live)
+        codes = np.flatnonzero(keep)
+        kind, values = self._kind[codes], self.decode_values(codes)
         texts = [str(value) if isinstance(value, str) else None for value in values]
         whole = [int(value) if isinstance(value, int) else None for value in values]
         return pl.DataFrame(
-            {
-                "code": pl.Series(codes, dtype=pl.Int64),
-                "kind": pl.Series(kind, dtype=pl.UInt8),
-                "text": pl.Series(texts, dtype=pl.String),
-                "integer": pl.Series(whole, dtype=pl.Int64),
-                "number": _nullable(self._number[codes], kind != FLOAT),
-            }
+            [
+                pl.Series("code", codes, dtype=pl.Int64),
+                pl.Series("kind", kind, dtype=pl.UInt8),
+                pl.Series("text", texts, dtype=pl.String),
+                pl.Series("integer", whole, dtype=pl.Int64),
+                _nullable(self._number[codes], kind != FLOAT).alias("number"),
+            ]
         )
 
     def load(self, frame: pl.DataFrame) -> Ints:
@@ -258,12 +238,18 @@ class Pool:
                 translation[code] = self._place(code, value)
             else:
                 homeless.append((code, value))
+        self.generation += 1
         self._free = np.flatnonzero(self._kind[: len(self._values)] == FREE)[::-1].tolist()
         for code, value in homeless:
             translation[code] = self._code(value)
         return translation
 
-    # --- inside
+    def _used(self, live: Sequence[Ints]) -> NDArray[np.bool_]:
+        used = np.zeros(len(self._values) + 1, dtype=np.bool_)
+        for codes in live:
+            used[np.maximum(codes, -1)] = True
+        used[list(self._pinned)] = True
+        return used[:-1]
 
     def _code(self, value: Value | Any) -> int:
         if value is None:
@@ -278,12 +264,9 @@ class Pool:
     def _by_kind(self, kind: int) -> _Codes:
         return (self._numbers, self._numbers, self._numbers, self._bools, self._strings, self._iris)[kind]
 
-    def _each(self, codes: _Codes, values: Sequence[Any]) -> Ints:
-        return np.array([codes[value] for value in values], dtype=np.int64)
-
     def _encode_texts(self, series: pl.Series, codes: _Codes) -> Ints:
         if len(series) < _MANY:
-            return self._each(codes, series.to_list())
+            return _each(codes, series.to_list())
         keys = np.empty((len(series), 2), dtype=np.int64)
         keys[:, 0] = series.hash(1).to_numpy().view(np.int64)
         keys[:, 1] = series.hash(2).to_numpy().view(np.int64)
@@ -309,7 +292,7 @@ class Pool:
     def _fetched(self, codes: _Codes, values: list[Any]) -> Ints:
         # Distinct values, most of them new: made in one go where they are texts.
         if codes.kind not in (STRING, IRI):
-            return self._each(codes, values)
+            return _each(codes, values)
         found: Ints = np.array([codes.get(value, -1) for value in values], dtype=np.int64)
         new = np.flatnonzero(found == -1)
         texts = values if len(new) == len(values) else [values[i] for i in new.tolist()]
@@ -344,8 +327,8 @@ class Pool:
     def _place(self, code: int, value: Value) -> int:
         self._texts = None
         if isinstance(value, str):
-            kind, key = (IRI, str(value)) if isinstance(value, Iri) else (STRING, value)
-            self._by_kind(kind)[key] = code
+            kind = IRI if isinstance(value, Iri) else STRING
+            self._by_kind(kind)[str(value)] = code
             self._text_bytes += len(value)
         else:
             assert value is not None, "a missing value has no code"
@@ -389,6 +372,10 @@ class _Codes(dict[Any, int]):
             elif abs(value) >= 2**63:
                 return MISSING
         return self.pool._new(Iri(value) if self.kind == IRI else value)
+
+
+def _each(codes: _Codes, values: Sequence[Any]) -> Ints:
+    return np.array([codes[value] for value in values], dtype=np.int64)
 
 
 def _or_none(column: Ints) -> list[int | None]:

@@ -33,6 +33,8 @@ from connectors.numbers import (
 )
 from connectors.records import Record, Unreadable, json_value, parse, series, text_value, time_keys
 
+Refusal = tuple[int, str, str]
+"""A row, the code and the reason why it cannot be read. (An exception kept would keep all it has seen.)"""
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 States = NDArray[np.uint8]
@@ -59,7 +61,7 @@ def table(
     good: Bools,
     order: Ints,
     read: Callable[[int], Record],
-    dead: list[tuple[int, Unreadable]],
+    dead: list[Refusal],
 ) -> pl.DataFrame:
     """The rows as a table, start, end, order, then the attributes.
 
@@ -83,7 +85,7 @@ def table(
         try:
             records.append((row, read(row)))
         except Unreadable as reason:
-            dead.append((row, reason))
+            dead.append((row, reason.code, reason.reason))
     slow = [row for row, _ in records]
     index = np.argsort(np.concatenate([np.flatnonzero(good), np.array(slow, np.int64)]), kind="stable")
 
@@ -201,11 +203,11 @@ def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] 
             return _bools(cells, c)
         if kinds == {NUMBER}:
             ints, states = _whole(cells, c)
-            exact = not (np.abs(ints) > 2**53).any()  # beyond, what is written with a point is not the integer
+            exact = not (np.abs(ints) >= 2**53).any()  # beyond, what is written with a point is not the integer
             if exact and not (states == BAD).any():
                 return ints, states
             floats, states = _floats(cells, c)
-            if not (np.abs(floats[states == GOOD]) > 2**53).any():
+            if not (np.abs(floats[states == GOOD]) >= 2**53).any():
                 return floats, states
     values: list[Value] = []
     states = np.full(cells.kind.shape[1], GOOD, np.uint8)
@@ -324,9 +326,9 @@ def _copy(buffer, offset, length, kind, textual, rows):  # type: ignore[no-untyp
     ends = np.zeros(n + 1, np.int64)
     bits = np.zeros((n + 7) // 8, np.uint8)
     states = np.zeros(n, np.uint8)
-    o = 0
     for k in range(n):
         row = rows[k]
+        o = ends[k]
         first, stop = offset[row], offset[row] + length[row]
         if kind[row] == STRING or kind[row] == NUMBER:
             for i in range(first, stop):

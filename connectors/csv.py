@@ -11,7 +11,7 @@ import polars as pl
 from cep.errors import CepError
 from cep.schema import Schema
 from connectors.batch import Block, DeadRecord, dead_record, too_long
-from connectors.columns import Cells, field, table
+from connectors.columns import Cells, Refusal, field, table
 from connectors.csvscan import FIELDS, FINE, OPEN, scan
 from connectors.header import bind
 from connectors.records import Record, Unreadable, decode, read_fields, time_keys
@@ -134,9 +134,9 @@ class Fields:
             fields = {key: field(cells, c, row) or "" for c, key in enumerate(self._keys)}
             return read_fields(fields, self._schema)
 
-        refused: list[tuple[int, Unreadable]] = []
+        refused: list[Refusal] = []
         found = table(self._schema, cells, good, np.arange(first, first + n), read, refused)
-        dead = [dead_record(block, first + row, reason.code, reason.reason) for row, reason in refused]
+        dead = [dead_record(block, first + row, code, reason) for row, code, reason in refused]
         return used, breaks, found, dead, block
 
     def _form(self, cells: Cells) -> str | None:

@@ -12,7 +12,7 @@ FINE, FIELDS, QUOTES, OPEN = 0, 1, 2, 3
 """OPEN: a quote that is not closed; QUOTES: something after a closing quote; FIELDS: too few or too many."""
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
     """Whether a field ends at i: at a separator, a line end, or the end."""
     return (
@@ -75,8 +75,8 @@ def scan(buffer, i, final, longest, separator, columns, first_cell, next_cell, w
     line = 0
     while i < stop:
         start = i
-        if buffer[i] == 10 or (buffer[i] == 13 and i + 1 < stop and buffer[i + 1] == 10):
-            i += 1 if buffer[i] == 10 else 2
+        if buffer[i] == 10 or (buffer[i] == 13 and (buffer[i + 1] == 10 if i + 1 < stop else final)):
+            i = min(i + (1 if buffer[i] == 10 else 2), stop)
             line += 1
             continue
         starts[row] = start
@@ -98,7 +98,7 @@ def scan(buffer, i, final, longest, separator, columns, first_cell, next_cell, w
                 i += 1
                 continue
             break
-        complete = i < stop
+        complete = i < stop and not (buffer[i] == 13 and i + 1 == stop)
         if state[row] == FINE and column != columns:
             state[row] = FIELDS
         if state[row] >= QUOTES:

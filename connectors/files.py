@@ -70,7 +70,8 @@ def replay(
             latest = max([*_ends(batch, "max"), *([] if latest is None else [latest])], default=None)
             yield replace(batch, watermark=None if latest is None else latest - 1)  # the next may end then as well
     else:
-        yield from _sorted(list(_read(found, schemas, chunk, rows, stdin)), schemas, rows)
+        batches = (_without_data(batch) for batch in _read(found, schemas, chunk, rows, stdin))
+        yield from _sorted(list(batches), schemas, rows)
 
 
 def _read(
@@ -151,10 +152,14 @@ def _ordered(found: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, 
     return True
 
 
+def _without_data(batch: Batch) -> Batch:
+    return replace(batch, blocks=[block.without_data() for block in batch.blocks])
+
+
 def _sorted(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> Iterator[Batch]:
     """The rows of all batches, cut where the end changes, about `rows` at a time."""
     dead = [record for batch in batches for record in batch.dead]
-    blocks = [block.without_data() for batch in batches for block in batch.blocks]
+    blocks = [block for batch in batches for block in batch.blocks]
     total = batches[-1].bytes_read if batches else 0
     parts: dict[str, list[pl.DataFrame]] = {}
     for batch in batches:

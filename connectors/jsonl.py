@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cep.schema import Schema
 from connectors.batch import Block, DeadRecord, dead_record, too_long
-from connectors.columns import Cells, table
+from connectors.columns import Cells, Refusal, table
 from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, enter, gather, scan
 from connectors.numbers import NUMBER, STRING
 from connectors.records import Record, Unreadable, read_line, time_keys
@@ -85,7 +85,7 @@ class Lines:
         stops = np.concatenate([breaks, [len(data)]])
         if starts[-1] == len(data):
             starts, stops = starts[:-1], stops[:-1]
-        capacity = data.count(b":") + data.count(b",") + 1
+        capacity = len(data) // 2 + 1  # of an entry's shortest form, `0,` in `args`; what is not used costs nothing
         names = self._names
         types, positional, begin, entries = scan(
             buffer, starts, stops, names.letters, names.ends, names.slots, names.types, capacity
@@ -101,14 +101,14 @@ class Lines:
             return read_line(data[starts[row] : stops[row]], self._schemas, self._default, self._bound)
 
         records: dict[int, Record] = {}
-        refused: list[tuple[int, Unreadable]] = []
+        refused: list[Refusal] = []
         odd: dict[str, list[int]] = {}
         for row in np.flatnonzero(types == ODD).tolist():
             try:
                 records[row] = read(row)
                 odd.setdefault(records[row].type, []).append(row)
             except Unreadable as reason:
-                refused.append((row, reason))
+                refused.append((row, reason.code, reason.reason))
         tables = {}
         for i, schema in enumerate(names.schemas):
             rows = np.flatnonzero(types == i)
@@ -123,7 +123,7 @@ class Lines:
             good &= types[rows] == i
             if block.times is None:
                 block = replace(block, times=_form(kind[:times]))
-            dead: list[tuple[int, Unreadable]] = []
+            dead: list[Refusal] = []
             tables[schema.name] = table(
                 schema,
                 Cells(buffer, offset, length, kind, False),
@@ -132,11 +132,11 @@ class Lines:
                 lambda k, rows=rows: records.get(int(rows[k])) or read(int(rows[k])),  # type: ignore[misc]
                 dead,
             )
-            refused.extend((int(rows[k]), reason) for k, reason in dead)
+            refused.extend((int(rows[k]), code, reason) for k, code, reason in dead)
         refused.sort(key=lambda refusal: refusal[0])
         return (
             tables,
-            [dead_record(block, int(order[row]), reason.code, reason.reason) for row, reason in refused],
+            [dead_record(block, int(order[row]), code, reason) for row, code, reason in refused],
             block,
         )
 

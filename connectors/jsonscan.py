@@ -15,7 +15,7 @@ _DEEPEST = 60
 _GUESSES = 64
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _blank(c):  # type: ignore[no-untyped-def]
     return c == 32 or c == 9 or c == 13
 
@@ -340,13 +340,11 @@ def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: i
         np.empty(capacity, np.uint8),
     )
     guesses = (np.zeros(_GUESSES, np.int64), np.full(_GUESSES, -1, np.int64), np.zeros(_GUESSES, np.int64))
-    e = 0
     for row in range(n):
-        type_of[row], last, positional[row] = _line(
-            buffer, starts[row], stops[row], names, ends, slots, types, guesses, entries, e
+        type_of[row], e, positional[row] = _line(
+            buffer, starts[row], stops[row], names, ends, slots, types, guesses, entries, begin[row]
         )
-        e = last if type_of[row] != ODD else e
-        begin[row + 1] = e
+        begin[row + 1] = e if type_of[row] != ODD else begin[row]
     return type_of, positional, begin, entries
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
@@ -100,8 +101,6 @@ def _buffers(column: pl.Series) -> tuple[Bytes, Ints, NDArray[np.bool_]]:
 
 
 def _texts(pieces: Pieces) -> pl.Series:
-    import pyarrow as pa
-
     buffers = [None, pa.py_buffer(pieces.ends), pa.py_buffer(pieces.data)]
     return pl.Series(pl.from_arrow(pa.LargeStringArray.from_buffers(len(pieces.ends) - 1, buffers[1], buffers[2])))
 
@@ -196,8 +195,8 @@ def _ticks(values, there, calendar, json):  # type: ignore[no-untyped-def]
     n = len(values)
     out = np.empty(32 * n, np.uint8)
     marks = np.zeros(n + 1, np.int64)
-    o = 0
     for row in range(n):
+        o = marks[row]
         if not there[row]:
             if json:
                 out[o : o + 4] = _NULL
@@ -246,7 +245,7 @@ def _ticks(values, there, calendar, json):  # type: ignore[no-untyped-def]
             o = _digits(out, o, whole, width)
             o = _decimals(out, o, value % SECOND)
         marks[row + 1] = o
-    return out[:o], marks
+    return out[: marks[n]], marks
 
 
 @njit(cache=True)

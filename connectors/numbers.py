@@ -19,7 +19,7 @@ _DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _PLAIN = 1 << 53
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _digit(c):  # type: ignore[no-untyped-def]
     return 48 <= c <= 57
 
@@ -155,7 +155,7 @@ def read_seconds(buffer, i, stop):  # type: ignore[no-untyped-def]
     return (-value if negative else value), GOOD
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _two(buffer, i):  # type: ignore[no-untyped-def]
     """The two digits at i, or -1."""
     if _digit(buffer[i]) and _digit(buffer[i + 1]):

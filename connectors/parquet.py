@@ -140,9 +140,13 @@ def _ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons,
     if dtype.is_integer():
         return _scaled(_fitting(column, attribute, reasons, code), SECOND, attribute, reasons, code)
     if dtype.is_float():
-        micros = (column.cast(pl.Float64).fill_nan(None) * SECOND).round(0, mode="half_to_even")
-        far = _refuse(micros.abs() >= 2.0**63, column, attribute, "is beyond 64 bits of microseconds", reasons, code)
-        return _without(micros, far).cast(pl.Int64)
+        column = column.cast(pl.Float64).fill_nan(None)
+        far = column.abs() > LARGEST // SECOND
+        far = _refuse(far, column, attribute, "is beyond 64 bits of microseconds", reasons, code)
+        column = _without(column, far)
+        whole = column.floor()  # so that what is multiplied has bits to spare
+        micros = ((column - whole) * SECOND).round(0, mode="half_to_even")
+        return whole.cast(pl.Int64) * SECOND + micros.cast(pl.Int64)
     if dtype.is_decimal() or dtype == pl.String:
         return _parsed(column, attribute, reasons, code)
     raise _mismatch(file, column, attribute)

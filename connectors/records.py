@@ -33,7 +33,7 @@ _DTYPES: Mapping[str, type[pl.DataType]] = {
 }
 
 
-class Unreadable(Exception):  # noqa: N818 - a fact about a record
+class Unreadable(Exception):
     """A record that is no event of the program. `code`: json, object, type, time, ill-typed, args, row, utf-8, long."""
 
     def __init__(self, code: str, reason: str) -> None:

@@ -110,15 +110,15 @@ def whole_lines(stream: Stream, chunk: int) -> Iterator[tuple[bytes, int, int]]:
     first = True
     while True:
         data = stream.read(chunk - len(rest) if len(rest) < chunk else chunk)
-        if first and data:
+        if not data:
+            break
+        if first:
             while len(data) < len(BOM) and BOM.startswith(data) and (more := stream.read(1)):
                 data += more
             if data.startswith(BOM):
                 data = data[len(BOM) :]
                 position = len(BOM)
             first = False
-        if not data:
-            break
         block = rest + data if rest else data
         cut = block.rfind(b"\n", len(rest)) + 1
         if cut:

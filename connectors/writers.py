@@ -41,7 +41,7 @@ class Writer:
     the path ends in `/`) every type has a file of its own, `<type>.<suffix>`. All files are made, also those of types
     that do not occur. `times` says how times are written, `iso` or `seconds`; it may be set until the first write (in
     Parquet they are timestamps). A missing value is null, in CSV empty. Durations are seconds. In CSV and Parquet,
-    values of type `any` are text.
+    values of type `any` are text; durations in Parquet are exact below 2**33 seconds.
     """
 
     def __init__(
@@ -167,7 +167,8 @@ class Writer:
             if attribute.type == "time":
                 column = column.cast(pl.Datetime("us", "UTC"))
             elif attribute.type == "duration":
-                column = column.cast(pl.Float64) / SECOND
+                exact = column.cast(pl.Float64).to_numpy() / SECOND  # polars multiplies by the reciprocal
+                column = pl.Series(attribute.name, exact).fill_nan(None)
             elif attribute.type == "any":
                 column = _field(column, attribute, True)
             columns.append(column)

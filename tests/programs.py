@@ -414,13 +414,14 @@ def kinds_and_lines(draw: Callable[[Any], Any]) -> tuple[list[Kind], bool]:
 def stream(draw: Callable[[Any], Any], kinds: list[Kind], points: bool, most: int) -> tuple[Event, ...]:
     events = []
     few = draw(st.integers(0, 4)) == 0
+    last = draw(st.sampled_from((LAST_SECOND, 8, 5, 3)))
     for _ in range(draw(st.integers(0, most) if few else st.integers(most // 2, most))):
         kind = kinds[draw(st.integers(0, len(kinds) - 1))]
         args = tuple(
             None if optional and draw(st.integers(0, 2)) == 2 else draw(st.sampled_from(VALUES[type]))
             for type, optional in zip(kind.types, kind.optional)
         )
-        end = draw(st.integers(0, LAST_SECOND))
+        end = draw(st.integers(0, last))
         start = end if points or kind.point else max(0, end - draw(st.sampled_from((0, 0, 1, 2, 3, 5))))
         events.append(Event(kind.name, args, start * SECOND, end * SECOND))
     return tuple(events)
@@ -444,7 +445,7 @@ def programs(draw: Callable[[Any], Any], policies: bool = True, aggregates: bool
     allow = frozenset({"unless", "point", "aggregate"} if aggregates else {"unless", "point"})
     for _ in range(draw(st.sampled_from((1, 1, 2, 2, 3, 4)))):
         maker.rule = Rule(allow=allow)
-        if policies and maker.chance(30):
+        if policies and maker.chance(45):
             maker.lines.append(f"policy {maker.choice({})}.")
         if heads and maker.chance(20):  # another rule for an event
             again = maker.pick(heads)
@@ -512,3 +513,61 @@ def recursions(draw: Callable[[Any], Any], policies: bool = True) -> Program:
         maker.rule = Rule(leaves=2, allow=frozenset({"unless", "aggregate"}))
         maker.statement("e", 1, None)
     return finished(maker, inputs, stream(draw, inputs, points, 7))
+
+
+@st.composite
+def contests(draw: Callable[[Any], Any]) -> Program:
+    """One or two goals under a policy, and a stream full of ties; the head shows which partner was chosen."""
+    points = draw(st.integers(0, 3)) == 3
+    optional = draw(st.integers(0, 4)) == 4
+    types = ("int", draw(st.sampled_from(("int", "float"))))
+    inputs = [Kind(name, types, (False, optional), True, False) for name in "abc"]
+    maker = Maker(draw, list(inputs))
+    maker.rule = Rule(leaves=9)
+    keys = {letter: maker.pick(("_", "K", "0")) for letter in "abcx"}
+    atom = {letter: f"{'b' if letter == 'x' else letter}({keys[letter]}, {letter.upper()})" for letter in "abcx"}
+    bound = {"A": types[1], "B": types[1]}
+    operators = ("SEQ", "AND", "SEQ", "AND", "PAR", "EQUALS", "MEETS", "DURING", "STARTS", "FINISHES")
+    shape = maker.pick(("pair", "pair", "same", "chain", "right", "not", "unless", "times"))
+    first = f"{atom['a']} {maker.pick(operators)} {atom['b']}"
+    if shape == "same":
+        body = f"a({keys['a']}, A) {maker.pick(operators)} a({keys['b']}, B)"
+    elif shape == "chain":
+        body, bound = f"({first}) {maker.pick(operators)} {atom['c']}", bound | {"C": types[1]}
+    elif shape == "right":
+        body, bound = f"{atom['c']} {maker.pick(operators)} ({first})", bound | {"C": types[1]}
+    elif shape == "not":
+        absent = f"c({maker.pick(('K', '_', 'L'))}, {maker.pick(('_', 'A', 'B', 'M'))})"
+        if "K" not in (keys["a"], keys["b"]):
+            absent = absent.replace("K", "L")
+        body = f"NOT({absent}).[{atom['a']}, {atom['b']}]"
+        maker.negative = True
+    elif shape == "unless":
+        body = f"({atom['a']} UNLESS c(_, 1) WITHIN 1) {maker.pick(operators)} {atom['b']}"
+        maker.negative = True
+    elif shape == "times":
+        body, bound = f"a(_, A) {maker.pick(operators)} (b(_, _) TIMES 2)", {"A": types[1]}
+    else:
+        body = first
+    if maker.chance(45):
+        one, other = maker.pick(list(bound)), maker.pick(list(bound))
+        condition = maker.pick(
+            (
+                f"{one} < {other} + 1",
+                f"{one} != {other}",
+                f"p({one}, W), p({other}, W)",
+                "duration() <= 2",
+                f"{one} > 0",
+            )
+        )
+        if "p(" in condition:
+            maker.statics.add("p")
+        body = f"({body}) WHERE {condition}"
+    if maker.chance(35):
+        body += f" WITHIN {maker.pick((2, 1, 4))}"
+    name = maker.pick(("recent", "chronological"))
+    ties = ["", "(longest)", "(shortest)", *(f"(by {v})" for v in bound)]
+    maker.restricted = True
+    arguments = ", ".join(bound)
+    maker.lines.append(f"policy {name}{maker.pick(ties)}.\ne({arguments}) <- {body}.")
+    return finished(maker, inputs, stream(draw, inputs, points, 16))

@@ -302,8 +302,6 @@ class AggregateNode(Node):
     def step(self, time: int, first: bool) -> list[Occurrence]:
         touched: dict[tuple[Any, ...], None] = {}
         for o in self.news(0, first):
-            if any(o.values[name] is None for name in self.pattern.by):
-                continue  # a missing value is in no group
             group = tuple(key(o.values[name]) for name in self.pattern.by)
             self.entered.setdefault(group, []).append(o)
             touched.pop(group, None)

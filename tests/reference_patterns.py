@@ -12,7 +12,7 @@ from tests.reference_conditions import uses_interval, variables
 
 
 def mentioned(pattern: Any) -> set[str]:
-    """All named variables in a pattern, local ones included (a policy's `by` is no use of a variable)."""
+    """All named variables in a pattern, local ones included."""
     match pattern:
         case p.Atom():
             return set(variables(pattern.arguments))
@@ -28,6 +28,8 @@ def mentioned(pattern: Any) -> set[str]:
             return mentioned(pattern.pattern) | set(variables(pattern.conditions))
         case p.Aggregate():
             return mentioned(pattern.pattern) | used_by_aggregate(pattern) | binds(pattern)
+        case p.Policy():
+            return mentioned(pattern.pattern) | ({pattern.choice.by} if pattern.choice.by else set())
     return mentioned(pattern.pattern)
 
 
@@ -79,8 +81,10 @@ def expand(pattern: Any, outside: set[str]) -> None:
             for each in copies[1:]:
                 chain = p.Pair("seq", chain, each)
             pattern.pattern = chain
-        case p.Within() | p.Policy():
+        case p.Within():
             expand(pattern.pattern, outside)
+        case p.Policy():
+            expand(pattern.pattern, outside | ({pattern.choice.by} if pattern.choice.by else set()))
 
 
 def rename(thing: Any, names: dict[str, str]) -> Any:

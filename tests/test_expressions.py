@@ -222,6 +222,12 @@ string(F)         | F=0.1                | "0.1"
 T + 1             | T=5                  | 1_000_005
 T - start()       | T=5, start()=3       | 2
 D * F             | D=10, F=0.25         | 2
+D * F             | D=5, F=0.1           | 1
+D * F             | D=2**62, F=0.5       | 2**61
+D * F             | D=2**62, F=4.0       | None
+D / F             | D=2**62, F=2.0       | 2**61
+T + F             | T=0, F=1.0000015     | 1000002
+int(D)            | D=-1500000           | -1
 D / F             | D=10, F=0.0          | None
 D / I             | D=10, I=4            | 2
 T + D             | T=2**62, D=2**62     | None
@@ -372,6 +378,7 @@ def test_wrong_types_are_refused(text: str, message: str, hint: str | None) -> N
     [
         ("S = 1", "`=` cannot compare the string `S` and the int `1`"),
         ("R = S", "`=` cannot compare the iri `R` and the string `S`"),
+        ("R < <http://a>", "IRIs are not less or greater"),
         ("B < true", "true and false are not less or greater"),
         ("T < D", "`<` cannot compare the time `T` and the duration `D`"),
         ("B = 1", "`=` cannot compare the bool `B` and the int `1`"),
@@ -473,7 +480,7 @@ def test_comparisons_are_exact_whatever_the_types(
     rows = [(fitted(x, types[0]), fitted(y, types[1])) for x, y in rows]
     columns = {"X": column([x for x, _ in rows], types[0], pool), "Y": column([y for _, y in rows], types[1], pool)}
     test = compile_test(read_comparison(f"X {operator} Y", {"X": types[0], "Y": types[1]}), pool)
-    compare = {
+    compare: Any = {
         "=": lambda x, y: x == y, "!=": lambda x, y: x != y, "<": lambda x, y: x < y,
         "<=": lambda x, y: x <= y, ">": lambda x, y: x > y, ">=": lambda x, y: x >= y,
     }[operator]  # fmt: skip

@@ -14,10 +14,10 @@ import pyarrow as pa
 from cep.goals import window
 from cep.goals.arrival import by_arrival
 from cep.goals.contract import Ints, from_arrow, to_arrow
-from cep.goals.join import fresh_index, index_of, room
 from cep.goals.keys import slots_of
 from cep.goals.lineage import Lineage
-from cep.goals.pairing import END, HEADER, SLOT
+from cep.goals.store import index_of, new_index, room
+from cep.goals.window import END, HEADER, SLOT
 from cep.table import Table, empty, rows
 
 KINDS = {
@@ -70,7 +70,7 @@ class Aggregate:
         self.kinds = np.array(spec.kinds, np.int64)
         self.store = np.empty((16, HEADER + 4 * len(spec.kinds)), np.int64)
         self.count = 0
-        self.index, self.keys, self.slots = fresh_index(len(spec.by))
+        self.index, self.keys, self.slots = new_index(len(spec.by))
         self.groups = np.empty((0, window.GROUP + 3 * len(spec.kinds)), np.int64)
         self.tally_index, self.tallies, self.tally_count = _no_tallies()
         self.watched = 1024

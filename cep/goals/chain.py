@@ -16,9 +16,10 @@ import numpy as np
 from cep.goals import pairing
 from cep.goals.arrival import by_arrival
 from cep.goals.bytecode import Code
-from cep.goals.join import NO_CODE, NOTHING, Join, JoinSpec, more_chains, room
+from cep.goals.join import NO_CODE, NOTHING, Join, JoinSpec
 from cep.goals.keys import slots_of
 from cep.goals.lineage import Lineage
+from cep.goals.store import NAME, more_chains, rows_table
 from cep.table import IDENTITY, Table, concat, empty, rows
 
 
@@ -59,22 +60,20 @@ class Chain(Join):
         )
         right_slots, *_ = slots_of(right, self.right_key, self.index, self.keys, self.slots, False, False)
         self.chains = more_chains(self.chains, self.slots)
-        self.left_store = room(self.left_store, self.left_count + rows(base) + 16)
-        pairs, self.left_store, self.left_count, self.right_count, self.absent_count = pairing.pair(
+        pairs, self.hot, self.cold, self.count, self.absent_count = pairing.pair(
             self.numbers, base, right, empty(0), left_slots, right_slots, NOTHING, NOTHING, NOTHING,
             self.absent_from, self.absent_index, self.absent_keys, self.chains, self.absent_chains,
-            self.left_store, self.left_count, self.right_store, self.right_count,
-            self.absent_store, self.absent_count, self.code, self.literals, self.head, self.head_literals,
+            self.hot, self.cold, self.count, self.absent_hot, self.absent_cold, self.absent_count, self.code, self.literals, self.head, self.head_literals,
             self.head_ends,
         )  # fmt: skip
         if len(pairs) == 0:
             return base
-        made: Table = pairing.rows_table(self.left_store, pairs[:, 3], width)
+        made: Table = rows_table(self.hot, self.cold, pairs[:, 3], width)
         if self.lineage is not None:
             # Named before they are linked: a left side may have been made in this very step.
             names = self.lineage.name(made)
-            self.left_store[pairs[:, 3], pairing.NAME] = names
-            self.lineage.link(names, self.left_store[pairs[:, 0], pairing.NAME])
+            self.cold[pairs[:, 3], NAME] = names
+            self.lineage.link(names, self.cold[pairs[:, 0], NAME])
             self.lineage.link(names, right[IDENTITY, pairs[:, 1]])
         return by_arrival(concat([base, made])) if rows(base) else by_arrival(made)
 

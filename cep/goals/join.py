@@ -16,8 +16,27 @@ from cep.goals import pairing
 from cep.goals.arrival import by_arrival, take
 from cep.goals.bytecode import Code
 from cep.goals.contract import Ints, from_arrow, to_arrow
-from cep.goals.keys import reindex, slots_of
+from cep.goals.keys import slots_of
 from cep.goals.lineage import Lineage
+from cep.goals.store import (
+    FOREVER,
+    GONE,
+    HEADER,
+    HOT,
+    NEXT,
+    OTHER,
+    SIDE,
+    SLOT,
+    index_of,
+    kept,
+    live,
+    more_chains,
+    new_index,
+    new_store,
+    relink,
+    renumber,
+    room,
+)
 from cep.table import END, Table, empty, rows, slice_until
 
 NOTHING: Ints = np.empty(0, np.int64)
@@ -63,7 +82,7 @@ class Join:
     def __init__(self, spec: JoinSpec, lineage: Lineage | None = None) -> None:
         self.spec = spec
         self.lineage = lineage
-        self.within = pairing.FOREVER if spec.within is None else spec.within
+        self.within = FOREVER if spec.within is None else spec.within
         self.external = spec.policy == "chronological" and spec.test is not None and spec.stack is None
         self.keep_right = spec.relation not in ("SEQ", "DURING", "STARTS")
         self.instant_left = spec.relation in ("EQUALS", "FINISHES")
@@ -94,12 +113,11 @@ class Join:
         self.code, self.literals = (NO_CODE, NOTHING) if spec.stack is None else spec.stack
         if spec.policy != "chronological":
             self.code, self.literals = NO_CODE, NOTHING
-        self.left_store = np.empty((16, pairing.HEADER + spec.left_width), np.int64)
-        self.right_store = np.empty((16, pairing.HEADER + spec.right_width), np.int64)
-        self.absent_store = np.empty((16, pairing.HEADER), np.int64)
-        self.left_count = self.right_count = self.absent_count = 0
-        self.index, self.keys, self.slots = fresh_index(len(spec.left_key))
-        self.absent_index, self.absent_keys, self.absent_slots = fresh_index(len(spec.absent_key))
+        self.hot, self.cold = new_store(max(spec.left_width, spec.right_width if self.keep_right else 0))
+        self.absent_hot, self.absent_cold = new_store(0)
+        self.count = self.absent_count = 0
+        self.index, self.keys, self.slots = new_index(len(spec.left_key))
+        self.absent_index, self.absent_keys, self.absent_slots = new_index(len(spec.absent_key))
         self.chains = np.full((16, 4), -1, np.int64)
         self.absent_chains = np.full((16, 2), -1, np.int64)
         self.watched = 1024
@@ -171,16 +189,13 @@ class Join:
                         table, columns, self.absent_index, self.absent_keys, self.absent_slots, True, False
                     )
             self.absent_chains = more_chains(self.absent_chains, self.absent_slots)
-            self.absent_store = room(self.absent_store, self.absent_count + rows(absent))
-        self.left_store = room(self.left_store, self.left_count + rows(left))
-        if self.keep_right:
-            self.right_store = room(self.right_store, self.right_count + rows(right))
+            needed = self.absent_count + rows(absent)
+            self.absent_hot, self.absent_cold = room(self.absent_hot, needed), room(self.absent_cold, needed)
         pairs: Ints
-        pairs, self.left_store, self.left_count, self.right_count, self.absent_count = pairing.pair(
+        pairs, self.hot, self.cold, self.count, self.absent_count = pairing.pair(
             self.numbers, left, right, absent, left_slots, right_slots, absent_of[2], absent_of[1], absent_of[0],
             self.absent_from, self.absent_index, self.absent_keys, self.chains, self.absent_chains,
-            self.left_store, self.left_count, self.right_store, self.right_count,
-            self.absent_store, self.absent_count, self.code, self.literals, NO_CODE, NOTHING, NOTHING,
+            self.hot, self.cold, self.count, self.absent_hot, self.absent_cold, self.absent_count, self.code, self.literals, NO_CODE, NOTHING, NOTHING,
         )  # fmt: skip
         return pairs
 
@@ -194,8 +209,9 @@ class Join:
         table, names = pairing.assemble(
             pairs,
             int(self.numbers[pairing.S_RELATION]),
-            self.left_store,
-            self.right_store if self.keep_right else right,
+            self.hot,
+            self.cold,
+            right,
             self.keep_right,
             self.take_left,
             self.take_right,
@@ -207,8 +223,8 @@ class Join:
         assert self.spec.test is not None, "an outside condition has a test"
         table, _ = self._assembled(pairs, right)
         taken = pairing.consume(
-            pairs, self.spec.test(table), int(self.numbers[pairing.S_RELATION]), int(self.numbers[pairing.S_TIE]),
-            self.spec.by[0], self.spec.by[1], int(self.spec.by_float), self.left_store, self.right_store,
+            pairs, self.spec.test(table), int(self.numbers[pairing.S_TIE]),
+            self.spec.by[0], self.spec.by[1], int(self.spec.by_float), self.hot, self.cold,
             self.keep_right, self.chains,
         )  # fmt: skip
         chosen: Ints = pairs[taken]
@@ -236,116 +252,72 @@ class Join:
         return np.concatenate(outputs, axis=1)
 
     def forget(self, watermark: int) -> None:
-        if self.left_count + self.right_count + self.absent_count > self.watched:
+        if self.count + self.absent_count > self.watched:
             self._compact(watermark)
-            self.watched = max(1024, 2 * (self.left_count + self.right_count + self.absent_count))
+            self.watched = max(1024, 2 * (self.count + self.absent_count))
 
     def _compact(self, watermark: int) -> None:
-        keep = pairing.live(self.left_store, self.left_count, self.within, self.instant_left, watermark)
-        self.left_store, self.left_count = pairing.compacted(self.left_store, keep), len(keep)
-        keep = pairing.live(self.right_store, self.right_count, self.within, self.instant_right, watermark)
-        self.right_store, self.right_count = pairing.compacted(self.right_store, keep), len(keep)
-        self.keys, self.slots, _ = pairing.renumber(
-            self.left_store, self.left_count, self.right_store, self.right_count, self.keys, self.slots
-        )
+        keep = live(self.hot, self.cold, self.count, self.within, self.instant_left, self.instant_right, watermark)
+        self.hot, self.cold, self.count = kept(self.hot, self.cold, keep)
+        self.keys, self.slots, _ = renumber(self.cold, self.count, self.keys, self.slots)
         self.index = index_of(self.keys, self.slots)
         self.chains = np.full((max(16, self.slots), 4), -1, np.int64)
-        pairing.relink(self.left_store, self.left_count, self.chains, 0, self._in_order())
-        pairing.relink(self.right_store, self.right_count, self.chains, 2, True)
+        relink(self.hot, self.cold, self.count, self.chains, self._in_order())
         if self.spec.absent:
             self._compact_absent(watermark)
 
     def _in_order(self) -> bool:
+        """Whether the rows of the left store are in the order of their chains."""
         return True
 
     def _compact_absent(self, watermark: int) -> None:
-        keep = pairing.live(self.absent_store, self.absent_count, self.within, False, watermark)
-        self.absent_store, self.absent_count = pairing.compacted(self.absent_store, keep), len(keep)
-        watching = np.empty((0, pairing.HEADER), np.int64)
-        by_left = int(self.numbers[pairing.S_ABSENCE]) == pairing.ABSENT_LEFT
-        if by_left:
-            watching = self.left_store[: self.left_count].copy()
-            watching[:, pairing.SLOT] = watching[:, pairing.OTHER]
-            watching = watching[watching[:, pairing.SLOT] >= 0]
-        self.absent_keys, self.absent_slots, numbers = pairing.renumber(
-            self.absent_store, self.absent_count, watching, len(watching), self.absent_keys, self.absent_slots
-        )
-        if by_left:
-            other = self.left_store[: self.left_count, pairing.OTHER]
-            other[other >= 0] = numbers[other[other >= 0]]
+        keep = live(self.absent_hot, self.absent_cold, self.absent_count, self.within, False, False, watermark)
+        self.absent_hot, self.absent_cold, self.absent_count = kept(self.absent_hot, self.absent_cold, keep)
+        watching = np.flatnonzero(self.cold[: self.count, OTHER] >= 0)
+        # A key stays for rows of the absent side, and for left sides that know it by number.
+        both = np.concatenate([self.absent_cold[: self.absent_count], self.cold[watching][:, :HEADER]])
+        both[self.absent_count :, SLOT] = both[self.absent_count :, OTHER]
+        self.absent_keys, self.absent_slots, _ = renumber(both, len(both), self.absent_keys, self.absent_slots)
+        self.absent_cold[: self.absent_count, SLOT] = both[: self.absent_count, SLOT]
+        self.cold[watching, OTHER] = both[self.absent_count :, SLOT]
         self.absent_index = index_of(self.absent_keys, self.absent_slots)
         self.absent_chains = np.full((max(16, self.absent_slots), 2), -1, np.int64)
-        pairing.relink(self.absent_store, self.absent_count, self.absent_chains, 0, True)
+        relink(self.absent_hot, self.absent_cold, self.absent_count, self.absent_chains, True)
 
     def snapshot(self) -> pa.RecordBatch:
-        self._compact(-pairing.FOREVER)
+        self._compact(-FOREVER)
         return to_arrow(
             {
-                "left": self.left_store[: self.left_count],
-                "right": self.right_store[: self.right_count],
-                "absent": self.absent_store[: self.absent_count],
+                "hot": self.hot[: self.count],
+                "cold": self.cold[: self.count],
+                "absent_hot": self.absent_hot[: self.absent_count],
+                "absent_cold": self.absent_cold[: self.absent_count],
                 "keys": self.keys[: self.slots],
                 "absent_keys": self.absent_keys[: self.absent_slots],
             }
         )
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        arrays = from_arrow(batch)
-        self.left_store, self.left_count = room(arrays["left"], 16), len(arrays["left"])
-        self.right_store, self.right_count = room(arrays["right"], 16), len(arrays["right"])
-        self.absent_store, self.absent_count = room(arrays["absent"], 16), len(arrays["absent"])
-        self.keys, self.slots = room(arrays["keys"], 16), len(arrays["keys"])
-        self.absent_keys, self.absent_slots = room(arrays["absent_keys"], 16), len(arrays["absent_keys"])
-        self.absent_index = index_of(self.absent_keys, self.absent_slots)
-        self._compact(-pairing.FOREVER)
+        state = from_arrow(batch)
+        self.hot, self.cold, self.count = state["hot"], state["cold"], len(state["hot"])
+        self.absent_hot, self.absent_cold = state["absent_hot"], state["absent_cold"]
+        self.absent_count = len(self.absent_hot)
+        self.keys, self.slots = state["keys"], len(state["keys"])
+        self.absent_keys, self.absent_slots = state["absent_keys"], len(state["absent_keys"])
+        self._compact(-FOREVER)
 
     def codes(self) -> list[Ints]:
-        left = [self.left_store[: self.left_count, pairing.HEADER + c] for c in self.spec.left_codes]
-        right = [self.right_store[: self.right_count, pairing.HEADER + c] for c in self.spec.right_codes]
         # Of keys any number may be a code: one too many kept does no harm.
-        return [*left, *right, self.keys[: self.slots].reshape(-1), self.absent_keys[: self.absent_slots].reshape(-1)]
+        held = [self.keys[: self.slots].reshape(-1), self.absent_keys[: self.absent_slots].reshape(-1)]
+        cold = self.cold[: self.count]
+        for side, columns in enumerate((self.spec.left_codes, self.spec.right_codes)):
+            held += [cold[cold[:, SIDE] == side, HEADER + c] for c in columns if side == 0 or self.keep_right]
+        return held
 
     @property
     def size(self) -> tuple[int, int]:
-        count = sum(
-            int((store[:n, pairing.SLOT] >= 0).sum())
-            for store, n in (
-                (self.left_store, self.left_count),
-                (self.right_store, self.right_count),
-                (self.absent_store, self.absent_count),
-            )
-        )
-        used = self.left_count * self.left_store.shape[1] + self.right_count * self.right_store.shape[1]
-        used += self.absent_count * pairing.HEADER + self.slots * (6 + self.keys.shape[1])
-        used += self.absent_slots * (4 + self.absent_keys.shape[1])
+        count = int((self.hot[: self.count, NEXT] != GONE).sum())
+        count += int((self.absent_hot[: self.absent_count, NEXT] != GONE).sum())
+        used = self.count * (HOT + self.cold.shape[1]) + self.absent_count * (HOT + HEADER)
+        used += self.slots * (6 + self.keys.shape[1]) + self.absent_slots * (4 + self.absent_keys.shape[1])
         return count, 8 * used
-
-
-def fresh_index(width: int) -> tuple[Ints, Ints, int]:
-    return np.full(32, -1, np.int64), np.empty((16, width), np.int64), 0
-
-
-def index_of(keys: Ints, slots: int) -> Ints:
-    capacity = 32
-    while capacity < 4 * slots:
-        capacity *= 2
-    index: Ints = reindex(keys, slots if keys.shape[1] else 0, capacity)
-    return index
-
-
-def room(array: Ints, needed: int) -> Ints:
-    if array.shape[0] >= needed:
-        return array
-    larger = np.empty((max(needed, 2 * array.shape[0]), array.shape[1]), np.int64)
-    larger[: array.shape[0]] = array
-    return larger
-
-
-def more_chains(chains: Ints, slots: int) -> Ints:
-    if chains.shape[0] >= slots:
-        return chains
-    larger = np.full((max(slots, 2 * chains.shape[0]), chains.shape[1]), -1, np.int64)
-    larger[: chains.shape[0]] = chains
-    return larger
-
-

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from cep.goals.prefetch import prefetch
 from cep.table import FIRST
 
 MISSING = -(2**63)
+AHEAD = 16
 NAN = 0x7FF8000000000000  # a missing float's bits; the integer of these bits joins nothing either
 
 
@@ -60,17 +62,22 @@ def slots_of(table, columns, index, keys, count, insert, groups=False):  # type:
         slots[:] = 0 if count > 0 else -1
         return slots, index, keys, count
     mask = index.shape[0] - 1
-    for i in range(n):
-        hashed = np.uint64(0)
-        known = True
-        for k in range(width):
+    hashes = np.zeros(n, np.uint64)
+    for k in range(width):
+        for i in range(n):
             value = table[FIRST + columns[k], i]
+            hashes[i] = mix(hashes[i], value)
             if not groups and (value == MISSING or value == NAN):
-                known = False
-            hashed = mix(hashed, value)
-        if not known:
-            slots[i] = -1
+                slots[i] = -1
+            elif k == 0:
+                slots[i] = 0
+    cells = index.reshape((index.shape[0], 1))
+    for i in range(n):
+        if i + AHEAD < n:
+            prefetch(cells, np.int64(hashes[i + AHEAD] & np.uint64(mask)))
+        if slots[i] < 0:
             continue
+        hashed = hashes[i]
         place = np.int64(hashed & np.uint64(mask))
         slot = index[place]
         while slot >= 0:
@@ -93,6 +100,7 @@ def slots_of(table, columns, index, keys, count, insert, groups=False):  # type:
             count += 1
             if 2 * count > index.shape[0]:
                 index = reindex(keys, count, 4 * index.shape[0])
+                cells = index.reshape((index.shape[0], 1))
                 mask = index.shape[0] - 1
         slots[i] = slot
     return slots, index, keys, count

@@ -12,61 +12,98 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from cep.goals import pairing
 from cep.goals.contract import Ints, from_arrow, to_arrow
-from cep.goals.join import fresh_index, index_of, more_chains, room
 from cep.goals.keys import slots_of
 from cep.goals.lineage import Lineage
-from cep.goals.pairing import END, HEADER, NEXT, SLOT, link, put
+from cep.goals.prefetch import prefetch
+from cep.goals.store import (
+    END,
+    FAR,
+    FOREVER,
+    GONE,
+    HEADER,
+    HOT,
+    NEAR,
+    NEXT,
+    PREVIOUS,
+    SLOT,
+    index_of,
+    kept,
+    link,
+    more_chains,
+    new_index,
+    new_store,
+    put,
+    relink,
+    renumber,
+    room,
+    rows_table,
+    unlink,
+)
 from cep.table import END as T_END
 from cep.table import IDENTITY, Table, empty, rows
 
-# A waiting row outside every chain that no X can kill any more (its key is missing, or its deadline has been passed).
+# The slot of a waiting row outside every chain: no X can kill it any more (its key is missing, or its deadline has passed).
 SAFE = -2
 
 
 @njit(cache=True)
-def _unless(left, absent, left_slots, absent_slots, duration, store, count, first, chains, watermark):  # type: ignore[no-untyped-def]
+def _unless(  # type: ignore[no-untyped-def]
+    left, absent, left_slots, absent_slots, duration, store, cold, count, first, chains, watermark
+):
     """Arrivals by end, X before L at one instant (X kills what ended strictly before it). Gives (count, first, fired rows)."""
     i = 0
     x = 0
     n_left = left.shape[1]
     n_absent = absent.shape[1]
+    width = cold.shape[1] - HEADER
     while i < n_left or x < n_absent:
         if x < n_absent and (i >= n_left or absent[T_END, x] <= left[T_END, i]):
+            if x + FAR < n_absent:
+                prefetch(chains, absent_slots[x + FAR])
+                ahead = absent_slots[x + NEAR]
+                if ahead >= 0:
+                    prefetch(store, chains[ahead, 0])
             slot = absent_slots[x]
             if slot >= 0:
                 y = absent[T_END, x]
                 p = chains[slot, 0]
                 while p >= 0 and store[p, END] < y:
                     after = store[p, NEXT]
-                    store[p, SLOT] = SAFE if store[p, END] + duration <= y else -1
+                    if store[p, END] + duration <= y:
+                        cold[p, SLOT] = SAFE
+                    else:
+                        store[p, NEXT] = GONE
                     p = after
                 chains[slot, 0] = p
                 if p < 0:
                     chains[slot, 1] = -1
                 else:
-                    store[p, pairing.PREVIOUS] = -1
+                    store[p, PREVIOUS] = -1
             x += 1
         else:
+            if i + FAR < n_left:
+                prefetch(chains, left_slots[i + FAR])
+                ahead = left_slots[i + NEAR]
+                if ahead >= 0:
+                    prefetch(store, chains[ahead, 1])
             slot = left_slots[i]
-            put(store, count, left, i, slot, store.shape[1] - HEADER)
+            put(store, cold, count, left, i, slot, 0, width)
             if slot >= 0:
                 link(store, chains, slot, 0, count)
             else:
-                store[count, SLOT] = SAFE
+                cold[count, SLOT] = SAFE
             count += 1
             i += 1
     fired = np.empty(count - first, np.int64)
     n = 0
     while first < count and store[first, END] + duration <= watermark:
-        slot = store[first, SLOT]
-        if slot != -1:
+        if store[first, NEXT] != GONE:
             fired[n] = first
             n += 1
-            if slot >= 0:
-                pairing.unlink(store, chains, slot, 0, first)
-            store[first, SLOT] = -1
+            if cold[first, SLOT] >= 0:
+                unlink(store, chains, cold[first, SLOT], 0, first)
+            store[first, NEXT] = GONE
         first += 1
     return count, first, fired[:n]
 
@@ -90,9 +127,9 @@ class Deadline:
         self.lineage = lineage
         self.left_key = np.array(spec.left_key, np.int64)
         self.absent_key = np.array(spec.absent_key, np.int64)
-        self.store = np.empty((16, HEADER + spec.width), np.int64)
+        self.store, self.cold = new_store(spec.width)
         self.count = self.first = 0
-        self.index, self.keys, self.slots = fresh_index(len(spec.left_key))
+        self.index, self.keys, self.slots = new_index(len(spec.left_key))
         self.chains = np.full((16, 2), -1, np.int64)
 
     def step(self, inputs: Sequence[Table], watermark: int) -> Table:
@@ -106,12 +143,13 @@ class Deadline:
         )
         absent_slots, *_ = slots_of(absent, self.absent_key, self.index, self.keys, self.slots, False, False)
         self.chains = more_chains(self.chains, self.slots)
-        self.store = room(self.store, self.count + rows(left))
+        needed = self.count + rows(left)
+        self.store, self.cold = room(self.store, needed), room(self.cold, needed)
         self.count, self.first, fired = _unless(
-            left, absent, left_slots, absent_slots, self.spec.duration, self.store, self.count, self.first,
+            left, absent, left_slots, absent_slots, self.spec.duration, self.store, self.cold, self.count, self.first,
             self.chains, watermark,
         )  # fmt: skip
-        table: Table = pairing.rows_table(self.store, fired, self.spec.width)
+        table: Table = rows_table(self.store, self.cold, fired, self.spec.width)
         table[T_END] += self.spec.duration
         if self.lineage is not None:
             parts = table[IDENTITY].copy()
@@ -121,51 +159,43 @@ class Deadline:
     def next_deadline(self) -> int:
         """The earliest deadline still open; 2**62 where none is."""
         waiting = self.store[self.first : self.count]
-        alive = np.flatnonzero(waiting[:, SLOT] != -1)
-        return int(waiting[alive[0], END]) + self.spec.duration if len(alive) else pairing.FOREVER
+        alive = np.flatnonzero(waiting[:, NEXT] != GONE)
+        return int(waiting[alive[0], END]) + self.spec.duration if len(alive) else FOREVER
 
     def forget(self, watermark: int) -> None:
         if self.count > 1024 and self.first > self.count // 2:
             self._compact()
 
     def _compact(self) -> None:
-        alive = self.first + np.flatnonzero(self.store[self.first : self.count, SLOT] != -1)
-        self.store, self.count, self.first = pairing.compacted(self.store, alive), len(alive), 0
-        safe = self.store[: self.count, SLOT] == SAFE
-        chained = self.store[: self.count][~safe]
-        self.keys, self.slots, _ = pairing.renumber(
-            chained, len(chained), np.empty((0, HEADER), np.int64), 0, self.keys, self.slots
-        )
-        self.store[: self.count][~safe] = chained
+        alive = self.first + np.flatnonzero(self.store[self.first : self.count, NEXT] != GONE)
+        self.store, self.cold, self.count = kept(self.store, self.cold, alive)
+        self.first = 0
+        chained = np.flatnonzero(self.cold[: self.count, SLOT] != SAFE)
+        held = self.cold[chained]
+        self.keys, self.slots, _ = renumber(held, len(held), self.keys, self.slots)
+        self.cold[chained] = held
         self.index = index_of(self.keys, self.slots)
         self.chains = np.full((max(16, self.slots), 2), -1, np.int64)
-        _relink(self.store, self.count, self.chains)
+        relink(self.store, self.cold, self.count, self.chains, True)
 
     def snapshot(self) -> pa.RecordBatch:
         self._compact()
-        return to_arrow({"store": self.store[: self.count], "keys": self.keys[: self.slots]})
+        return to_arrow(
+            {"store": self.store[: self.count], "cold": self.cold[: self.count], "keys": self.keys[: self.slots]}
+        )
 
     def restore(self, batch: pa.RecordBatch) -> None:
         arrays = from_arrow(batch)
-        self.store, self.count, self.first = room(arrays["store"], 16), len(arrays["store"]), 0
-        self.keys, self.slots = room(arrays["keys"], 16), len(arrays["keys"])
+        self.count, self.first, self.slots = len(arrays["store"]), 0, len(arrays["keys"])
+        self.store, self.cold, self.keys = (room(arrays[name], 16) for name in ("store", "cold", "keys"))
         self._compact()
 
     def codes(self) -> list[Ints]:
-        held = [self.store[self.first : self.count, HEADER + c] for c in self.spec.left_codes]
+        held = [self.cold[self.first : self.count, HEADER + c] for c in self.spec.left_codes]
         return [*held, self.keys[: self.slots].reshape(-1)]
 
     @property
     def size(self) -> tuple[int, int]:
-        alive = int((self.store[self.first : self.count, SLOT] != -1).sum())
-        used = (self.count - self.first) * self.store.shape[1] + self.slots * (4 + self.keys.shape[1])
+        alive = int((self.store[self.first : self.count, NEXT] != GONE).sum())
+        used = (self.count - self.first) * (HOT + self.cold.shape[1]) + self.slots * (4 + self.keys.shape[1])
         return alive, 8 * used
-
-
-@njit(cache=True)
-def _relink(store, count, chains):  # type: ignore[no-untyped-def]
-    for p in range(count):
-        store[p, NEXT] = -1
-        store[p, pairing.PREVIOUS] = -1
-        if store[p, SLOT] >= 0:
-            link(store, chains, store[p, SLOT], 0, p)

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from cep.goals.keys import MISSING, NAN, grow, mix, reindex
-from cep.goals.pairing import ARRIVAL, BEGIN, END, HEADER, NAME, NEXT, OTHER, PREVIOUS, SLOT, put, sortable
+from cep.goals.store import sortable
 from cep.table import END as T_END
 from cep.table import FIRST, IDENTITY, ORDER, START
 
@@ -24,6 +24,10 @@ COUNT, COUNT_VALUES, SUM_INT, SUM_FLOAT, AVG, MIN_INT, MIN_FLOAT, MAX_INT, MAX_F
     range(12)
 )
 DISTINCT, FIRST_FLOAT, LAST_FLOAT = 12, 13, 14
+
+# a row of a window: its header (LEAST: the least start from it to the youngest of the front), then four cells a result
+BEGIN, END, NEXT, PREVIOUS, ARRIVAL, NAME, SLOT, LEAST = range(8)
+HEADER = 8
 
 # a group: chain, first row of the back part, rows in it, least start and results of the back part
 G_HEAD, G_TAIL, G_BACK, G_COUNT, G_START = 0, 1, 2, 3, 4
@@ -152,7 +156,7 @@ def fold(store, real_store, slot, groups, kinds):  # type: ignore[no-untyped-def
     younger = -1
     p = groups[slot, G_TAIL]
     while p >= 0:
-        store[p, OTHER] = store[p, BEGIN] if younger < 0 else min(store[p, BEGIN], store[younger, OTHER])
+        store[p, LEAST] = store[p, BEGIN] if younger < 0 else min(store[p, BEGIN], store[younger, LEAST])
         for k in range(kinds.shape[0]):
             if kinds[k] == DISTINCT:
                 continue
@@ -200,7 +204,12 @@ def slide(  # type: ignore[no-untyped-def]
                 continue
             p = count
             count += 1
-            put(store, p, table, i, slot, 0)
+            store[p, BEGIN] = table[START, i]
+            store[p, END] = now
+            store[p, NEXT] = -1
+            store[p, ARRIVAL] = table[ORDER, i]
+            store[p, NAME] = table[IDENTITY, i]
+            store[p, SLOT] = slot
             tail = groups[slot, G_TAIL]
             store[p, PREVIOUS] = tail
             if tail >= 0:
@@ -262,7 +271,7 @@ def slide(  # type: ignore[no-untyped-def]
             back = groups[slot, G_BACK]
             start = groups[slot, G_START]
             if head != back:
-                start = store[head, OTHER] if back < 0 else min(start, store[head, OTHER])
+                start = store[head, LEAST] if back < 0 else min(start, store[head, LEAST])
             made[START, out] = start
             made[T_END, out] = now
             made[ORDER, out] = store[groups[slot, G_TAIL], ARRIVAL]

@@ -88,12 +88,17 @@ class _Builder:
         self.done.users[number].add(self.rule)
         return number
 
-    def build(self, pattern: Pattern, components: tuple[Component, ...]) -> tuple[int, dict[str, int]]:
-        """The node of a pattern on which `components` are to be decided as low as they can, and its columns."""
+    def build(
+        self, pattern: Pattern, components: tuple[Component, ...], bounded: int | None = None
+    ) -> tuple[int, dict[str, int]]:
+        """The node of a pattern on which `components` are to be decided as low as they can, and its columns.
+
+        `bounded`: the WITHIN of a goal above whose interval covers this one's, so that it need not be checked here too.
+        """
         match pattern:
             case Atom():
                 node, places = self.scan(pattern)
-                if pattern.within is not None:
+                if pattern.within is not None and pattern.within != bounded:
                     node = self.select(node, places, (), (), pattern.within, pattern.span)
                 return self.decided(node, places, components, pattern.span), places
             case Point(ticks, _, span):
@@ -102,22 +107,24 @@ class _Builder:
             case Pair():
                 return self.pair(pattern, components)
             case Either(left, right, _, span):
-                return self.either(left, right, components, span)
+                return self.either(left, right, components, span, bounded)
             case Unless():
                 return self.unless(pattern, components)
             case Repeat(links, chain, _, span):
                 if len(links) > 1 and isinstance(chain, Pair):
                     return self.pair(chain, components, push=False)
-                node, places = self.build(chain, ())
+                node, places = self.build(chain, (), bounded)
                 return self.decided(node, places, components, span), places
             case Window():
                 return self.window(pattern, components)
             case Given():
-                return self.given(pattern, components)
+                return self.given(pattern, components, bounded)
 
     # --- WHERE ---
 
-    def given(self, given: Given, components: tuple[Component, ...]) -> tuple[int, dict[str, int]]:
+    def given(
+        self, given: Given, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
         bound = variables(given.pattern)
         mine = components_of(given.conditions, bound)
         through = tuple(c for c in components if c.variables <= bound)
@@ -125,7 +132,7 @@ class _Builder:
         top = _goal(given.pattern)
         chronological = isinstance(top, Pair) and top.policy.name == "chronological"
         down = tuple(c for c in mine if not c.binds or chronological or _lower(given.pattern, c))
-        node, places = self.build(given.pattern, down + through)
+        node, places = self.build(given.pattern, down + through, bounded)
         answers = [condition for c in mine if c.binds for condition in c.conditions]
         if answers:
             binds: list[str] = []
@@ -190,8 +197,8 @@ class _Builder:
                 to_right.append(component)
             if not (fits_left or fits_right):
                 here.append(component)
-        left, left_places = self.build(pair.left, tuple(to_left))
-        right, right_places = self.build(pair.right, tuple(to_right))
+        left, left_places = self.build(pair.left, tuple(to_left), pair.within)
+        right, right_places = self.build(pair.right, tuple(to_right), pair.within)
         key = tuple((left_places[v], right_places[v]) for v in left_places if v in right_places)
         taken = {r for _, r in key}
         places = dict(left_places)
@@ -201,7 +208,7 @@ class _Builder:
         absent: int | None = None
         absent_key: tuple[tuple[int, int], ...] = ()
         if pair.absent is not None:
-            absent, absent_places = self.build(pair.absent, ())
+            absent, absent_places = self.build(pair.absent, (), pair.within)
             absent_key = tuple((absent_places[v], places[v]) for v in absent_places if v in places)
         choice = pair.policy
         tie = choice.tie or DEFAULT_TIES[choice.name]
@@ -221,12 +228,12 @@ class _Builder:
         return self.add(node, tuple(places), pair.span), places
 
     def either(
-        self, left: Pattern, right: Pattern, components: tuple[Component, ...], span: Span
+        self, left: Pattern, right: Pattern, components: tuple[Component, ...], span: Span, bounded: int | None
     ) -> tuple[int, dict[str, int]]:
         down = tuple(c for c in components if not c.timed and c.variables)
         here = tuple(c for c in components if c.timed or not c.variables)
-        left_node, places = self.build(left, down)
-        right_node, right_places = self.build(right, down)
+        left_node, places = self.build(left, down, bounded)
+        right_node, right_places = self.build(right, down, bounded)
         order = tuple(right_places[v] for v in places)
         node = self.add(Union(left_node, right_node, order), tuple(places), span)
         return self.decided(node, places, here, span), places
@@ -234,7 +241,7 @@ class _Builder:
     def unless(self, unless: Unless, components: tuple[Component, ...]) -> tuple[int, dict[str, int]]:
         down = tuple(c for c in components if not c.timed and c.variables)
         here = tuple(c for c in components if c.timed or not c.variables)
-        left, places = self.build(unless.left, down)
+        left, places = self.build(unless.left, down, unless.within)
         absent, absent_places = self.build(unless.absent, ())
         key = tuple((places[v], absent_places[v]) for v in places if v in absent_places)
         node = self.add(Deadline(left, absent, key, unless.duration), tuple(places), unless.span)

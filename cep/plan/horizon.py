@@ -1,15 +1,37 @@
-"""Horizons: how long each goal must remember, and a warning for each that never forgets."""
+"""Horizons: what each goal must remember, when it forgets it, and a warning for each that never does."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from cep.errors import Source, Warning
+from cep.errors import Source, Span, Warning
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
 from cep.plan.binarise import Binarised
+from cep.plan.names import excerpt
 from cep.schema import Schema
 
+WAITS_LEFT = ("SEQ", "DURING", "STARTS")  # the right side always completes: only the left one waits
 SAME_INSTANT = ("EQUALS", "FINISHES")
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """When a goal forgets an occurrence: `lasting` microseconds after its start (of an UNLESS or a window: its end), at
+    once after its own `instant`, when a newer one under the same key has `superseded` it, when it is `paired`, or when
+    `events` newer ones of its group have come. None and False where that does not make it forget.
+    """
+
+    lasting: int | None = None
+    instant: bool = False
+    superseded: bool = False
+    paired: bool = False
+    events: int | None = None
+
+    @property
+    def forgets(self) -> bool:
+        """Whether everything is forgotten in the end. (What waits to be paired may wait for ever.)"""
+        return self.lasting is not None or self.instant or self.superseded or self.events is not None
 
 
 def points(
@@ -46,22 +68,21 @@ def points(
     return tuple(made)
 
 
-def horizon(node: Node, nodes: Sequence[Node], points: Sequence[bool]) -> int | str | None:
-    """How long a goal remembers: microseconds, `instant`, `superseded` (one an end and key is enough), `window` (a
-    number of occurrences a group), None: for ever; also None for nodes without memory."""
+def horizon(node: Node, points: Sequence[bool]) -> Horizon | None:
+    """The horizon of a goal; None where it remembers nothing. `points`: which nodes have only instants."""
     match node:
         case Join():
-            if node.relation in SAME_INSTANT or (node.relation == "MEETS" and points[node.right]):
-                return "instant"
-            if node.within is not None:
-                return node.within
-            if node.policy == "recent" and node.relation == "SEQ" and points[node.right] and _settled(node):
-                return "superseded"
-            return None
+            point = points[node.right]
+            return Horizon(
+                node.within,
+                node.relation in SAME_INSTANT or (node.relation == "MEETS" and point),
+                node.policy == "recent" and node.relation == "SEQ" and point and _settled(node),
+                node.policy == "chronological",
+            )
         case Deadline():
-            return node.duration
+            return Horizon(node.duration)
         case Aggregation():
-            return "window" if node.duration is None else node.duration
+            return Horizon(node.duration, events=node.events)
         case _:
             return None
 
@@ -72,31 +93,28 @@ def _settled(join: Join) -> bool:
     return all(column in keys or column >= join.left_width for _, column in join.absent_key)
 
 
-def never_forgets(node: Node, nodes: Sequence[Node], points: Sequence[bool]) -> bool:
-    """Whether a goal has no horizon."""
-    return isinstance(node, Join) and horizon(node, nodes, points) is None
-
-
 def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> list[Warning]:
     """A warning for each goal that never forgets, where it is first written."""
-    found = []
+    found: dict[Span, Warning] = {}
     for number, node in enumerate(binarised.nodes):
-        if not (isinstance(node, Join) and never_forgets(node, binarised.nodes, points)):
+        keeps = horizon(node, points)
+        span = binarised.spans[number]
+        if not isinstance(node, Join) or keeps is None or keeps.forgets or span in found:
             continue
-        if node.policy == "recent" and node.relation == "SEQ" and not points[node.right]:
-            hint = (
-                "`WITHIN` bounds it; or, where the right side is an instant, `event ...(...) TIME column` declares it so, "
-                "and the newer supersedes the older"
-            )
-        else:
-            hint = "`(...) WITHIN 1 h` bounds it; so does `POLICY recent` where only the latest counts"
-        found.append(
-            Warning(
-                f"this {node.relation if node.absent is None else 'NOT'} never forgets: what waits, waits for ever",
-                source,
-                binarised.spans[number],
-                hint,
-                "unbounded",
-            )
-        )
-    return found
+        what = "NOT" if node.absent is not None else node.relation
+        sides = [(node.left, "left")] if node.relation in WAITS_LEFT else [(node.left, "left"), (node.right, "right")]
+        waiting = " and every ".join(_waiting(binarised.nodes, *side) for side in sides)
+        until = "until it is paired" if keeps.paired else "for ever"
+        pattern = excerpt(source, span)
+        hint = f"`({pattern}) WITHIN 1 h`" if pattern else "`(...) WITHIN 1 h`"
+        message = f"this {what} never forgets: every {waiting} waits {until}"
+        found[span] = Warning(message, source, span, hint, "unbounded")
+    return list(found.values())
+
+
+def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
+    """What waits on a side, by name where it is an event."""
+    node = nodes[number]
+    while isinstance(node, Select):
+        node = nodes[node.child]
+    return f"`{node.event}`" if isinstance(node, Scan) else f"{side} side"

@@ -34,15 +34,19 @@ def merge(warnings: pl.DataFrame, settling: pl.DataFrame, readings: pl.DataFrame
     """The storms in order of start, then station.
 
     A chain of settling readings may last six hours at most; a longer storm is a row of warnings, each
-    beginning inside or at the end of the one before. `settling` tells which readings met the conditions: those
-    of which a chain of one was derived.
+    beginning inside or at the end of the one before.
     """
-    met = settling.filter(pl.col("readings") == 1).select("station", "end").unique()
-    judged = readings.join(met, on=["station", "end"], how="semi")
+    judged = settled(settling, readings)
     storms = [
         _storm(station, start, end, judged) for station, spans in _spans(warnings).items() for start, end in spans
     ]
     return sorted(storms, key=lambda storm: (storm.start, storm.station))
+
+
+def settled(settling: pl.DataFrame, readings: pl.DataFrame) -> pl.DataFrame:
+    """The readings that met the rule's conditions: those of which a chain of one was derived."""
+    met = settling.filter(pl.col("readings") == 1).select("station", "end").unique()
+    return readings.join(met, on=["station", "end"], how="semi")
 
 
 def episodes(storms: list[Storm], apart: int = 24 * HOUR) -> list[list[Storm]]:

@@ -1,0 +1,32 @@
+"""A hint to the processor: this row will be read soon. Waiting for memory is most of what a goal with many keys does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.imputils import impl_ret_untracked
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+
+
+@intrinsic
+def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
+    """Start loading row `row` of a two-dimensional array; changes nothing, and any row number is safe."""
+    signature = types.void(array, types.int64)
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = make_array(signature.args[0])(context, builder, arguments[0])
+        stride = builder.extract_value(source.strides, 0)
+        offset = builder.mul(arguments[1], stride)
+        byte = ir.IntType(8).as_pointer()
+        place = builder.gep(builder.bitcast(source.data, byte), [offset])
+        kind = ir.FunctionType(ir.VoidType(), [byte, ir.IntType(32), ir.IntType(32), ir.IntType(32)])
+        name = "llvm.prefetch.p0" if getattr(byte, "is_opaque", False) else "llvm.prefetch.p0i8"
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        flag = ir.IntType(32)
+        builder.call(function, [place, flag(0), flag(3), flag(1)])
+        return impl_ret_untracked(context, builder, types.void, context.get_dummy_value())
+
+    return signature, code

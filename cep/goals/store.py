@@ -1,0 +1,316 @@
+"""Where occurrences wait: rows in two arrays, chained by key in order of arrival.
+
+What the search for a partner reads of a row (`hot`) is apart from what is read of the partner found (`cold`: a header, then the
+arguments). The rows of both sides of a goal share one store; a slot (a key) has a chain for each side.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from cep.goals.keys import MISSING, NAN, reindex
+from cep.table import END as T_END
+from cep.table import FIRST, IDENTITY, ORDER, START
+
+Ints = NDArray[np.int64]
+
+BEGIN, END, NEXT, PREVIOUS = 0, 1, 2, 3
+HOT = 4
+ARRIVAL, NAME, SLOT, SIDE, OTHER = 0, 1, 2, 3, 4
+HEADER = 5
+# NEXT of a row that has left its chain for good
+GONE = -2
+FOREVER = 2**62
+
+# How many arrivals ahead chains, then their rows, then the rows before those are asked for.
+FAR, NEAR, NEARER = 24, 12, 6
+
+
+def new_store(width: int) -> tuple[Ints, Ints]:
+    """An empty store for occurrences with up to so many arguments."""
+    return np.empty((16, HOT), np.int64), np.empty((16, HEADER + width), np.int64)
+
+
+def new_index(width: int) -> tuple[Ints, Ints, int]:
+    """An empty index of keys of so many columns, its keys, and their number."""
+    return np.full(32, -1, np.int64), np.empty((16, width), np.int64), 0
+
+
+def index_of(keys: Ints, slots: int) -> Ints:
+    """The index of the first `slots` keys."""
+    capacity = 32
+    while capacity < 4 * slots:
+        capacity *= 2
+    index: Ints = reindex(keys, slots if keys.shape[1] else 0, capacity)
+    return index
+
+
+def room(array: Ints, needed: int) -> Ints:
+    """The array, or a larger one with its rows, so that `needed` rows fit."""
+    if array.shape[0] >= needed:
+        return array
+    larger = np.empty((max(needed, 2 * array.shape[0]), array.shape[1]), np.int64)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+def more_chains(chains: Ints, slots: int) -> Ints:
+    """Chains for at least so many slots, the new ones empty."""
+    if chains.shape[0] >= slots:
+        return chains
+    larger = np.full((max(slots, 2 * chains.shape[0]), chains.shape[1]), -1, np.int64)
+    larger[: chains.shape[0]] = chains
+    return larger
+
+
+def kept(hot: Ints, cold: Ints, keep: Ints) -> tuple[Ints, Ints, int]:
+    """A store of just these rows, and how many."""
+    return compacted(hot, keep), compacted(cold, keep), len(keep)
+
+
+@njit(cache=True)
+def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyped-def]
+    """Row `i` of `table` as row `count` of a store, in no chain yet."""
+    hot[count, BEGIN] = table[START, i]
+    hot[count, END] = table[T_END, i]
+    hot[count, NEXT] = -1
+    hot[count, PREVIOUS] = -1
+    cold[count, ARRIVAL] = table[ORDER, i]
+    cold[count, NAME] = table[IDENTITY, i]
+    cold[count, SLOT] = slot
+    cold[count, SIDE] = side
+    cold[count, OTHER] = -1
+    for k in range(width):
+        cold[count, HEADER + k] = table[FIRST + k, i]
+
+
+@njit(cache=True, inline="always")
+def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
+    """Append row `p` to the chain of `slot`."""
+    tail = chains[slot, head + 1]
+    store[p, PREVIOUS] = tail
+    if tail >= 0:
+        store[tail, NEXT] = p
+    else:
+        chains[slot, head] = p
+    chains[slot, head + 1] = p
+
+
+@njit(cache=True)
+def link_sorted(store, cold, chains, slot, head, p):  # type: ignore[no-untyped-def]
+    """Put row `p` into the chain of `slot` by (end, start, order), after its equals."""
+    before = chains[slot, head + 1]
+    while (
+        before >= 0
+        and store[before, END] == store[p, END]
+        and (
+            store[before, BEGIN] > store[p, BEGIN]
+            or (store[before, BEGIN] == store[p, BEGIN] and cold[before, ARRIVAL] > cold[p, ARRIVAL])
+        )
+    ):
+        before = store[before, PREVIOUS]
+    after = chains[slot, head] if before < 0 else store[before, NEXT]
+    store[p, PREVIOUS] = before
+    store[p, NEXT] = after
+    if before >= 0:
+        store[before, NEXT] = p
+    else:
+        chains[slot, head] = p
+    if after >= 0:
+        store[after, PREVIOUS] = p
+    else:
+        chains[slot, head + 1] = p
+
+
+@njit(cache=True)
+def unlink(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
+    """Take row `p` out of its chain for good."""
+    before = store[p, PREVIOUS]
+    after = store[p, NEXT]
+    if before >= 0:
+        store[before, NEXT] = after
+    else:
+        chains[slot, head] = after
+    if after >= 0:
+        store[after, PREVIOUS] = before
+    else:
+        chains[slot, head + 1] = before
+    store[p, NEXT] = GONE
+
+
+@njit(cache=True)
+def supersede(store, chains, slot, head, within):  # type: ignore[no-untyped-def]
+    """Forget what is superseded for ever where right sides are points: they come no earlier than the chain's latest
+    end, so that of the ends before it only the last can still be chosen."""
+    top = chains[slot, head + 1]
+    if top < 0:
+        return
+    p = store[top, PREVIOUS]
+    while p >= 0 and store[p, END] == store[top, END]:
+        p = store[p, PREVIOUS]
+    if p < 0:
+        return
+    end = store[p, END]
+    latest = store[p, BEGIN]
+    while p >= 0 and store[p, END] == end:
+        latest = max(latest, store[p, BEGIN])
+        p = store[p, PREVIOUS]
+    while p >= 0 and (within >= FOREVER or store[p, BEGIN] <= latest):
+        before = store[p, PREVIOUS]
+        unlink(store, chains, slot, head, p)
+        p = before
+
+
+@njit(cache=True)
+def note_absent(store, cold, count, table, x, slot, chains, forgets):  # type: ignore[no-untyped-def]
+    """An occurrence of what is to be absent: kept with the latest start so far under its key.
+
+    `forgets`: right sides are points, so that of the ends before the latest only the last one counts.
+    """
+    put(store, cold, count, table, x, slot, 0, 0)
+    tail = chains[slot, 1]
+    cold[count, OTHER] = table[START, x]
+    if tail >= 0:
+        cold[count, OTHER] = max(table[START, x], cold[tail, OTHER])
+    link(store, chains, slot, 0, count)
+    if forgets:
+        p = tail
+        while p >= 0 and store[p, END] == store[count, END]:
+            p = store[p, PREVIOUS]
+        if p >= 0:
+            p = store[p, PREVIOUS]
+        while p >= 0:
+            before = store[p, PREVIOUS]
+            unlink(store, chains, slot, 0, p)
+            p = before
+
+
+@njit(cache=True)
+def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untyped-def]
+    """Whether the very same occurrence as row `i` of `table` waits already."""
+    p = chains[slot, 1]
+    while p >= 0 and store[p, END] == table[T_END, i]:
+        same = store[p, BEGIN] == table[START, i]
+        for k in range(width):
+            same = same and cold[p, HEADER + k] == table[FIRST + k, i]
+        if same:
+            return True
+        p = store[p, PREVIOUS]
+    return False
+
+
+@njit(cache=True)
+def feed(hot, cold, count, chains, slot, start, end, order, arguments, width):  # type: ignore[no-untyped-def]
+    """A derived occurrence becomes a left side of its own rule (row `count`, for which there is room).
+
+    Gives whether it does: not when the very same waits already.
+    """
+    p = chains[slot, 1]
+    while p >= 0 and hot[p, END] == end:
+        same = hot[p, BEGIN] == start
+        for k in range(width):
+            same = same and cold[p, HEADER + k] == arguments[k]
+        if same:
+            return False
+        p = hot[p, PREVIOUS]
+    hot[count, BEGIN] = start
+    hot[count, END] = end
+    hot[count, NEXT] = -1
+    hot[count, PREVIOUS] = -1
+    cold[count, ARRIVAL] = order
+    cold[count, NAME] = 0
+    cold[count, SLOT] = slot
+    cold[count, SIDE] = 0
+    cold[count, OTHER] = -1
+    for k in range(width):
+        cold[count, HEADER + k] = arguments[k]
+    link_sorted(hot, cold, chains, slot, 0, count)
+    return True
+
+
+@njit(cache=True, inline="always")
+def sortable(bits, is_float):  # type: ignore[no-untyped-def]
+    """A value's bits as an integer that sorts like the value; missing is least."""
+    if is_float == 0:
+        return bits
+    if bits == NAN:
+        return MISSING
+    return bits if bits >= 0 else bits ^ np.int64(0x7FFFFFFFFFFFFFFF)
+
+
+@njit(cache=True)
+def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
+    """Rows of a store as a table."""
+    table = np.empty((FIRST + width, index.shape[0]), np.int64)
+    for i in range(index.shape[0]):
+        p = index[i]
+        table[START, i] = store[p, BEGIN]
+        table[T_END, i] = store[p, END]
+        table[ORDER, i] = cold[p, ARRIVAL]
+        table[IDENTITY, i] = cold[p, NAME]
+        for k in range(width):
+            table[FIRST + k, i] = cold[p, HEADER + k]
+    return table
+
+
+@njit(cache=True)
+def live(hot, cold, count, within, left_instant, right_instant, watermark):  # type: ignore[no-untyped-def]
+    """The rows of a store that may still be needed after `watermark`: an instant side's none that ended by then, of
+    the others those that began less than `within` ago."""
+    keep = np.empty(count, np.int64)
+    n = 0
+    for p in range(count):
+        if hot[p, NEXT] == GONE:
+            continue
+        if (left_instant and cold[p, SIDE] == 0) or (right_instant and cold[p, SIDE] == 1):
+            if hot[p, END] <= watermark:
+                continue
+        elif hot[p, BEGIN] <= watermark - within:
+            continue
+        keep[n] = p
+        n += 1
+    return keep[:n]
+
+
+@njit(cache=True)
+def compacted(store, keep):  # type: ignore[no-untyped-def]
+    """A store of just these rows, with room to grow."""
+    fresh = np.empty((max(16, 2 * keep.shape[0]), store.shape[1]), np.int64)
+    for i in range(keep.shape[0]):
+        fresh[i] = store[keep[i]]
+    return fresh
+
+
+@njit(cache=True)
+def renumber(cold, count, keys, slots):  # type: ignore[no-untyped-def]
+    """Slots that rows still use get new numbers; their keys come along.
+
+    Gives (keys, slots, numbers): `numbers` maps old slots to new ones, -1 for the unused.
+    """
+    numbers = np.full(max(slots, 1), -1, np.int64)
+    fresh = np.empty((max(16, slots), keys.shape[1]), np.int64)
+    n = 0
+    for p in range(count):
+        slot = cold[p, SLOT]
+        if numbers[slot] < 0:
+            numbers[slot] = n
+            fresh[n] = keys[slot]
+            n += 1
+        cold[p, SLOT] = numbers[slot]
+    return fresh, n, numbers
+
+
+@njit(cache=True)
+def relink(hot, cold, count, chains, in_order):  # type: ignore[no-untyped-def]
+    """Chain the rows of a store anew, in their order, or sorted by arrival. A row of a negative slot is in no chain."""
+    for p in range(count):
+        hot[p, NEXT] = -1
+        hot[p, PREVIOUS] = -1
+        if cold[p, SLOT] < 0:
+            continue
+        if in_order:
+            link(hot, chains, cold[p, SLOT], 2 * cold[p, SIDE], p)
+        else:
+            link_sorted(hot, cold, chains, cold[p, SLOT], 0, p)

@@ -1,0 +1,281 @@
+"""A plan for people: its goals in rule text, in the order in which they run, with what each joins on and remembers."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+from cep.functions import TESTS
+from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union, children
+from cep.plan.horizon import WAITS_LEFT, Horizon, horizon
+from cep.plan.order import Group, Unit
+from cep.plan.plan import Plan
+from cep.plan.written import Written
+from cep.schema import Schema
+from cep.syntax import ast
+from cep.syntax.constants import write_duration
+from cep.syntax.printer import print_pattern, print_statement
+
+KINDS = {Join: "join", Deadline: "deadline", Aggregation: "window", Union: "union", Select: "filter"}
+MARK, ITEM, LABEL = 4, 6, 11
+
+
+def explain(plan: Plan, compiled: Collection[str] | None = None, width: int = 80) -> str:
+    """What `cep plan` prints: goals and rules in the order in which they run, `width` characters wide.
+
+    `compiled`: the recursive events that run as one compiled pass; None where that is not known.
+    """
+    return _Listing(plan, compiled, width).text()
+
+
+class _Listing:
+    def __init__(self, plan: Plan, compiled: Collection[str] | None, width: int) -> None:
+        self.plan = plan
+        self.compiled = compiled
+        self.width = width
+        self.lines: list[str] = []
+        self.written = Written(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
+        self.stored = {rule.name for rule in plan.rules.statics}
+        self.asked: list[ast.Predicate] = []
+        readers = Counter(child for node in plan.nodes for child in children(node))
+        made = Counter(head.child for head in plan.heads)
+        letter = "goal" if any(re.fullmatch(r"g\d+", name) for name in plan.schemas) else "g"
+        for group in plan.groups:
+            for unit in _units(group):
+                # A goal that one rule alone reads is shown as that rule's body.
+                inside = isinstance(unit, int) and readers[unit] == 0 and made[unit] == 1
+                if isinstance(unit, int) and not inside and not isinstance(plan.nodes[unit], Scan | Tick):
+                    self.written.labels[unit] = f"{letter}{len(self.written.labels) + 1}"
+
+    # --- the page ---
+
+    def text(self) -> str:
+        self.top()
+        visible = {*self.written.labels, *self.plan.derived}
+        shown = [group for group in self.plan.groups if not visible.isdisjoint(group.units)]
+        for number, group in enumerate(shown, 1):
+            self.lines.append("")
+            self.group(f"{number}.", group)
+        self.statics()
+        return "\n".join(self.lines)
+
+    def top(self) -> None:
+        plan = self.plan
+        kinds = Counter(KINDS[type(node)] for node in plan.nodes if type(node) in KINDS)
+        kept = [keeps for node in plan.nodes if (keeps := horizon(node, plan.points)) is not None]
+        for_ever = sum(not keeps.forgets for keeps in kept)
+        line = f"{plan.source.name}: {_count(len(plan.heads), 'rule')}, {_count(kinds.total(), 'goal')}"
+        if kinds:
+            line += f" ({', '.join(_count(kinds[kind], kind) for kind in KINDS.values() if kinds[kind])})"
+        if kept:
+            line += f"; {'1 remembers' if len(kept) == 1 else f'{len(kept)} remember'}"
+        self.put("", line + (f", {for_ever} of them for ever" if for_ever else ""), 2)
+        self.lines.append("")
+        both = [name for name in plan.derived if name in plan.inputs]
+        given = [name for name in plan.schemas if name in plan.inputs and name not in both]
+        for title, names in (("reads", given), ("derives", plan.derived)):
+            for name in names:
+                self.item(title, _declared(plan.schemas[name]), 0)
+                title = ""
+        if both:
+            self.item("", f"(read as well, being declared: {_listed(both)})", 0)
+
+    def group(self, mark: str, group: Group) -> None:
+        if group.recursive:
+            events = [unit for unit in group.units if isinstance(unit, str)]
+            self.put(mark, f"recursion of {_listed(events)}: {self.way(group, events)}", MARK)
+            mark = ""
+        for unit in _units(group):
+            if isinstance(unit, str):
+                for number, head in enumerate(self.plan.heads):
+                    if head.event == unit:
+                        self.rule(mark, number, head)
+                        mark = ""
+            elif unit in self.written.labels:
+                users = sorted(self.plan.users[unit])
+                note = f"{'shared by' if len(users) > 1 else 'for'} {self.rules(users)}"
+                self.put(mark, self.written.goal(unit), 2 * MARK, note)
+                self.details(unit)
+                mark = ""
+
+    def rule(self, mark: str, number: int, head: Head) -> None:
+        self.put(mark, self.written.rule(head), 2 * MARK, self.rules([number]))
+        if head.child not in self.written.labels:
+            self.details(head.child)
+
+    def way(self, group: Group, events: Sequence[str]) -> str:
+        """How a recursion is run."""
+        if any(rounds for _, rounds in group.slices):
+            return "instant by instant, inside each in rounds until nothing is new"
+        if self.compiled is None:
+            return "what it makes waits for something later"
+        compiled = all(event in self.compiled for event in events)
+        return "compiled, one pass in order of arrival" if compiled else "instant by instant"
+
+    def rules(self, numbers: Iterable[int]) -> str:
+        """Rules by label or line."""
+        written = [self.plan.rules.rules[number] for number in numbers]
+        names = [rule.label for rule in written if rule.label is not None]
+        lines = [str(rule.span.line) for rule in written if rule.label is None]
+        if lines:
+            names.append(f"line{'s' if len(lines) > 1 else ''} {', '.join(lines)}")
+        return ", ".join(names)
+
+    def statics(self) -> None:
+        """The static predicates that rules ask, and what each is made of."""
+        names = dict.fromkeys([rule.name for rule in self.plan.rules.statics] + [p.name for p in self.asked])
+        title = "static"
+        for name in names:
+            mine = [rule for rule in self.plan.rules.statics if rule.name == name]
+            arities = [len(rule.arguments) for rule in mine] + [len(p.arguments) for p in self.asked if p.name == name]
+            facts = sum(not rule.conditions for rule in mine)
+            parts = [_count(n, what) for n, what in ((facts, "fact"), (len(mine) - facts, "rule")) if n]
+            self.lines += [""] if title else []
+            self.item(title, f"{name}/{arities[0]}: {', '.join(parts) or 'a table from outside'}", 0)
+            title = ""
+
+    # --- one goal ---
+
+    def details(self, number: int) -> None:
+        node, names = self.plan.nodes[number], self.written.names[number]
+        match node:
+            case Join():
+                self.join(number, node, names)
+            case Deadline():
+                left, absent = self.sides(number)
+                self.item("key", ", ".join(names[c] for c, _ in node.key) or f"none: any {absent} will do")
+                self.item("remembers", left)
+                self.item("forgets", f"after {write_duration(node.duration)}, or when {absent} comes")
+            case Aggregation():
+                self.item("group", ", ".join(names[: len(node.by)]) or "none: one window for all")
+                self.item("remembers", f"{self.sides(number)[0]} in the window")
+                newer = f"when {_count(node.events or 0, 'newer one')} of its group came"
+                self.item("forgets", newer if node.duration is None else f"after {write_duration(node.duration)}")
+            case _:
+                pass
+        self.asks(node)
+
+    def sides(self, number: int) -> list[str]:
+        """What a goal reads, as it stands in its text."""
+        return [print_pattern(side) for side in self.written.sides(number)]
+
+    def join(self, number: int, join: Join, names: Sequence[str]) -> None:
+        left, right, *absent = self.sides(number)
+        key = ", ".join(names[left] for left, _ in join.key)
+        self.item("key", key or "none: every pair is tried")
+        if absent:
+            common = ", ".join(names[mine] for _, mine in join.absent_key)
+            self.item("absent", f"{absent[0]} of the same {common}" if common else f"any {absent[0]}")
+        self.item("policy", self.policy(join, names))
+        keeps = horizon(join, self.plan.points)
+        assert keeps is not None, "a join remembers"
+        waiting = [left] if join.relation in WAITS_LEFT else [left, right]
+        self.item("remembers", _listed(list(dict.fromkeys([*waiting, *absent]))))
+        self.item("forgets", _forgets(keeps, key))
+
+    def policy(self, join: Join, names: Sequence[str]) -> str:
+        if join.policy == "unrestricted":
+            return "unrestricted: every pair"
+        which = join.tie
+        if join.tie == "by":
+            left, right = join.by
+            sides = [names[left]] if left is not None else []
+            sides += [self.written.right_names(join, names)[right]] if right is not None else []
+            which = f"one of the greatest {' or '.join(dict.fromkeys(sides))}"
+        if join.policy == "recent":
+            asked = "; the WHERE is asked of that pair alone" if join.decide else ""
+            return f"recent: the latest, of equal ends the {which}{asked}"
+        allowed = " that the WHERE allows" if join.decide else ""
+        return f"chronological: the oldest{allowed}, of equal ends the {which}; both are then used up"
+
+    def asks(self, node: Node) -> None:
+        """The static predicates in a goal's conditions."""
+        conditions = node.decide if isinstance(node, Join) else node.conditions if isinstance(node, Select) else ()
+        asked = [c for c in conditions if isinstance(c, ast.Predicate)]
+        asked = [c for c in asked if c.name in self.stored or c.name not in TESTS]
+        if asked:
+            self.item("asks", ", ".join(dict.fromkeys(c.name for c in asked)))
+            self.asked += asked
+
+    # --- lines ---
+
+    def put(self, mark: str, text: str, indent: int, note: str = "") -> None:
+        """A mark and rule text, its further lines indented; a note on the right of the last line."""
+        first = MARK if mark or note else 0
+        lines = _wrapped(text, self.width, first, indent)
+        lines[0] = mark.ljust(first) + lines[0][first:]
+        note = f"  # {note}" if note else ""
+        if len(lines[-1]) + len(note) > self.width:
+            lines.append("")
+        lines[-1] = lines[-1].ljust(self.width - len(note)) + note if note else lines[-1]
+        self.lines += lines
+
+    def item(self, label: str, text: str, indent: int = ITEM) -> None:
+        lines = _wrapped(text, self.width, indent + LABEL, indent + LABEL + 2)
+        lines[0] = " " * indent + label.ljust(LABEL) + lines[0][indent + LABEL :]
+        self.lines += lines
+
+
+def _units(group: Group) -> list[Unit]:
+    return [unit for units, _ in group.slices for unit in units] if group.recursive else list(group.units)
+
+
+def _forgets(keeps: Horizon, key: str) -> str:
+    if keeps.instant:
+        return "at once after its instant"
+    ways = []
+    if keeps.lasting is not None:
+        ways.append(f"after {write_duration(keeps.lasting)}")
+    if keeps.superseded:
+        ways.append(f"when a newer one{f' of the same {key}' if key else ''} supersedes it")
+    if keeps.paired:
+        ways.append("when it is paired")
+    if not keeps.forgets:
+        return f"{ways[0]}, else never" if ways else "never"
+    return ", or ".join(ways)
+
+
+def _declared(schema: Schema) -> str:
+    """The declaration of an event, as it is or as it was inferred."""
+    attributes = tuple(
+        ast.Attribute(each.name, each.type, each.optional and schema.declared, each.low, each.high, each.source)
+        for each in schema.attributes
+    )
+    declaration = ast.EventDeclaration(schema.name, attributes, schema.time, schema.start, schema.end)
+    return print_statement(declaration).removeprefix("event ").removesuffix(".").removesuffix("()")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+_WHOLE = re.compile(
+    r'"(?:[^"\\]|\\.)*"|\b\d+ (?:ms|s|min|h|d|EVENTS)\b|\b(?:WITHIN|TIMES|LAST|BY|OVER|FROM|TIME|in) |\w: '
+)
+_CLAUSE = re.compile(
+    r" (?=(?:SEQ|AND|PAR|OR|EQUALS|MEETS|DURING|STARTS|FINISHES|UNLESS|WHERE|WITHIN|AGGREGATE|OVER)[ \0])"
+)
+
+
+def _wrapped(text: str, width: int, first: int, rest: int) -> list[str]:
+    """Lines no wider than `width`, indented by `first` and `rest`: rules broken before a clause where they can be, all
+    between words; strings and durations stay whole."""
+    whole = _WHOLE.sub(lambda match: match[0].replace(" ", "\0"), text)
+    lines = [""]
+    for clause in _CLAUSE.split(whole) if " <- " in text else [whole]:
+        joined = f"{lines[-1]} {clause}" if lines[-1] else clause
+        room = width - (first if len(lines) == 1 else rest)
+        if len(joined) > room and lines[-1]:
+            lines.append("")
+            joined, room = clause, width - rest
+        if len(joined) > room:
+            lines[-1:] = textwrap.wrap(joined, room, break_long_words=False, break_on_hyphens=False)
+        else:
+            lines[-1] = joined
+    return [" " * (rest if i else first) + line.replace("\0", " ") for i, line in enumerate(lines)]

@@ -1,0 +1,363 @@
+"""The command `cep` as its users meet it: what it prints, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+from cep.cli import app
+from cep.errors import CepError
+from cep.options import duration, named
+
+PROGRAM = """\
+event heat(room: string, temp: float in -50..500).
+event smoke(room: string, level: int?).
+event fire(room: string, temp: float).
+
+fire(R, T) <- (smoke(R, _) SEQ heat(R, T) WHERE T > 50) WITHIN 1 min.
+"""
+EVENTS = [
+    {"type": "smoke", "time": 1, "room": "attic", "level": 3},
+    {"type": "heat", "time": 4, "room": "attic", "temp": 80.5},
+    {"type": "heat", "time": 5, "room": "cellar", "temp": 90},
+]
+FIRE = {"type": "fire", "start": 1, "end": 4, "room": "attic", "temp": 80.5}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test runs in a folder of its own, with the program and its events in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    Path("fire.cep").write_text(PROGRAM)
+    Path("events.jsonl").write_text(jsonl(EVENTS))
+    return tmp_path
+
+
+def jsonl(records: list[Any]) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def cep(*arguments: str, input: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(arguments), input=input, prog_name="cep")
+
+
+def events(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    root = str(Path(__file__).parent.parent)
+    return subprocess.Popen(
+        [sys.executable, "-m", "cep", *arguments],
+        env={**os.environ, "PYTHONPATH": root},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+# --- check and plan ---
+
+
+def test_check_counts_what_it_read() -> None:
+    result = cep("check", "fire.cep")
+    assert (result.exit_code, result.stdout) == (0, "fire.cep: 1 rule, 3 event types, no errors, no warnings\n")
+
+
+def test_check_warns_of_what_never_forgets() -> None:
+    Path("open.cep").write_text("e(X) <- a(X) SEQ b(X).\n")
+    result = cep("check", "open.cep", "fire.cep")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "open.cep: 1 rule, 3 event types, no errors, 1 warning",
+        "fire.cep: 1 rule, 3 event types, no errors, no warnings",
+    ]
+    assert result.stderr.startswith("open.cep:1:9: warning: ")
+
+
+def test_check_tells_every_error_with_its_place() -> None:
+    Path("bad.cep").write_text("e(X) <- a(Y).\nf(X, Z) <- a(X).\n")
+    result = cep("check", "bad.cep", "fire.cep")
+    assert result.exit_code == 2
+    assert "bad.cep:1:" in result.stderr and "bad.cep:2:" in result.stderr and "^" in result.stderr
+    assert result.stdout.splitlines()[0] == "bad.cep: 2 errors"
+    assert result.stdout.splitlines()[1].startswith("fire.cep: 1 rule")
+
+
+def test_no_message_is_cut_or_coloured_off_a_terminal() -> None:
+    long = "x" * 90
+    Path("bad.cep").write_text(f"{long}(X) <- a(Y).\n")
+    result = cep("check", "bad.cep")
+    assert "\x1b" not in result.output and "…" not in result.output
+    assert f"    {long}(X)" in result.stderr
+
+
+def test_messages_have_colours_on_a_terminal() -> None:
+    Path("bad.cep").write_text("e(X) <- a(Y).\n")
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        [sys.executable, "-m", "cep", "check", "bad.cep"],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "TERM": "xterm"},
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    assert running.wait(60) == 2
+    assert b"\x1b[" in os.read(ours, 10_000)
+    os.close(ours)
+
+
+def test_plan_prints_the_goals() -> None:
+    result = cep("plan", "fire.cep")
+    assert result.exit_code == 0
+    assert "SEQ" in result.stdout and "1 min" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "run"])
+def test_a_program_that_cannot_be_read_is_told(command: str) -> None:
+    Path("latin.cep").write_bytes(b"e(X) <-\n a(\xe9).")
+    assert "no.cep: no such file or directory" in cep(command, "no.cep").stderr
+    result = cep(command, "latin.cep")
+    assert result.exit_code == 2
+    assert "latin.cep:2: this is not UTF-8 text" in result.stderr
+
+
+# --- run: in and out ---
+
+
+def test_run_writes_derived_events() -> None:
+    result = cep("run", "fire.cep", "--input", "events.jsonl")
+    assert (result.exit_code, events(result.stdout)) == (0, [FIRE])
+    assert result.stderr.startswith("3 records, 1 derived event: fire 1, ")
+
+
+def test_run_reads_standard_input() -> None:
+    with start("run", "fire.cep", "--input", "-", stdin=subprocess.PIPE) as running:
+        out, _ = running.communicate(jsonl(EVENTS), timeout=60)
+    assert (running.returncode, events(out)) == (0, [FIRE])
+
+
+def test_run_reads_csv_and_parquet_of_one_event_each() -> None:
+    Path("smoke.csv").write_text("time,room,level\n1,attic,NA\n")
+    pl.DataFrame({"time": [4, 5], "room": ["attic", "cellar"], "temp": [80.5, 90.0]}).write_parquet("heat.parquet")
+    result = cep("run", "fire.cep", "--input", "smoke=smoke.csv", "--input", "heat=heat.parquet")
+    assert [(one["room"], one["temp"]) for one in events(result.stdout)] == [("attic", 80.5)], result.stderr
+
+
+def test_run_reads_a_folder_and_a_pattern() -> None:
+    Path("days").mkdir()
+    for number, event in enumerate(EVENTS):
+        Path(f"days/{number}.jsonl").write_text(jsonl([event]))
+    for source in ("days", "days/*.jsonl"):
+        assert events(cep("run", "fire.cep", "--input", source).stdout) == [FIRE]
+
+
+def test_run_writes_files_by_their_suffix() -> None:
+    cep("run", "fire.cep", "--input", "events.jsonl", "--output", "out.jsonl")
+    assert events(Path("out.jsonl").read_text()) == [FIRE]
+    for name, read in (("fire.csv", pl.read_csv), ("fire.parquet", pl.read_parquet)):
+        result = cep("run", "fire.cep", "--input", "events.jsonl", "--output", name)
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert read(name).select("room", "temp").rows() == [("attic", 80.5)]
+
+
+def test_only_selects_what_is_written() -> None:
+    Path("two.cep").write_text(PROGRAM + "hot(R) <- heat(R, T) WHERE T > 85.\n")
+    result = cep("run", "two.cep", "--input", "events.jsonl", "--only", "hot")
+    assert [one["type"] for one in events(result.stdout)] == ["hot"]
+    assert "2 derived events: fire 1, hot 1" in result.stderr
+
+
+def test_files_are_sorted_unless_a_lateness_is_given() -> None:
+    Path("events.jsonl").write_text(jsonl([EVENTS[1], EVENTS[2], EVENTS[0]]))
+    assert events(cep("run", "fire.cep", "--input", "events.jsonl").stdout) == [FIRE]
+    assert events(cep("run", "fire.cep", "--input", "events.jsonl", "--lateness", "10s").stdout) == [FIRE]
+    result = cep("run", "fire.cep", "--input", "events.jsonl", "--lateness", "1 s")
+    assert result.stdout == ""
+    assert "1 dead letter (1 late)" in result.stderr
+
+
+def test_explain_adds_what_an_event_comes_from() -> None:
+    (found,) = events(cep("run", "fire.cep", "--input", "events.jsonl", "--explain").stdout)
+    assert [one["type"] for one in found["because"]] == ["smoke", "heat"]
+
+
+def test_policy_changes_the_default() -> None:
+    Path("ab.cep").write_text("event a(x: int).\nevent b(y: int).\ne(X, Y) <- (a(X) SEQ b(Y)) WITHIN 1 min.\n")
+    Path("ab.jsonl").write_text(jsonl([{"type": t, "time": n, "args": [n]} for n, t in enumerate("aab")]))
+    assert len(events(cep("run", "ab.cep", "--input", "ab.jsonl").stdout)) == 2
+    result = cep("run", "ab.cep", "--input", "ab.jsonl", "--policy", "recent")
+    assert [(one["x"], one["y"]) for one in events(result.stdout)] == [(1, 2)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+def test_facts_come_from_tables(kind: str) -> None:
+    Path("near.cep").write_text("event a(x: string).\nnext(Y) <- a(X) WHERE linked(X, Y).\n")
+    Path("a.jsonl").write_text(jsonl([{"type": "a", "time": 1, "x": "attic"}]))
+    table = pl.DataFrame({"from": ["attic", "hall"], "to": ["hall", "cellar"]})
+    {"csv": table.write_csv, "parquet": table.write_parquet, "jsonl": table.write_ndjson}[kind](f"links.{kind}")
+    result = cep("run", "near.cep", "--input", "a.jsonl", "--facts", f"linked=links.{kind}")
+    assert [one["y"] for one in events(result.stdout)] == ["hall"], result.stderr
+
+
+@pytest.mark.parametrize("batch", ["1", "2", "100"])
+def test_batches_change_nothing(batch: str) -> None:
+    assert events(cep("run", "fire.cep", "--input", "events.jsonl", "--batch", batch).stdout) == [FIRE]
+
+
+# --- run: what is no event ---
+
+
+BAD = [*EVENTS, {"type": "heat", "time": 6, "room": "hall", "temp": 999}, {"type": "heat", "time": 7, "temp": 1}]
+
+
+def test_dead_letters_are_kept_with_their_reasons() -> None:
+    Path("bad.jsonl").write_text(jsonl(BAD) + "{broken\n")
+    result = cep("run", "fire.cep", "--input", "bad.jsonl", "--dead-letter", "dead.jsonl")
+    assert (result.exit_code, events(result.stdout)) == (0, [FIRE])
+    assert "6 records, 3 dead letters (1 bad JSON, 1 missing, 1 out of range), 1 derived event" in result.stderr
+    dead = sorted((one["line"], one["code"], one["file"]) for one in events(Path("dead.jsonl").read_text()))
+    assert dead == [(4, "range", "bad.jsonl"), (5, "missing", "bad.jsonl"), (6, "json", "bad.jsonl")]
+
+
+def test_strict_ends_with_1_if_there_were_dead_letters() -> None:
+    Path("bad.jsonl").write_text(jsonl(BAD))
+    result = cep("run", "fire.cep", "--input", "bad.jsonl", "--strict")
+    assert (result.exit_code, events(result.stdout)) == (1, [FIRE])
+    assert cep("run", "fire.cep", "--input", "events.jsonl", "--strict").exit_code == 0
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "there is no --input"),
+        (["--input", "no.jsonl"], "no.jsonl"),
+        (["--input", "events.txt"], "events.txt"),
+        (["--input", "events.jsonl", "--format", "xml"], "xml"),
+        (["--input", "ice=events.jsonl"], "ice"),
+        (["--input", "events.jsonl", "--only", "ice"], "no rule derives an event `ice`"),
+        (["--input", "events.jsonl", "--lateness", "soon"], "--lateness: `soon` is no duration"),
+        (["--input", "events.jsonl", "--policy", "newest"], "newest"),
+        (["--input", "events.jsonl", "--facts", "links.csv"], "expected `name=file`, found `links.csv`"),
+        (["--input", "events.jsonl", "--facts", "linked=no.csv"], "there is no file `no.csv`"),
+        (["--input", "events.jsonl", "--facts", "linked=events.txt"], "of no known kind"),
+        (["--input", "events.jsonl", "--output", "no/out.jsonl"], "no/out.jsonl"),
+        (["--input", "events.jsonl", "--output", "./events.jsonl"], "is an input as well"),
+        (
+            ["--input", "events.jsonl", "--output", "x.jsonl", "--dead-letter", "x.jsonl"],
+            "is the file of --output as well",
+        ),
+        (["--input", "events.jsonl", "--batch", "0"], "--batch"),
+        (["--input", "events.jsonl", "--speed", "9"], "--speed"),
+    ],
+)
+def test_a_bad_option_ends_with_2(arguments: list[str], told: str) -> None:
+    Path("events.txt").write_text("")
+    before = Path("events.jsonl").read_text()
+    result = cep("run", "fire.cep", *arguments)
+    assert result.exit_code == 2, result.output
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+    assert Path("events.jsonl").read_text() == before
+
+
+def test_a_runaway_recursion_is_stopped() -> None:
+    Path("away.cep").write_text("event a(x: int).\np(X) <- a(X).\np(X + 1) <- p(X).\n")
+    Path("a.jsonl").write_text('{"type": "a", "time": 1, "x": 1}\n')
+    result = cep("run", "away.cep", "--input", "a.jsonl", "--max-derivations", "1000", "--output", "out.jsonl")
+    assert result.exit_code == 2
+    assert "a recursion goes on for ever" in result.stderr and "`p`" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "microseconds"),
+    [
+        ("10min", 600_000_000),
+        ("10 min", 600_000_000),
+        ("PT10M", 600_000_000),
+        ("2h", 7_200_000_000),
+        ("1.5", 1_500_000),
+    ],
+)
+def test_durations_read_as_in_the_language(text: str, microseconds: int) -> None:
+    assert duration(text, "--lateness") == microseconds
+
+
+@pytest.mark.parametrize("text", ["", "x", "-3", "1..2", "10 weeks", "PT1.5.5S", "1.0000001", "P"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(CepError, match="--lateness"):
+        duration(text, "--lateness")
+
+
+def test_a_table_is_named() -> None:
+    assert named("linked=a=b.csv", "--facts") == ("linked", "a=b.csv")
+    for text in ("links.csv", "=links.csv", "linked="):
+        with pytest.raises(CepError, match="expected `name=file`"):
+            named(text, "--facts")
+
+
+# --- how it ends ---
+
+
+def test_ctrl_c_ends_a_run_that_waits() -> None:
+    with start("run", "fire.cep", "--input", "-", "--output", "out.jsonl", stdin=subprocess.PIPE) as running:
+        assert running.stdin is not None and running.stderr is not None
+        running.stdin.write(jsonl(EVENTS))
+        running.stdin.flush()
+        wait_for(Path("out.jsonl"))
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+        told = running.stderr.read()
+    assert told.startswith("stopped: 3 records, 1 derived event: fire 1")
+    assert "Traceback" not in told
+    assert events(Path("out.jsonl").read_text()) == [FIRE]
+
+
+def wait_for(path: Path) -> None:
+    """Until the file has something in it."""
+    watching = subprocess.run(["sh", "-c", f"for i in $(seq 600); do [ -s {path} ] && exit 0; sleep 0.1; done; exit 1"])
+    assert watching.returncode == 0, f"nothing was written to {path}"
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    Path("many.cep").write_text("event a(x: int).\nb(X) <- a(X).\n")
+    Path("many.jsonl").write_text(jsonl([{"type": "a", "time": n, "x": n} for n in range(20_000)]))
+    with start("run", "many.cep", "--input", "many.jsonl", "--batch", "1000") as running:
+        assert running.stdout is not None and running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        assert running.wait(60) == 0
+        assert running.stderr.read() == ""
+
+
+def test_help_fits_a_terminal_and_its_examples_work() -> None:
+    for command in ([], ["check"], ["plan"], ["run"], ["demo"], ["demo", "blizzard"]):
+        result = cep(*command, "--help")
+        assert result.exit_code == 0
+        assert max(map(len, result.stdout.splitlines())) <= 80
+        assert "Examples" in result.stdout or "  cep " in result.stdout or command == ["demo"]
+
+
+def test_version() -> None:
+    assert cep("--version").stdout.startswith("cep ")
+
+
+def test_help_asks_for_nothing_heavy() -> None:
+    heavy = "{'polars', 'numba', 'pyarrow', 'rich'}"
+    code = f"import sys; import cep.cli; sys.exit(bool({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent).returncode == 0

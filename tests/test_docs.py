@@ -1,0 +1,255 @@
+"""What README.md and docs/ show is run: programs over their streams, commands, Python; drawings are drawn again.
+
+A fenced block is read by its first word:
+
+    cep       a program; a second word is the name of its file
+    timeline  events above the axis, all that is derived from them below it: each as in tests/cases/README.md, then drawn
+    events    a stream without a drawing; a program with neither has the stream of the one before it
+    derived   all that is derived
+    error     the message in full that a program is refused with; `warning`: those of a program that is not
+    csv, json a file, named by the second word
+    console   commands after `$ `, each with what it prints; they run in a folder that holds the named files so far
+    python    a script; a `text` block behind it is what it prints
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cep import cli
+from cep.engine import Engine, detect
+from cep.errors import CepError
+from cep.events import Event
+from cep.functions import FUNCTIONS
+from cep.syntax import parser
+from cep.syntax.constants import UNITS
+from cep.syntax.patterns import AGGREGATES
+from cep.syntax.tokens import KEYWORDS
+from tests import reference
+from tests.cases_format import difference, read_event, read_events, sort_key, write_event
+
+ROOT = Path(__file__).parent.parent
+README, LANGUAGE = ROOT / "README.md", ROOT / "docs" / "language.md"
+PAGES = (README, LANGUAGE)
+SCALES = {"seconds": 1_000_000, "minutes": 60_000_000, "hours": 3_600_000_000}
+_ROW = re.compile(r"(.+? @ (?:\[[^\]]*\]|\S+(?: (?:ms|s|min|h|d)\b)?))(?: |$)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: the words behind the fence, the text, the line it begins on."""
+
+    kind: str
+    name: str
+    text: str
+    line: int
+
+
+@dataclass
+class Example:
+    """A program and the blocks that belong to it."""
+
+    page: Path
+    program: Block
+    blocks: dict[str, Block] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.program.name or "rules.cep"
+
+
+def blocks(page: Path) -> list[Block]:
+    found: list[Block] = []
+    opened: list[str] | None = None
+    lines: list[str] = []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.startswith("```"):
+            lines.append(line)
+        elif opened is None:
+            opened, lines = line[3:].split() or [""], []
+        else:
+            text = "".join(each + "\n" for each in lines)
+            found.append(Block(opened[0], " ".join(opened[1:]), text, number - len(lines)))
+            opened = None
+    assert opened is None, f"{page.name}: a block is not closed"
+    return found
+
+
+def examples() -> list[Example]:
+    """All programs; one that has no stream of its own gets the one before it."""
+    made: list[Example] = []
+    for page in PAGES:
+        for block in blocks(page):
+            if block.kind == "cep":
+                made.append(Example(page, block))
+            elif block.kind in ("timeline", "events", "derived", "error", "warning"):
+                assert made and block.kind not in made[-1].blocks, f"{page.name}:{block.line}: of which program?"
+                made[-1].blocks[block.kind] = block
+    for before, after in zip(made, made[1:]):
+        if "derived" in after.blocks and not {"events", "timeline"} & after.blocks.keys():
+            after.blocks["events"] = before.blocks["events"]
+    return made
+
+
+EXAMPLES = examples()
+
+
+def place(example: Example) -> str:
+    return f"{example.page.stem}:{example.program.line}"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=place)
+def test_program(example: Example) -> None:
+    text = example.program.text
+    if "error" in example.blocks:
+        with pytest.raises(CepError) as caught:
+            Engine.from_text(text, name=example.name)
+        assert str(caught.value) == example.blocks["error"].text.strip("\n")
+        return
+    engine = Engine.from_text(text, name=example.name)
+    if "warning" in example.blocks:
+        assert "\n\n".join(map(str, engine.warnings)) == example.blocks["warning"].text.strip("\n")
+    if "timeline" in example.blocks:
+        drawn = example.blocks["timeline"].text
+        events, derived, axis = read_timeline(drawn)
+        assert drawn == draw(events, derived, axis), "the drawing should be:\n" + draw(events, derived, axis)
+    elif "derived" in example.blocks:
+        events = read_events(example.blocks["events"].text)
+        derived = read_events(example.blocks["derived"].text)
+    else:
+        return
+    assert derived == sorted(derived, key=sort_key), "what is derived is shown by (end, start, type, arguments)"
+    assert not difference(derived, reference.detect(text, events)), "by the reference interpreter"
+    assert not difference(derived, detect(text, events)), "by the engine"
+
+
+def read_timeline(text: str) -> tuple[list[Event], list[Event], str]:
+    """The events above the axis, those below it, the axis."""
+    lines = text.splitlines()
+    axis = next(line for line in lines if line.split(" ")[0] in SCALES)
+    sides: tuple[list[Event], list[Event]] = ([], [])
+    for number, line in enumerate(lines):
+        if line is not axis:
+            row = _ROW.match(line)
+            assert row is not None, f"no event: {line!r}"
+            sides[number > lines.index(axis)].append(read_event(row[1]))
+    return *sides, axis
+
+
+def draw(events: list[Event], derived: list[Event], axis: str) -> str:
+    """Each event beside its notation as `|` or `|---|`, to the scale of the axis: its first two numbers say how far apart
+    they are, and in which column."""
+    ticks = [(match.start(), float(match[0])) for match in re.finditer(r"-?[\d.]+", axis)]
+    (left, first), (right, second) = ticks[:2]
+    scale = SCALES[axis.split(" ")[0]]
+
+    def column(time: int) -> int:
+        at = left + (time / scale - first) * (right - left) / (second - first)
+        assert at == round(at) >= left, f"{time / scale} has no column of its own"
+        return round(at)
+
+    def row(event: Event) -> str:
+        begin, end = column(event.start), column(event.end)
+        bar = "|" if begin == end else "|" + "-" * (end - begin - 1) + "|"
+        label = written(event)
+        assert len(label) < left, f"no room for {label}"
+        return f"{label:{begin}}{bar}"
+
+    def written(event: Event) -> str:
+        name, at = write_event(event).split(" @ ")
+        if scale == 1_000_000:
+            return f"{name} @ {at}"
+        unit = {"minutes": "min", "hours": "h"}[axis.split(" ")[0]]
+        return f"{name} @ " + re.sub(r"-?[\d.]+", lambda t: f"{float(t[0]) * 1_000_000 / scale:g} {unit}", at)
+
+    assert all(column(round(number * scale)) == at for at, number in ticks), "the axis is not even"
+    return "\n".join([*map(row, events), axis, *map(row, derived)]) + "\n"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands and what they print: errors and results in the order they come, seconds aside."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demos").symlink_to(ROOT / "demos")
+    for block in blocks(page):
+        if block.name and block.kind in ("cep", "csv", "json"):
+            (tmp_path / block.name).write_text(block.text, encoding="utf-8")
+        for said in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:] if block.kind == "console" else ():
+            command, _, printed = said.partition("\n")
+            if command == f"cat {shlex.split(command)[-1]}":
+                assert (tmp_path / shlex.split(command)[-1]).read_text(encoding="utf-8") == printed
+                continue
+            name, *arguments = shlex.split(command)
+            assert name == "cep", f"{page.name}:{block.line}: no command of ours"
+            result = CliRunner().invoke(cli.app, arguments, prog_name="cep")
+            assert untimed(result.output) == untimed(printed), f"{page.name}:{block.line}: {command}"
+
+
+def untimed(printed: str) -> str:
+    lines = (re.sub(r"\b\d+\.\d s$", "0.0 s", line.rstrip()) for line in printed.splitlines())
+    return "\n".join(lines).strip("\n")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_python(page: Path) -> None:
+    found = blocks(page)
+    for script, after in zip(found, [*found[1:], Block("", "", "", 0)]):
+        if script.kind == "python":
+            out = io.StringIO()
+            with redirect_stdout(out):
+                exec(compile(script.text, f"{page.name}:{script.line}", "exec"), {})
+            assert out.getvalue() == (after.text if after.kind == "text" else ""), f"{page.name}:{script.line}"
+
+
+def test_the_grammar_is_that_of_the_parser() -> None:
+    lines = (parser.__doc__ or "").splitlines()
+    grammar = "\n".join(line[4:] if line.startswith("    ") else line for line in lines)
+    (shown,) = [block for block in blocks(LANGUAGE) if block.kind == "ebnf"]
+    assert shown.text.strip() in grammar
+    assert shown.text.startswith("program ") and "\noperand " in shown.text
+
+
+def test_every_word_of_the_language_is_explained() -> None:
+    text = LANGUAGE.read_text(encoding="utf-8")
+    spoken = set(re.findall(r"\w+", re.sub(r"```ebnf.*?```", "", text, flags=re.DOTALL)))
+    assert not (FUNCTIONS.keys() | set(AGGREGATES) | UNITS.keys()) - spoken
+    assert not {word for word in KEYWORDS if word not in spoken and word.lower() not in spoken}
+
+
+def test_every_option_of_the_command_line_is_explained() -> None:
+    text = README.read_text(encoding="utf-8") + LANGUAGE.read_text(encoding="utf-8")
+    for command in ("check", "plan", "run"):
+        usage = CliRunner().invoke(cli.app, [command, "--help"], prog_name="cep").output
+        for option in re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", usage, flags=re.MULTILINE):
+            assert option in text or option == "--help", f"cep {command} {option}"
+            assert f"cep {command}" in text
+
+
+def test_links_lead_somewhere() -> None:
+    for page in (*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "docs" / "architecture.md"):
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)]+)\)", text):
+            path, _, part = target.partition("#")
+            if "://" in path:
+                continue
+            found = page.parent / path if path else page
+            assert found.exists(), f"{page.name}: {target}"
+            if part:
+                headings = re.findall(r"^#+ (.*)$", found.read_text(encoding="utf-8"), flags=re.MULTILINE)
+                anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+                assert part in anchors, f"{page.name}: {target}"
+
+
+def test_every_file_that_is_named_is_there() -> None:
+    """Paths in backticks in the pages for developers."""
+    for page in (ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"):
+        for path in re.findall(r"`([a-z_]+(?:/[\w.-]+)+/?)`", page.read_text(encoding="utf-8")):
+            assert (ROOT / path).exists(), f"{page.name}: {path}"
