@@ -2,7 +2,7 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 # How many times as many random programs `make fuzz` tries.
 FUZZ ?= 20
@@ -32,10 +32,12 @@ test: $(VENV)/.test
 	@$(BIN)/python -m pytest -q -n $(WORKERS)
 
 check: $(VENV)/.check
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	@failed=0; \
+	$(BIN)/ruff check . || failed=1; \
+	$(BIN)/ruff format --quiet --check . || { echo 'not formatted: do $(BIN)/ruff format .'; failed=1; }; \
+	$(BIN)/mypy || failed=1; \
+	$(BIN)/lint-imports --no-cache || failed=1; \
+	exit $$failed
 
 bench: $(VENV)/.run
 	@$(BIN)/python -m benchmarks

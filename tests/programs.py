@@ -1,9 +1,15 @@
-"""Random programs and streams: valid by the language reference, with small domains so that joins and ties hit."""
+"""Random programs and streams: valid by the language reference, with small domains so that joins and ties hit.
+
+Everything is drawn from one Hypothesis `Random`: it shrinks, and, unlike many small strategies, does not
+come back with variations of what was drawn before.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,7 +19,7 @@ from cep.events import Event
 SECOND = 1_000_000
 LAST_SECOND = 12
 NUMBERS = ("int", "float")
-VALUES: dict[str, tuple[Any, ...]] = {"int": (0, 1, 2), "float": (0.0, 1.0, 0.5, 2.0), "string": ("u", "v")}
+VALUES: dict[str, tuple[Any, ...]] = {"int": (0, 1, 2, 1), "float": (0.0, 1.0, 0.5, 1.0, 2.0), "string": ("u", "v")}
 VARIABLES = {"int": ("X", "Y", "Z"), "float": ("X", "F"), "string": ("S", "T")}
 TIES = ("", "", "(longest)", "(shortest)")
 
@@ -76,7 +82,7 @@ class Rule:
 class Maker:
     """Draws a program. Patterns are (text, variables it binds with their types), fit to stand after an operator."""
 
-    draw: Callable[[Any], Any]
+    random: Random
     kinds: list[Kind]
     statics: set[str] = field(default_factory=set)
     restricted: bool = False
@@ -86,10 +92,10 @@ class Maker:
     rule: Rule = field(default_factory=Rule)
 
     def pick(self, options: Sequence[Any]) -> Any:
-        return options[self.draw(st.integers(0, len(options) - 1))]
+        return self.random.choice(options)
 
     def chance(self, percent: int) -> bool:
-        return bool(self.draw(st.integers(0, 99)) >= 100 - percent)
+        return self.random.randrange(100) >= 100 - percent
 
     def fresh(self, letter: str) -> str:
         self.rule.fresh += 1
@@ -129,7 +135,7 @@ class Maker:
     def argument(self, wanted: str, bound: dict[str, str], pool: dict[str, str] | None) -> str:
         if wanted not in VARIABLES:  # what may be off by a rounding is never looked at
             return "_"
-        way = self.draw(st.integers(0, 11))
+        way = self.random.randint(0, 11)
         if way >= 10:
             return "_"
         if way == 9:
@@ -239,7 +245,7 @@ class Maker:
         by = [v for v in bound if self.chance(40)]
         results: dict[str, str] = {}
         written = []
-        for _ in range(self.draw(st.integers(1, 2))):
+        for _ in range(self.random.randint(1, 2)):
             name = self.fresh("A")
             function = self.pick(("count", "sum", "max", "min", "first", "last", "avg", "distinct", "stddev"))
             if function == "count" or not bound:
@@ -272,7 +278,7 @@ class Maker:
         bound = dict(bound)
         below = {v: t for v, t in bound.items() if t in VARIABLES}
         conditions: list[str] = []
-        for _ in range(self.draw(st.integers(1, 3))):
+        for _ in range(self.random.randint(1, 3)):
             conditions.append(self.condition(below, bound))
         if self.chance(30):
             conditions.reverse()
@@ -352,7 +358,7 @@ class Maker:
     def head(self, bound: dict[str, str], wanted: tuple[str, ...] | None, bounded: bool) -> tuple[str, tuple[str, ...]]:
         """Arguments of a head, of the `wanted` types if given. `bounded`: numbers stay few, for recursive rules."""
         if wanted is None:
-            wanted = tuple(bound[v] for v in self.draw(st.permutations(sorted(bound)))[:2])
+            wanted = tuple(bound[v] for v in sorted(bound) if self.chance(60))[:2]
             if bounded:
                 wanted = tuple("int" for _ in wanted)
         arguments = []
@@ -397,32 +403,36 @@ def literal(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def kinds_and_lines(draw: Callable[[Any], Any]) -> tuple[list[Kind], bool]:
+def event_kinds(random: Random) -> tuple[list[Kind], bool]:
     """Event types, and whether all events are points."""
-    points = draw(st.booleans())
+    points = random.choice((False, True))
     kinds = []
-    for name in "abcd"[: draw(st.integers(2, 4))]:
-        declared = draw(st.integers(0, 2)) == 2
+    for name in "abcd"[: random.randint(2, 4)]:
+        declared = random.randint(0, 2) == 2
         types = ["int"]
-        for _ in range(draw(st.integers(0, 1))):
-            types.append(draw(st.sampled_from(("int", "int", "int", "float", "string"))))
-        optional = [declared and draw(st.integers(0, 4)) == 4 for _ in types]
-        kinds.append(Kind(name, tuple(types), tuple(optional), declared, declared and points and draw(st.booleans())))
+        for _ in range(random.randint(0, 1)):
+            types.append(random.choice(("int", "int", "int", "float", "string")))
+        optional = [declared and random.randint(0, 4) == 4 for _ in types]
+        kinds.append(
+            Kind(name, tuple(types), tuple(optional), declared, declared and points and random.choice((False, True)))
+        )
     return kinds, points
 
 
-def stream(draw: Callable[[Any], Any], kinds: list[Kind], points: bool, most: int) -> tuple[Event, ...]:
+def stream(random: Random, kinds: list[Kind], points: bool, most: int, lines: list[str]) -> tuple[Event, ...]:
+    """Events of the kinds that the rules read, in a time short enough for ties."""
+    names = set(re.findall(r"\w+", " ".join(lines)))
+    kinds = [kind for kind in kinds if kind.name in names] or kinds
+    last = random.choice((8, LAST_SECOND, 5, 3))
     events = []
-    few = draw(st.integers(0, 4)) == 0
-    last = draw(st.sampled_from((LAST_SECOND, 8, 5, 3)))
-    for _ in range(draw(st.integers(0, most) if few else st.integers(most // 2, most))):
-        kind = kinds[draw(st.integers(0, len(kinds) - 1))]
+    for _ in range(random.randint(0 if random.randrange(5) == 0 else most // 2, most)):
+        kind = random.choice(kinds)
         args = tuple(
-            None if optional and draw(st.integers(0, 2)) == 2 else draw(st.sampled_from(VALUES[type]))
+            None if optional and random.randrange(3) == 2 else random.choice(VALUES[type])
             for type, optional in zip(kind.types, kind.optional)
         )
-        end = draw(st.integers(0, last))
-        start = end if points or kind.point else max(0, end - draw(st.sampled_from((0, 0, 1, 2, 3, 5))))
+        end = random.choice(range(last + 1))
+        start = end if points or kind.point else max(0, end - random.choice((0, 1, 0, 2, 3, 5)))
         events.append(Event(kind.name, args, start * SECOND, end * SECOND))
     return tuple(events)
 
@@ -436,14 +446,13 @@ def finished(maker: Maker, inputs: list[Kind], events: tuple[Event, ...]) -> Pro
     return Program(text, events, maker.restricted, maker.aggregates, maker.negative)
 
 
-@st.composite
-def programs(draw: Callable[[Any], Any], policies: bool = True, aggregates: bool = True, most: int = 14) -> Program:
+def program(random: Random, policies: bool = True, aggregates: bool = True, most: int = 14) -> Program:
     """Programs without recursion: 1 to 4 rules, the later ones on the earlier."""
-    inputs, points = kinds_and_lines(draw)
-    maker = Maker(draw, list(inputs), policies=policies)
+    inputs, points = event_kinds(random)
+    maker = Maker(random, list(inputs), policies=policies)
     heads: list[Kind] = []
     allow = frozenset({"unless", "point", "aggregate"} if aggregates else {"unless", "point"})
-    for _ in range(draw(st.sampled_from((1, 1, 2, 2, 3, 4)))):
+    for _ in range(random.choice((1, 1, 2, 2, 3, 4))):
         maker.rule = Rule(allow=allow)
         if policies and maker.chance(45):
             maker.lines.append(f"policy {maker.choice({})}.")
@@ -456,21 +465,20 @@ def programs(draw: Callable[[Any], Any], policies: bool = True, aggregates: bool
             head = maker.statement("efgh"[len(heads)], maker.pick((2, 1, 3)), None)
             heads.append(head)
             maker.kinds.append(head)
-    return finished(maker, inputs, stream(draw, inputs, points, most))
+    return finished(maker, inputs, stream(random, inputs, points, most, maker.lines))
 
 
-@st.composite
-def iterations(draw: Callable[[Any], Any], policies: bool = True) -> Program:
+def iteration(random: Random, policies: bool = True) -> Program:
     """The common recursion, `x <- start. x <- x SEQ a`, with conditions, WITHIN, policies, and a rule that uses it."""
-    inputs, points = kinds_and_lines(draw)
-    maker = Maker(draw, list(inputs), policies=policies)
+    inputs, points = event_kinds(random)
+    maker = Maker(random, list(inputs), policies=policies)
     if policies and maker.chance(60):
         maker.lines.append(f"policy {maker.choice({})}.")
-    types = ("int",) * draw(st.integers(0, 2))
-    for _ in range(draw(st.sampled_from((1, 1, 2)))):
+    types = ("int",) * random.randint(0, 2)
+    for _ in range(random.choice((1, 1, 2))):
         maker.rule = Rule(leaves=2)
-        maker.statement("x", draw(st.integers(0, 1)), types)
-    for _ in range(draw(st.sampled_from((1, 1, 1, 2)))):
+        maker.statement("x", random.randint(0, 1), types)
+    for _ in range(random.choice((1, 1, 1, 2))):
         maker.rule = Rule()
         names = [maker.pick(("X", "Y", "_")) for _ in types]
         bound = {name: "int" for name in names if name != "_"}
@@ -489,45 +497,43 @@ def iterations(draw: Callable[[Any], Any], policies: bool = True) -> Program:
     if maker.chance(50):
         maker.rule = Rule(leaves=3, allow=frozenset({"unless", "aggregate"}))
         maker.statement("e", 1, None)
-    return finished(maker, inputs, stream(draw, inputs, points, 10))
+    return finished(maker, inputs, stream(random, inputs, points, 10, maker.lines))
 
 
-@st.composite
-def recursions(draw: Callable[[Any], Any], policies: bool = True) -> Program:
+def recursion(random: Random, policies: bool = True) -> Program:
     """General recursion: two events that any rule may use, and what is built on them."""
-    inputs, points = kinds_and_lines(draw)
-    maker = Maker(draw, list(inputs), policies=policies)
+    inputs, points = event_kinds(random)
+    maker = Maker(random, list(inputs), policies=policies)
     if policies and maker.chance(50):
         maker.lines.append(f"policy {maker.choice({})}.")
-    names = ("x", "y")[: draw(st.integers(1, 2))]
-    kinds = [Kind(name, ("int",) * draw(st.integers(0, 1)), (False,), False, False) for name in names]
+    names = ("x", "y")[: random.randint(1, 2)]
+    kinds = [Kind(name, ("int",) * random.randint(0, 1), (False,), False, False) for name in names]
     for kind in kinds:
         maker.rule = Rule(leaves=2)
-        maker.statement(kind.name, draw(st.integers(0, 1)), kind.types, bounded=True)
+        maker.statement(kind.name, random.randint(0, 1), kind.types, bounded=True)
     maker.kinds = [*inputs, *kinds, *kinds]
-    for _ in range(draw(st.integers(1, 3))):
+    for _ in range(random.randint(1, 3)):
         maker.rule = Rule(leaves=3)
         kind = maker.pick(kinds)
         maker.statement(kind.name, maker.pick((1, 2)), kind.types, bounded=True)
     if maker.chance(40):
         maker.rule = Rule(leaves=2, allow=frozenset({"unless", "aggregate"}))
         maker.statement("e", 1, None)
-    return finished(maker, inputs, stream(draw, inputs, points, 7))
+    return finished(maker, inputs, stream(random, inputs, points, 7, maker.lines))
 
 
-@st.composite
-def contests(draw: Callable[[Any], Any]) -> Program:
+def contest(random: Random) -> Program:
     """One or two goals under a policy, and a stream full of ties; the head shows which partner was chosen."""
-    points = draw(st.integers(0, 3)) == 3
-    optional = draw(st.integers(0, 4)) == 4
-    types = ("int", draw(st.sampled_from(("int", "float"))))
+    points = random.randint(0, 3) == 3
+    optional = random.randint(0, 4) == 4
+    types = ("int", random.choice(("int", "float")))
     inputs = [Kind(name, types, (False, optional), True, False) for name in "abc"]
-    maker = Maker(draw, list(inputs))
+    maker = Maker(random, list(inputs))
     maker.rule = Rule(leaves=9)
-    keys = {letter: maker.pick(("_", "K", "0")) for letter in "abcx"}
+    keys = {letter: maker.pick(("_", "_", "_", "K", "K", "1")) for letter in "abcx"}
     atom = {letter: f"{'b' if letter == 'x' else letter}({keys[letter]}, {letter.upper()})" for letter in "abcx"}
     bound = {"A": types[1], "B": types[1]}
-    operators = ("SEQ", "AND", "SEQ", "AND", "PAR", "EQUALS", "MEETS", "DURING", "STARTS", "FINISHES")
+    operators = 3 * ("SEQ", "AND") + ("PAR", "EQUALS", "MEETS", "DURING", "STARTS", "FINISHES")
     shape = maker.pick(("pair", "pair", "same", "chain", "right", "not", "unless", "times"))
     first = f"{atom['a']} {maker.pick(operators)} {atom['b']}"
     if shape == "same":
@@ -563,11 +569,35 @@ def contests(draw: Callable[[Any], Any]) -> Program:
         if "p(" in condition:
             maker.statics.add("p")
         body = f"({body}) WHERE {condition}"
-    if maker.chance(35):
-        body += f" WITHIN {maker.pick((2, 1, 4))}"
+    if maker.chance(25):
+        body += f" WITHIN {maker.pick((3, 2, 5))}"
     name = maker.pick(("recent", "chronological"))
     ties = ["", "(longest)", "(shortest)", *(f"(by {v})" for v in bound)]
     maker.restricted = True
     arguments = ", ".join(bound)
     maker.lines.append(f"policy {name}{maker.pick(ties)}.\ne({arguments}) <- {body}.")
-    return finished(maker, inputs, stream(draw, inputs, points, 16))
+    return finished(maker, inputs, stream(random, inputs, points, 16, maker.lines))
+
+
+def strategy(make: Callable[..., Program], **options: Any) -> st.SearchStrategy[Program]:
+    return st.randoms(use_true_random=False).map(lambda random: make(random, **options))
+
+
+def programs(**options: Any) -> st.SearchStrategy[Program]:
+    """Programs without recursion. Options: `policies`, `aggregates` (may they be there), `most` (events)."""
+    return strategy(program, **options)
+
+
+def contests() -> st.SearchStrategy[Program]:
+    """One or two goals that choose among many."""
+    return strategy(contest)
+
+
+def iterations() -> st.SearchStrategy[Program]:
+    """The common recursion."""
+    return strategy(iteration)
+
+
+def recursions() -> st.SearchStrategy[Program]:
+    """Recursion in general."""
+    return strategy(recursion)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from cep.goals import window
+from cep.goals import partial, ring, window
 from cep.goals.arrival import by_arrival
 from cep.goals.contract import Ints, from_arrow, to_arrow
 from cep.goals.keys import slots_of
@@ -21,26 +21,26 @@ from cep.goals.window import END, HEADER, SLOT
 from cep.table import Table, empty, rows
 
 KINDS = {
-    ("sum", "int"): window.SUM_INT,
-    ("sum", "duration"): window.SUM_INT,
-    ("sum", "float"): window.SUM_FLOAT,
-    ("avg", "float"): window.AVG,
-    ("stddev", "float"): window.STDDEV,
-    ("min", "float"): window.MIN_FLOAT,
-    ("max", "float"): window.MAX_FLOAT,
+    ("sum", "int"): partial.SUM_INT,
+    ("sum", "duration"): partial.SUM_INT,
+    ("sum", "float"): partial.SUM_FLOAT,
+    ("avg", "float"): partial.AVG,
+    ("stddev", "float"): partial.STDDEV,
+    ("min", "float"): partial.MIN_FLOAT,
+    ("max", "float"): partial.MAX_FLOAT,
 }
 
 
 def kind_of(function: str, type: str, distinct: bool) -> int:
     """The kernel's number for a function over values of a type (None: `count()`)."""
     if function == "count":
-        return window.DISTINCT if distinct else window.COUNT_VALUES if type else window.COUNT
+        return partial.DISTINCT if distinct else partial.COUNT_VALUES if type else partial.COUNT
     if function == "first":
-        return window.FIRST_FLOAT if type == "float" else window.FIRST_VALUE
+        return partial.FIRST_FLOAT if type == "float" else partial.FIRST_VALUE
     if function == "last":
-        return window.LAST_FLOAT if type == "float" else window.LAST_VALUE
+        return partial.LAST_FLOAT if type == "float" else partial.LAST_VALUE
     if function in ("min", "max") and type != "float":
-        return window.MIN_INT if function == "min" else window.MAX_INT
+        return partial.MIN_INT if function == "min" else partial.MAX_INT
     return KINDS[function, type]
 
 
@@ -68,6 +68,8 @@ class Aggregate:
         self.lineage = lineage
         self.by = np.array(spec.by, np.int64)
         self.kinds = np.array(spec.kinds, np.int64)
+        self.short = 0 < spec.events <= ring.SHORT
+        self.rings = np.zeros((0, ring.RING + spec.events * (2 + len(spec.kinds)) if self.short else 0), np.int64)
         self.store = np.empty((16, HEADER + 4 * len(spec.kinds)), np.int64)
         self.count = 0
         self.index, self.keys, self.slots = new_index(len(spec.by))
@@ -82,13 +84,23 @@ class Aggregate:
         slots, self.index, self.keys, self.slots = slots_of(
             table, self.by, self.index, self.keys, self.slots, True, True
         )
+        keys = self.keys[: self.slots]
+        if self.short:
+            self.rings = _more_rings(self.rings, self.slots)
+            made, edges = ring.turn(
+                table, self.spec.values(table), slots, self.spec.events, self.kinds, self.rings, keys,
+                self.lineage is not None,
+            )  # fmt: skip
+            return self._named(made, edges)
         self.groups = _more_groups(self.groups, self.slots)
         self.store = room(self.store, self.count + rows(table))
-        keys = self.keys[: self.slots]
         made, edges, self.count, self.tally_index, self.tallies, self.tally_count = window.slide(
             table, self.spec.values(table), slots, self.spec.events, self.spec.duration, self.kinds, self.store,
             self.count, self.groups, keys, self.tally_index, self.tallies, self.tally_count, self.lineage is not None,
         )  # fmt: skip
+        return self._named(made, edges)
+
+    def _named(self, made: Table, edges: Ints) -> Table:
         made = np.ascontiguousarray(made)
         if self.lineage is not None:
             self.lineage.link(self.lineage.name(made)[edges[:, 0]], edges[:, 1])
@@ -118,6 +130,8 @@ class Aggregate:
         self.index = index_of(self.keys, self.slots)
 
     def snapshot(self) -> pa.RecordBatch:
+        if self.short:
+            return to_arrow({"rings": self.rings[: self.slots], "keys": self.keys[: self.slots]})
         self._compact(-(2**62))
         return to_arrow(
             {"store": self.store[: self.count], "keys": self.keys[: self.slots], "groups": self.groups[: self.slots]}
@@ -125,18 +139,30 @@ class Aggregate:
 
     def restore(self, batch: pa.RecordBatch) -> None:
         arrays = from_arrow(batch)
+        if self.short:
+            self.rings, self.keys, self.slots = arrays["rings"], room(arrays["keys"], 16), len(arrays["keys"])
+            self.index = index_of(self.keys, self.slots)
+            return
         self.store, self.count = room(arrays["store"], 16), len(arrays["store"])
         self.keys, self.slots, self.groups = room(arrays["keys"], 16), len(arrays["keys"]), arrays["groups"]
         self._compact(-(2**62))
 
     def codes(self) -> list[Ints]:
+        keys = [self.keys[: self.slots, k] for k in self.spec.by_codes]
+        if self.short:
+            step = 2 + len(self.spec.kinds)
+            columns = [ring.RING + 2 + k + step * r for k in self.spec.value_codes for r in range(self.spec.events)]
+            return [*keys, *(self.rings[: self.slots, c] for c in columns)]
         live = self.store[: self.count]
         held = [live[:, HEADER + 4 * k + cell] for k in self.spec.value_codes for cell in (0, 2)]
         held += [self.groups[: self.slots, window.GROUP + 3 * k + 1] for k in self.spec.value_codes]
-        return held + [self.keys[: self.slots, k] for k in self.spec.by_codes]
+        return held + keys
 
     @property
     def size(self) -> tuple[int, int]:
+        if self.short:
+            words = self.rings.shape[1] + self.keys.shape[1] + 2
+            return int(self.rings[: self.slots, ring.R_COUNT].sum()), 8 * self.slots * words
         live = int((self.store[: self.count, SLOT] >= 0).sum())
         used = self.count * self.store.shape[1] + self.slots * (self.groups.shape[1] + self.keys.shape[1] + 2)
         return live, 8 * (used + 5 * self.tally_count)
@@ -144,6 +170,14 @@ class Aggregate:
 
 def _no_tallies() -> tuple[Ints, Ints, int]:
     return np.full(32, -1, np.int64), np.empty((16, 3), np.int64), 0
+
+
+def _more_rings(rings: Ints, slots: int) -> Ints:
+    if rings.shape[0] >= slots:
+        return rings
+    larger = np.zeros((max(16, slots, 2 * rings.shape[0]), rings.shape[1]), np.int64)
+    larger[: rings.shape[0]] = rings
+    return larger
 
 
 def _more_groups(groups: Ints, slots: int) -> Ints:

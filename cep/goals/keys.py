@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from cep.goals.prefetch import prefetch
+from cep.goals.intrinsics import prefetch
 from cep.table import FIRST
 
 MISSING = -(2**63)

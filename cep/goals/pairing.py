@@ -10,8 +10,8 @@ import numpy as np
 from numba import njit
 
 from cep.goals.bytecode import run
+from cep.goals.intrinsics import prefetch
 from cep.goals.keys import MISSING, grow, slot_of_key
-from cep.goals.prefetch import prefetch
 from cep.goals.store import (
     ARRIVAL,
     BEGIN,

@@ -13,9 +13,9 @@ import pyarrow as pa
 from numba import njit
 
 from cep.goals.contract import Ints, from_arrow, to_arrow
+from cep.goals.intrinsics import prefetch
 from cep.goals.keys import slots_of
 from cep.goals.lineage import Lineage
-from cep.goals.prefetch import prefetch
 from cep.goals.store import (
     END,
     FAR,

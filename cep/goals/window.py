@@ -10,20 +10,14 @@ A partial result is three cells (n, x, y): how many values are in it, and what t
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import njit
 
+from cep.goals.intrinsics import prefetch
 from cep.goals.keys import MISSING, NAN, grow, mix, reindex
-from cep.goals.store import sortable
+from cep.goals.partial import DISTINCT, combine, lift, outcome
 from cep.table import END as T_END
 from cep.table import FIRST, IDENTITY, ORDER, START
-
-COUNT, COUNT_VALUES, SUM_INT, SUM_FLOAT, AVG, MIN_INT, MIN_FLOAT, MAX_INT, MAX_FLOAT, STDDEV, FIRST_VALUE, LAST_VALUE = (
-    range(12)
-)
-DISTINCT, FIRST_FLOAT, LAST_FLOAT = 12, 13, 14
 
 # a row of a window: its header (LEAST: the least start from it to the youngest of the front), then four cells a result
 BEGIN, END, NEXT, PREVIOUS, ARRIVAL, NAME, SLOT, LEAST = range(8)
@@ -32,98 +26,6 @@ HEADER = 8
 # a group: chain, first row of the back part, rows in it, least start and results of the back part
 G_HEAD, G_TAIL, G_BACK, G_COUNT, G_START = 0, 1, 2, 3, 4
 GROUP = 5
-
-
-@njit(cache=True)
-def combine(kind, cells, a, others, b, to, real, other_real):  # type: ignore[no-untyped-def]
-    """cells[to:to+3] = (cells at a, older) + (others at b, younger); `real` views are the same cells as floats."""
-    n = cells[a]
-    m = others[b]
-    if n == 0:
-        x = others[b + 1]
-        y = others[b + 2]
-    elif m == 0:
-        x = cells[a + 1]
-        y = cells[a + 2]
-    elif kind == SUM_INT:
-        x = cells[a + 1] + others[b + 1]
-        y = cells[a + 2] | others[b + 2]
-        if ((cells[a + 1] ^ x) & (others[b + 1] ^ x)) < 0:
-            y = 1
-    elif kind == SUM_FLOAT or kind == AVG:
-        u = real[a + 1]
-        v = other_real[b + 1]
-        s = u + v
-        t = s - u
-        low = (u - (s - t)) + (v - t) + real[a + 2] + other_real[b + 2]
-        cells[to] = n + m
-        real[to + 1] = s + low
-        real[to + 2] = low - ((s + low) - s)
-        return
-    elif kind == STDDEV:
-        d = other_real[b + 1] - real[a + 1]
-        mean = real[a + 1] + d * (m / (n + m))
-        spread = real[a + 2] + other_real[b + 2] + d * d * (n / (n + m)) * m
-        cells[to] = n + m
-        real[to + 1] = mean
-        real[to + 2] = spread
-        return
-    elif kind == MIN_INT or kind == MIN_FLOAT or kind == MAX_INT or kind == MAX_FLOAT:
-        is_float = 1 if kind == MIN_FLOAT or kind == MAX_FLOAT else 0
-        older = sortable(cells[a + 1], is_float)
-        younger = sortable(others[b + 1], is_float)
-        least = kind == MIN_INT or kind == MIN_FLOAT
-        x = cells[a + 1] if (older <= younger) == least else others[b + 1]
-        y = 0
-    elif kind == FIRST_VALUE or kind == FIRST_FLOAT:
-        x = cells[a + 1]
-        y = 0
-    else:
-        x = others[b + 1]
-        y = 0
-    cells[to] = n + m
-    cells[to + 1] = x
-    cells[to + 2] = y
-
-
-@njit(cache=True)
-def lift(kind, value, cells, to, real):  # type: ignore[no-untyped-def]
-    """One value as a partial result at cells[to:to+3]."""
-    cells[to] = 1
-    cells[to + 1] = value
-    cells[to + 2] = 0
-    if kind != COUNT and (value == MISSING or value == NAN):
-        cells[to] = 0
-    if kind == STDDEV or kind == SUM_FLOAT or kind == AVG:
-        real[to + 2] = 0.0
-
-
-@njit(cache=True)
-def outcome(kind, cells, at, real):  # type: ignore[no-untyped-def]
-    """The bits of a partial result's value."""
-    n = cells[at]
-    if kind == COUNT or kind == COUNT_VALUES or kind == DISTINCT:
-        return n
-    floating = kind == SUM_FLOAT or kind == AVG or kind == STDDEV or kind == MIN_FLOAT or kind == MAX_FLOAT
-    floating = floating or kind == FIRST_FLOAT or kind == LAST_FLOAT
-    if n == 0 or (kind == STDDEV and n < 2):
-        return NAN if floating else MISSING
-    if kind == SUM_INT:
-        return MISSING if cells[at + 2] != 0 else cells[at + 1]
-    if kind == SUM_FLOAT or kind == AVG or kind == STDDEV:
-        if kind == STDDEV:
-            value = math.sqrt(real[at + 2] / (n - 1))
-        else:
-            value = real[at + 1] + real[at + 2]
-            if kind == AVG:
-                value = value / n
-        if not math.isfinite(value):
-            return NAN
-        real[at] = value + 0.0
-        bits = cells[at]
-        cells[at] = n
-        return bits
-    return cells[at + 1]
 
 
 @njit(cache=True)
@@ -151,19 +53,25 @@ def tally(index, keys, count, slot, value):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def fold(store, real_store, slot, groups, kinds):  # type: ignore[no-untyped-def]
+def fold(store, slot, groups, kinds):  # type: ignore[no-untyped-def]
     """The back part becomes the front: each row gets the result from itself to the youngest."""
     younger = -1
     p = groups[slot, G_TAIL]
     while p >= 0:
         store[p, LEAST] = store[p, BEGIN] if younger < 0 else min(store[p, BEGIN], store[younger, LEAST])
         for k in range(kinds.shape[0]):
-            if kinds[k] == DISTINCT:
+            kind = kinds[k]
+            if kind == DISTINCT:
                 continue
-            at = HEADER + 4 * k + 1
-            lift(kinds[k], store[p, at - 1], store[p], at, real_store[p])
+            at = HEADER + 4 * k
+            n, x, y = lift(kind, store[p, at]), store[p, at], 0
             if younger >= 0:
-                combine(kinds[k], store[p], at, store[younger], at, at, real_store[p], real_store[younger])
+                n, x, y = combine(
+                    kind, n, x, y, store[younger, at + 1], store[younger, at + 2], store[younger, at + 3]
+                )
+            store[p, at + 1] = n
+            store[p, at + 2] = x
+            store[p, at + 3] = y
         younger = p
         p = store[p, PREVIOUS]
     groups[slot, G_BACK] = -1
@@ -189,19 +97,18 @@ def slide(  # type: ignore[no-untyped-def]
     edge_count = 0
     out = 0
     touched = np.empty(n, np.int64)
-    real_store = store.view(np.float64)
-    real_groups = groups.view(np.float64)
-    scratch = np.zeros(3, np.int64)
-    real_scratch = scratch.view(np.float64)
     i = 0
     while i < n:
         now = table[T_END, i]
         touches = 0
         while i < n and table[T_END, i] == now:
+            if i + 24 < n:
+                prefetch(groups, slots[i + 24])
+                head = groups[slots[i + 12], G_HEAD]
+                if head >= 0:
+                    prefetch(store, head)
+                    prefetch(store, groups[slots[i + 12], G_TAIL])
             slot = slots[i]
-            if slot < 0:
-                i += 1
-                continue
             p = count
             count += 1
             store[p, BEGIN] = table[START, i]
@@ -239,8 +146,12 @@ def slide(  # type: ignore[no-untyped-def]
                             groups[slot, at] += 1
                         store[p, HEADER + 4 * k + 1] = where
                     continue
-                lift(kinds[k], value, scratch, 0, real_scratch)
-                combine(kinds[k], groups[slot], at, scratch, 0, at, real_groups[slot], real_scratch)
+                m, x, y = combine(
+                    kinds[k], groups[slot, at], groups[slot, at + 1], groups[slot, at + 2], lift(kinds[k], value), value, 0
+                )
+                groups[slot, at] = m
+                groups[slot, at + 1] = x
+                groups[slot, at + 2] = y
             i += 1
         for t in range(touches):
             slot = touched[t]
@@ -251,7 +162,7 @@ def slide(  # type: ignore[no-untyped-def]
                 duration > 0 and head >= 0 and store[head, END] <= now - duration
             ):
                 if head == groups[slot, G_BACK]:
-                    fold(store, real_store, slot, groups, kinds)
+                    fold(store, slot, groups, kinds)
                 for k in range(results):
                     if kinds[k] == DISTINCT:
                         value = store[head, HEADER + 4 * k]
@@ -281,20 +192,15 @@ def slide(  # type: ignore[no-untyped-def]
             for k in range(results):
                 at = GROUP + 3 * k
                 column = FIRST + width + k
-                if kinds[k] == DISTINCT:
-                    made[column, out] = groups[slot, at]
-                elif head == back:
-                    made[column, out] = outcome(kinds[k], groups[slot], at, real_groups[slot])
-                else:
+                m, x, y = groups[slot, at], groups[slot, at + 1], groups[slot, at + 2]
+                if kinds[k] != DISTINCT and head != back:
                     front = HEADER + 4 * k + 1
                     if back < 0:
-                        made[column, out] = outcome(kinds[k], store[head], front, real_store[head])
-                    else:
-                        scratch[0] = store[head, front]
-                        scratch[1] = store[head, front + 1]
-                        scratch[2] = store[head, front + 2]
-                        combine(kinds[k], scratch, 0, groups[slot], at, 0, real_scratch, real_groups[slot])
-                        made[column, out] = outcome(kinds[k], scratch, 0, real_scratch)
+                        m = 0
+                    m, x, y = combine(
+                        kinds[k], store[head, front], store[head, front + 1], store[head, front + 2], m, x, y
+                    )
+                made[column, out] = outcome(kinds[k], m, x, y)
             if lineage:
                 p = head
                 while p >= 0:

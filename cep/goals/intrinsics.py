@@ -1,4 +1,7 @@
-"""A hint to the processor: this row will be read soon. Waiting for memory is most of what a goal with many keys does."""
+"""What numba lacks: a hint to the processor that a row will be read soon, and the bits of a float as an integer.
+
+Waiting for memory is most of what a goal with many keys does.
+"""
 
 from __future__ import annotations
 
@@ -30,3 +33,23 @@ def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
         return impl_ret_untracked(context, builder, types.void, context.get_dummy_value())
 
     return signature, code
+
+
+@intrinsic
+def as_float(typing_context: Any, value: Any) -> Any:
+    """The float64 of these 64 bits."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.int64), code
+
+
+@intrinsic
+def as_bits(typing_context: Any, value: Any) -> Any:
+    """The 64 bits of a float64."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), code
