@@ -69,8 +69,8 @@ def binding(condition: Condition, known: Collection[str]) -> list[str]:
         return []
     if condition.negated:
         return []
-    names = [argument.name for argument in condition.arguments if _unbound(argument, known)]
-    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+    free = [argument for argument in condition.arguments if _unbound(argument, known)]
+    return list(dict.fromkeys(argument.name for argument in free if isinstance(argument, Variable)))
 
 
 def names_of(condition: Condition) -> set[str]:
@@ -149,8 +149,8 @@ def _misnamed(condition: Condition, relations: Mapping[str, Arrangeable], source
     elif relations[name].arity != given:
         arity = relations[name].arity
         noun = "argument" if arity == 1 else "arguments"
-        hint = "`_` stands for an argument that does not matter" if given < arity else None
-        yield CepError(f"`{name}` has {arity} {noun}, not {given}", source, condition.span, hint, "arity")
+        more = "`_` stands for an argument that does not matter" if given < arity else None
+        yield CepError(f"`{name}` has {arity} {noun}, not {given}", source, condition.span, more, "arity")
 
 
 def _stuck(

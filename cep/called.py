@@ -150,9 +150,9 @@ class _Call:
         for rule in self.rules:
             given = dict(zip(rule.names, bound))
             index, binds = rule.conditions.answers(given, rows)
-            columns = {name: column[index] for name, column in given.items()} | binds
+            answered = {name: column[index] for name, column in given.items()} | binds
             (index, *outputs), _ = present(
-                [index, *(output(columns, len(index)) for output in rule.outputs)], len(index)
+                [index, *(output(answered, len(index)) for output in rule.outputs)], len(index)
             )
             found.append((index, outputs))
         if self.single:

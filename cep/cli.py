@@ -102,7 +102,9 @@ def check(
                 _complain(error)
                 typer.echo(f"{path}: {count(len(error.errors) if isinstance(error, CepErrors) else 1, 'error')}")
                 continue
-            for warning in engine.warnings:
+            for number, warning in enumerate(engine.warnings):
+                if number:
+                    typer.echo(err=True)
                 _complain(warning)
             written = parse(text, str(path)).statements
             counts = (
@@ -117,10 +119,12 @@ def check(
 
 @app.command()
 def plan(rules: Rules, policy: Policy = None) -> None:
-    """Show how a program is run: binary goals, what they share, join keys, horizons.
+    """Show how a program is run.
 
     \b
       cep plan rules.cep
+
+    Its binary goals in rule text, what they share, the keys they join on, what they remember and until when.
     """
     with _settled():
         from cep.engine import Engine
@@ -253,7 +257,7 @@ def blizzard(
         str | None, typer.Option(metavar="FILE", help="Write the derived events to this file.", show_default=False)
     ] = None,
 ) -> None:
-    """Find the winter storms of 2013 in the hourly readings of the airports of New York.
+    """Find the storms of 2013 at the airports of New York.
 
     \b
       cep demo blizzard --picture storms.png
@@ -301,4 +305,3 @@ def _complain(told: CepError | Warning) -> None:
             typer.secho(line, err=True, fg="red" if not line.strip(" ^") else None)
         else:
             typer.secho(line, err=True, bold=bool(line))
-    typer.echo(err=True)

@@ -1,6 +1,6 @@
 """Program text in, running engine out: the whole pipeline on one page. Read this first.
 
-    parse -> lower -> plan -> build -> (push -> admit -> sort -> step -> events)
+parse -> lower -> plan -> build -> (push -> admit -> sort -> step -> events)
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from cep.datalog import close
 from cep.dialects.etalis import lower
 from cep.errors import CepError, Warning
 from cep.events import Event
 from cep.goals.build import Builder
+from cep.goals.contract import from_arrow, to_arrow
 from cep.goals.lineage import Lineage
 from cep.plan.plan import Plan, plan
 from cep.runtime import intake, snapshot
@@ -26,7 +28,7 @@ from cep.runtime.outlet import frames, to_events, why
 from cep.schema import Schema
 from cep.syntax.ast import PolicyChoice, PolicyStatement
 from cep.syntax.parser import parse
-from cep.table import FIRST, ORDER, Table, rows
+from cep.table import FIRST, ORDER, Table, concat, rows
 from cep.values import Pool
 
 Frames = dict[str, pl.DataFrame]
@@ -34,8 +36,10 @@ Batch = Mapping[str, pl.DataFrame] | Iterable[Event]
 
 
 class Engine:
-    """A program, running. Batches go in by `push`, time by `advance`, the end of the input by `close`; each gives the new
-    derived events, {type: table} with Int64 `start` and `end` (microseconds UTC, closed interval) and a column an attribute.
+    """A program, running. Batches go in by `push`, time by `advance`, the end of the input by `close`; each gives
+    the new
+    derived events, {type: table} with Int64 `start` and `end` (microseconds UTC, closed interval) and a column an
+    attribute.
     """
 
     def __init__(
@@ -71,7 +75,8 @@ class Engine:
 
     @classmethod
     def from_text(cls, text: str, **options: object) -> Engine:
-        """An engine for a program text. Options: `name` (for messages), `facts` ({predicate: table}), `types` (of undeclared
+        """An engine for a program text. Options: `name` (for messages), `facts` ({predicate: table}), `types` (of
+        undeclared
         input events), `policy`, `lateness` (microseconds), `explain` (lineage), `max_derivations`. Raises CepError.
         """
         return cls(text, **options)  # type: ignore[arg-type]
@@ -120,7 +125,8 @@ class Engine:
         """Take a batch, {type: table} or events, sorted or not; gives what it completes.
 
         A table has Int64 `start` and `end` (or `time`), a column an attribute, and may have `order`, each row's
-        position in the input. Rows that do not fit go to `take_dead`. Raises CepError for an unknown type or a missing column.
+        position in the input. Rows that do not fit go to `take_dead`. Raises CepError for an unknown type or a
+        missing column.
         """
         first = self.position
         tables: dict[str, Table] = {}
@@ -140,7 +146,9 @@ class Engine:
         for name, mask in intake.late(tables, self.clock.watermark, self.clock.lateness, ordered).items():
             if mask.any():
                 places = tables[name][ORDER] - first if not ordered else np.arange(rows(tables[name]))
-                self.dead += [Dead(name, int(p), "late", "is late: the watermark has passed its end") for p in places[mask]]
+                self.dead += [
+                    Dead(name, int(p), "late", "is late: the watermark has passed its end") for p in places[mask]
+                ]
                 tables[name] = np.ascontiguousarray(tables[name][:, ~mask])
         self.clock.receive(tables)
         return self._run(self.clock.reached())
@@ -160,11 +168,38 @@ class Engine:
 
     def snapshot(self) -> bytes:
         """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`."""
-        return snapshot.save(self)
+        values = self.pool.dump().to_arrow().combine_chunks().to_batches()
+        header = {
+            "explain": self.lineage is not None,
+            "position": self.position,
+            "watermark": self.clock.watermark,
+            "latest": self.clock.latest,
+            "values": len(values),
+        }
+        batches = [*values, to_arrow(self.clock.snapshot()), *self.machine.snapshot()]
+        if self.lineage is not None:
+            batches += [
+                to_arrow({name: concat(tables) for name, tables in self.sources.items()}),
+                self.lineage.snapshot(),
+            ]
+        return snapshot.save(header, batches, self.text)
 
     def restore(self, blob: bytes) -> Engine:
         """Take on a snapshot of the same program; gives the engine itself. Raises CepError for another program's."""
-        snapshot.load(self, blob)
+        header, batches = snapshot.load(blob, self.text)
+        if header["explain"] != (self.lineage is not None):
+            raise CepError(
+                "the snapshot was made with another `explain`", hint="the same option on both", code="snapshot"
+            )
+        if header["values"]:
+            self.pool.load(pl.from_arrow(pa.Table.from_batches(batches[: header["values"]])))  # type: ignore[arg-type]
+        batches = batches[header["values"] :]
+        if self.lineage is not None:
+            self.lineage.restore(batches.pop())
+            self.sources = {name: [table] for name, table in from_arrow(batches.pop()).items()}
+        self.clock.restore(from_arrow(batches[0]), header["watermark"], header["latest"])
+        self.machine.restore(batches[1:])
+        self.position = header["position"]
         return self
 
     def _run(self, watermark: int) -> Frames:
@@ -176,7 +211,8 @@ class Engine:
         out = frames(made, self.plan.schemas, self.pool)
         if self.lineage is not None:
             for name, table in made.items():
-                out[name] = out[name].with_columns(because=why(self, table))
+                because = why(table, self.lineage, self.sources, self.plan.schemas, self.pool)
+                out[name] = out[name].with_columns(because)
         if self.pool.size > self._sweep_at:
             self._sweep()
         return out
@@ -210,8 +246,8 @@ def detect(
     policy: str | None = None,
     facts: Mapping[str, pl.DataFrame] | None = None,
 ) -> list[Event]:
-    """All events that a program derives from these, sorted by (end, start, type, args). Types of undeclared events are those
-    of the events given. Raises CepError; ValueError where an event does not fit its declaration.
+    """All events that a program derives from these, sorted by (end, start, type, args). Types of undeclared events
+    are those of the events given. Raises CepError; ValueError where an event does not fit its declaration.
     """
     given = list(events)
     engine = Engine(program, policy=policy, facts=facts, types=_types(given), lateness=0)
@@ -255,4 +291,3 @@ def _types(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
 
 
 _NAMES = {"int": "int", "float": "float", "bool": "bool", "str": "string", "Iri": "iri"}
-

@@ -1,8 +1,10 @@
 """Occurrences as columns: one int64 matrix a relation, a row of the matrix a column of the table.
 
-`table[START]`, `table[END]` (microseconds), `table[ORDER]` (arrival, M2), `table[IDENTITY]` (lineage; 0 when not asked for), then
+`table[START]`, `table[END]` (microseconds), `table[ORDER]` (arrival, M2), `table[IDENTITY]` (lineage; 0 when not
+asked for), then
 one row an argument from `FIRST`: ints, times and durations as they are, floats as their bits (view them with
-`floats`), strings and other values as codes of the engine's value pool. A table is sorted by arrival: (end, start, order).
+`floats`), strings and other values as codes of the engine's value pool. A table is sorted by arrival: (end, start,
+order).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def rows(table: Table) -> int:
 
 def column(table: Table, argument: int, type: str) -> Column:
     """An argument's values, without a copy: float64 for floats, int64 for the rest."""
-    values = table[FIRST + argument]
+    values: NDArray[np.int64] = table[FIRST + argument]
     return values.view(np.float64) if type == "float" else values
 
 

@@ -89,6 +89,7 @@ class Maker:
     aggregates: bool = False
     negative: bool = False
     policies: bool = True
+    several: bool = False  # conditions with several answers: which arrives first is not the language's to say
     rule: Rule = field(default_factory=Rule)
 
     def pick(self, options: Sequence[Any]) -> Any:
@@ -239,7 +240,12 @@ class Maker:
         ties = [*TIES, *(f"(by {v})" for v in numbers)]
         return f"{name}{self.pick(ties)}"
 
-    def aggregate(self, text: str, bound: dict[str, str]) -> tuple[str, dict[str, str]]:
+    def aggregate(
+        self,
+        text: str,
+        bound: dict[str, str],
+        windows: Sequence[str] = ("3 EVENTS", "2 EVENTS", "1 EVENTS", "4 s", "2500 ms"),
+    ) -> tuple[str, dict[str, str]]:
         self.aggregates = True
         numbers = [v for v, t in bound.items() if t in NUMBERS]
         by = [v for v in bound if self.chance(40)]
@@ -269,7 +275,7 @@ class Maker:
                     type = "rounded"
             results[name] = type
             written.append(f"{name} = {call}")
-        window = self.pick(("3 EVENTS", "2 EVENTS", "1 EVENTS", "4 s", "2500 ms"))
+        window = self.pick(windows)
         grouped = f" BY {', '.join(by)}" if by else ""
         kept = {v: bound[v] for v in by} | results
         return f"({text} AGGREGATE {', '.join(written)} OVER LAST {window}{grouped})", kept
@@ -326,7 +332,7 @@ class Maker:
             self.statics.add(name)
             if name == "above":
                 return f"{self.pick(('', 'not '))}above({left})"
-            return f"next({left}, {self.answer(usable, bound)})"
+            return f"next({left}, {self.binding_one(usable, bound)})"
         name = self.pick(LISTED)
         self.statics.add(name)
         arity = STATICS[name][0]
@@ -346,9 +352,12 @@ class Maker:
 
     def answer(self, usable: dict[str, str], bound: dict[str, str]) -> str:
         """An argument of a static predicate: often a variable that it binds."""
-        if self.chance(40):
+        if not self.several or self.chance(40):
             numbers = [v for v, t in usable.items() if t in NUMBERS]
             return str(self.pick([*numbers, "_", "1"]))
+        return self.binding_one(usable, bound)
+
+    def binding_one(self, usable: dict[str, str], bound: dict[str, str]) -> str:
         name = self.another(usable)
         usable[name] = bound[name] = "int"
         return name
@@ -449,7 +458,8 @@ def finished(maker: Maker, inputs: list[Kind], events: tuple[Event, ...]) -> Pro
 def program(random: Random, policies: bool = True, aggregates: bool = True, most: int = 14) -> Program:
     """Programs without recursion: 1 to 4 rules, the later ones on the earlier."""
     inputs, points = event_kinds(random)
-    maker = Maker(random, list(inputs), policies=policies)
+    aggregates = aggregates and (policies or random.randrange(2) == 0)
+    maker = Maker(random, list(inputs), policies=policies, several=not policies and not aggregates)
     heads: list[Kind] = []
     allow = frozenset({"unless", "point", "aggregate"} if aggregates else {"unless", "point"})
     for _ in range(random.choice((1, 1, 2, 2, 3, 4))):
@@ -579,6 +589,34 @@ def contest(random: Random) -> Program:
     return finished(maker, inputs, stream(random, inputs, points, 16, maker.lines))
 
 
+def window(random: Random) -> Program:
+    """One aggregate over a dense stream, and perhaps a goal under a policy that takes its results."""
+    points = random.randint(0, 2) == 2
+    optional = random.randint(0, 3) == 3
+    kinds = [Kind(name, ("int", random.choice(("int", "float"))), (False, optional), True, False) for name in "ab"]
+    maker = Maker(random, list(kinds))
+    maker.rule = Rule(leaves=3)
+    value = kinds[0].types[1]
+    atom = maker.pick(("a(G, X)", "a(G, X)", "a(_, X)", "a(G, X) SEQ b(_, _)", "(a(G, X) WHERE X >= 1)"))
+    bound = {"X": value, "G": "int"} if "G" in atom else {"X": value}
+    body, results = maker.aggregate(
+        atom, bound, ("3 s", "1 s", "2 s", "5 s", "2500 ms", "3 EVENTS", "1 EVENTS", "2 EVENTS")
+    )
+    names = list(results)
+    head = f"({', '.join(names)})" if names else ""
+    maker.lines.append(f"e{head} <- {body}.")
+    if maker.chance(40):
+        choice = maker.choice({})
+        arguments = ", ".join(chr(ord("P") + i) for i in range(len(names)))
+        taken = f"e({arguments})" if names else "e"
+        sides = maker.pick(((taken, "b(_, N)"), ("b(_, N)", taken)))
+        arguments = f"({arguments}, N)" if names else "(N)"
+        maker.lines.append(
+            f"policy {choice}.\nf{arguments} <- {sides[0]} {maker.pick(('AND', 'SEQ', 'PAR'))} {sides[1]}."
+        )
+    return finished(maker, kinds, stream(random, kinds, points, 14, maker.lines))
+
+
 def strategy(make: Callable[..., Program], **options: Any) -> st.SearchStrategy[Program]:
     return st.randoms(use_true_random=False).map(lambda random: make(random, **options))
 
@@ -591,6 +629,11 @@ def programs(**options: Any) -> st.SearchStrategy[Program]:
 def contests() -> st.SearchStrategy[Program]:
     """One or two goals that choose among many."""
     return strategy(contest)
+
+
+def windows() -> st.SearchStrategy[Program]:
+    """Aggregates."""
+    return strategy(window)
 
 
 def iterations() -> st.SearchStrategy[Program]:

@@ -232,6 +232,14 @@ def test_dead_letters_are_kept_with_their_reasons() -> None:
     assert dead == [(4, "range", "bad.jsonl"), (5, "missing", "bad.jsonl"), (6, "json", "bad.jsonl")]
 
 
+def test_a_dead_letter_is_the_very_record() -> None:
+    heat = [(100, 999), (100, 1), (50, 2), (101, 3)]  # the first is out of range, the third late
+    Path("heat.jsonl").write_text(jsonl([{"type": "heat", "time": t, "room": "hall", "temp": x} for t, x in heat]))
+    cep("run", "fire.cep", "--input", "heat.jsonl", "--lateness", "1 s", "--dead-letter", "dead.jsonl")
+    dead = [(one["line"], one["code"], one["record"]["temp"]) for one in events(Path("dead.jsonl").read_text())]
+    assert dead == [(1, "range", 999), (3, "late", 2)]
+
+
 def test_strict_ends_with_1_if_there_were_dead_letters() -> None:
     Path("bad.jsonl").write_text(jsonl(BAD))
     result = cep("run", "fire.cep", "--input", "bad.jsonl", "--strict")

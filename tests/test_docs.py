@@ -2,9 +2,10 @@
 
 A fenced block is read by its first word:
 
-    cep       a program; a second word names its file: one of the project, which it equals, or one for the commands below
-    timeline  events above the axis, all that is derived from them below it: each as in tests/cases/README.md, then drawn
-    events    a stream without a drawing; a program with neither has the stream of the one before it
+    cep       a program; a second word names its file: one of the project, which it equals, or one for the commands
+    below
+    timeline  events above the axis, all that is derived from them below it: each as in tests/cases/README.md, then
+    drawn events    a stream without a drawing; a program with neither has the stream of the one before it
     derived   all that is derived
     error     the message in full that a program is refused with; `warning`: those of a program that is not
     csv, json a file, named by the second word
@@ -145,8 +146,8 @@ def read_timeline(text: str) -> tuple[list[Event], list[Event], str]:
 
 
 def draw(events: list[Event], derived: list[Event], axis: str) -> str:
-    """Each event beside its notation as `|` or `|---|`, to the scale of the axis: its first two numbers say how far apart
-    they are, and in which column."""
+    """Each event beside its notation as `|` or `|---|`, to the scale of the axis: its first two numbers say how far
+    apart they are, and in which column."""
     ticks = [(match.start(), float(match[0])) for match in re.finditer(r"-?[\d.]+", axis)]
     (left, first), (right, second) = ticks[:2]
     scale = SCALES[axis.split(" ")[0]]

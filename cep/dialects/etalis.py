@@ -14,6 +14,7 @@ from cep.errors import CepError, CepErrors, Source, Span
 from cep.plan import algebra
 from cep.schema import Attribute, Schema
 from cep.syntax import ast
+from cep.syntax.variables import condition_variables, expression_variables, rename_condition, rename_expression
 
 RESERVED = ("type", "time", "start", "end", "args")
 UNRESTRICTED = ast.PolicyChoice("unrestricted")
@@ -315,8 +316,7 @@ class _Lowering:
                 self.error(
                     "an event pattern holds variables and constants only",
                     argument.span,
-                    "a variable here, and the arithmetic in a WHERE: "
-                    f"`{atom.name}(X) WHERE X = ...`",
+                    f"a variable here, and the arithmetic in a WHERE: `{atom.name}(X) WHERE X = ...`",
                     "pattern",
                 )
                 argument = ast.Variable("_", argument.span)
@@ -329,9 +329,7 @@ def _count(arguments: int) -> str:
 
 
 def _attributes(schema: Schema) -> str:
-    inner = ", ".join(
-        a.name if a.type in ("any", "unknown") else f"{a.name}: {a.type}" for a in schema.attributes
-    )
+    inner = ", ".join(a.name if a.type in ("any", "unknown") else f"{a.name}: {a.type}" for a in schema.attributes)
     return f"it is `{schema.name}({inner})`"
 
 
@@ -349,26 +347,6 @@ def _events(pattern: ast.Pattern) -> list[ast.EventPattern]:
             return _events(pattern.left) + _events(pattern.absent)
         case _:
             return _events(pattern.pattern)
-
-
-def expression_variables(expression: ast.Expression) -> list[str]:
-    """Names of the variables of an expression, in order, with repetitions, without `_`."""
-    match expression:
-        case ast.Variable(name):
-            return [] if name == "_" else [name]
-        case ast.Call(_, arguments):
-            return [name for argument in arguments for name in expression_variables(argument)]
-        case _:
-            return []
-
-
-def condition_variables(condition: ast.Condition) -> list[str]:
-    """Names of the variables of a condition, likewise."""
-    match condition:
-        case ast.Comparison(_, left, right):
-            return expression_variables(left) + expression_variables(right)
-        case ast.Predicate(_, arguments):
-            return [name for argument in arguments for name in expression_variables(argument)]
 
 
 def _variables(pattern: ast.Pattern) -> list[str]:
@@ -405,30 +383,6 @@ def _counted(rule: ast.EventRule) -> dict[str, int]:
     for name in _variables(rule.body):
         counts[name] = counts.get(name, 0) + 1
     return counts
-
-
-def _rename(expression: ast.Expression, names: Mapping[str, str]) -> ast.Expression:
-    match expression:
-        case ast.Variable(name, span):
-            return ast.Variable(names.get(name, name), span)
-        case ast.Call(function, arguments, span):
-            return ast.Call(function, tuple(_rename(a, names) for a in arguments), span)
-        case _:
-            return expression
-
-
-def rename_condition(condition: ast.Condition, names: Mapping[str, str]) -> ast.Condition:
-    """The condition with its variables renamed."""
-    match condition:
-        case ast.Comparison():
-            return replace(condition, left=_rename(condition.left, names), right=_rename(condition.right, names))
-        case ast.Predicate():
-            return replace(condition, arguments=tuple(_rename(a, names) for a in condition.arguments))
-
-
-def rename_expression(expression: ast.Expression, names: Mapping[str, str]) -> ast.Expression:
-    """The expression with its variables renamed."""
-    return _rename(expression, names)
 
 
 def _rename_pattern(pattern: algebra.Pattern, names: Mapping[str, str]) -> algebra.Pattern:
@@ -469,7 +423,7 @@ def _rename_pattern(pattern: algebra.Pattern, names: Mapping[str, str]) -> algeb
                         replace(
                             r,
                             variable=names.get(r.variable, r.variable),
-                            argument=None if r.argument is None else _rename(r.argument, names),
+                            argument=None if r.argument is None else rename_expression(r.argument, names),
                         )
                         for r in p.results
                     ),

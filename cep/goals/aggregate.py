@@ -1,6 +1,6 @@
 """Sliding aggregates: what a group's latest occurrences come to, at each instant at which some enter.
 
-    goal(W):  the last n occurrences of a group, or those that end in (t - d, t]; one result a group and instant.
+goal(W):  the last n occurrences of a group, or those that end in (t - d, t]; one result a group and instant.
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ class Builder:
             case algebra.Tick(ticks):
                 return relational.Tick(ticks)
             case algebra.Select():
-                types = self._types(node.child)
+                child = self._types(node.child)
                 compiled = self._conditions(node.conditions, self.plan.columns[node.child]) if node.conditions else None
-                return relational.Select(types, compiled, node.binds, node.within)
+                return relational.Select(child, compiled, node.binds, node.within)
             case algebra.Union(left, right, order):
                 return self._union(number, left, right, order)
             case algebra.Deadline():
@@ -80,10 +80,11 @@ class Builder:
         return relational.Make(len(self.plan.schemas[name].attributes), heads)
 
     def chain(self, event: str) -> tuple[Chain, int, int] | None:
-        """The compiled form of a recursive event, where it has one: the goal, the join node it replaces, the head's number.
+        """The compiled form of a recursive event, where it has one: the goal, the join node it replaces, the head's
+        number.
 
-        It has one where its last rule is `x(...) <- x(...) SEQ a(...) WHERE ...`, the key stays the key, and conditions and
-        head are arithmetic; and no other rule of it is recursive.
+        It has one where its last rule is `x(...) <- x(...) SEQ a(...) WHERE ...`, the key stays the key, and
+        conditions and head are arithmetic; and no other rule of it is recursive.
         """
         plan = self.plan
         mine = [i for i, head in enumerate(plan.heads) if head.event == event]
@@ -203,7 +204,8 @@ class Builder:
         self, keys: Sequence[tuple[int, str]], types: list[str]
     ) -> tuple[tuple[int, ...], tuple[Evaluation, ...]]:
         """Key columns, and evaluations to append as columns where the type is another than the column's own."""
-        places, added = [], []
+        places: list[int] = []
+        added: list[Evaluation] = []
         for column, type in keys:
             if types[column] == type:
                 places.append(column)
@@ -220,7 +222,8 @@ class Builder:
         if left_added:
             # The output is the left side itself; a converted key is dropped again.
             inner = Deadline(
-                DeadlineSpec(node.duration, len(left) + len(left_added), left_key, absent_key, _codes(left)), self.lineage
+                DeadlineSpec(node.duration, len(left) + len(left_added), left_key, absent_key, _codes(left)),
+                self.lineage,
             )
             widened = _Widened(inner, (left_added, absent_added), (left, absent))
             widened.drop = len(left_added)
@@ -240,7 +243,9 @@ class Builder:
                 continue
             typed = check(result.argument, names, self.plan.source)
             wanted = typed.type
-            if result.function in ("avg", "stddev") or (typed.type == "any" and result.function in ("sum", "min", "max")):
+            if result.function in ("avg", "stddev") or (
+                typed.type == "any" and result.function in ("sum", "min", "max")
+            ):
                 wanted = "float"
             fitted = coerced(typed, wanted)
             assert fitted is not None, "arguments that are no numbers were refused"
@@ -300,7 +305,9 @@ class Builder:
             compiled = self._conditions(node.decide, [Column(type, True) for type in out])
             if all(isinstance(c, Comparison) for c in node.decide) and not compiled.binds:
                 types_out = {f"v{i}": type for i, type in enumerate(out)} | TIMES
-                tests = [check_comparison(c, types_out, plan.source) for c in compiled.order if isinstance(c, Comparison)]
+                tests = [
+                    check_comparison(c, types_out, plan.source) for c in compiled.order if isinstance(c, Comparison)
+                ]
                 stack = compile_stack(tests, places, self.pool.code, True)
             decided = stack is not None
 
@@ -372,9 +379,7 @@ def _moved(code: Code, take: Sequence[int]) -> Code:
 class _Widened:
     """A goal behind inputs that get converted key columns appended, `drop` of which leave the output again."""
 
-    def __init__(
-        self, goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]
-    ) -> None:
+    def __init__(self, goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> None:
         self.goal = goal
         self.added = added
         self.types = types
@@ -404,5 +409,3 @@ class _Widened:
 
 def _widened(goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> Goal:
     return _Widened(goal, added, types) if any(added) else goal
-
-

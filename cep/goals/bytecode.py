@@ -7,12 +7,13 @@ MISSING or NaN and makes what is computed from it missing; a test of it fails.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from cep.events import Value
 from cep.expressions import Typed, TypedConstant, TypedVariable
 from cep.goals.keys import MISSING
 
@@ -31,7 +32,7 @@ Code = NDArray[np.int64]
 
 
 def compile_stack(
-    typed: Sequence[Typed], places: Mapping[str, tuple[int, int]], pool_code, tests: bool  # type: ignore[no-untyped-def]
+    typed: Sequence[Typed], places: Mapping[str, tuple[int, int]], pool_code: Callable[[Value], int], tests: bool
 ) -> tuple[Code, Code] | None:
     """The program and its literals for a conjunction (`tests`) or for one value; None where an operation is not
     the machine's (strings, powers, values of unknown type): such conditions run outside the kernel.
@@ -94,7 +95,7 @@ def _operation(function: str, kinds: Sequence[str], result: str) -> int | None:
     return None
 
 
-def _literal(node: TypedConstant, pool_code) -> int:  # type: ignore[no-untyped-def]
+def _literal(node: TypedConstant, pool_code: Callable[[Value], int]) -> int:
     value = node.value
     if value is None:
         return int(np.array(np.nan).view(np.int64)) if node.type == "float" else MISSING
@@ -107,7 +108,8 @@ def _literal(node: TypedConstant, pool_code) -> int:  # type: ignore[no-untyped-
 
 @njit(cache=True)
 def run(code, literals, stack, partner, p, offset, current, partner_is_left, start, end):  # type: ignore[no-untyped-def]
-    """Run on the pair (row `p` of the store `partner`, its arguments from column `offset` on; the arriving row `current`).
+    """Run on the pair (row `p` of the store `partner`, its arguments from column `offset` on; the arriving row
+    `current`).
 
     With tests in the code: 1 if all hold, else 0. Otherwise 1, with the value's bits in stack[0].
     """

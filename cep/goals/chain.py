@@ -16,6 +16,7 @@ import numpy as np
 from cep.goals import pairing
 from cep.goals.arrival import by_arrival
 from cep.goals.bytecode import Code
+from cep.goals.contract import Ints
 from cep.goals.join import NO_CODE, NOTHING, Join, JoinSpec
 from cep.goals.keys import slots_of
 from cep.goals.lineage import Lineage
@@ -24,7 +25,8 @@ from cep.table import IDENTITY, Table, concat, empty, rows
 
 
 class Chain(Join):
-    """Inputs: the occurrences that other rules give for the event, and the right sides. Output: all that the event gains.
+    """Inputs: the occurrences that other rules give for the event, and the right sides. Output: all that the event
+    gains.
 
     `head`: a program a head argument. The head keeps the key's arguments as they are.
     """
@@ -39,7 +41,9 @@ class Chain(Join):
         assert spec.relation == "SEQ", "what recursion makes must wait for something later"
         self.numbers[pairing.S_FEEDBACK] = 1
         self.code, self.literals = (NO_CODE, NOTHING) if spec.stack is None else spec.stack
-        codes, literals, ends = [], [], []
+        codes: list[Code] = []
+        literals: list[Ints] = []
+        ends: list[int] = []
         for code, values in head:
             moved = code.copy()
             moved[moved[:, 0] == 4, 1] += sum(len(v) for v in literals)
@@ -63,7 +67,8 @@ class Chain(Join):
         pairs, self.hot, self.cold, self.count, self.absent_count = pairing.pair(
             self.numbers, base, right, empty(0), left_slots, right_slots, NOTHING, NOTHING, NOTHING,
             self.absent_from, self.absent_index, self.absent_keys, self.chains, self.absent_chains,
-            self.hot, self.cold, self.count, self.absent_hot, self.absent_cold, self.absent_count, self.code, self.literals, self.head, self.head_literals,
+            self.hot, self.cold, self.count, self.absent_hot, self.absent_cold, self.absent_count,
+            self.code, self.literals, self.head, self.head_literals,
             self.head_ends,
         )  # fmt: skip
         if len(pairs) == 0:
@@ -79,5 +84,3 @@ class Chain(Join):
 
     def _in_order(self) -> bool:
         return False
-
-

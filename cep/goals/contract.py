@@ -1,8 +1,8 @@
 """What every goal promises, and how its state becomes Arrow.
 
 A goal is one node with memory. `step` takes what its inputs gave since the last step and gives what follows; every
-occurrence of an instant comes in one step (the rounds of a recursion inside one instant excepted). Inputs and output are sorted by arrival. The
-output depends on the inputs alone, not on how they were cut into steps.
+occurrence of an instant comes in one step (the rounds of a recursion inside one instant excepted). Inputs and
+output are sorted by arrival. The output depends on the inputs alone, not on how they were cut into steps.
 """
 
 from __future__ import annotations

@@ -5,17 +5,21 @@ Waiting for memory is most of what a goal with many keys does.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.imputils import impl_ret_untracked
+from numba.core import cgutils, imputils, types
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
+from numba.np import arrayobj
+
+# numba's code generation has no types of its own.
+make_array: Any = arrayobj.make_array
+get_or_insert_function: Any = cgutils.get_or_insert_function
+impl_ret_untracked: Any = imputils.impl_ret_untracked
 
 
-@intrinsic
-def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
+def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
     """Start loading row `row` of a two-dimensional array; changes nothing, and any row number is safe."""
     signature = types.void(array, types.int64)
 
@@ -27,7 +31,7 @@ def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
         place = builder.gep(builder.bitcast(source.data, byte), [offset])
         kind = ir.FunctionType(ir.VoidType(), [byte, ir.IntType(32), ir.IntType(32), ir.IntType(32)])
         name = "llvm.prefetch.p0" if getattr(byte, "is_opaque", False) else "llvm.prefetch.p0i8"
-        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        function = get_or_insert_function(builder.module, kind, name)
         flag = ir.IntType(32)
         builder.call(function, [place, flag(0), flag(3), flag(1)])
         return impl_ret_untracked(context, builder, types.void, context.get_dummy_value())
@@ -35,8 +39,7 @@ def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
     return signature, code
 
 
-@intrinsic
-def as_float(typing_context: Any, value: Any) -> Any:
+def _as_float(typing_context: Any, value: Any) -> Any:
     """The float64 of these 64 bits."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -45,11 +48,16 @@ def as_float(typing_context: Any, value: Any) -> Any:
     return types.float64(types.int64), code
 
 
-@intrinsic
-def as_bits(typing_context: Any, value: Any) -> Any:
+def _as_bits(typing_context: Any, value: Any) -> Any:
     """The 64 bits of a float64."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(64))
 
     return types.int64(types.float64), code
+
+
+# To a kernel they are functions; what they get there are values, not the types that the code above sees.
+prefetch: Callable[[Any, Any], None] = cast(Any, intrinsic(_prefetch))
+as_float: Callable[[Any], Any] = cast(Any, intrinsic(_as_float))
+as_bits: Callable[[Any], Any] = cast(Any, intrinsic(_as_bits))

@@ -1,6 +1,6 @@
 """Two occurrences make one: SEQ and the other relations, NOT between a SEQ, under every policy.
 
-    goal(L, R):  L waits under its join key; R arrives, finds its partner, completes the pair.
+goal(L, R):  L waits under its join key; R arrives, finds its partner, completes the pair.
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ class Join:
         pairs, self.hot, self.cold, self.count, self.absent_count = pairing.pair(
             self.numbers, left, right, absent, left_slots, right_slots, absent_of[2], absent_of[1], absent_of[0],
             self.absent_from, self.absent_index, self.absent_keys, self.chains, self.absent_chains,
-            self.hot, self.cold, self.count, self.absent_hot, self.absent_cold, self.absent_count, self.code, self.literals, NO_CODE, NOTHING, NOTHING,
+            self.hot, self.cold, self.count, self.absent_hot, self.absent_cold, self.absent_count,
+            self.code, self.literals, NO_CODE, NOTHING, NOTHING,
         )  # fmt: skip
         return pairs
 
@@ -219,7 +220,8 @@ class Join:
         return table, names
 
     def _consumed(self, pairs: Ints, right: Table) -> Ints:
-        """The chronological choice where a condition is not the machine's: all fitting pairs, tested, then chosen from."""
+        """The chronological choice where a condition is not the machine's: all fitting pairs, tested, then chosen
+        from."""
         assert self.spec.test is not None, "an outside condition has a test"
         table, _ = self._assembled(pairs, right)
         taken = pairing.consume(

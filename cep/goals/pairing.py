@@ -1,7 +1,9 @@
 """The kernel of every binary goal: an arrival meets the partners that wait under its key.
 
-Generic over relation, policy, tie rule, WITHIN, absence and the feedback of a recursive rule, all of them numbers in `spec`, so
-nothing is compiled for a rule. (No array is assigned inside the loop but when it grows: each would cost two atomic operations.)
+Generic over relation, policy, tie rule, WITHIN, absence and the feedback of a recursive rule, all of them numbers
+in `spec`, so
+nothing is compiled for a rule. (No array is assigned inside the loop but when it grows: each would cost two atomic
+operations.)
 """
 
 from __future__ import annotations
@@ -94,8 +96,8 @@ def pair(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Arrivals of both sides in order, against what waits and each other.
 
-    Gives (pairs, hot, cold, count, absent_count). A row of `pairs` is (left row, right row, completed by the right side,
-    row derived): rows of the store, but the right one's place in the batch where right sides do not wait.
+    Gives (pairs, hot, cold, count, absent_count). A row of `pairs` is (left row, right row, completed by the right
+    side, row derived): rows of the store, but the right one's place in the batch where right sides do not wait.
     """
     relation = spec[S_RELATION]
     policy = spec[S_POLICY]
@@ -314,9 +316,11 @@ def pair(  # type: ignore[no-untyped-def]
                 start = begins(relation, hot[chosen, BEGIN], begin)
                 if side == 0:
                     start = begins(relation, begin, hot[chosen, BEGIN])
-                if tested and policy == RECENT and run(
-                    code, literals, stack, cold, chosen, HEADER, current, side == 1, start, now
-                ) != 1:
+                if (
+                    tested
+                    and policy == RECENT
+                    and run(code, literals, stack, cold, chosen, HEADER, current, side == 1, start, now) != 1
+                ):
                     break
                 derived = -1
                 if feedback:

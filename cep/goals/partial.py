@@ -14,9 +14,20 @@ from cep.goals.intrinsics import as_bits, as_float
 from cep.goals.keys import MISSING, NAN
 from cep.goals.store import sortable
 
-COUNT, COUNT_VALUES, SUM_INT, SUM_FLOAT, AVG, MIN_INT, MIN_FLOAT, MAX_INT, MAX_FLOAT, STDDEV, FIRST_VALUE, LAST_VALUE = (
-    range(12)
-)
+(
+    COUNT,
+    COUNT_VALUES,
+    SUM_INT,
+    SUM_FLOAT,
+    AVG,
+    MIN_INT,
+    MIN_FLOAT,
+    MAX_INT,
+    MAX_FLOAT,
+    STDDEV,
+    FIRST_VALUE,
+    LAST_VALUE,
+) = range(12)
 DISTINCT, FIRST_FLOAT, LAST_FLOAT = 12, 13, 14
 
 

@@ -155,7 +155,9 @@ def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation
 class Make(Memoryless):
     """The occurrences of an event as a set: input, and what the rules' heads make, rules in program order."""
 
-    def __init__(self, width: int, heads: Sequence[tuple[Sequence[str], Sequence[Evaluation], Sequence[int] | None]]) -> None:
+    def __init__(
+        self, width: int, heads: Sequence[tuple[Sequence[str], Sequence[Evaluation], Sequence[int] | None]]
+    ) -> None:
         self.width = width
         self.heads = heads
         self.rows = [
@@ -177,5 +179,3 @@ class Make(Memoryless):
         if not made:
             return empty(self.width)
         return distinct(by_arrival(concat(made)))
-
-

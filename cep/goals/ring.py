@@ -110,5 +110,3 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                     edge_count += 1
             out += 1
     return made[:, :out], edges[:edge_count]
-
-

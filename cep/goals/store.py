@@ -1,6 +1,7 @@
 """Where occurrences wait: rows in two arrays, chained by key in order of arrival.
 
-What the search for a partner reads of a row (`hot`) is apart from what is read of the partner found (`cold`: a header, then the
+What the search for a partner reads of a row (`hot`) is apart from what is read of the partner found (`cold`: a
+header, then the
 arguments). The rows of both sides of a goal share one store; a slot (a key) has a chain for each side.
 """
 

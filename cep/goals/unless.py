@@ -1,6 +1,6 @@
 """Absence after: what happens unless something else does, known when the deadline passes.
 
-    goal(L, X):  L = [a, b] waits until b + q; an X that ends strictly between kills it; else [a, b + q] occurs.
+goal(L, X):  L = [a, b] waits until b + q; an X that ends strictly between kills it; else [a, b + q] occurs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from cep.goals.store import (
 from cep.table import END as T_END
 from cep.table import IDENTITY, Table, empty, rows
 
-# The slot of a waiting row outside every chain: no X can kill it any more (its key is missing, or its deadline has passed).
+# The slot of a waiting row outside every chain: no X can kill it any more (its key is missing, or its deadline has
+# passed).
 SAFE = -2
 
 
@@ -51,7 +52,8 @@ SAFE = -2
 def _unless(  # type: ignore[no-untyped-def]
     left, absent, left_slots, absent_slots, duration, store, cold, count, first, chains, watermark
 ):
-    """Arrivals by end, X before L at one instant (X kills what ended strictly before it). Gives (count, first, fired rows)."""
+    """Arrivals by end, X before L at one instant (X kills what ended strictly before it). Gives (count, first,
+    fired rows)."""
     i = 0
     x = 0
     n_left = left.shape[1]

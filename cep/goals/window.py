@@ -1,9 +1,11 @@
 """Sliding windows in constant time an event: two stacks of partial results a group, no subtraction, so no drift.
 
-A group's window is a chain of rows, oldest first, in two parts. Each row of the front part holds the result of itself and
-all younger front rows; the back part has one running result. A window's result is (front at the head) + (back). When the front is used up, the
-back is folded into a new front, from the youngest row on. (The two-stack queue of functional programming; cf. Tangwongsan,
-Hirzel, Schneider, Wu: General Incremental Sliding-Window Aggregation, PVLDB 8(7), 2015.)
+A group's window is a chain of rows, oldest first, in two parts. Each row of the front part holds the result of
+itself and
+all younger front rows; the back part has one running result. A window's result is (front at the head) + (back).
+When the front is used up, the
+back is folded into a new front, from the youngest row on. (The two-stack queue of functional programming; cf.
+Tangwongsan, Hirzel, Schneider, Wu: General Incremental Sliding-Window Aggregation, PVLDB 8(7), 2015.)
 
 A partial result is three cells (n, x, y): how many values are in it, and what the function needs.
 """
@@ -66,9 +68,7 @@ def fold(store, slot, groups, kinds):  # type: ignore[no-untyped-def]
             at = HEADER + 4 * k
             n, x, y = lift(kind, store[p, at]), store[p, at], 0
             if younger >= 0:
-                n, x, y = combine(
-                    kind, n, x, y, store[younger, at + 1], store[younger, at + 2], store[younger, at + 3]
-                )
+                n, x, y = combine(kind, n, x, y, store[younger, at + 1], store[younger, at + 2], store[younger, at + 3])
             store[p, at + 1] = n
             store[p, at + 2] = x
             store[p, at + 3] = y
@@ -83,7 +83,8 @@ def fold(store, slot, groups, kinds):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def slide(  # type: ignore[no-untyped-def]
-    table, values, slots, events, duration, kinds, store, count, groups, keys, tally_index, tallies, tally_count, lineage
+    table, values, slots, events, duration, kinds, store, count, groups, keys, tally_index, tallies, tally_count,
+    lineage
 ):  # fmt: skip
     """Rows enter their groups' windows; a result a group and instant comes out.
 
@@ -147,7 +148,13 @@ def slide(  # type: ignore[no-untyped-def]
                         store[p, HEADER + 4 * k + 1] = where
                     continue
                 m, x, y = combine(
-                    kinds[k], groups[slot, at], groups[slot, at + 1], groups[slot, at + 2], lift(kinds[k], value), value, 0
+                    kinds[k],
+                    groups[slot, at],
+                    groups[slot, at + 1],
+                    groups[slot, at + 2],
+                    lift(kinds[k], value),
+                    value,
+                    0,
                 )
                 groups[slot, at] = m
                 groups[slot, at + 1] = x
@@ -242,9 +249,7 @@ def regroup(store, keep, groups, numbers, fresh_groups, kinds, tallies):  # type
         for k in range(kinds.shape[0]):
             value = fresh[i, HEADER + 4 * k]
             if kinds[k] == DISTINCT and value != MISSING and value != NAN:
-                where, index, counts, total = tally(
-                    index, counts, total, fresh[i, SLOT] * kinds.shape[0] + k, value
-                )
+                where, index, counts, total = tally(index, counts, total, fresh[i, SLOT] * kinds.shape[0] + k, value)
                 counts[where, 2] += 1
                 fresh[i, HEADER + 4 * k + 1] = where
     return fresh, index, counts, total

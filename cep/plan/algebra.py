@@ -154,7 +154,8 @@ class Tick:
 class Join:
     """A binary goal. Columns: those of the left, then those of the right that are not in the key.
 
-    `key` pairs columns of left and right. `absent`, when there, is the node that must not occur between; `absent_key` gives
+    `key` pairs columns of left and right. `absent`, when there, is the node that must not occur between;
+    `absent_key` gives
     for each of its key columns the column of this join's output. `decide` holds what belongs to the pair (M4).
     """
 

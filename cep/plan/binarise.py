@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from cep.dialects.etalis import condition_variables, expression_variables, rename_condition, rename_expression
 from cep.errors import Span
 from cep.plan.algebra import (
     Aggregation,
@@ -33,6 +32,7 @@ from cep.plan.algebra import (
     Window,
 )
 from cep.syntax.ast import Call, Comparison, Condition, Constant, Expression, Predicate, Variable
+from cep.syntax.variables import condition_variables, rename_condition, rename_expression
 
 DEFAULT_TIES = {"unrestricted": "longest", "recent": "longest", "chronological": "shortest"}
 
@@ -122,9 +122,7 @@ class _Builder:
 
     # --- WHERE ---
 
-    def given(
-        self, given: Given, components: tuple[Component, ...], bounded: int | None
-    ) -> tuple[int, dict[str, int]]:
+    def given(self, given: Given, components: tuple[Component, ...], bounded: int | None) -> tuple[int, dict[str, int]]:
         bound = variables(given.pattern)
         mine = components_of(given.conditions, bound)
         through = tuple(c for c in components if c.variables <= bound)
@@ -266,9 +264,7 @@ class _Builder:
         by = tuple(inner[v] for v in places)
         for result in window.results:
             places[result.variable] = len(places)
-        node = self.add(
-            Aggregation(child, results, window.events, window.duration, by), tuple(places), window.span
-        )
+        node = self.add(Aggregation(child, results, window.events, window.duration, by), tuple(places), window.span)
         if window.within is not None:
             node = self.select(node, places, (), (), window.within, window.span)
         return self.decided(node, places, components, window.span), places
@@ -364,5 +360,3 @@ def canonical(
             fresh[name] = f"w{len(fresh)}"
     renamed = tuple(rename_condition(c, names | fresh) for c in conditions)
     return renamed, tuple(fresh[name] for name in binds)
-
-

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cep.errors import Source, Span, Warning
+from cep.errors import Source, Warning
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
 from cep.plan.binarise import Binarised
 from cep.plan.names import excerpt
+from cep.plan.never import overlaps
 from cep.schema import Schema
 
 WAITS_LEFT = ("SEQ", "DURING", "STARTS")  # the right side always completes: only the left one waits
@@ -94,8 +95,9 @@ def _settled(join: Join) -> bool:
 
 
 def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> list[Warning]:
-    """A warning for each goal that never forgets, where it is first written."""
-    found: dict[Span, Warning] = {}
+    """A warning for each goal that never forgets, where it is first written, and each that never has anything."""
+    idle = overlaps(binarised, points, source)
+    found = {binarised.spans[number]: warning for number, warning in idle.items()}
     for number, node in enumerate(binarised.nodes):
         keeps = horizon(node, points)
         span = binarised.spans[number]

@@ -1,6 +1,6 @@
 """The plan: shared nodes, the heads that make events of them, and what is known of each; the passes in order.
 
-    lowered rules -> safe -> binary and shared -> typed -> ordered -> horizons
+lowered rules -> safe -> binary and shared -> typed -> ordered -> horizons
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Plan:
 
 
 def plan(rules: Rules, relations: Mapping[str, Relation], pool: Pool, inputs: frozenset[str]) -> Plan:
-    """Plan lowered rules over static `relations`. `inputs`: events that come from outside although rules make them too."""
+    """Plan lowered rules over static `relations`. `inputs`: events that come from outside although rules make them
+    too."""
     warnings = safety.check(rules)
     binarised = binarise(rules.rules)
     typing = types.infer(binarised, rules.schemas, relations, pool, rules.source)

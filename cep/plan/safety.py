@@ -8,47 +8,51 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from cep.dialects.etalis import condition_variables
 from cep.errors import CepError, CepErrors, Span, Warning
-from cep.plan.algebra import Atom, Either, Given, Pair, Pattern, Point, Repeat, Rule, Rules, Unless, Window
+from cep.functions import TESTS
+from cep.plan.algebra import Either, Given, Pair, Pattern, Rule, Rules, Window
 from cep.plan.binarise import variables
-from cep.syntax.ast import Call, Expression, Variable
+from cep.plan.doubts import doubts
+from cep.plan.names import excerpt, operands, used_variables
+from cep.plan.never import never
+from cep.plan.patterns import absent, atoms, inner, mentioned, patterns
+from cep.syntax.ast import Call, Comparison, Condition, Expression, PolicyChoice, Variable
 
 
 def check(rules: Rules) -> list[Warning]:
-    """Raises CepErrors with all that is unsafe; gives warnings about names that look mistaken."""
-    errors: list[CepError] = []
-    for rule in rules.rules:
-        checker = _Checker(rules, rule)
-        checker.rule()
-        errors += checker.errors
+    """Raises CepErrors with all that is unsafe; gives warnings about what can hardly be meant."""
+    errors = [error for rule in rules.rules for error in _Checker(rules, rule).errors] + _idle_policies(rules)
     if errors:
         raise CepErrors(errors)
-    return _strangers(rules)
+    return doubts(rules) + never(rules)
 
 
 class _Checker:
+    """The mistakes of one rule."""
+
     def __init__(self, rules: Rules, rule: Rule) -> None:
         self.rules = rules
-        self.of = rule
+        self.rule = rule
+        self.statics = {static.name for static in rules.statics}
         self.errors: list[CepError] = []
+        self.pattern(rule.body, frozenset())
+        self.head()
 
     def error(self, message: str, span: Span, hint: str | None = None) -> None:
         self.errors.append(CepError(message, self.rules.source, span, hint, "unsafe"))
 
-    def rule(self) -> None:
-        self.pattern(self.of.body)
-        bound = variables(self.of.body)
-        for argument in self.of.arguments:
-            for variable in _variables(argument):
-                if variable.name == "_":
-                    self.error("a head has no anonymous variable", variable.span, "a name, bound in the pattern")
-                elif variable.name not in bound:
-                    self.error(
-                        f"`{variable.name}` of the head is not bound by the pattern",
-                        variable.span,
-                        self.unbound(variable.name, bound),
-                    )
+    # --- the head ---
+
+    def head(self) -> None:
+        bound = variables(self.rule.body)
+        complained: set[str] = set()
+        for argument in self.rule.arguments:
+            for variable in _anonymous(argument):
+                self.error("`_` has no value in a head", variable.span, "a variable of the pattern, or a constant")
+            for variable in used_variables([argument]):
+                if variable.name not in bound and variable.name not in complained:
+                    complained.add(variable.name)
+                    self.unbound(variable, self.rule.body, bound, " of the head")
             for call in _calls(argument):
                 if call.function in ("start", "end", "duration") and not call.arguments:
                     self.error(
@@ -57,145 +61,191 @@ class _Checker:
                         f"bind it there: `... WHERE T = {call.function}()`, and write `T` in the head",
                     )
 
-    def unbound(self, name: str, bound: Iterable[str]) -> str:
-        if name in _everything(self.of.body):
-            if any(isinstance(p, Window) for p in _patterns(self.of.body)):
-                return f"an aggregate gives its results and the variables of BY only: `... BY {name}`"
-            return f"`{name}` occurs only in what is absent, and so has no value"
-        close = get_close_matches(name, sorted(bound), 1)
-        if close:
-            return f"did you mean `{close[0]}`?"
-        return f"name it in an event, or bind it: `WHERE {name} = ...`"
+    # --- patterns ---
 
-    def pattern(self, pattern: Pattern) -> None:
+    def pattern(self, pattern: Pattern, outside: frozenset[str]) -> None:
+        """`outside`: the variables of the rest, where the pattern is negated."""
+        negated = absent(pattern)
+        for part in inner(pattern):
+            self.pattern(part, variables(pattern) if part in negated else outside)
         match pattern:
             case Pair():
-                self.pattern(pattern.left)
-                self.pattern(pattern.right)
-                if pattern.absent is not None:
-                    self.pattern(pattern.absent)
                 by = pattern.policy.by
-                if by is not None and by not in variables(self.of.body) and by not in _everything(self.of.body):
+                if by is not None and _inside(pattern.policy, self.rule) and by not in _names(self.rule.body):
                     self.error(
                         f"the policy goes by `{by}`, which the rule does not have",
                         pattern.policy.span,
-                        "a variable of one of the events",
+                        self.close(by, _names(self.rule.body)) or "a variable of one of the events",
                     )
-            case Either(left, right, _, span):
-                self.pattern(left)
-                self.pattern(right)
-                one, two = variables(left), variables(right)
-                if one != two:
-                    lacking = sorted(one ^ two)
-                    side = "right" if lacking[0] in one else "left"
-                    self.error(
-                        f"both sides of an OR bind the same variables: the {side} one lacks `{lacking[0]}`",
-                        span,
-                        "`_` for what only one side has, or two rules with the same head",
-                    )
-            case Unless(left, absent):
-                self.pattern(left)
-                self.pattern(absent)
-            case Repeat(links, _):
-                self.pattern(links[0])
+            case Either():
+                self.either(pattern)
             case Window():
-                self.pattern(pattern.pattern)
                 self.window(pattern)
-            case Given(inner):
-                self.pattern(inner)
-            case Atom() | Point():
+            case Given():
+                self.where(pattern, outside)
+            case _:
                 pass
+
+    def either(self, either: Either) -> None:
+        left, right = (_written(variables(side)) for side in (either.left, either.right))
+        if left == right:
+            return
+        lacks = [(side, sorted(other - own)) for side, own, other in (("left", left, right), ("right", right, left))]
+        told = ", ".join(f"the {side} one lacks {_listed(names)}" for side, names in lacks if names)
+        written = [each.name for each in mentioned(self.rule.body)]
+        written += [each.name for each in used_variables(self.rule.arguments)]
+        if left - right and right - left:
+            hint = "one name for the same on both sides, `_` for what only one side has"
+        elif all(written.count(name) == 1 for name in left ^ right):
+            hint = "`_` for what only one side has"
+        else:
+            hint = "two rules with the same head, one for each side"
+        self.error(
+            f"both sides of an OR bind the same variables: {told}",
+            either.span,
+            hint,
+        )
 
     def window(self, window: Window) -> None:
         bound = variables(window.pattern)
-        for variable in window.by:
+        used = [v for r in window.results if r.argument is not None for v in used_variables([r.argument])]
+        for variable in [*used, *window.by]:
             if variable.name not in bound:
-                self.error(f"`{variable.name}` is not bound by the aggregated pattern", variable.span, _close(variable.name, bound))
+                self.error(
+                    f"`{variable.name}` is not bound by the aggregated pattern",
+                    variable.span,
+                    self.close(variable.name, bound) or f"it binds {_listed(sorted(_written(bound))) or 'nothing'}",
+                )
         names: set[str] = set()
         for result in window.results:
             if result.variable in bound or result.variable in names:
+                what = "another result" if result.variable in names else "the aggregated pattern"
                 self.error(
-                    f"`{result.variable}` has a value already", result.span, "a new variable for each result"
+                    f"`{result.variable}` has a value already, from {what}",
+                    result.span,
+                    "a new variable for each result",
                 )
             names.add(result.variable)
-            for variable in [] if result.argument is None else _variables(result.argument):
-                if variable.name not in bound:
-                    self.error(
-                        f"`{variable.name}` is not bound by the aggregated pattern",
-                        variable.span,
-                        _close(variable.name, bound),
-                    )
+
+    def where(self, given: Given, outside: frozenset[str]) -> None:
+        """What neither the pattern binds nor any of the conditions could."""
+        bound = variables(given.pattern)
+        known = bound | {name for condition in given.conditions for name in self.bindable(condition)}
+        denied = {v.name for c in given.conditions if self.asks(c, True) for v in used_variables([c])}
+        complained: set[str] = set()
+        for variable in used_variables(given.conditions):
+            name = variable.name
+            if name in known or name in complained:
+                continue
+            complained.add(name)
+            if name in denied:
+                hint = f"`not` asks about known values: bind `{name}` elsewhere, or write `_` for any value"
+                self.error(f"`{name}` is not bound", variable.span, hint)
+            elif name in outside:
+                self.error(
+                    f"what is absent does not see `{name}` of the rest of the rule",
+                    variable.span,
+                    f"`{name}` among the arguments of what is absent joins the two",
+                )
+            else:
+                self.unbound(variable, given.pattern, known, "")
+
+    def bindable(self, condition: Condition) -> list[str]:
+        """The variables that a condition might bind."""
+        binds = condition.operator == "=" if isinstance(condition, Comparison) else self.asks(condition, False)
+        return [side.name for side in operands(condition) if isinstance(side, Variable)] if binds else []
+
+    def asks(self, condition: Condition, negated: bool) -> bool:
+        """Whether a condition asks a static predicate, with or without `not`."""
+        if isinstance(condition, Comparison) or condition.negated != negated:
+            return False
+        return condition.name in self.statics or condition.name not in TESTS
+
+    # --- what to say ---
+
+    def unbound(self, variable: Variable, pattern: Pattern, bound: Iterable[str], place: str) -> None:
+        """A variable that has no value above `pattern`."""
+        name = variable.name
+        negated = [atom for each in patterns(pattern) for part in absent(each) for atom in atoms(part)]
+        for atom in negated:
+            if name in _names(atom):
+                written = excerpt(self.rules.source, atom.span) or f"{atom.event}(...)"
+                self.error(
+                    f"`{name}`{place} has no value: it occurs only in what is absent",
+                    variable.span,
+                    f"a variable of what does occur; a condition on it goes inside: `{written} WHERE ...`",
+                )
+                return
+        for each in patterns(pattern):
+            if isinstance(each, Window) and name in variables(each.pattern):
+                hint = f"`... BY {name}` makes it a group's"
+                if not place:
+                    hint += ", or the condition stands before AGGREGATE"
+                self.error(f"`{name}`{place} has no value after AGGREGATE, which gives its results and the groups",
+                           variable.span, hint)  # fmt: skip
+                return
+        close = self.close(name, bound)
+        if place:
+            hint = close or f"name it in the pattern, or bind it: `WHERE {name} = ...`"
+            self.error(f"`{name}`{place} is not bound by the pattern", variable.span, hint)
+        else:
+            hint = (
+                close or f"name it in the pattern, bind it with `{name} = ...`, or by a predicate that lists its values"
+            )
+            self.error(f"`{name}` is not bound", variable.span, hint)
+
+    def close(self, name: str, names: Iterable[str]) -> str | None:
+        near = get_close_matches(name, sorted(_written(names)), 1) if len(name) > 1 else []
+        return f"did you mean `{near[0]}`?" if near else None
 
 
-def _close(name: str, bound: Iterable[str]) -> str | None:
-    close = get_close_matches(name, sorted(bound), 1)
-    return f"did you mean `{close[0]}`?" if close else None
+def _idle_policies(rules: Rules) -> list[CepError]:
+    """Policy statements that go by a variable of no rule they hold for. (A goal without it takes the default, M3.)"""
+    idle: dict[PolicyChoice, bool] = {}
+    for rule in rules.rules:
+        for each in patterns(rule.body):
+            if isinstance(each, Pair) and each.policy.by is not None and not _inside(each.policy, rule):
+                idle[each.policy] = idle.get(each.policy, True) and each.policy.by not in _names(rule.body)
+    return [
+        CepError(
+            f"the policy goes by `{choice.by}`, which no rule after it has",
+            rules.source,
+            choice.span,
+            "a variable of the events it chooses from",
+            "unsafe",
+        )
+        for choice, wanted in idle.items()
+        if wanted and (excerpt(rules.source, choice.span) or "").startswith(choice.name)
+    ]
 
 
-def _patterns(pattern: Pattern) -> list[Pattern]:
-    inner: list[Pattern] = []
-    match pattern:
-        case Pair():
-            inner = [pattern.left, pattern.right] + ([] if pattern.absent is None else [pattern.absent])
-        case Either(left, right):
-            inner = [left, right]
-        case Unless(left, absent):
-            inner = [left, absent]
-        case Repeat(links, _):
-            inner = list(links)
-        case Window() | Given():
-            inner = [pattern.pattern]
-        case _:
-            pass
-    return [pattern, *(p for i in inner for p in _patterns(i))]
+def _inside(choice: PolicyChoice, rule: Rule) -> bool:
+    """Whether a policy is written in the rule itself."""
+    begin, end = (rule.span.line, rule.span.column), (rule.span.end_line, rule.span.end_column)
+    return begin <= (choice.span.line, choice.span.column) < end
 
 
-def atoms(pattern: Pattern) -> list[Atom]:
-    """All event patterns of a pattern, what is negated included."""
-    return [p for p in _patterns(pattern) if isinstance(p, Atom)]
+def _written(names: Iterable[str]) -> set[str]:
+    """Without those that stand for the variables of a TIMES."""
+    return {name for name in names if "'" not in name}
 
 
-def _everything(pattern: Pattern) -> set[str]:
-    names = {a.name for atom in atoms(pattern) for a in atom.arguments if isinstance(a, Variable)}
-    for p in _patterns(pattern):
-        if isinstance(p, Given):
-            names |= {n for c in p.conditions for n in condition_variables(c)}
-    return names
+def _names(pattern: Pattern) -> set[str]:
+    return {variable.name for variable in mentioned(pattern)}
 
 
-def _variables(expression: Expression) -> list[Variable]:
+def _anonymous(expression: Expression) -> list[Variable]:
     if isinstance(expression, Variable):
-        return [expression]
-    return [v for a in expression.arguments for v in _variables(a)] if isinstance(expression, Call) else []
+        return [expression] if expression.name == "_" else []
+    return [v for a in expression.arguments for v in _anonymous(a)] if isinstance(expression, Call) else []
 
 
 def _calls(expression: Expression) -> list[Call]:
     if not isinstance(expression, Call):
         return []
-    return [expression, *(c for a in expression.arguments for c in _calls(a))]
+    return [expression, *(call for argument in expression.arguments for call in _calls(argument))]
 
 
-def _strangers(rules: Rules) -> list[Warning]:
-    """Undeclared events whose names are nearly those of known ones."""
-    derived = {rule.event for rule in rules.rules}
-    known = {name for name, schema in rules.schemas.items() if schema.declared} | derived
-    warnings, seen = [], set()
-    for rule in rules.rules:
-        for atom in atoms(rule.body):
-            if atom.event in known or atom.event in seen:
-                continue
-            seen.add(atom.event)
-            close = get_close_matches(atom.event, sorted(known), 1, 0.75)
-            if close:
-                warnings.append(
-                    Warning(
-                        f"`{atom.event}` is neither declared nor derived",
-                        rules.source,
-                        atom.span,
-                        f"did you mean `{close[0]}`? An input event of this name is read without types",
-                        "stranger",
-                    )
-                )
-    return warnings
-
-
+def _listed(names: list[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return "".join(quoted) if len(quoted) < 2 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

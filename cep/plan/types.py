@@ -1,37 +1,34 @@
 """Types of all columns, by inference to a fixpoint over the rules; every static type error ends here.
 
-An undeclared derived event takes its types from its heads: int and float give float, other mixtures `any`. Types only grow, so the
-sweeps end after at most three times as many as there are derived attributes.
+An undeclared derived event takes its types from its heads: int and float give float, other mixtures `any`. Types
+only grow, so the sweeps end after at most three times as many as there are derived attributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cep.conditions import Conditions, compile_conditions
+from cep.conditions import Conditions, Relation, compile_conditions
 from cep.errors import CepError, CepErrors, Source, Span
 from cep.expressions import check
-from cep.plan.algebra import (
-    Aggregation,
-    Deadline,
-    Head,
-    Join,
-    Node,
-    Scan,
-    Select,
-    Tick,
-    Union,
-)
+from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
 from cep.plan.binarise import Binarised
+from cep.plan.names import author_names, excerpt
 from cep.schema import Attribute, Schema
-from cep.syntax.ast import AggregateResult, Condition, Constant, Variable
+from cep.syntax.ast import AggregateResult, Comparison, Condition, Constant, Expression, Predicate, Variable
+from cep.syntax.variables import condition_variables, expression_variables, rename_condition, rename_expression
 from cep.typed import Typed, TypedConstant, a, coerced, common_type
 from cep.values import Pool
 
 UNKNOWN = "unknown"
 TIMES = {"start()": "time", "end()": "time", "duration()": "duration"}
-ORDERED = ("int", "float", "time", "duration", "any")
+ORDERED = ("int", "float", "time", "duration")
+SUMMED = {
+    "sum": ("numbers and durations", ("int", "float", "duration", "any")),
+    "min": ("numbers, times and durations", (*ORDERED, "any")),
+    "max": ("numbers, times and durations", (*ORDERED, "any")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +48,8 @@ class Typing:
     heads: list[tuple[Typed, ...]]
 
 
-Compile = Callable[[Sequence[Condition], Mapping[str, str]], Conditions]
-
-
 def infer(
-    binarised: Binarised, schemas: Mapping[str, Schema], relations: Mapping[str, object], pool: Pool, source: Source
+    binarised: Binarised, schemas: Mapping[str, Schema], relations: Mapping[str, Relation], pool: Pool, source: Source
 ) -> Typing:
     """All types. Raises CepErrors with every type error and every condition that cannot be run."""
     return _Inference(binarised, dict(schemas), relations, pool, source).run()
@@ -66,7 +60,7 @@ class _Inference:
         self,
         binarised: Binarised,
         schemas: dict[str, Schema],
-        relations: Mapping[str, object],
+        relations: Mapping[str, Relation],
         pool: Pool,
         source: Source,
     ) -> None:
@@ -96,12 +90,11 @@ class _Inference:
             raise CepErrors(list(self.errors.values()))
         return Typing(self.columns, self.schemas, heads)
 
-    def error(self, error: CepError, node: int | None = None) -> None:
+    def error(self, error: CepError) -> None:
         if not self.final:
             return
         for one in error.errors if isinstance(error, CepErrors) else (error,):
-            shown = one if node is None else _with_names(one, self.names[node])
-            self.errors.setdefault((shown.message, shown.span), shown)
+            self.errors.setdefault((one.message, one.span), one)
 
     def complain(self, message: str, span: Span, hint: str | None = None) -> None:
         self.error(CepError(message, self.source, span, hint, "type"))
@@ -142,7 +135,7 @@ class _Inference:
                 columns.append(self.columns[head.child][int(argument.name[1:])])
                 continue
             try:
-                used = {t for v, t in types.items() if v in _names(argument)}
+                used = {t for v, t in types.items() if v in expression_variables(argument)}
                 columns.append(Column(UNKNOWN if UNKNOWN in used else check(argument, types, self.source).type, True))
             except CepError:
                 columns.append(Column(UNKNOWN, True))
@@ -153,21 +146,41 @@ class _Inference:
         schema = self.schemas[head.event]
         typed: list[Typed] = []
         for argument, attribute in zip(head.arguments, schema.attributes, strict=True):
-            try:
-                value = check(argument, types, self.source)
-            except CepError as error:
-                self.error(error, head.child)
+            value = self.checked(argument, types, self.names[head.child])
+            if value is None:
                 continue
             fitted = coerced(value, attribute.type)
             if fitted is None:
                 self.complain(
-                    f"`{attribute.name}` of `{schema.name}` is declared {a(attribute.type)}, here it is {a(value.type)}",
+                    f"`{attribute.name}` of `{schema.name}` is declared {a(attribute.type)}, "
+                    f"here it is {a(value.type)}",
                     argument.span,
-                    f"declare it `{attribute.name}: {value.type}`, or convert: `int(X)`, `float(X)`, `string(X)`",
+                    self.conversion(argument, value.type, attribute),
                 )
                 continue
             typed.append(fitted)
         return tuple(typed)
+
+    def conversion(self, argument: Expression, type: str, attribute: Attribute) -> str:
+        """How a head's argument becomes what its attribute is declared to be."""
+        declare = f"declare it `{attribute.name}: {type}`" if type != "any" else "declare the event it comes from"
+        function = {"int": "round" if type == "float" else "int"}.get(attribute.type, attribute.type)
+        if function not in ("int", "round", "float", "string", "iri") or type == "bool":
+            return declare
+        return f"{declare}, or write `{function}({excerpt(self.source, argument.span) or 'X'})`"
+
+    def checked(self, argument: Expression, types: Mapping[str, str], names: Sequence[str]) -> Typed | None:
+        """An expression over columns, typed; its mistakes are told in the author's names for them."""
+        try:
+            return check(argument, types, self.source)
+        except CepError:
+            named = author_names([argument], names, self.source)
+            try:
+                check(rename_expression(argument, named), _renamed(types, named), self.source)
+            except CepError as retold:
+                error = retold
+            self.error(error)
+            return None
 
     # --- nodes ---
 
@@ -183,7 +196,7 @@ class _Inference:
                 return self.union(number, left, right, order)
             case Deadline():
                 for mine, theirs in node.key:
-                    self.meet(number, self.columns[node.left][mine], self.columns[node.absent][theirs], mine)
+                    self.meet(number, (node.left, mine), (node.absent, theirs))
                 return self.columns[node.left]
             case Select():
                 return self.select(number, node)
@@ -197,15 +210,14 @@ class _Inference:
         for first, second in scan.equal:
             one, two = attributes[first], attributes[second]
             if UNKNOWN not in (one.type, two.type) and common_type(one.type, two.type) is None:
+                name = self.names[number][scan.take.index(first)]
                 self.complain(
-                    f"one variable for `{one.name}`, {a(one.type)}, and `{two.name}`, {a(two.type)}: never equal",
+                    f"`{name}` is `{one.name}`, {a(one.type)}, and `{two.name}`, {a(two.type)}: never equal",
                     self.spans[number],
-                    "two variables",
+                    "another variable for one of them",
                 )
         constrained = {p for pair in scan.equal for p in pair}
-        return tuple(
-            Column(attributes[p].type, attributes[p].optional and p not in constrained) for p in scan.take
-        )
+        return tuple(Column(attributes[p].type, attributes[p].optional and p not in constrained) for p in scan.take)
 
     def constant(self, event: str, attribute: Attribute, constant: Constant) -> None:
         if attribute.type != UNKNOWN and coerced(TypedConstant(constant.value, constant.type), attribute.type) is None:
@@ -220,41 +232,73 @@ class _Inference:
                 hint,
             )
 
-    def meet(self, number: int, left: Column, right: Column, column: int) -> None:
-        if UNKNOWN not in (left.type, right.type) and common_type(left.type, right.type) is None:
-            name = self.names[number][column] if column < len(self.names[number]) else "the variable"
-            self.complain(
-                f"`{name}` is {a(left.type)} on one side and {a(right.type)} on the other: they never join",
-                self.spans[number],
-                "another variable on one side, or the same type in both declarations",
-            )
+    def meet(self, number: int, left: tuple[int, int], right: tuple[int, int]) -> None:
+        """Refuse a key that can never be equal; `left` and `right` are a node and a column of it."""
+        one, two = (self.columns[node][column].type for node, column in (left, right))
+        if UNKNOWN in (one, two) or common_type(one, two) is not None:
+            return
+        told = [
+            f"{a(type)} on the {side}" if (place := self.origin(*where)) is None else f"{a(type)} as {place}"
+            for type, side, where in ((one, "left", left), (two, "right", right))
+        ]
+        self.complain(
+            f"`{self.names[left[0]][left[1]]}` never joins: it is {told[0]} and {told[1]}",
+            self.spans[number],
+            "the same type for both, or another variable for one of them",
+        )
+
+    def origin(self, number: int, column: int) -> str | None:
+        """The attribute that a column comes from."""
+        match self.nodes[number]:
+            case Scan(event, take=take):
+                return f"`{self.schemas[event].attributes[take[column]].name}` of `{event}`"
+            case Join() as join if column >= join.left_width:
+                taken = {right for _, right in join.key}
+                own = [c for c in range(len(self.columns[join.right])) if c not in taken]
+                return self.origin(join.right, own[column - join.left_width])
+            case Join(left=child) | Union(left=child) | Deadline(left=child):
+                return self.origin(child, column)
+            case Select(child) if column < len(self.columns[child]):
+                return self.origin(child, column)
+            case Aggregation(child, by=by) if column < len(by):
+                return self.origin(child, by[column])
+            case _:
+                return None
 
     def join(self, number: int, join: Join) -> tuple[Column, ...]:
         left, right = self.columns[join.left], self.columns[join.right]
         for mine, theirs in join.key:
-            self.meet(number, left[mine], right[theirs], mine)
+            self.meet(number, (join.left, mine), (join.right, theirs))
         mine_only, theirs_only = {k for k, _ in join.key}, {k for _, k in join.key}
         columns = [Column(c.type, c.optional and i not in mine_only) for i, c in enumerate(left)]
         columns += [c for i, c in enumerate(right) if i not in theirs_only]
         if join.absent is not None:
+            own = [c for c in range(len(right)) if c not in theirs_only]
             for theirs, mine in join.absent_key:
-                self.meet(number, columns[mine], self.columns[join.absent][theirs], mine)
-        for by, side in zip(join.by, (left, right), strict=True):
-            if by is not None and side[by].type not in (*ORDERED[:-1], "any", UNKNOWN):
-                self.complain(
-                    f"a policy takes the greatest of numbers, times or durations, not {a(side[by].type)}",
-                    self.spans[number],
-                    "`recent(longest)`, `recent(shortest)`, or `recent(by V)` with a numeric V",
-                )
-            elif by is not None and side[by].type == "any":
-                self.complain(
-                    "a policy takes the greatest of numbers, times or durations: the type of this value is not known",
-                    self.spans[number],
-                    "declare the event: `event a(v: float).`",
-                )
+                known = (join.left, mine) if mine < len(left) else (join.right, own[mine - len(left)])
+                self.meet(number, known, (join.absent, theirs))
+        for side, by in zip((join.left, join.right), join.by, strict=True):
+            if by is not None:
+                self.by(number, side, by)
         if join.decide and self.final:
-            self.conditions(number, join.decide, columns)
+            self.conditions(join.decide, columns, self.names[number])
         return tuple(columns)
+
+    def by(self, number: int, side: int, column: int) -> None:
+        """What a policy goes by is a number, a time or a duration."""
+        type, name, place = self.columns[side][column].type, self.names[side][column], self.origin(side, column)
+        if type == "any":
+            self.complain(
+                f"the policy goes by `{name}`, whose type is not known",
+                self.spans[number],
+                f"declare {place}: int, float, time or duration" if place else "`float(...)` gives a number",
+            )
+        elif type not in (*ORDERED, UNKNOWN):
+            self.complain(
+                f"the policy goes by `{name}`, {a(type)}: it takes the greatest of numbers, times or durations",
+                self.spans[number],
+                "`(longest)` or `(shortest)`, or a variable that is a number",
+            )
 
     def union(self, number: int, left: int, right: int, order: tuple[int, ...]) -> tuple[Column, ...]:
         columns = []
@@ -265,26 +309,50 @@ class _Inference:
         return tuple(columns)
 
     def conditions(
-        self, number: int, conditions: Sequence[Condition], columns: Sequence[Column]
+        self, conditions: Sequence[Condition], columns: Sequence[Column], names: Sequence[str]
     ) -> Conditions | None:
+        """Conditions over columns, compiled; their mistakes are told in the author's `names` for the columns."""
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
         try:
-            return compile_conditions(conditions, types, self.relations, self.pool, self.source)  # type: ignore[arg-type]
-        except CepError as error:
-            self.error(error, number)
+            return compile_conditions(conditions, types, self.relations, self.pool, self.source)
+        except CepError:
+            named = author_names(conditions, names, self.source)
+            written = [rename_condition(condition, named) for condition in conditions]
+            try:
+                compile_conditions(written, _renamed(types, named), self.relations, self.pool, self.source)
+            except CepError as retold:
+                error = retold
+            for one in error.errors if isinstance(error, CepErrors) else (error,):
+                self.error(self.advised(one, written))
             return None
 
+    def advised(self, error: CepError, conditions: Sequence[Condition]) -> CepError:
+        """The error with a better hint where the program as a whole gives one."""
+        hint = error.hint
+        for condition in conditions:
+            if condition.span != error.span:
+                continue
+            match condition:
+                case Predicate(name) if error.code == "unknown" and name in self.schemas:
+                    hint = f"`{name}` is an event, which stands in the pattern: `... AND {name}(...)`"
+                case Comparison(_, left, right) if error.code == "type":
+                    for side in (left, right):
+                        text = excerpt(self.source, side.span)
+                        if isinstance(side, Constant) and side.type == "string" and text == side.value:
+                            hint = f'a variable starts with an upper-case letter; `{text}` is the text "{text}"'
+        return CepError(error.message, error.source, error.span, hint, error.code)
+
     def select(self, number: int, select: Select) -> tuple[Column, ...]:
-        child = self.columns[select.child]
+        child, names = self.columns[select.child], self.names[number][: len(self.columns[select.child])]
         if not select.binds:
             if self.final and select.conditions:
-                self.conditions(number, select.conditions, child)
+                self.conditions(select.conditions, child, names)
             return child
         if any(c.type == UNKNOWN for c in child):
-            used = {name for c in select.conditions for name in _condition_names(c)}
+            used = {name for c in select.conditions for name in condition_variables(c)}
             if any(c.type == UNKNOWN and f"v{i}" in used for i, c in enumerate(child)):
                 return (*child, *(Column(UNKNOWN, True) for _ in select.binds))
-        compiled = self.conditions(number, select.conditions, child)
+        compiled = self.conditions(select.conditions, child, names)
         if compiled is None:
             return (*child, *(Column("any", True) for _ in select.binds))
         return (*child, *(Column(compiled.binds.get(name, "any"), True) for name in select.binds))
@@ -299,24 +367,22 @@ class _Inference:
             return Column("int", False)
         assert result.argument is not None, "only count() has no argument (checked by the parser)"
         types = self.types(node.child)
-        if UNKNOWN in {types[name] for name in _names(result.argument) if name in types}:
+        if UNKNOWN in {types[name] for name in expression_variables(result.argument) if name in types}:
             return Column(UNKNOWN, True)
-        try:
-            type = check(result.argument, types, self.source).type
-        except CepError as error:
-            self.error(error, node.child)
+        typed = self.checked(result.argument, types, self.names[node.child])
+        if typed is None:
             return Column("any", True)
+        type = typed.type
         if result.function in ("first", "last"):
             return Column(type, True)
-        good = {"sum": ("int", "float", "duration", "any"), "min": ORDERED, "max": ORDERED}
-        if type not in good.get(result.function, ("int", "float", "any")):
-            self.complain(
-                f"`{result.function}` takes numbers, this is {a(type)}",
-                result.argument.span,
-                "`count(distinct X)`, `first(X)` and `last(X)` take any value"
-                if type not in ("time", "duration")
-                else "in seconds: `X / 1 s` of a duration is a number",
-            )
+        takes, good = SUMMED.get(result.function, ("numbers", ("int", "float", "any")))
+        if type not in good:
+            hint = "`count(distinct X)`, `first(X)` and `last(X)` take any value"
+            if type == "duration":
+                hint = f"`{result.function}(X / 1 s)` takes its seconds, which are a number"
+            elif type == "time":
+                hint = "`min`, `max`, `first` and `last` take times"
+            self.complain(f"`{result.function}` takes {takes}, this is {a(type)}", result.argument.span, hint)
             return Column("float", True)
         if result.function in ("avg", "stddev") or type == "any":
             return Column("float", True)
@@ -331,26 +397,5 @@ def _grown(old: str, new: str) -> str:
     return "float" if {old, new} == {"int", "float"} else "any"
 
 
-def _names(expression: object) -> set[str]:
-    from cep.dialects.etalis import expression_variables
-
-    return set(expression_variables(expression))  # type: ignore[arg-type]
-
-
-def _condition_names(condition: Condition) -> set[str]:
-    from cep.dialects.etalis import condition_variables
-
-    return set(condition_variables(condition))
-
-
-def _with_names(error: CepError, names: Sequence[str]) -> CepError:
-    """The error with an author's variables in place of canonical names."""
-    import re
-
-    def name(match: re.Match[str]) -> str:
-        place = int(match.group(1))
-        return f"`{names[place]}`" if place < len(names) else match.group(0)
-
-    message = re.sub(r"`v(\d+)`", name, error.message)
-    hint = None if error.hint is None else re.sub(r"`v(\d+)`", name, error.hint)
-    return CepError(message, error.source, error.span, hint, error.code)
+def _renamed(types: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    return {names.get(name, name): type for name, type in types.items()}

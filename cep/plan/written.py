@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from cep.dialects.etalis import rename_condition, rename_expression
 from cep.errors import Source
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union, children
 from cep.plan.names import author_names, distinct, used_variables
 from cep.schema import Schema
 from cep.syntax import ast
 from cep.syntax.printer import print_pattern
+from cep.syntax.variables import rename_condition, rename_expression
 
 
 class Written:
@@ -82,9 +82,7 @@ class Written:
         """`g1(X) <- ...` of a node with a label."""
         return f"{print_pattern(self.reference(number))} <- {print_pattern(self.pattern(number))}"
 
-    def reference(
-        self, number: int, names: Sequence[str] | None = None, shown: set[int] | None = None
-    ) -> ast.Pattern:
+    def reference(self, number: int, names: Sequence[str] | None = None, shown: set[int] | None = None) -> ast.Pattern:
         """A node by its label, an event as it is, under `names` for its columns; what is not `shown` is anonymous."""
         names = self.names[number] if names is None else names
         node = self.nodes[number]

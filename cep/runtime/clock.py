@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cep.goals.arrival import by_arrival
 from cep.table import END, Table, concat, rows, slice_until
@@ -58,6 +59,15 @@ class Clock:
         """How many occurrences wait."""
         return sum(rows(table) for tables in self.waiting.values() for table in tables)
 
-    def codes(self, coded: dict[str, list[int]]) -> list[np.ndarray]:  # type: ignore[type-arg]
+    def codes(self, coded: dict[str, list[int]]) -> list[NDArray[np.int64]]:
         """The pool codes that wait, given each type's rows of codes."""
         return [table[row] for name, tables in self.waiting.items() for table in tables for row in coded.get(name, ())]
+
+    def snapshot(self) -> dict[str, Table]:
+        """What waits, by type."""
+        return {name: concat(tables) for name, tables in self.waiting.items()}
+
+    def restore(self, waiting: dict[str, Table], watermark: int, latest: int) -> None:
+        """Take on what waited then."""
+        self.waiting = {name: [table] for name, table in waiting.items()}
+        self.watermark, self.latest = watermark, latest

@@ -54,7 +54,9 @@ def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitt
         (table[END] < table[START], "interval", "ends before it starts"),
     ]
     if schema.point:
-        faults.append((table[END] != table[START], "interval", "is an interval; the event is declared with TIME, an instant"))
+        faults.append(
+            (table[END] != table[START], "interval", "is an interval; the event is declared with TIME, an instant")
+        )
     for i, attribute in enumerate(schema.attributes):
         if attribute.name not in frame.columns and attribute.optional and schema.declared:
             table[FIRST + i] = np.array(np.nan).view(np.int64) if attribute.type == "float" else MISSING
@@ -78,7 +80,9 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
     odd = np.array([len(event.args) != width for _, event in events], np.bool_)
     faults: list[tuple[Mask, str, str]] = [(odd, "arity", f"has not {width} arguments")]
     if schema.point:
-        faults.append((table[END] != table[START], "interval", "is an interval; the event is declared with TIME, an instant"))
+        faults.append(
+            (table[END] != table[START], "interval", "is an interval; the event is declared with TIME, an instant")
+        )
     for i, attribute in enumerate(schema.attributes):
         column = [event.args[i] if i < len(event.args) else None for _, event in events]
         values, wrong = _python_values(column, attribute.type, pool)
@@ -103,7 +107,9 @@ def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]]) ->
     return Admitted(table, dead)
 
 
-def _bounds(values: NDArray[np.int64] | NDArray[np.float64], wrong: Mask, attribute: Attribute) -> list[tuple[Mask, str, str]]:
+def _bounds(
+    values: NDArray[np.int64] | NDArray[np.float64], wrong: Mask, attribute: Attribute
+) -> list[tuple[Mask, str, str]]:
     faults: list[tuple[Mask, str, str]] = []
     missing = np.isnan(values) if attribute.type == "float" else values == MISSING
     if not attribute.optional:
@@ -144,7 +150,9 @@ def _integers(series: pl.Series) -> tuple[NDArray[np.int64], Mask]:
     return series.fill_null(0).to_numpy(), nulls
 
 
-def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[NDArray[np.int64] | NDArray[np.float64], Mask]:
+def _values(
+    series: pl.Series, attribute: Attribute, pool: Pool
+) -> tuple[NDArray[np.int64] | NDArray[np.float64], Mask]:
     """The column in its representation, and which values are of another type."""
     n = len(series)
     wrong = np.zeros(n, np.bool_)
@@ -214,8 +222,11 @@ def fits(value: object, type: str) -> bool:
         case "float":
             return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
         case _:
-            return isinstance(value, int | float) and not isinstance(value, bool) and value == value and (
-                abs(value) < 2**63 and int(value) == value
+            return (
+                isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and value == value
+                and (abs(value) < 2**63 and int(value) == value)
             )
 
 
@@ -225,8 +236,8 @@ def _a(type: str) -> str:
 
 
 def late(tables: Mapping[str, Table], watermark: int, lateness: int, ordered: bool) -> dict[str, Mask]:
-    """Which rows end at or before the watermark: the one before the push; where the rows' positions are known (`ordered`),
-    also the one that the rows before have moved."""
+    """Which rows end at or before the watermark: the one before the push; where the rows' positions are known
+    (`ordered`), also the one that the rows before have moved."""
     if not ordered:
         return {name: table[END] <= watermark for name, table in tables.items()}
     positions = np.concatenate([t[ORDER] for t in tables.values()]) if tables else np.empty(0, np.int64)

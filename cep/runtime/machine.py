@@ -1,6 +1,6 @@
 """The machine: groups of goals in order, one pass a slice of the stream. No operator is known here.
 
-    step:  for every group, what its inputs gave -> what it gives
+step:  for every group, what its inputs gave -> what it gives
 """
 
 from __future__ import annotations

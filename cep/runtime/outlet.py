@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
 from cep.events import Event, Value
+from cep.goals.lineage import Lineage
 from cep.schema import Schema
 from cep.table import END, FIRST, IDENTITY, START, Table, column, rows
 from cep.values import MISSING, Pool
-
-if TYPE_CHECKING:
-    from cep.engine import Engine
 
 
 def frames(made: Mapping[str, Table], schemas: Mapping[str, Schema], pool: Pool) -> dict[str, pl.DataFrame]:
@@ -75,20 +72,26 @@ def _rank(value: Value) -> tuple[str, float, str]:
     return ("number", float(value), "")
 
 
-def why(engine: Engine, table: Table) -> pl.Series:
-    """For each occurrence the input records it goes back to, as JSON: type, start, end in microseconds, arguments."""
-    assert engine.lineage is not None, "lineage was asked for"
-    roots, inputs = engine.lineage.inputs_of(table[IDENTITY])
+def why(
+    table: Table,
+    lineage: Lineage,
+    sources: Mapping[str, Sequence[Table]],
+    schemas: Mapping[str, Schema],
+    pool: Pool,
+) -> pl.Series:
+    """For each occurrence the input records (kept in `sources`) it goes back to, as JSON: type, start, end in
+    microseconds, arguments."""
+    roots, inputs = lineage.inputs_of(table[IDENTITY])
     records: dict[int, str] = {}
     needed = np.unique(inputs)
-    for name, tables in engine.sources.items():
-        attributes = engine.plan.schemas[name].attributes
+    for name, tables in sources.items():
+        attributes = schemas[name].attributes
         for source in tables:
             chosen = source[:, np.isin(source[IDENTITY], needed)]
-            columns = [values(chosen, i, a.type, engine.pool) for i, a in enumerate(attributes)]
+            columns = [values(chosen, i, a.type, pool) for i, a in enumerate(attributes)]
             for i in range(rows(chosen)):
-                record = {"type": name, "start": int(chosen[START, i]), "end": int(chosen[END, i])}
-                record |= {a.name: c[i] for a, c in zip(attributes, columns, strict=True)}  # type: ignore[misc]
+                record: dict[str, Value] = {"type": name, "start": int(chosen[START, i]), "end": int(chosen[END, i])}
+                record |= {a.name: c[i] for a, c in zip(attributes, columns, strict=True)}
                 records[int(chosen[IDENTITY, i])] = json.dumps(record)
     texts: list[list[str]] = [[] for _ in range(rows(table))]
     for root, source_name in zip(roots.tolist(), inputs.tolist(), strict=True):

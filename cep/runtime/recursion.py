@@ -165,7 +165,9 @@ class Recursion:
                     else:
                         table = outer.get((unit, port)) if first else None
                         tables.append(empty(self.widths[other]) if table is None else table)
-                delta[unit] = goal.step(tables, instant) if first or any(rows(t) for t in tables) else empty(self.widths[unit])
+                delta[unit] = (
+                    goal.step(tables, instant) if first or any(rows(t) for t in tables) else empty(self.widths[unit])
+                )
                 if rows(delta[unit]):
                     whole[unit].append(delta[unit])
             fresh: dict[Unit, Table] = {}
