@@ -28,7 +28,7 @@ from cep.runtime.outlet import frames, to_events, why
 from cep.schema import Schema
 from cep.syntax.ast import PolicyChoice, PolicyStatement
 from cep.syntax.parser import parse
-from cep.table import FIRST, ORDER, Table, concat, rows
+from cep.table import FIRST, Table, concat
 from cep.values import Pool
 
 Frames = dict[str, pl.DataFrame]
@@ -128,26 +128,29 @@ class Engine:
         position in the input. Rows that do not fit go to `take_dead`. Raises CepError for an unknown type or a
         missing column.
         """
+        admitted: dict[str, intake.Admitted] = {}
         first = self.position
-        tables: dict[str, Table] = {}
         if isinstance(batch, Mapping):
             ordered = bool(batch) and all("order" in frame.columns for frame in batch.values())
             for name, frame in batch.items():
-                tables[name] = self._admitted(intake.admit(frame, self._schema(name), self.pool, self.position))
+                admitted[name] = intake.admit(frame, self._schema(name), self.pool, self.position)
                 self.position += frame.height
         else:
             ordered = False
-            sorted_out: dict[str, list[tuple[int, Event]]] = {}
+            by_type: dict[str, list[tuple[int, Event]]] = {}
             for place, event in enumerate(batch):
-                sorted_out.setdefault(event.type, []).append((place, event))
-            for name, events in sorted_out.items():
-                tables[name] = self._admitted(intake.admit_events(events, self._schema(name), self.pool, first))
-            self.position += sum(len(events) for events in sorted_out.values())
+                by_type.setdefault(event.type, []).append((place, event))
+            for name, events in by_type.items():
+                admitted[name] = intake.admit_events(events, self._schema(name), self.pool, first)
+                self.position += len(events)
+        tables = {name: one.table for name, one in admitted.items()}
+        for one in admitted.values():
+            self.dead += one.dead
         for name, mask in intake.late(tables, self.clock.watermark, self.clock.lateness, ordered).items():
             if mask.any():
-                places = tables[name][ORDER] - first if not ordered else np.arange(rows(tables[name]))
+                refused = admitted[name].rows[mask]
                 self.dead += [
-                    Dead(name, int(p), "late", "is late: the watermark has passed its end") for p in places[mask]
+                    Dead(name, int(row), "late", "is late: the watermark has passed its end") for row in refused
                 ]
                 tables[name] = np.ascontiguousarray(tables[name][:, ~mask])
         self.clock.receive(tables)
@@ -224,10 +227,6 @@ class Engine:
             hint = f"declare `event {name}(...)` to read it as well as derive it" if schema else f"it reads {known}"
             raise CepError(f"the program does not read an event `{name}`", hint=hint, code="unknown")
         return schema
-
-    def _admitted(self, admitted: intake.Admitted) -> Table:
-        self.dead += admitted.dead
-        return admitted.table
 
     def _sweep(self) -> None:
         """Forget the values that nothing holds any more."""

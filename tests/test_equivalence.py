@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -15,11 +16,11 @@ from hypothesis import strategies as st
 from cep.engine import Engine, detect
 from cep.events import Event
 from tests import reference
-from tests.cases_format import difference
+from tests.cases_format import difference, same
 from tests.conftest import FUZZ
-from tests.programs import SECOND, Program, iterations, programs, recursions
+from tests.programs import SECOND, Program, contests, iterations, programs, recursions, windows
 
-ANY = st.one_of(programs(), iterations(), recursions())
+ANY = st.one_of(programs(), contests(), windows(), iterations(), recursions())
 LONG = 20 * SECOND  # a lateness that lets any order pass
 
 
@@ -92,9 +93,21 @@ def test_programs(program: Program) -> None:
     check_reference(program)
 
 
-@examples(600)
+@examples(700)
 @given(programs(policies=False))
 def test_programs_without_policies(program: Program) -> None:
+    check_reference(program)
+
+
+@examples(1000)
+@given(contests())
+def test_contests(program: Program) -> None:
+    check_reference(program)
+
+
+@examples(600)
+@given(windows())
+def test_windows(program: Program) -> None:
     check_reference(program)
 
 
@@ -174,3 +187,23 @@ def test_watermarks(program: Program, data: st.DataObject) -> None:
         check(due, found, "at the watermark not (+) what is due (-)")
     found += rows(engine.close())
     check(expected, found, "with watermarks (+) it is not the whole (-)")
+
+
+@examples(300)
+@given(programs(policies=False, aggregates=False))
+def test_lineage(program: Program) -> None:
+    """Where nothing is absent, the input records that an event is explained by give that event again."""
+    engine = start(program, explain=True)
+    output = engine.push([event for event in in_order(program.events) if event.type in engine.inputs])
+    closing = engine.close()
+    for type, table in [*output.items(), *closing.items()]:
+        for begin, end, *args, because in table.iter_rows():
+            event = Event(type, tuple(args), begin, end)
+            records = [tuple(record.values()) for record in json.loads(because)]
+            inputs = [Event(name, tuple(values), a, b) for name, a, b, *values in records]
+            assert {(x.type, x.args, x.start, x.end) for x in inputs} <= {
+                (x.type, x.args, x.start, x.end) for x in program.events
+            }
+            if not program.negative:
+                again = reference.detect(program.text, inputs)
+                assert any(same(event, other) for other in again), f"{event} is not given by {inputs}"

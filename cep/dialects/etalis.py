@@ -274,6 +274,8 @@ class _Lowering:
             inside[name] = inside.get(name, 0) + 1
         local = {name for name, count in inside.items() if outside.get(name, 0) <= count}
         first = self.pattern(times.pattern, policy, within, outside)
+        # Inside, an inner TIMES may have made names of its own: they are as local as the rest.
+        local |= {name for name in _lowered_variables(first) if "'" in name}
         links = [first]
         for _ in range(times.count - 1):
             self.fresh += 1
@@ -383,6 +385,29 @@ def _counted(rule: ast.EventRule) -> dict[str, int]:
     for name in _variables(rule.body):
         counts[name] = counts.get(name, 0) + 1
     return counts
+
+
+def _lowered_variables(pattern: algebra.Pattern) -> set[str]:
+    match pattern:
+        case algebra.Atom():
+            return {a.name for a in pattern.arguments if isinstance(a, ast.Variable)}
+        case algebra.Point():
+            return set()
+        case algebra.Pair():
+            inner = [pattern.left, pattern.right, *([] if pattern.absent is None else [pattern.absent])]
+        case algebra.Either():
+            inner = [pattern.left, pattern.right]
+        case algebra.Unless():
+            inner = [pattern.left, pattern.absent]
+        case algebra.Repeat():
+            inner = [pattern.chain]
+        case algebra.Window():
+            names = {v.name for v in pattern.by} | {r.variable for r in pattern.results}
+            return names | _lowered_variables(pattern.pattern)
+        case algebra.Given():
+            names = {n for c in pattern.conditions for n in condition_variables(c)}
+            return names | _lowered_variables(pattern.pattern)
+    return {name for p in inner for name in _lowered_variables(p)}
 
 
 def _rename_pattern(pattern: algebra.Pattern, names: Mapping[str, str]) -> algebra.Pattern:

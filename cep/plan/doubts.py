@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from difflib import get_close_matches
 
 from cep.errors import Warning
-from cep.plan.algebra import Atom, Either, Pattern, Rule, Rules
+from cep.plan.algebra import Atom, Either, Pair, Pattern, Rule, Rules
 from cep.plan.names import used_variables
-from cep.plan.patterns import absent, atoms, inner, mentioned
+from cep.plan.patterns import absent, atoms, inner, mentioned, patterns
 from cep.syntax.ast import Variable
 
 
@@ -21,11 +20,16 @@ def _strangers(rules: Rules) -> list[Warning]:
     """Undeclared events that are named like a static predicate, or nearly like a known event."""
     known = {name for name, schema in rules.schemas.items() if schema.declared} | {rule.event for rule in rules.rules}
     statics = {static.name for static in rules.statics}
+    spellings: dict[str, list[str]] = {}
+    for name in sorted(known):
+        for spelling in _spellings(name):
+            spellings.setdefault(spelling, []).append(name)
     found: dict[str, Warning] = {}
     for atom in (atom for rule in rules.rules for atom in atoms(rule.body)):
         if atom.event in known or atom.event in found:
             continue
-        close = get_close_matches(atom.event, sorted(known), 1, 0.75)
+        candidates = dict.fromkeys(n for s in _spellings(atom.event) for n in spellings.get(s, ()))
+        close = [name for name in candidates if _slip(atom.event, name, ends=True)]
         if atom.event in statics:
             message = f"`{atom.event}` is a static predicate; in a pattern it is an event of that name"
             hint = f"what is always so stands in the WHERE: `... WHERE {atom.event}(...)`"
@@ -42,6 +46,7 @@ def _slips(rules: Rules, rule: Rule) -> list[Warning]:
     """Variables written once that are one letter off another of the rule."""
     written = [*used_variables(rule.arguments), *mentioned(rule.body)]
     times = Counter(variable.name for variable in written)
+    times.update(each.policy.by for each in patterns(rule.body) if isinstance(each, Pair) and each.policy.by)
     found = []
     for variable in written:
         close = [name for name in times if times[variable.name] == 1 and _slip(variable.name, name)]
@@ -57,18 +62,24 @@ def _before(variable: Variable, other: str, written: list[Variable]) -> bool:
     return names.index(variable.name) < names.index(other)
 
 
-def _slip(name: str, other: str) -> bool:
+def _spellings(name: str) -> list[str]:
+    """A name and all that lack one of its letters: names that share one are nearly the same."""
+    return list(dict.fromkeys([name, *(name[:i] + name[i + 1 :] for i in range(len(name)))]))
+
+
+def _slip(name: str, other: str, ends: bool = False) -> bool:
     """Whether one is the other with one small letter inside it wrong, missing, too many or swapped with the next.
 
-    Names that differ at an end, or in digits, are often meant: `Temp1` and `Temp2`, `WindA` and `WindB`.
+    Names that differ in digits, or unless `ends` at an end, are often meant: `Temp1` and `Temp2`, `WindA` and `WindB`.
     """
     if name == other or min(len(name), len(other)) < 4 or abs(len(name) - len(other)) > 1:
         return False
     if name.lower() == other.lower():
         return True
-    if name[0] != other[0] or name[-1] != other[-1]:
+    if not ends and (name[0] != other[0] or name[-1] != other[-1]):
         return False
-    first = next(i for i, (a, b) in enumerate(zip(name, other, strict=False)) if a != b)
+    shorter_length = min(len(name), len(other))
+    first = next((i for i in range(shorter_length) if name[i] != other[i]), shorter_length)
     a, b = name[first:], other[first:]
     if len(a) == len(b):
         swapped = a[:2] == b[1::-1] and a[2:] == b[2:]
@@ -83,9 +94,11 @@ def _unstarted(rules: Rules) -> list[Warning]:
     possible = {name for name, schema in rules.schemas.items() if schema.declared or name not in made}
     grown = True
     while grown:
-        more = {r.event for r in rules.rules if r.event not in possible and _possible(r.body, possible)}
-        grown = bool(more)
-        possible |= more
+        grown = False
+        for rule in rules.rules:
+            if rule.event not in possible and _possible(rule.body, possible):
+                possible.add(rule.event)
+                grown = True
     needs: dict[str, list[str]] = {}
     for rule in rules.rules:
         if rule.event not in possible:

@@ -108,7 +108,11 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
         waiting = " and every ".join(_waiting(binarised.nodes, *side) for side in sides)
         until = "until it is paired" if keeps.paired else "for ever"
         pattern = excerpt(source, span)
-        hint = f"`({pattern}) WITHIN 1 h`" if pattern else "`(...) WITHIN 1 h`"
+        hint = f"`({pattern}) WITHIN 1 h` bounds it" if pattern else "`(...) WITHIN 1 h` bounds it"
+        if node.policy == "recent" and node.relation == "SEQ" and not points[node.right] and _settled(node):
+            hint += (
+                "; so does `event ...(...) TIME column`, if the right side is an instant: then only the latest counts"
+            )
         message = f"this {what} never forgets: every {waiting} waits {until}"
         found[span] = Warning(message, source, span, hint, "unbounded")
     return list(found.values())

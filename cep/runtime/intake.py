@@ -30,9 +30,10 @@ class Dead:
 
 @dataclass(slots=True)
 class Admitted:
-    """Occurrences in arrival order of one type, and the rows refused."""
+    """Occurrences of one type as they came, which pushed row each of them was, and the rows refused."""
 
     table: Table
+    rows: NDArray[np.int64]
     dead: list[Dead]
 
 
@@ -90,7 +91,9 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
         faults += [(fault & ~odd, code, reason) for fault, code, reason in _bounds(values, wrong, attribute)]
         table[FIRST + i] = values.view(np.int64)
     admitted = _judged(table, schema.name, faults)
-    admitted.dead = [Dead(d.type, events[d.row][0], d.code, d.reason) for d in admitted.dead]
+    places = np.array([place for place, _ in events], np.int64)
+    admitted.rows = places[admitted.rows]
+    admitted.dead = [Dead(d.type, int(places[d.row]), d.code, d.reason) for d in admitted.dead]
     return admitted
 
 
@@ -101,10 +104,11 @@ def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]]) ->
         if fault.any():
             dead += [Dead(name, int(row), code, reason) for row in np.flatnonzero(fault & ~refused)]
             refused |= fault
+    rows = np.arange(table.shape[1])
     if dead:
         dead.sort(key=lambda d: d.row)
-        table = np.ascontiguousarray(table[:, ~refused])
-    return Admitted(table, dead)
+        table, rows = np.ascontiguousarray(table[:, ~refused]), rows[~refused]
+    return Admitted(table, rows, dead)
 
 
 def _bounds(
