@@ -50,13 +50,13 @@ class Engine:
         facts: Mapping[str, pl.DataFrame] | None = None,
         types: Mapping[str, tuple[str, ...]] | None = None,
         policy: str | None = None,
-        lateness: int = 0,
+        lateness: int | None = 0,
         explain: bool = False,
         fast_recursion: bool = True,
         max_derivations: int = 1_000_000,
     ) -> None:
-        if lateness < 0:
-            raise ValueError("lateness is a number of microseconds, 0 or more")
+        if lateness is not None and lateness < 0:
+            raise ValueError("lateness is a number of microseconds, 0 or more; None: only `advance` moves the time")
         choice = _policy(policy)
         self.text = text
         self.pool = Pool()
@@ -77,7 +77,7 @@ class Engine:
     def from_text(cls, text: str, **options: object) -> Engine:
         """An engine for a program text. Options: `name` (for messages), `facts` ({predicate: table}), `types` (of
         undeclared
-        input events), `policy`, `lateness` (microseconds), `explain` (lineage), `max_derivations`. Raises CepError.
+        input events), `policy`, `lateness` (microseconds; None: only `advance` moves the watermark), `explain` (lineage), `max_derivations`. Raises CepError.
         """
         return cls(text, **options)  # type: ignore[arg-type]
 
@@ -158,7 +158,7 @@ class Engine:
 
     def advance(self, watermark: int) -> Frames:
         """No event that ends at or before `watermark` (microseconds) will come any more; gives what that completes."""
-        return self._run(max(int(watermark), self.clock.watermark))
+        return self._run(max(min(int(watermark), END_OF_TIME), self.clock.watermark))
 
     def close(self) -> Frames:
         """The end of the input: every deadline passes, every time point comes."""
@@ -249,9 +249,8 @@ def detect(
     are those of the events given. Raises CepError; ValueError where an event does not fit its declaration.
     """
     given = list(events)
-    engine = Engine(program, policy=policy, facts=facts, types=_types(given), lateness=0)
+    engine = Engine(program, policy=policy, facts=facts, types=_types(given), lateness=None)
     known = [event for event in given if event.type in engine.plan.inputs]
-    engine.clock.lateness = 2 * END_OF_TIME  # all is here: nothing is late
     engine.push(known) if known else None
     refused = engine.take_dead()
     if refused:

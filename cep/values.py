@@ -158,9 +158,9 @@ class Pool:
     def decode(self, codes: Ints, type: str) -> pl.Series:
         """The values of a column of codes.
 
-        A String series for string and iri. For any: Int64, Float64 (for numbers of both kinds), Boolean or String
-        where the values are of one kind, Object where they are mixed, whole numbers that no float holds are
-        among floats, or they are IRIs; Null where all are missing.
+        A String series for string and iri. For any: Int64, Float64, Boolean or String where the values are of one kind,
+        Object where they are mixed (a whole number among floats stays one, so that it is written the same way
+        whatever stands beside it) or are IRIs; Null where all are missing.
         """
         if type in ("string", "iri"):
             return self._decode_texts(codes)
@@ -173,10 +173,8 @@ class Pool:
             return _nullable(self.integers(codes), codes == MISSING)
         if kinds == {BOOL}:
             return _nullable(codes == self._bools[True], codes == MISSING)
-        if kinds <= {INT, FLOAT}:
-            whole = self.integers(codes)
-            if not ((np.abs(whole) > 2**53) & (whole != MISSING)).any():
-                return _nullable(self.numbers(codes), codes == MISSING)
+        if kinds == {FLOAT}:
+            return _nullable(self.numbers(codes), codes == MISSING)
         return pl.Series(self.decode_values(codes), dtype=pl.Object)
 
     def sweep(self, live: Sequence[Ints]) -> int:

@@ -1,4 +1,4 @@
-"""Random programs and streams: valid by the language reference, with small domains so that joins and ties hit.
+"""Random programs and streams, as Hypothesis strategies.
 
 Everything is drawn from one Hypothesis `Random`: it shrinks, and, unlike many small strategies, does not
 come back with variations of what was drawn before.
@@ -7,47 +7,15 @@ come back with variations of what was drawn before.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
 
 from cep.events import Event
-
-SECOND = 1_000_000
-LAST_SECOND = 12
-NUMBERS = ("int", "float")
-VALUES: dict[str, tuple[Any, ...]] = {"int": (0, 1, 2, 1), "float": (0.0, 1.0, 0.5, 1.0, 2.0), "string": ("u", "v")}
-VARIABLES = {"int": ("X", "Y", "Z"), "float": ("X", "F"), "string": ("S", "T")}
-TIES = ("", "", "(longest)", "(shortest)")
-
-# Static predicates of whole numbers: arity, text. Listed, with several answers, negated, recursive, and called.
-STATICS = {
-    "p": (2, "p(0, 1). p(0, 2). p(1, 1). p(2, 0)."),
-    "q": (1, "q(1). q(2)."),
-    "r": (1, "r(X) :- low(X), not odd(X). low(0). low(1). low(2). odd(1)."),
-    "reach": (2, "reach(X, Y) :- hop(X, Y). reach(X, Z) :- hop(X, Y), reach(Y, Z). hop(0, 1). hop(1, 2). hop(2, 1)."),
-    "above": (1, "above(X) :- X >= 1."),
-    "next": (2, "next(X, Y) :- X < 2, Y = X + 1."),
-}
-LISTED = ("p", "q", "r", "reach")
-
-
-@dataclass(frozen=True)
-class Kind:
-    """An event type: the types of its attributes, which of them may be missing, how it is declared."""
-
-    name: str
-    types: tuple[str, ...]
-    optional: tuple[bool, ...]
-    declared: bool
-    point: bool
-
-    def declaration(self) -> str:
-        attributes = [f"{self.name}{i}: {t}{'?' * o}" for i, (t, o) in enumerate(zip(self.types, self.optional))]
-        return f"event {self.name}({', '.join(attributes)}){' TIME at' * self.point}."
+from tests.program_maker import LAST_SECOND, SECOND, STATICS, VALUES, Kind, Maker, Rule
 
 
 @dataclass(frozen=True)
@@ -66,350 +34,6 @@ class Program:
     def __repr__(self) -> str:
         lines = [f"    {event!r}," for event in self.events]
         return "\n".join(["Program:", self.text, "events = [", *lines, "]"])
-
-
-@dataclass
-class Rule:
-    """What is known of a rule while it is made."""
-
-    fresh: int = 0
-    leaves: int = 4  # how many events it may still speak of
-    absent: int = 0  # inside how many patterns that are to be absent
-    allow: frozenset[str] = frozenset()  # unless, aggregate, point
-
-
-@dataclass
-class Maker:
-    """Draws a program. Patterns are (text, variables it binds with their types), fit to stand after an operator."""
-
-    random: Random
-    kinds: list[Kind]
-    statics: set[str] = field(default_factory=set)
-    restricted: bool = False
-    aggregates: bool = False
-    negative: bool = False
-    policies: bool = True
-    several: bool = False  # conditions with several answers: which arrives first is not the language's to say
-    rule: Rule = field(default_factory=Rule)
-
-    def pick(self, options: Sequence[Any]) -> Any:
-        return self.random.choice(options)
-
-    def chance(self, percent: int) -> bool:
-        return self.random.randrange(100) >= 100 - percent
-
-    def fresh(self, letter: str) -> str:
-        self.rule.fresh += 1
-        return f"{letter}{self.rule.fresh}"
-
-    # --- patterns
-
-    def pattern(self, depth: int, pool: dict[str, str] | None = None) -> tuple[str, dict[str, str]]:
-        """Any pattern. With a `pool` (what is absent) variables come from it, or are the pattern's own."""
-        if depth == 0 or self.rule.leaves <= 1 or self.chance(15):
-            text, bound = self.atom(pool)
-        else:
-            make = self.pick((self.pair, self.pair, self.pair, self.either, self.absence, self.unless, self.repeat))
-            text, bound = make(depth, pool)
-        if depth and self.chance(30):
-            text, bound = self.postfix(text, bound)
-        return text, bound
-
-    def atom(self, pool: dict[str, str] | None = None) -> tuple[str, dict[str, str]]:
-        self.rule.leaves -= 1
-        if "point" in self.rule.allow and self.chance(4):
-            return str(self.pick((3, 6, 4.5))), {}
-        kind = self.pick(self.kinds)
-        arguments: list[str] = []
-        bound: dict[str, str] = {}
-        for wanted in kind.types:
-            argument = self.argument(wanted, bound, pool)
-            arguments.append(argument)
-        if kind.declared and self.chance(20):
-            named = [f"{kind.name}{i}: {a}" for i, a in enumerate(arguments) if a != "_"]
-            return f"{kind.name}({', '.join(named)})" if named else f"{kind.name}{self.anonymous(kind)}", bound
-        return f"{kind.name}({', '.join(arguments)})" if arguments else kind.name, bound
-
-    def anonymous(self, kind: Kind) -> str:
-        return f"({', '.join('_' for _ in kind.types)})" if kind.types else ""
-
-    def argument(self, wanted: str, bound: dict[str, str], pool: dict[str, str] | None) -> str:
-        if wanted not in VARIABLES:  # what may be off by a rounding is never looked at
-            return "_"
-        way = self.random.randint(0, 11)
-        if way >= 10:
-            return "_"
-        if way == 9:
-            return literal(self.pick(VALUES[wanted]))
-        if pool is None:
-            name = self.pick(VARIABLES[wanted])
-        else:
-            fitting = [v for v, t in pool.items() if t == wanted or (t in NUMBERS and wanted in NUMBERS)]
-            name = self.pick([*fitting, *fitting, self.fresh("L")])
-        bound.setdefault(name, wanted)
-        return str(name)
-
-    def pair(self, depth: int, pool: dict[str, str] | None) -> tuple[str, dict[str, str]]:
-        operator = self.pick(
-            ("SEQ", "SEQ", "SEQ", "SEQ", "AND", "AND", "PAR", "EQUALS", "MEETS", "DURING", "STARTS", "FINISHES")
-        )
-        left, bound = self.pattern(depth - 1, pool)
-        right, others = self.pattern(depth - 1, pool)
-        return f"({left} {operator} {right})", others | bound
-
-    def either(self, depth: int, pool: dict[str, str] | None) -> tuple[str, dict[str, str]]:
-        left, bound = self.pattern(depth - 1, pool)
-        right = self.binding(bound)
-        if right is None:
-            return left, bound
-        return f"({left} OR {right})", bound
-
-    def binding(self, wanted: dict[str, str]) -> str | None:
-        """A pattern that binds exactly these variables."""
-        places = [(kind, i, t) for kind in self.kinds for i, t in enumerate(kind.types)]
-        atoms = []
-        for name, type in wanted.items():
-            fitting = [(kind, i) for kind, i, t in places if t == type or (t in NUMBERS and type in NUMBERS)]
-            if not fitting:
-                return None
-            kind, i = self.pick(fitting)
-            arguments = [name if j == i else "_" for j in range(len(kind.types))]
-            atoms.append(f"{kind.name}({', '.join(arguments)})")
-        if not atoms:
-            kind = self.pick(self.kinds)
-            atoms.append(kind.name + self.anonymous(kind))
-        self.rule.leaves -= len(atoms)
-        return atoms[0] if len(atoms) == 1 else f"({self.pick((' AND ', ' SEQ ')).join(atoms)})"
-
-    def absence(self, depth: int, pool: dict[str, str] | None) -> tuple[str, dict[str, str]]:
-        self.negative = True
-        left, bound = self.pattern(depth - 1, pool)
-        right, others = self.pattern(depth - 1, pool)
-        bound = others | bound
-        absent = self.absent(depth, bound)
-        if self.chance(40):
-            within = f" WITHIN {self.pick((3, 6))}" if self.chance(30) else ""
-            return f"(({left} SEQ {right}{within}) CNOT {absent})", bound
-        return f"NOT({absent}).[{left}, {right}]", bound
-
-    def absent(self, depth: int, bound: dict[str, str]) -> str:
-        """What is to be absent; it shares only variables of what stands around it."""
-        self.rule.absent += 1
-        text, _ = self.pattern(min(depth - 1, 1), bound)
-        self.rule.absent -= 1
-        return text
-
-    def unless(self, depth: int, pool: dict[str, str] | None) -> tuple[str, dict[str, str]]:
-        if "unless" not in self.rule.allow:
-            return self.pair(depth, pool)
-        self.negative = True
-        left, bound = self.pattern(depth - 1, pool)
-        absent = self.absent(depth, bound)
-        return f"({left} UNLESS {absent} WITHIN {self.pick((1, 2, 2.5, 4))})", bound
-
-    def repeat(self, depth: int, pool: dict[str, str] | None) -> tuple[str, dict[str, str]]:
-        count = self.pick((2, 2, 3, 1))
-        text, bound = self.pattern(min(depth - 1, 1), pool)
-        self.rule.leaves -= count - 1
-        return f"({text} TIMES {count})", bound
-
-    # --- postfixes
-
-    def postfix(self, text: str, bound: dict[str, str]) -> tuple[str, dict[str, str]]:
-        ways: list[Callable[[str, dict[str, str]], tuple[str, dict[str, str]]]] = [self.within, self.where, self.where]
-        if self.policies:
-            ways.append(self.policy)
-        if "aggregate" in self.rule.allow:
-            ways.append(self.aggregate)
-        return self.pick(ways)(text, bound)
-
-    def within(self, text: str, bound: dict[str, str]) -> tuple[str, dict[str, str]]:
-        if self.chance(20):
-            return f"({text}).{self.pick((2, 3, 5))}", bound
-        return f"({text} WITHIN {self.pick(('3', '1', '2', '4500 ms', '6 s'))})", bound
-
-    def policy(self, text: str, bound: dict[str, str]) -> tuple[str, dict[str, str]]:
-        return f"({text} POLICY {self.choice(bound)})", bound
-
-    def choice(self, bound: dict[str, str]) -> str:
-        name = self.pick(("recent", "chronological", "unrestricted"))
-        if name == "unrestricted":
-            return str(name)
-        self.restricted = True
-        numbers = [v for v, t in bound.items() if t in NUMBERS]
-        ties = [*TIES, *(f"(by {v})" for v in numbers)]
-        return f"{name}{self.pick(ties)}"
-
-    def aggregate(
-        self,
-        text: str,
-        bound: dict[str, str],
-        windows: Sequence[str] = ("3 EVENTS", "2 EVENTS", "1 EVENTS", "4 s", "2500 ms"),
-    ) -> tuple[str, dict[str, str]]:
-        self.aggregates = True
-        numbers = [v for v, t in bound.items() if t in NUMBERS]
-        by = [v for v in bound if self.chance(40)]
-        results: dict[str, str] = {}
-        written = []
-        for _ in range(self.random.randint(1, 2)):
-            name = self.fresh("A")
-            function = self.pick(("count", "sum", "max", "min", "first", "last", "avg", "distinct", "stddev"))
-            if function == "count" or not bound:
-                call, type = "count()", "int"
-            elif function == "distinct":
-                call, type = f"count(distinct {self.pick(list(bound))})", "int"
-            elif function in ("first", "last"):
-                argument = self.pick(list(bound))
-                call, type = f"{function}({argument})", bound[argument]
-            elif not numbers:
-                call, type = "count()", "int"
-            else:
-                argument = self.pick(numbers)
-                type = bound[argument]
-                if self.chance(20):
-                    argument, type = f"{argument} * 2 + 1", type
-                call = f"{function}({argument})"
-                if function == "stddev":
-                    by, type = [], "rounded"  # one result an instant: no two that should be equal
-                elif function == "avg":
-                    type = "rounded"
-            results[name] = type
-            written.append(f"{name} = {call}")
-        window = self.pick(windows)
-        grouped = f" BY {', '.join(by)}" if by else ""
-        kept = {v: bound[v] for v in by} | results
-        return f"({text} AGGREGATE {', '.join(written)} OVER LAST {window}{grouped})", kept
-
-    def where(self, text: str, bound: dict[str, str]) -> tuple[str, dict[str, str]]:
-        bound = dict(bound)
-        below = {v: t for v, t in bound.items() if t in VARIABLES}
-        conditions: list[str] = []
-        for _ in range(self.random.randint(1, 3)):
-            conditions.append(self.condition(below, bound))
-        if self.chance(30):
-            conditions.reverse()
-        return f"({text} WHERE {', '.join(conditions)})", bound
-
-    def condition(self, usable: dict[str, str], bound: dict[str, str]) -> str:
-        """A condition over `usable`; what it binds is added to both."""
-        numbers = [v for v, t in usable.items() if t in NUMBERS]
-        strings = [v for v, t in usable.items() if t == "string"]
-        ways: list[str] = ["interval"]
-        if numbers:
-            ways += ["compare", "compare", "calculate", "bind", "static", "static", "not", "called"]
-        if strings:
-            ways += ["string"]
-        way = self.pick(ways)
-        comparison = self.pick(("<=", "=", "!=", "<", ">", ">="))
-        if way == "interval":
-            if self.chance(25):
-                name = self.fresh("D")
-                bound[name] = "duration"
-                return f"{name} = {self.pick(('duration()', 'end() - start()'))}"
-            limit, other = self.pick(((0, 5), (1, 6), (2.5, 4), (4, 7)))
-            return self.pick(
-                (f"duration() {comparison} {limit}", f"start() {comparison} {other}", f"end() {comparison} {other}")
-            )
-        if way == "string":
-            left = self.pick(strings)
-            tests = (f'{left} != "u"', f'starts_with({left}, "u")', f'not contains({left}, "v")')
-            return str(self.pick((*tests, f'lower({left}) = "u"', f"{left} {comparison} {self.pick(strings)}")))
-        left = self.pick(numbers)
-        if way == "compare":
-            return f"{left} {comparison} {self.pick([*numbers, '1', '0', '1.5'])}"
-        if way == "calculate":
-            right = self.pick(numbers)
-            sums = (f"{left} + {right}", f"{left} * 2 - {right}", f"max({left}, {right})", f"{left} / {right}")
-            return f"{self.pick((*sums, f'{left} mod 2', f'-{left}'))} {comparison} {self.pick((1, 2, 0))}"
-        if way == "bind":
-            name = self.another(usable)
-            value = self.pick((f"{left} + 1", f"{left} mod 2", f"{left} * {self.pick(numbers)}"))
-            if name not in usable:
-                usable[name] = bound[name] = usable[left]
-            return f"{name} = {value}"
-        if way == "called":
-            name = self.pick(("above", "next"))
-            self.statics.add(name)
-            if name == "above":
-                return f"{self.pick(('', 'not '))}above({left})"
-            return f"next({left}, {self.binding_one(usable, bound)})"
-        name = self.pick(LISTED)
-        self.statics.add(name)
-        arity = STATICS[name][0]
-        if way == "not":
-            return f"not {name}({left})" if arity == 1 else f"not {name}({left}, {self.pick([*numbers, '_', '1'])})"
-        if arity == 1:
-            return f"{name}({left})"
-        first, second = left, self.answer(usable, bound)
-        return f"{name}({first}, {second})" if self.chance(70) else f"{name}({second}, {first})"
-
-    def another(self, usable: dict[str, str]) -> str:
-        """A variable that is not bound yet, perhaps one that is bound elsewhere in the rule."""
-        others = [v for v in VARIABLES["int"] if v not in usable]
-        if others and not self.rule.absent and self.chance(40):
-            return str(self.pick(others))
-        return self.fresh("W")
-
-    def answer(self, usable: dict[str, str], bound: dict[str, str]) -> str:
-        """An argument of a static predicate: often a variable that it binds."""
-        if not self.several or self.chance(40):
-            numbers = [v for v, t in usable.items() if t in NUMBERS]
-            return str(self.pick([*numbers, "_", "1"]))
-        return self.binding_one(usable, bound)
-
-    def binding_one(self, usable: dict[str, str], bound: dict[str, str]) -> str:
-        name = self.another(usable)
-        usable[name] = bound[name] = "int"
-        return name
-
-    # --- rules
-
-    def head(self, bound: dict[str, str], wanted: tuple[str, ...] | None, bounded: bool) -> tuple[str, tuple[str, ...]]:
-        """Arguments of a head, of the `wanted` types if given. `bounded`: numbers stay few, for recursive rules."""
-        if wanted is None:
-            wanted = tuple(bound[v] for v in sorted(bound) if self.chance(60))[:2]
-            if bounded:
-                wanted = tuple("int" for _ in wanted)
-        arguments = []
-        for type in wanted:
-            fitting = [v for v, t in bound.items() if t == type]
-            if bounded:
-                argument = f"({self.pick(fitting)} + {self.pick((1, 0))}) mod 3" if fitting else "1"
-            elif type in NUMBERS:
-                ways = [*fitting, *fitting, *(f"{v} + 1" for v in fitting), literal(self.pick(VALUES[type]))]
-                argument = self.pick(ways)
-            elif type == "string":
-                argument = self.pick([*fitting, '"u"'])
-            elif fitting:
-                argument = self.pick(fitting)
-            else:
-                argument = {"duration": "2 s", "rounded": "0.5"}[type]
-            arguments.append(argument)
-        return f"({', '.join(arguments)})" if arguments else "", wanted
-
-    def statement(self, name: str, depth: int, wanted: tuple[str, ...] | None, bounded: bool = False) -> Kind:
-        """A rule for an event; its text is appended."""
-        body, bound = self.pattern(depth)
-        if body.startswith("(") and self.chance(50) and closes_at_end(body):
-            body = body[1:-1]  # the same without parentheses
-        head, types = self.head(bound, wanted, bounded)
-        self.lines.append(f"{name}{head} <- {body}.")
-        return Kind(name, types, tuple(False for _ in types), False, False)
-
-    lines: list[str] = field(default_factory=list)
-
-
-def closes_at_end(text: str) -> bool:
-    depth = 0
-    for i, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return i == len(text) - 1
-    return False
-
-
-def literal(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def event_kinds(random: Random) -> tuple[list[Kind], bool]:
@@ -617,30 +241,31 @@ def window(random: Random) -> Program:
     return finished(maker, kinds, stream(random, kinds, points, 14, maker.lines))
 
 
-def strategy(make: Callable[..., Program], **options: Any) -> st.SearchStrategy[Program]:
-    return st.randoms(use_true_random=False).map(lambda random: make(random, **options))
+@st.composite
+def drawn(draw: st.DrawFn, make: Callable[..., Program], options: dict[str, Any]) -> Program:
+    return make(draw(st.randoms(use_true_random=False)), **options)
 
 
 def programs(**options: Any) -> st.SearchStrategy[Program]:
     """Programs without recursion. Options: `policies`, `aggregates` (may they be there), `most` (events)."""
-    return strategy(program, **options)
+    return drawn(program, options)
 
 
 def contests() -> st.SearchStrategy[Program]:
     """One or two goals that choose among many."""
-    return strategy(contest)
+    return drawn(contest, {})
 
 
 def windows() -> st.SearchStrategy[Program]:
     """Aggregates."""
-    return strategy(window)
+    return drawn(window, {})
 
 
 def iterations() -> st.SearchStrategy[Program]:
     """The common recursion."""
-    return strategy(iteration)
+    return drawn(iteration, {})
 
 
 def recursions() -> st.SearchStrategy[Program]:
     """Recursion in general."""
-    return strategy(recursion)
+    return drawn(recursion, {})

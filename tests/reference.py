@@ -1,50 +1,34 @@
 """The reference interpreter: what a program means, by brute force over lists, sharing nothing with the engine.
 
-Every pattern is a node that lists its occurrences, instant by instant (an instant: all that ends at one time).
-`past` holds those of earlier instants, `now` those of this one, in the order they arrive. Nodes that depend
-on each other within an instant run in rounds (decision M6); everything else sees the instant whole.
+The text is read in `reference_parser`, prepared in `reference_patterns`, conditions are answered in
+`reference_conditions`, and every pattern becomes a node of `reference_nodes`. Here they run: nodes that depend on each
+other within an instant go in rounds (decision M6), everything else sees the instant whole.
 """
 
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from cep.events import Event
 from tests import reference_parser as p
-from tests.reference_conditions import Env, Knowledge, equal, evaluate, finite, key, kind, variables
+from tests.reference_conditions import Knowledge, key, variables
+from tests.reference_nodes import (
+    AggregateNode,
+    AtomNode,
+    EventNode,
+    Node,
+    Occurrence,
+    OrNode,
+    PairNode,
+    PointNode,
+    UnlessNode,
+    WhereNode,
+)
 from tests.reference_patterns import binds, expand, place
 
-RELATIONS = {
-    "seq": lambda a, b, c, d: b < c,
-    "and": lambda a, b, c, d: True,
-    "par": lambda a, b, c, d: max(a, c) < min(b, d),
-    "equals": lambda a, b, c, d: a == c and b == d,
-    "meets": lambda a, b, c, d: b == c,
-    "during": lambda a, b, c, d: c < a and b < d,
-    "starts": lambda a, b, c, d: a == c and b < d,
-    "finishes": lambda a, b, c, d: b == d and c < a,
-}
-LEFT_IS_EARLIER = ("seq", "during", "starts")  # the left side ends before the right one does
 MOST_ROUNDS = 1000
-
-
-@dataclass
-class Occurrence:
-    """`values` are the pattern's variables; for an event the arguments under their positions."""
-
-    start: int
-    end: int
-    order: int
-    values: Any
-
-    def arrival(self) -> tuple[int, int]:
-        """Within an instant; what is still equal stays as it was made."""
-        return (self.start, self.order)
 
 
 def detect(program: str, events: Iterable[Event], policy: str | None = None) -> list[Event]:
@@ -54,302 +38,6 @@ def detect(program: str, events: Iterable[Event], policy: str | None = None) -> 
 
 def sort_key(event: Event) -> tuple[Any, ...]:
     return (event.end, event.start, event.type, tuple(key(value) for value in event.args))
-
-
-# --------------------------------------------------------------------------------------------- nodes
-
-
-class Node:
-    """A pattern. `step` gives what it has new, from what its parts have new; `keep` is what WITHIN and WHERE leave."""
-
-    def __init__(self, run: Run, parts: list[Node], delayed: tuple[bool, ...], filters: list[Any], within: int | None):
-        self.run, self.parts, self.filters, self.within = run, parts, filters, within
-        # A part that only matters once its instant is over closes no cycle within an instant.
-        self.delayed = delayed
-        self.past: list[Occurrence] = []
-        self.now: list[Occurrence] = []
-        self.fresh: list[Occurrence] = []
-        self.component: list[Node] = [self]
-
-    def news(self, index: int, first: bool) -> list[Occurrence]:
-        """What a part has for this round: all its instant in the first, unless it runs in the same rounds."""
-        part = self.parts[index]
-        if part.component is self.component and len(self.component) > 1:
-            return part.fresh
-        return part.now if first else []
-
-    def keep(self, occurrence: Occurrence) -> bool:
-        span = (occurrence.start, occurrence.end)
-        if self.within is not None and span[1] - span[0] > self.within:
-            return False
-        return all(self.run.knowledge.solve(component, occurrence.values, span) for component in self.filters)
-
-    def advance(self, time: int, first: bool) -> None:
-        self.fresh = sorted((o for o in self.step(time, first) if self.keep(o)), key=Occurrence.arrival)
-        self.now.extend(self.fresh)
-
-    def step(self, time: int, first: bool) -> list[Occurrence]:
-        raise NotImplementedError
-
-    def close_instant(self) -> None:
-        self.past.extend(self.now)
-
-
-class EventNode(Node):
-    """An event's name: a set of (arguments, interval), of input events and of what rules give."""
-
-    def __init__(self, run: Run, name: str) -> None:
-        super().__init__(run, [], (), [], None)
-        self.name = name
-        self.heads: list[tuple[Any, ...]] = []
-        self.seen: set[tuple[Any, ...]] = set()
-        self.derived: list[Event] = []
-
-    def admit(self, time: int, arriving: list[tuple[Occurrence, bool]]) -> None:
-        self.fresh = []
-        for occurrence, derived in sorted(arriving, key=lambda pair: pair[0].arrival()):
-            identity = (occurrence.start, occurrence.end, tuple(key(value) for value in occurrence.values))
-            if identity not in self.seen:
-                self.seen.add(identity)
-                self.fresh.append(occurrence)
-                if derived:
-                    args = tuple(value.n if isinstance(value, p.Ticks) else value for value in occurrence.values)
-                    self.derived.append(Event(self.name, args, occurrence.start, occurrence.end))
-        self.now.extend(self.fresh)
-
-    def inputs(self, time: int) -> list[tuple[Occurrence, bool]]:
-        return [(occurrence, False) for occurrence in self.run.inputs.get((self.name, time), [])]
-
-    def results(self, first: bool) -> list[tuple[Occurrence, bool]]:
-        found = []
-        for index, head in enumerate(self.heads):
-            for o in self.news(index, first):
-                values = tuple(evaluate(argument, o.values, (o.start, o.end)) for argument in head)
-                found.append((replace(o, values=values), True))
-        return found
-
-
-class AtomNode(Node):
-    def __init__(self, run: Run, event: Node, arguments: tuple[Any, ...], filters: list[Any], within: int | None):
-        super().__init__(run, [event], (False,), filters, within)
-        self.arguments = arguments
-
-    def step(self, time: int, first: bool) -> list[Occurrence]:
-        found = []
-        for event in self.news(0, first):
-            values: Env = {}
-            for argument, value in zip(self.arguments, event.values):
-                if isinstance(argument, p.Const):
-                    if not equal(argument.value, value):
-                        break
-                elif argument.name in values and not equal(values[argument.name], value):
-                    break
-                elif not argument.name.startswith("_#"):
-                    values[argument.name] = value
-            else:
-                found.append(replace(event, values=values))
-        return found
-
-
-class PointNode(Node):
-    def __init__(self, run: Run, ticks: int, filters: list[Any], within: int | None) -> None:
-        super().__init__(run, [], (), filters, within)
-        self.ticks = ticks
-
-    def step(self, time: int, first: bool) -> list[Occurrence]:
-        return [Occurrence(time, time, -1, {})] if time == self.ticks else []
-
-
-class OrNode(Node):
-    def step(self, time: int, first: bool) -> list[Occurrence]:
-        return self.news(0, first) + self.news(1, first)
-
-
-class PairNode(Node):
-    """A goal: two sides with memory, a relation, a policy, and for NOT what must be absent (the third part)."""
-
-    def __init__(
-        self,
-        run: Run,
-        operator: str,
-        parts: list[Node],
-        shared: list[set[str]],
-        policy: p.Choice,
-        filters: list[Any],
-        within: int | None,
-    ) -> None:
-        super().__init__(run, parts, (operator in LEFT_IS_EARLIER, False, True)[: len(parts)], filters, within)
-        self.relation = RELATIONS[operator]
-        self.key, self.absent_key = shared
-        self.policy = policy
-        self.memory: tuple[list[Occurrence], list[Occurrence]] = ([], [])
-        self.consumed: list[Occurrence] = []
-
-    def advance(self, time: int, first: bool) -> None:
-        self.fresh = sorted(self.step(time, first), key=Occurrence.arrival)
-        self.now.extend(self.fresh)
-
-    def step(self, time: int, first: bool) -> list[Occurrence]:
-        arriving = [(o, side) for side in (0, 1) if not self.delayed[side] for o in self.news(side, first)]
-        found = []
-        for occurrence, side in sorted(arriving, key=lambda pair: pair[0].arrival()):
-            partners = []
-            for other in self.memory[1 - side]:
-                pair = self.pair(*((occurrence, other) if side == 0 else (other, occurrence)), order=occurrence.order)
-                if pair is not None:
-                    partners.append((other, pair))
-            found.extend(self.choose(occurrence, partners))
-            self.memory[side].append(occurrence)
-        return found
-
-    def close_instant(self) -> None:
-        super().close_instant()
-        for side in (0, 1):
-            if self.delayed[side]:
-                self.memory[side].extend(self.parts[side].now)
-
-    def pair(self, left: Occurrence, right: Occurrence, order: int) -> Occurrence | None:
-        """The two together, if join key, relation (absence included) and WITHIN allow it."""
-        if not self.relation(left.start, left.end, right.start, right.end):
-            return None
-        start, end = min(left.start, right.start), max(left.end, right.end)
-        if self.within is not None and end - start > self.within:
-            return None
-        if not all(equal(left.values[name], right.values[name]) for name in self.key):
-            return None
-        values = {**right.values, **left.values}
-        if len(self.parts) == 3:
-            for absent in self.parts[2].past:
-                between = left.end < absent.start and absent.end < right.start
-                if between and all(equal(absent.values[name], values[name]) for name in self.absent_key):
-                    return None
-        return Occurrence(start, end, order, values)
-
-    def choose(self, arriving: Occurrence, pairs: list[tuple[Occurrence, Occurrence]]) -> list[Occurrence]:
-        """`pairs` are (partner, the two together), partners in the order they arrived."""
-        if self.policy.name == "unrestricted":
-            return [pair for _, pair in pairs if self.keep(pair)]
-        if self.policy.name == "recent":
-            # Of the greatest rank the last to arrive.
-            best = max(reversed(pairs), key=lambda found: (found[0].end, self.tie(found[0])), default=None)
-            return [best[1]] if best is not None and self.keep(best[1]) else []
-        pairs = [(other, pair) for other, pair in pairs if all(other is not o for o in self.consumed)]
-        pairs = [(other, pair) for other, pair in pairs if self.keep(pair)]
-        best = max(pairs, key=lambda found: (-found[0].end, self.tie(found[0])), default=None)
-        if best is None:
-            return []
-        self.consumed += [arriving, best[0]]
-        return [best[1]]
-
-    def tie(self, partner: Occurrence) -> float:
-        """Among partners of one end the greatest is taken."""
-        tie = self.policy.tie or ("longest" if self.policy.name == "recent" else "shortest")
-        if tie == "by":
-            if self.policy.by in partner.values:
-                value = partner.values[self.policy.by]
-                value = value.n if isinstance(value, p.Ticks) else value
-                return value if kind(value) == "number" else -math.inf
-            tie = "longest" if self.policy.name == "recent" else "shortest"
-        return partner.end - partner.start if tie == "longest" else partner.start - partner.end
-
-
-class UnlessNode(Node):
-    """`L UNLESS X WITHIN q`: at each deadline look back."""
-
-    def __init__(self, run: Run, parts: list[Node], shared: set[str], q: int, filters: list[Any], within: int | None):
-        super().__init__(run, parts, (q > 0, True), filters, within)
-        self.key, self.q = shared, q
-
-    def step(self, time: int, first: bool) -> list[Occurrence]:
-        left, absent = self.parts
-        waiting = left.past if self.q > 0 else self.news(0, first)
-        found = []
-        for o in waiting:
-            if o.end + self.q == time and not any(
-                o.end < x.end < time and all(equal(o.values[name], x.values[name]) for name in self.key)
-                for x in absent.past
-            ):
-                found.append(replace(o, end=time))
-        return found
-
-    def close_instant(self) -> None:
-        super().close_instant()
-        for o in self.parts[0].now if self.q > 0 else ():
-            self.run.call_at(o.end + self.q)
-
-
-class WhereNode(Node):
-    """Enumerates the answers of a WHERE. Where they were decided makes no difference here."""
-
-    def __init__(self, run: Run, part: Node, conditions: tuple[Any, ...], filters: list[Any], within: int | None):
-        super().__init__(run, [part], (False,), filters, within)
-        self.conditions = conditions
-
-    def step(self, time: int, first: bool) -> list[Occurrence]:
-        return [
-            replace(o, values=values)
-            for o in self.news(0, first)
-            for values in self.run.knowledge.solve(self.conditions, o.values, (o.start, o.end))
-        ]
-
-
-class AggregateNode(Node):
-    def __init__(self, run: Run, part: Node, pattern: p.Aggregate, within: int | None) -> None:
-        super().__init__(run, [part], (False,), pattern.filters, within)
-        self.pattern = pattern
-        self.entered: dict[tuple[Any, ...], list[Occurrence]] = {}
-
-    def step(self, time: int, first: bool) -> list[Occurrence]:
-        touched: dict[tuple[Any, ...], None] = {}
-        for o in self.news(0, first):
-            group = tuple(key(o.values[name]) for name in self.pattern.by)
-            self.entered.setdefault(group, []).append(o)
-            touched.pop(group, None)
-            touched[group] = None  # the group whose last occurrence arrived first comes first
-        return [self.result(self.entered[group], time) for group in touched]
-
-    def result(self, entered: list[Occurrence], time: int) -> Occurrence:
-        if self.pattern.events is not None:
-            window = entered[-self.pattern.events :]
-        else:
-            window = [o for o in entered if o.end > time - (self.pattern.duration or 0)]
-        last = entered[-1]
-        values = {name: last.values[name] for name in self.pattern.by}
-        for variable, function, distinct, argument in self.pattern.results:
-            values[variable] = aggregate(function, distinct, argument, window)
-        return Occurrence(min(o.start for o in window), time, last.order, values)
-
-
-def aggregate(function: str, distinct: bool, argument: Any, window: list[Occurrence]) -> Any:
-    """`window` is in the order of (end, start, arrival). Missing values are passed over."""
-    if argument is None:
-        return len(window)
-    values = [evaluate(argument, o.values, (o.start, o.end)) for o in window]
-    values = [value for value in values if value is not None]
-    if distinct:
-        values = list({key(value): value for value in values}.values())
-    if function == "count":
-        return len(values)
-    if not values:
-        return None
-    if function in ("min", "max"):
-        return (min if function == "min" else max)(values, key=key)
-    if function in ("first", "last"):
-        return values[0 if function == "first" else -1]
-    if isinstance(values[0], p.Ticks):
-        total = sum(value.n for value in values)
-        return p.Ticks("duration", total if function == "sum" else round(Fraction(total, len(values))))
-    if function == "sum":
-        return finite(sum(values) if all(type(value) is int for value in values) else math.fsum(values))
-    exact = [Fraction(value) for value in values]
-    mean = sum(exact) / len(exact)
-    if function == "avg":
-        return float(mean)
-    assert function == "stddev"
-    return math.sqrt(sum((x - mean) ** 2 for x in exact) / (len(exact) - 1)) if len(exact) > 1 else None
-
-
-# ------------------------------------------------------------------------------------------------ running
 
 
 class Run:

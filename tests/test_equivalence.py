@@ -18,7 +18,8 @@ from cep.events import Event
 from tests import reference
 from tests.cases_format import difference, same
 from tests.conftest import FUZZ
-from tests.programs import SECOND, Program, contests, iterations, programs, recursions, windows
+from tests.program_maker import SECOND
+from tests.programs import Program, contests, iterations, programs, recursions, windows
 
 ANY = st.one_of(programs(), contests(), windows(), iterations(), recursions())
 LONG = 20 * SECOND  # a lateness that lets any order pass

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from cep.events import Event, Iri
 from tests import reference_parser as p
 from tests.cases_format import difference, read_event, sort_key, write_event
-from tests.programs import LAST_SECOND, SECOND, Program, iterations, programs, recursions
+from tests.program_maker import LAST_SECOND, SECOND
+from tests.programs import Program, iterations, programs, recursions
 from tests.reference import detect
 
 

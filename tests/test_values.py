@@ -59,7 +59,7 @@ def test_texts_come_back(rows: int, type: str) -> None:
     [
         (pl.Series([1, None, 3]), pl.Series([1, None, 3])),
         (pl.Series([1, 2**64 - 1], dtype=pl.UInt64), pl.Series([1, None])),
-        (pl.Series([1.5, 2.0, None, float("nan")]), pl.Series([1.5, 2.0, None, None])),
+        (pl.Series([1.5, 2.5, None, float("nan")]), pl.Series([1.5, 2.5, None, None])),
         (pl.Series([2.0, 3.0]), pl.Series([2, 3])),
         (pl.Series([True, None]), pl.Series([True, None])),
         (pl.Series(["a", None]), pl.Series(["a", None])),

@@ -17,6 +17,8 @@ from cep.syntax import ast
 from cep.syntax.variables import condition_variables, expression_variables, rename_condition, rename_expression
 
 RESERVED = ("type", "time", "start", "end", "args")
+# Each repetition is a goal of its own.
+MOST_TIMES = 100
 UNRESTRICTED = ast.PolicyChoice("unrestricted")
 
 
@@ -268,6 +270,14 @@ class _Lowering:
     def times(
         self, times: ast.Times, policy: ast.PolicyChoice, within: int | None, outside: Mapping[str, int]
     ) -> algebra.Pattern:
+        if times.count > MOST_TIMES:
+            self.error(
+                f"TIMES goes up to {MOST_TIMES}",
+                times.span,
+                f"count them: `... AGGREGATE N = count() OVER LAST {times.count} EVENTS WHERE N = {times.count}`",
+                "times",
+            )
+            return self.pattern(times.pattern, policy, within, outside)
         mine = _variables(times.pattern)
         inside: dict[str, int] = {}
         for name in mine:

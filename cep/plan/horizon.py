@@ -9,7 +9,7 @@ from cep.errors import Source, Warning
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
 from cep.plan.binarise import Binarised
 from cep.plan.names import excerpt
-from cep.plan.never import overlaps
+from cep.plan.never import event_of, overlaps
 from cep.schema import Schema
 
 WAITS_LEFT = ("SEQ", "DURING", "STARTS")  # the right side always completes: only the left one waits
@@ -105,22 +105,19 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
             continue
         what = "NOT" if node.absent is not None else node.relation
         sides = [(node.left, "left")] if node.relation in WAITS_LEFT else [(node.left, "left"), (node.right, "right")]
-        waiting = " and every ".join(_waiting(binarised.nodes, *side) for side in sides)
+        waiting = " and ".join(_waiting(binarised.nodes, *side) for side in sides)
         until = "until it is paired" if keeps.paired else "for ever"
         pattern = excerpt(source, span)
         hint = f"`({pattern}) WITHIN 1 h` bounds it" if pattern else "`(...) WITHIN 1 h` bounds it"
-        if node.policy == "recent" and node.relation == "SEQ" and not points[node.right] and _settled(node):
-            hint += (
-                "; so does `event ...(...) TIME column`, if the right side is an instant: then only the latest counts"
-            )
-        message = f"this {what} never forgets: every {waiting} waits {until}"
+        last = event_of(binarised.nodes, node.right)
+        if node.policy == "recent" and node.relation == "SEQ" and last is not None and _settled(node):
+            hint += f"; so does TIME in the declaration of `{last}`, if it is an instant: then only the latest counts"
+        message = f"this {what} never forgets: {waiting} waits {until}"
         found[span] = Warning(message, source, span, hint, "unbounded")
     return list(found.values())
 
 
 def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
     """What waits on a side, by name where it is an event."""
-    node = nodes[number]
-    while isinstance(node, Select):
-        node = nodes[node.child]
-    return f"`{node.event}`" if isinstance(node, Scan) else f"{side} side"
+    event = event_of(nodes, number)
+    return f"everything on its {side}" if event is None else f"every `{event}`"

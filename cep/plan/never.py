@@ -6,7 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cep.errors import Source, Span, Warning
-from cep.plan.algebra import Atom, Either, Given, Join, Node, Pair, Pattern, Point, Repeat, Rules, Scan, Unless, Window
+from cep.plan.algebra import (
+    Atom,
+    Either,
+    Given,
+    Join,
+    Node,
+    Pair,
+    Pattern,
+    Point,
+    Repeat,
+    Rules,
+    Scan,
+    Select,
+    Unless,
+    Window,
+)
 from cep.plan.binarise import Binarised
 from cep.plan.names import excerpt
 from cep.plan.patterns import patterns
@@ -22,11 +37,12 @@ NUMBERS = ("int", "float")
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """A bound of a value, itself excluded where it is `open`; why it is one, and what to do where that is wrong."""
+    """A bound of a value, itself excluded where it is `open`; why it is one, or the condition that makes it one, and
+    what to do where that is wrong."""
 
     value: int | float
     open: bool
-    why: str
+    why: str | Span
     hint: str
 
 
@@ -103,7 +119,8 @@ class _Searcher:
                     self.ranges(pattern.absent)
                 return _both(self.ranges(pattern.left), self.ranges(pattern.right))
             case Either():
-                self.ranges(pattern.left), self.ranges(pattern.right)
+                for side in (pattern.left, pattern.right):
+                    self.ranges(side)
                 return {}
             case Unless():
                 self.ranges(pattern.absent)
@@ -133,7 +150,7 @@ class _Searcher:
         known = dict(self.ranges(given.pattern))
         inside = dict(known) | {"duration()": self.duration(given.pattern)}
         for condition in given.conditions:
-            read = _read(condition, excerpt(self.source, condition.span) or "another condition")
+            read = _read(condition)
             if read is None:
                 continue
             name, asked = read
@@ -141,8 +158,11 @@ class _Searcher:
             inside[name] = before.meet(asked)
             clash = inside[name].clash()
             if clash is not None and before.clash() is None:
-                other = next(limit for limit in clash if limit not in (asked.low, asked.high))
-                self.warn(f"this never holds{other.why}", condition.span, other.hint)
+                other = clash[1] if clash[0] in (asked.low, asked.high) else clash[0]
+                why = other.why
+                if isinstance(why, Span):
+                    why = f" beside `{excerpt(self.source, why) or 'another condition'}`"
+                self.warn(f"this never holds{why}", condition.span, other.hint)
         return {name: known for name, known in inside.items() if name != "duration()"}
 
     def duration(self, pattern: Pattern) -> _Range:
@@ -176,7 +196,7 @@ def _both(left: Ranges, right: Ranges) -> Ranges:
     return {**left, **{name: left[name].meet(known) if name in left else known for name, known in right.items()}}
 
 
-def _read(condition: Condition, text: str) -> tuple[str, _Range] | None:
+def _read(condition: Condition) -> tuple[str, _Range] | None:
     """What a comparison with a constant asks of a variable, or of `duration()`."""
     if not isinstance(condition, Comparison) or condition.operator not in FLIPPED:
         return None
@@ -190,7 +210,7 @@ def _read(condition: Condition, text: str) -> tuple[str, _Range] | None:
     if name == "duration()" and kind == "number":
         kind, number = "duration", number * SECOND
     hint = "what holds for one or the other is two rules, or an OR of two patterns"
-    limit = _Limit(number, operator in ("<", ">"), f" beside `{text}`", hint)
+    limit = _Limit(number, operator in ("<", ">"), condition.span, hint)
     return name, _Range(
         kind, limit if operator in (">", ">=", "=") else None, limit if operator in ("<", "<=", "=") else None
     )
@@ -228,7 +248,7 @@ def overlaps(binarised: Binarised, points: Sequence[bool], source: Source) -> di
         side = _instant(node, points)
         if side is None:
             continue
-        name = _event(binarised.nodes, side)
+        name = event_of(binarised.nodes, side)
         who = (
             f"`{name}` is an instant" if name else f"the {'left' if side == node.left else 'right'} side is an instant"
         )
@@ -249,12 +269,9 @@ def _instant(join: Join, points: Sequence[bool]) -> int | None:
     return join.right if join.relation in ("PAR", "DURING", "STARTS", "FINISHES") and points[join.right] else None
 
 
-def _event(nodes: Sequence[Node], number: int) -> str | None:
+def event_of(nodes: Sequence[Node], number: int) -> str | None:
     """The event that a node filters, or takes as it is."""
     node = nodes[number]
-    while not isinstance(node, Scan):
-        child = getattr(node, "child", None)
-        if child is None:
-            return None
-        node = nodes[child]
-    return node.event
+    while isinstance(node, Select):
+        node = nodes[node.child]
+    return node.event if isinstance(node, Scan) else None

@@ -21,10 +21,17 @@ from cep.syntax.ast import Call, Comparison, Condition, Expression, PolicyChoice
 
 def check(rules: Rules) -> list[Warning]:
     """Raises CepErrors with all that is unsafe; gives warnings about what can hardly be meant."""
-    errors = [error for rule in rules.rules for error in _Checker(rules, rule).errors] + _idle_policies(rules)
+    _, errors = unsafe(rules)
     if errors:
         raise CepErrors(errors)
     return doubts(rules) + never(rules)
+
+
+def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
+    """The rules (by number) that cannot be planned, and all that is unsafe."""
+    found = [_Checker(rules, rule).errors for rule in rules.rules]
+    errors = [error for errors in found for error in errors] + _idle_policies(rules)
+    return frozenset(number for number, errors in enumerate(found) if errors), errors
 
 
 class _Checker:

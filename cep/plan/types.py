@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from cep.conditions import Conditions, Relation, compile_conditions
 from cep.errors import CepError, CepErrors, Source, Span
 from cep.expressions import check
+from cep.plan.advice import advised, conversion
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
 from cep.plan.binarise import Binarised
 from cep.plan.names import author_names, excerpt
 from cep.schema import Attribute, Schema
-from cep.syntax.ast import AggregateResult, Comparison, Condition, Constant, Expression, Predicate, Variable
+from cep.syntax.ast import AggregateResult, Condition, Constant, Expression, Variable
 from cep.syntax.variables import condition_variables, expression_variables, rename_condition, rename_expression
 from cep.typed import Typed, TypedConstant, a, coerced, common_type
 from cep.values import Pool
@@ -49,10 +50,18 @@ class Typing:
 
 
 def infer(
-    binarised: Binarised, schemas: Mapping[str, Schema], relations: Mapping[str, Relation], pool: Pool, source: Source
+    binarised: Binarised,
+    schemas: Mapping[str, Schema],
+    relations: Mapping[str, Relation],
+    pool: Pool,
+    source: Source,
+    partial: bool = False,
 ) -> Typing:
-    """All types. Raises CepErrors with every type error and every condition that cannot be run."""
-    return _Inference(binarised, dict(schemas), relations, pool, source).run()
+    """All types. Raises CepErrors with every type error and every condition that cannot be run.
+
+    `partial`: refused rules were left out, so that a type may be unknown for the lack of them.
+    """
+    return _Inference(binarised, dict(schemas), relations, pool, source, partial).run()
 
 
 class _Inference:
@@ -63,7 +72,9 @@ class _Inference:
         relations: Mapping[str, Relation],
         pool: Pool,
         source: Source,
+        partial: bool,
     ) -> None:
+        self.partial = partial
         self.nodes = binarised.nodes
         self.names = binarised.names
         self.spans = binarised.spans
@@ -155,19 +166,11 @@ class _Inference:
                     f"`{attribute.name}` of `{schema.name}` is declared {a(attribute.type)}, "
                     f"here it is {a(value.type)}",
                     argument.span,
-                    self.conversion(argument, value.type, attribute),
+                    conversion(argument, value.type, attribute, self.source),
                 )
                 continue
             typed.append(fitted)
         return tuple(typed)
-
-    def conversion(self, argument: Expression, type: str, attribute: Attribute) -> str:
-        """How a head's argument becomes what its attribute is declared to be."""
-        declare = f"declare it `{attribute.name}: {type}`" if type != "any" else "declare the event it comes from"
-        function = {"int": "round" if type == "float" else "int"}.get(attribute.type, attribute.type)
-        if function not in ("int", "round", "float", "string", "iri") or type == "bool":
-            return declare
-        return f"{declare}, or write `{function}({excerpt(self.source, argument.span) or 'X'})`"
 
     def checked(self, argument: Expression, types: Mapping[str, str], names: Sequence[str]) -> Typed | None:
         """An expression over columns, typed; its mistakes are told in the author's names for them."""
@@ -287,13 +290,13 @@ class _Inference:
     def by(self, number: int, side: int, column: int) -> None:
         """What a policy goes by is a number, a time or a duration."""
         type, name, place = self.columns[side][column].type, self.names[side][column], self.origin(side, column)
-        if type == "any":
+        if type == "any" and not self.partial:
             self.complain(
                 f"the policy goes by `{name}`, whose type is not known",
                 self.spans[number],
                 f"declare {place}: int, float, time or duration" if place else "`float(...)` gives a number",
             )
-        elif type not in (*ORDERED, UNKNOWN):
+        elif type not in (*ORDERED, "any", UNKNOWN):
             self.complain(
                 f"the policy goes by `{name}`, {a(type)}: it takes the greatest of numbers, times or durations",
                 self.spans[number],
@@ -323,24 +326,8 @@ class _Inference:
             except CepError as retold:
                 error = retold
             for one in error.errors if isinstance(error, CepErrors) else (error,):
-                self.error(self.advised(one, written))
+                self.error(advised(one, written, self.schemas, self.source))
             return None
-
-    def advised(self, error: CepError, conditions: Sequence[Condition]) -> CepError:
-        """The error with a better hint where the program as a whole gives one."""
-        hint = error.hint
-        for condition in conditions:
-            if condition.span != error.span:
-                continue
-            match condition:
-                case Predicate(name) if error.code == "unknown" and name in self.schemas:
-                    hint = f"`{name}` is an event, which stands in the pattern: `... AND {name}(...)`"
-                case Comparison(_, left, right) if error.code == "type":
-                    for side in (left, right):
-                        text = excerpt(self.source, side.span)
-                        if isinstance(side, Constant) and side.type == "string" and text == side.value:
-                            hint = f'a variable starts with an upper-case letter; `{text}` is the text "{text}"'
-        return CepError(error.message, error.source, error.span, hint, error.code)
 
     def select(self, number: int, select: Select) -> tuple[Column, ...]:
         child, names = self.columns[select.child], self.names[number][: len(self.columns[select.child])]
@@ -377,9 +364,10 @@ class _Inference:
             return Column(type, True)
         takes, good = SUMMED.get(result.function, ("numbers", ("int", "float", "any")))
         if type not in good:
-            hint = "`count(distinct X)`, `first(X)` and `last(X)` take any value"
+            written = excerpt(self.source, result.argument.span) or "X"
+            hint = f"`count(distinct {written})`, `first({written})` and `last({written})` take any value"
             if type == "duration":
-                hint = f"`{result.function}(X / 1 s)` takes its seconds, which are a number"
+                hint = f"`{result.function}({written} / 1 s)` takes its seconds, which are a number"
             elif type == "time":
                 hint = "`min`, `max`, `first` and `last` take times"
             self.complain(f"`{result.function}` takes {takes}, this is {a(type)}", result.argument.span, hint)

@@ -13,13 +13,13 @@ END_OF_TIME = 2**62
 
 
 class Clock:
-    """The watermark, and the occurrences that end after it. `lateness` in microseconds.
+    """The watermark, and the occurrences that end after it. `lateness` in microseconds, None: only `release` moves it.
 
     The watermark promises: nothing that ends at or before it will come. After an occurrence that ends at t it is
     at least t - lateness - 1, since another of that very instant may follow (M9).
     """
 
-    def __init__(self, lateness: int) -> None:
+    def __init__(self, lateness: int | None) -> None:
         self.lateness = lateness
         self.watermark = BEGINNING
         self.latest = BEGINNING
@@ -34,7 +34,7 @@ class Clock:
 
     def reached(self) -> int:
         """The watermark that what has come allows."""
-        if self.latest == BEGINNING:
+        if self.latest == BEGINNING or self.lateness is None:
             return self.watermark
         return max(self.watermark, self.latest - self.lateness - 1)
 

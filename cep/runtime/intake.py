@@ -17,6 +17,10 @@ from cep.values import MISSING, Pool
 
 Mask = NDArray[np.bool_]
 
+# Times of the input lie within 36 thousand years of 1970, so that no deadline overflows.
+FARTHEST = 2**60
+FAR = "has a time out of reach: beyond 36 thousand years from 1970"
+
 
 @dataclass(frozen=True, slots=True)
 class Dead:
@@ -53,6 +57,7 @@ def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitt
     faults: list[tuple[Mask, str, str]] = [
         (no_start | no_end, "time", "has no time"),
         (table[END] < table[START], "interval", "ends before it starts"),
+        (_far(table), "time", FAR),
     ]
     if schema.point:
         faults.append(
@@ -79,7 +84,8 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
     table[IDENTITY] = table[ORDER] + 1
     width = len(schema.attributes)
     odd = np.array([len(event.args) != width for _, event in events], np.bool_)
-    faults: list[tuple[Mask, str, str]] = [(odd, "arity", f"has not {width} arguments")]
+    count = "no arguments" if width == 0 else "1 argument" if width == 1 else f"{width} arguments"
+    faults: list[tuple[Mask, str, str]] = [(odd, "arity", f"must have {count}"), (_far(table), "time", FAR)]
     if schema.point:
         faults.append(
             (table[END] != table[START], "interval", "is an interval; the event is declared with TIME, an instant")
@@ -95,6 +101,10 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
     admitted.rows = places[admitted.rows]
     admitted.dead = [Dead(d.type, int(places[d.row]), d.code, d.reason) for d in admitted.dead]
     return admitted
+
+
+def _far(table: Table) -> Mask:
+    return (np.abs(table[START]) > FARTHEST) | (np.abs(table[END]) > FARTHEST)
 
 
 def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]]) -> Admitted:
@@ -239,10 +249,10 @@ def _a(type: str) -> str:
     return names.get(type, f"a {type}")
 
 
-def late(tables: Mapping[str, Table], watermark: int, lateness: int, ordered: bool) -> dict[str, Mask]:
+def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, ordered: bool) -> dict[str, Mask]:
     """Which rows end at or before the watermark: the one before the push; where the rows' positions are known
     (`ordered`), also the one that the rows before have moved."""
-    if not ordered:
+    if not ordered or lateness is None:
         return {name: table[END] <= watermark for name, table in tables.items()}
     positions = np.concatenate([t[ORDER] for t in tables.values()]) if tables else np.empty(0, np.int64)
     ends = np.concatenate([t[END] for t in tables.values()]) if tables else np.empty(0, np.int64)

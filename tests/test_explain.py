@@ -1,0 +1,210 @@
+"""What `cep plan` prints: two whole pages, and what holds of every page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from cep.engine import Engine
+from cep.plan.explain import explain
+from tests.cases_format import FOLDER, read_case
+from tests.programs import Program, programs, recursions
+from tests.test_equivalence import start
+
+BLIZZARD = """
+event reading(station: string FROM origin, wind: float in 0..250 FROM wind_speed, visib: float, temp: float)
+    TIME time_hour.
+event settling(station: string, readings: int).
+
+policy recent.
+
+settling(S, 1) <- reading(S, W, V, T) WHERE W >= 15, V < 2, T <= 34.
+settling(S, C + 1) <- (settling(S, C) SEQ reading(S, W, V, T) WHERE W >= 15, V < 2, T <= 34) WITHIN 6 h.
+storm: warning(S, C) <- settling(S, C) WHERE C >= 4, duration() >= 3 h.
+"""
+
+BLIZZARD_PLAN = """\
+blizzard.cep: 3 rules, 3 goals (1 join, 2 filters); 1 remembers
+
+reads      reading(station: string FROM origin, wind: float in 0..250
+             FROM wind_speed, visib: float, temp: float) TIME time_hour
+derives    settling(station: string, readings: int)
+           warning(s: string, c: int)
+           (read as well, being declared: settling)
+
+1.  g1(S) <- reading(S, W, V, T) WHERE W >= 15, V < 2, T <= 34
+                                                          # shared by lines 8, 9
+
+2.  recursion of settling: compiled, one pass in order of arrival
+    settling(S, 1) <- g1(S)                                             # line 8
+    settling(S, C + 1) <- settling(S, C) SEQ g1(S) WITHIN 6 h           # line 9
+      key        S
+      policy     recent: the latest, of equal ends the longest
+      remembers  settling(S, C)
+      forgets    after 6 h, or when a newer one of the same S supersedes it
+
+3.  warning(S, C) <- settling(S, C) WHERE C >= 4, duration() >= 3 h      # storm
+"""
+
+HOUSE = """
+event smoke(room: string, density: float).
+event door(room: string, open: bool).
+linked(hall, attic).
+reach(X, Y) :- linked(X, Y).
+reach(X, Z) :- reach(X, Y), linked(Y, Z).
+
+fire(R) <- NOT(door(R, true)).[smoke(R, D), smoke(R, D2)] WITHIN 5 min WHERE D > 0.5, D2 > D.
+spread(R, Q) <- (smoke(R, D) SEQ alarm(Q)) WHERE reach(R, Q), D > 0.5, not wet(Q).
+unanswered(R) <- alarm(R) UNLESS door(R, _) WITHIN 90 s.
+trouble(R) <- alarm(R) OR smoke(R, _) OR door(room: R, open: true).
+thick(R, M) <- smoke(R, D) AGGREGATE M = max(D), N = count() OVER LAST 30 min BY R WHERE N >= 3.
+rising(R, D3) <- ((smoke(R, D1) SEQ smoke(R, D2)) SEQ smoke(R, D3)) WITHIN 3 h POLICY chronological WHERE D2 > D1.
+near(X, Y) <- hop(X, Y).
+near(X, Z) <- near(X, Y) AND hop(Y, Z).
+most(R) <- (smoke(R, D) AND smoke(Q, D2)) POLICY recent(by D) WHERE D > D2.
+"""
+
+HOUSE_PLAN = """\
+house.cep: 9 rules, 13 goals (6 joins, 1 deadline, 1 window, 2 unions, 3
+  filters); 8 remember, 3 of them for ever
+
+reads      smoke(room: string, density: float)
+           door(room: string, open: bool)
+           alarm(arg1: any)
+           hop(arg1: any, arg2: any)
+derives    fire(r: string)
+           spread(r: string, q: any)
+           unanswered(r: any)
+           trouble(r: any)
+           thick(r: string, m: float)
+           rising(r: string, d3: float)
+           near(x: any, y: any)
+           most(r: string)
+
+1.  g1(R, D) <- smoke(R, D) WHERE D > 0.5                 # shared by lines 8, 9
+
+2.  g2(Q) <- alarm(Q) WHERE not wet(Q)                              # for line 9
+      asks       wet
+
+3.  g3(R) <- alarm(R) OR smoke(R, _)                               # for line 11
+
+4.  g4(R, M, N) <- smoke(R, D)
+        AGGREGATE M = max(D), N = count() OVER LAST 30 min BY R    # for line 12
+      group      R
+      remembers  smoke(R, D) in the window
+      forgets    after 30 min
+
+5.  g5(R) <- smoke(R, D1) SEQ smoke(R, D2) WITHIN 3 h WHERE D2 > D1
+                                                                   # for line 13
+      key        R
+      policy     chronological: the oldest that the WHERE allows, of equal ends
+                   the shortest; both are then used up
+      remembers  smoke(R, D1)
+      forgets    after 3 h, or when it is paired
+
+6.  recursion of near: instant by instant, inside each in rounds until nothing
+    is new
+    near(X, Y) <- hop(X, Y)                                            # line 14
+    near(X, Z) <- near(X, Y) AND hop(Y, Z)                             # line 15
+      key        Y
+      policy     unrestricted: every pair
+      remembers  near(X, Y) and hop(Y, Z)
+      forgets    never
+
+7.  fire(R) <- NOT(door(R, true)).[g1(R, D), smoke(R, D2)] WITHIN 5 min
+        WHERE D2 > D                                                    # line 8
+      key        R
+      absent     door(R, true) of the same R
+      policy     unrestricted: every pair
+      remembers  g1(R, D) and door(R, true)
+      forgets    after 5 min
+
+8.  spread(R, Q) <- g1(R, _) SEQ g2(Q) WHERE reach(R, Q)                # line 9
+      key        none: every pair is tried
+      policy     unrestricted: every pair
+      remembers  g1(R, _)
+      forgets    never
+      asks       reach
+
+9.  unanswered(R) <- alarm(R) UNLESS door(R, _) WITHIN 90 s            # line 10
+      key        R
+      remembers  alarm(R)
+      forgets    after 90 s, or when door(R, _) comes
+
+10. trouble(R) <- g3(R) OR door(R, true)                               # line 11
+
+11. thick(R, M) <- g4(R, M, N) WHERE N >= 3                            # line 12
+
+12. rising(R, D3) <- g5(R) SEQ smoke(R, D3) WITHIN 3 h                 # line 13
+      key        R
+      policy     chronological: the oldest, of equal ends the shortest; both are
+                   then used up
+      remembers  g5(R)
+      forgets    after 3 h, or when it is paired
+
+13. most(R) <- smoke(R, D) AND smoke(Q, D2) WHERE D > D2               # line 16
+      key        none: every pair is tried
+      policy     recent: the latest, of equal ends the one of the greatest D;
+                   the WHERE is asked of that pair alone
+      remembers  smoke(R, D) and smoke(Q, D2)
+      forgets    never
+
+static     linked/2: 1 fact
+           reach/2: 2 rules
+           wet/1: 2 facts
+"""
+
+PROGRAMS = [case for path in sorted(FOLDER.rglob("*.case")) if "error" not in (case := read_case(path)).sections]
+
+
+def test_the_blizzard() -> None:
+    plan = Engine.from_text(BLIZZARD, name="blizzard.cep").plan
+    assert explain(plan, {"settling"}) == BLIZZARD_PLAN.rstrip("\n")
+
+
+def test_every_kind_of_goal() -> None:
+    plan = Engine.from_text(HOUSE + "wet(attic). wet(cellar).\n", name="house.cep").plan
+    assert explain(plan, ()) == HOUSE_PLAN.rstrip("\n")
+
+
+def test_a_recursion_is_run_in_one_of_three_ways() -> None:
+    plan = Engine.from_text(BLIZZARD).plan
+    assert "recursion of settling: instant by instant\n" in explain(plan, ())
+    assert "recursion of settling: what it makes waits for something later\n" in explain(plan)
+
+
+def test_an_event_of_the_name_of_a_goal() -> None:
+    page = explain(Engine.from_text("e(X) <- (g1(X) SEQ b(X)) SEQ c(X) WITHIN 1 h.").plan)
+    assert "goal1(X) <- g1(X) SEQ b(X) WITHIN 1 h" in page
+    assert "e(X) <- goal1(X) SEQ c(X) WITHIN 1 h" in page
+
+
+def test_every_rule_of_every_case_is_on_its_page() -> None:
+    for case in PROGRAMS:
+        plan = Engine.from_text(case.program, policy=case.policy).plan
+        page = explain(plan)
+        fits(page)
+        for rule in plan.rules.rules:
+            assert re.search(rf"# {rule.label}$|# line {rule.span.line}$", page, re.MULTILINE), page
+
+
+@given(programs() | recursions())
+@settings(max_examples=60)
+def test_any_program_has_a_page(program: Program) -> None:
+    page = explain(start(program).plan)
+    fits(page)
+    assert page == explain(start(program).plan)
+
+
+def fits(page: str) -> None:
+    assert all(len(line) <= 80 and line == line.rstrip() for line in page.split("\n"))
+    goals = page[page.find("\n1.") :]
+    assert not re.search(r"\b[vw]\d+\b", goals), page
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parent.parent / "demos").rglob("*.cep")), ids=str)
+def test_the_demos_have_pages(path: Path) -> None:
+    fits(explain(Engine.from_file(path).plan))
