@@ -28,7 +28,7 @@ from cep.runtime.outlet import frames, to_events, why
 from cep.schema import Schema
 from cep.syntax.ast import PolicyChoice, PolicyStatement
 from cep.syntax.parser import parse
-from cep.table import FIRST, Table, concat
+from cep.table import FIRST, IDENTITY, Table, concat, rows
 from cep.values import Pool
 
 Frames = dict[str, pl.DataFrame]
@@ -71,13 +71,14 @@ class Engine:
         self.position = 0
         self.dead: list[Dead] = []
         self.sources: dict[str, list[Table]] = {}
-        self._sweep_at = 1 << 16
+        self._sweep_at = self._prune_at = 1 << 16
 
     @classmethod
     def from_text(cls, text: str, **options: object) -> Engine:
         """An engine for a program text. Options: `name` (for messages), `facts` ({predicate: table}), `types` (of
         undeclared
-        input events), `policy`, `lateness` (microseconds; None: only `advance` moves the watermark), `explain` (lineage), `max_derivations`. Raises CepError.
+        input events), `policy`, `lateness` (microseconds; None: only `advance` moves the watermark), `explain`
+        (lineage), `max_derivations`. Raises CepError.
         """
         return cls(text, **options)  # type: ignore[arg-type]
 
@@ -216,8 +217,7 @@ class Engine:
             for name, table in made.items():
                 because = why(table, self.lineage, self.sources, self.plan.schemas, self.pool)
                 out[name] = out[name].with_columns(because)
-        if self.pool.size > self._sweep_at:
-            self._sweep()
+        self._forget()
         return out
 
     def _schema(self, name: str) -> Schema:
@@ -228,15 +228,25 @@ class Engine:
             raise CepError(f"the program does not read an event `{name}`", hint=hint, code="unknown")
         return schema
 
-    def _sweep(self) -> None:
-        """Forget the values that nothing holds any more."""
-        coded = {
-            name: [FIRST + i for i, a in enumerate(s.attributes) if a.type in ("string", "iri", "any")]
-            for name, s in self.plan.schemas.items()
-        }
-        held = [t[row] for name, tables in self.sources.items() for t in tables for row in coded[name]]
-        self.pool.sweep([*self.machine.codes(), *self.clock.codes(coded), *held])
-        self._sweep_at = max(1 << 16, 2 * self.pool.size)
+    def _forget(self) -> None:
+        """Drop lineage that nothing waiting goes back to, and values that nothing holds, when there is twice as
+        much as after the last time."""
+        if self.lineage is not None:
+            kept = sum(rows(table) for tables in self.sources.values() for table in tables)
+            if self.lineage.size + kept > self._prune_at:
+                inputs = self.lineage.keep(np.concatenate([np.empty(0, np.int64), *self.machine.names()]))
+                for name, tables in self.sources.items():
+                    table = concat(tables)
+                    self.sources[name] = [np.ascontiguousarray(table[:, np.isin(table[IDENTITY], inputs)])]
+                self._prune_at = max(1 << 16, 2 * (self.lineage.size + len(inputs)))
+        if self.pool.size > self._sweep_at:
+            coded = {
+                name: [FIRST + i for i, a in enumerate(s.attributes) if a.type in ("string", "iri", "any")]
+                for name, s in self.plan.schemas.items()
+            }
+            held = [t[row] for name, tables in self.sources.items() for t in tables for row in coded[name]]
+            self.pool.sweep([*self.machine.codes(), *self.clock.codes(coded), *held])
+            self._sweep_at = max(1 << 16, 2 * self.pool.size)
 
 
 def detect(

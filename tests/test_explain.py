@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 
 from cep.engine import Engine
+from cep.errors import CepError
 from cep.plan.explain import explain
-from tests.cases_format import FOLDER, read_case
+from cep.plan.plan import Plan
+from tests.cases_format import FOLDER, Case, read_case
 from tests.programs import Program, programs, recursions
 from tests.test_equivalence import start
 
@@ -183,8 +185,9 @@ def test_an_event_of_the_name_of_a_goal() -> None:
 
 
 def test_every_rule_of_every_case_is_on_its_page() -> None:
-    for case in PROGRAMS:
-        plan = Engine.from_text(case.program, policy=case.policy).plan
+    plans = [plan for case in PROGRAMS if (plan := planned(case)) is not None]
+    assert len(plans) > 200
+    for plan in plans:
         page = explain(plan)
         fits(page)
         for rule in plan.rules.rules:
@@ -197,6 +200,14 @@ def test_any_program_has_a_page(program: Program) -> None:
     page = explain(start(program).plan)
     fits(page)
     assert page == explain(start(program).plan)
+
+
+def planned(case: Case) -> Plan | None:
+    """None where the types come with the events only."""
+    try:
+        return Engine.from_text(case.program, policy=case.policy).plan
+    except CepError:
+        return None
 
 
 def fits(page: str) -> None:

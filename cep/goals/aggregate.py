@@ -17,7 +17,7 @@ from cep.goals.contract import Ints, from_arrow, to_arrow
 from cep.goals.keys import slots_of
 from cep.goals.lineage import Lineage
 from cep.goals.store import index_of, new_index, room
-from cep.goals.window import END, HEADER, SLOT
+from cep.goals.window import END, HEADER, NAME, SLOT
 from cep.table import Table, empty, rows
 
 KINDS = {
@@ -157,6 +157,12 @@ class Aggregate:
         held = [live[:, HEADER + 4 * k + cell] for k in self.spec.value_codes for cell in (0, 2)]
         held += [self.groups[: self.slots, window.GROUP + 3 * k + 1] for k in self.spec.value_codes]
         return held + keys
+
+    def names(self) -> list[Ints]:
+        if self.short:
+            step = 2 + len(self.spec.kinds)
+            return [self.rings[: self.slots, ring.RING + 1 + step * r] for r in range(self.spec.events)]
+        return [self.store[: self.count, NAME]]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -388,6 +388,7 @@ class _Widened:
         self.snapshot = goal.snapshot
         self.restore = goal.restore
         self.codes = goal.codes
+        self.names = goal.names
         if isinstance(goal, Deadline):
             self.next_deadline = goal.next_deadline
 

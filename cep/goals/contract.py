@@ -43,6 +43,10 @@ class Goal(Protocol):
         """The pool codes that the state holds."""
         ...
 
+    def names(self) -> list[Ints]:
+        """The identities of the occurrences that wait, for lineage."""
+        ...
+
     @property
     def size(self) -> tuple[int, int]:
         """Occurrences waiting, and the bytes they take."""

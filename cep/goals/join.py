@@ -23,6 +23,7 @@ from cep.goals.store import (
     GONE,
     HEADER,
     HOT,
+    NAME,
     NEXT,
     OTHER,
     SIDE,
@@ -315,6 +316,9 @@ class Join:
         for side, columns in enumerate((self.spec.left_codes, self.spec.right_codes)):
             held += [cold[cold[:, SIDE] == side, HEADER + c] for c in columns if side == 0 or self.keep_right]
         return held
+
+    def names(self) -> list[Ints]:
+        return [self.cold[: self.count, NAME]]
 
     @property
     def size(self) -> tuple[int, int]:

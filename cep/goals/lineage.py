@@ -80,6 +80,11 @@ class Lineage:
         self.wholes, self.parts = [wholes[mask]], [parts[mask]]
         return needed[needed < DERIVED]
 
+    @property
+    def size(self) -> int:
+        """How many edges are kept."""
+        return sum(len(wholes) for wholes in self.wholes)
+
     def snapshot(self) -> pa.RecordBatch:
         """The edges and the next name."""
         wholes, parts = self.edges()

@@ -32,6 +32,9 @@ class Memoryless:
     def codes(self) -> list[Ints]:
         return []
 
+    def names(self) -> list[Ints]:
+        return []
+
     @property
     def size(self) -> tuple[int, int]:
         return 0, 0

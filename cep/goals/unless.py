@@ -23,6 +23,7 @@ from cep.goals.store import (
     GONE,
     HEADER,
     HOT,
+    NAME,
     NEAR,
     NEXT,
     PREVIOUS,
@@ -195,6 +196,9 @@ class Deadline:
     def codes(self) -> list[Ints]:
         held = [self.cold[self.first : self.count, HEADER + c] for c in self.spec.left_codes]
         return [*held, self.keys[: self.slots].reshape(-1)]
+
+    def names(self) -> list[Ints]:
+        return [self.cold[self.first : self.count, NAME]]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -258,9 +258,7 @@ def _listed(words: Sequence[str]) -> str:
 _WHOLE = re.compile(
     r'"(?:[^"\\]|\\.)*"|\b\d+ (?:ms|s|min|h|d|EVENTS)\b|\b(?:WITHIN|TIMES|LAST|BY|OVER|FROM|TIME|in) |\w: '
 )
-_CLAUSE = re.compile(
-    r" (?=(?:SEQ|AND|PAR|OR|EQUALS|MEETS|DURING|STARTS|FINISHES|UNLESS|WHERE|WITHIN|AGGREGATE|OVER)[ \0])"
-)
+_CLAUSE = re.compile(r" (?=(?:SEQ|AND|PAR|OR|EQUALS|MEETS|DURING|STARTS|FINISHES|UNLESS|WHERE|WITHIN|AGGREGATE)[ \0])")
 
 
 def _wrapped(text: str, width: int, first: int, rest: int) -> list[str]:

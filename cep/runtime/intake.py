@@ -104,7 +104,8 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
 
 
 def _far(table: Table) -> Mask:
-    return (np.abs(table[START]) > FARTHEST) | (np.abs(table[END]) > FARTHEST)
+    beyond: Mask = (np.abs(table[START]) > FARTHEST) | (np.abs(table[END]) > FARTHEST)
+    return beyond
 
 
 def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]]) -> Admitted:

@@ -155,6 +155,10 @@ class Machine:
         """All pool codes that any goal holds."""
         return [codes for _, goal in self.goals() for codes in goal.codes()]
 
+    def names(self) -> list[Ints]:
+        """The identities of all that waits in any goal."""
+        return [names for _, goal in self.goals() for names in goal.names()]
+
     @property
     def size(self) -> tuple[int, int]:
         """Occurrences that wait anywhere, and the bytes they take."""
