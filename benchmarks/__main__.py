@@ -66,7 +66,7 @@ def text_goal(workload: Workload, size: Size, costs: dict[tuple[str, Size], floa
     """Strings are to be at least half as fast as the integers of the workload that this one is compared with."""
     numbers = costs.get((workload.half_of, size)) if workload.half_of else None
     if numbers:
-        yield Target("half of int", costs[workload.name, size] <= 2 * numbers)
+        yield Target("int/2", costs[workload.name, size] <= 2 * numbers)
 
 
 def smaller(sizes: tuple[Size, ...]) -> tuple[Size, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -169,6 +169,15 @@ def run(
             "they stand. By default 0 for standard input.",
         ),
     ] = None,
+    idle: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            show_default=False,
+            help="When standard input has been silent for so long (and the lateness besides), write what the latest "
+            "instant gives; what comes of that instant later is late.",
+        ),
+    ] = None,
     dead_letter: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where records go that cannot be read, each with its reason.")
     ] = None,
@@ -203,7 +212,7 @@ def run(
     with _settled():
         from cep.engine import Engine
         from cep.facts import read_facts
-        from cep.options import distinct, duration, named, refuse, selected
+        from cep.options import distinct, duration, named, refuse, selected, waiting
         from cep.pipeline import Interrupt, flow
         from cep.progress import Tally, shown
         from connectors.deadletters import DeadLetters
@@ -223,14 +232,19 @@ def run(
         if not inputs:
             raise refuse("there is no --input", "name a file, or `--input -` for standard input")
         derived = selected(engine.outputs, only or ())
-        files = [one.path for one in find(inputs, engine.inputs, format)]
-        distinct(files, {"--output": output, "--dead-letter": dead_letter})
+        found = find(inputs, engine.inputs, format)
+        distinct([one.path for one in found], {"--output": output, "--dead-letter": dead_letter})
+        silence = None if idle is None else waiting(idle, lateness, all(one.size is not None for one in found))
         tally, interrupt = Tally(), Interrupt()
-        batches = (read if lateness else replay)(inputs, engine.inputs, format=format, rows=batch, chunk=batch * 128)
+        batches = (read if lateness else replay)(
+            inputs, engine.inputs, format=format, rows=batch, chunk=batch * 128, idle=silence
+        )
+        _warn(engine.warnings, rules)
+        _compiles()
         letters = DeadLetters(dead_letter)
         with (
             closing(letters),
-            Writer(output, derived, format=output_format, because=explain) as writer,
+            Writer(output, derived, format=output_format, inputs=engine.inputs if explain else None) as writer,
             shown(tally, quiet=output == "-" and sys.stdout.isatty()),
             interrupt.listening(),
         ):
@@ -265,6 +279,7 @@ def blizzard(
     with _settled():
         from demos.blizzard.demo import show
 
+        _compiles()
         show(noaa, picture, output)
 
 
@@ -280,6 +295,12 @@ def _settled() -> Iterator[None]:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(CLEAN) from None
+    except RuntimeError as error:
+        if "no locator available" not in str(error):
+            raise
+        hint = "name one that may be written to: NUMBA_CACHE_DIR=/var/cache/semcep"
+        _complain(CepError("there is no folder to keep the compiled kernels in", hint=hint))
+        raise typer.Exit(REFUSED) from None
     except KeyboardInterrupt:
         raise typer.Exit(STOPPED) from None
 
@@ -294,6 +315,25 @@ def _text(path: Path) -> str:
         raise CepError(
             f"{path}:{line}: this is not UTF-8 text", hint="save the rules as UTF-8", code="option"
         ) from None
+
+
+def _warn(warnings: Sequence[Warning], rules: Path) -> None:
+    """Before a run, a line for each of the first warnings that tell of a likely mistake; not of what never forgets."""
+    from cep.progress import count
+
+    likely = [warning for warning in warnings if warning.code != "unbounded"]
+    for warning in likely[:3]:
+        typer.secho(str(warning).splitlines()[0], err=True, bold=True)
+    if likely:
+        typer.echo(f"{count(len(warnings), 'warning')} in all, `cep check {rules}` explains", err=True)
+
+
+def _compiles() -> None:
+    """What takes so long, where it does."""
+    from cep.progress import compiled
+
+    if not compiled():
+        typer.echo("compiling the kernels, once: about half a minute", err=True)
 
 
 def _complain(told: CepError | Warning) -> None:

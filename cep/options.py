@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from cep.errors import CepError
 from cep.schema import Schema
-from cep.syntax.constants import UNITS, read_duration, read_ticks
+from cep.syntax.constants import SECOND, UNITS, read_duration, read_ticks
 from cep.syntax.messages import DURATION
 
 _PLAIN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", re.ASCII)
@@ -31,6 +31,15 @@ def duration(text: str, option: str) -> int:
     except ValueError:  # several points in one number
         pass
     raise refuse(f"{option}: `{text}` is no duration", DURATION)
+
+
+def waiting(idle: str, lateness: str | None, stored: bool) -> float:
+    """The seconds of silence after which the latest instant is over: what `--idle` says after the lateness. `stored`:
+    the input is files only, which are never silent.
+    """
+    if stored:
+        raise refuse("--idle: files are never silent", "it is for standard input: `--input -`")
+    return (duration(idle, "--idle") + duration(lateness or "0", "--lateness")) / SECOND
 
 
 def named(text: str, option: str) -> tuple[str, str]:

@@ -12,7 +12,6 @@ import polars as pl
 
 from cep.engine import Engine
 from cep.progress import Tally
-from cep.runtime.clock import END_OF_TIME
 from connectors.batch import Batch, DeadRecord
 
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
@@ -70,26 +69,32 @@ def flow(
 ) -> None:
     """Push every batch; derived events go to `take`, what is no event to `letters`, counts to `tally`.
 
-    Where the batches say how far time has come, nothing is late. The end of the input closes what is open. An
-    interrupt does not: what was still to come is not known.
+    Where the batches say how far time has come, nothing is late. A silent batch ends the latest instant: what ends
+    then or before and comes later is late. The end of the input closes what is open. An interrupt does not: what was
+    still to come is not known.
     """
+    seen: set[str] = set()
     while (batch := interrupt.next(batches)) is not None:
         if batch.watermark is not None:
-            engine.clock.lateness = END_OF_TIME
+            engine.clock.lateness = None  # the batches alone move the time
         derived = engine.push(batch.tables)
         if batch.watermark is not None:
             assert not any(table.height for table in derived.values()), "nothing is decided before the watermark comes"
             derived = engine.advance(batch.watermark)
+        elif batch.silent:
+            derived = engine.advance(engine.clock.latest)
         letters.add(batch.dead)
         tally.dead.update(record.code for record in batch.dead)
         for dead in engine.take_dead():
             letters.reject(batch, dead.type, dead.row, dead.code, dead.reason)
             tally.dead[dead.code] += 1
         tally.records += batch.rows + len(batch.dead)
+        seen |= batch.tables.keys()
         tally.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
         tally.watermark = engine.watermark
         _count(engine, tally, derived)
         take(batch, derived)
+    tally.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]
     if not interrupt.wished:
         derived = engine.close()
         _count(engine, tally, derived)

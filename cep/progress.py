@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 
+from cep.goals.arrival import take
 from cep.syntax.constants import write_time
 
 SIZES = ("B", "kB", "MB", "GB", "TB")
@@ -31,12 +33,14 @@ REASONS = {  # the codes of dead letters in words, where the code is not one
 class Tally:
     """Counts of one run. `records` are all that were read, `dead` among them, by reason; `derived` by event type.
 
+    `unseen` are the events that the program reads and does not derive of which the input held none.
     `watermark` is None until there is one; `done` is the part of the input that has been read, None: not known.
     """
 
     records: int = 0
     dead: Counter[str] = field(default_factory=Counter)
     derived: Counter[str] = field(default_factory=Counter)
+    unseen: list[str] = field(default_factory=list)
     watermark: int | None = None
     state_rows: int = 0
     state_bytes: int = 0
@@ -54,10 +58,20 @@ class Tally:
         if self.dead:
             reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in _ranked(self.dead))
             parts.append(f"{count(self.dead.total(), 'dead letter')} ({reasons})")
+        if self.unseen and self.records:
+            names = [f"`{name}`" for name in self.unseen]
+            names[3:] = [f"{len(names) - 3} others"] if len(names) > 4 else names[3:]
+            known = "readable " if self.dead else ""
+            parts.append(f"no {known}{' or '.join(names)} in the input")
         derived = count(self.derived.total(), "derived event")
         types = ", ".join(f"{name} {number:,}" for name, number in _ranked(self.derived))
         parts.append(f"{derived}: {types}" if types else derived)
         return ", ".join(parts) + f", {self.seconds:.1f} s"
+
+
+def compiled() -> bool:
+    """Whether there are kernels that an earlier run has compiled."""
+    return any(Path(take.stats.cache_path or ".").glob("*.nbi"))
 
 
 def count(number: int, noun: str) -> str:

@@ -86,6 +86,7 @@ class Batch:
     """Tables by event type: Int64 `start`, `end` (microseconds), `order`, then the attributes.
 
     `watermark`: every event of the input that ends at or before it is out, with this batch; None: not known.
+    `silent`: it holds nothing, since nothing has come for a while.
     `bytes_read` of `total_bytes` are read; 0: not known.
     """
 
@@ -95,6 +96,7 @@ class Batch:
     bytes_read: int = 0
     total_bytes: int = 0
     watermark: int | None = None
+    silent: bool = False
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:

@@ -32,6 +32,7 @@ from connectors.numbers import (
     unescape,
 )
 from connectors.records import Record, Unreadable, json_value, parse, series, text_value, time_keys
+from connectors.times import FIRST, LAST
 
 Refusal = tuple[int, str, str]
 """A row, the code and the reason why it cannot be read. (An exception kept would keep all it has seen.)"""
@@ -311,6 +312,8 @@ def _read_ticks(buffer, offset, length, kind, textual, calendar):  # type: ignor
             values[row], states[row] = read_seconds(buffer, i, stop)
         if kind[row] == STRING and states[row] == BAD and calendar:
             values[row], states[row] = read_iso(buffer, i, stop)
+        if calendar and not FIRST <= values[row] <= LAST:
+            states[row] = BAD
     return values, states
 
 

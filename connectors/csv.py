@@ -24,8 +24,10 @@ CLOSED = 1 << 20
 
 def read_csv(
     file: str, stream: Stream, schema: Schema, separator: str, chunk: int, first: int
-) -> Iterator[tuple[pl.DataFrame | None, list[DeadRecord], Block]]:
-    """Tables of one event, block by block. CepError: no header, or one that lacks a column."""
+) -> Iterator[tuple[pl.DataFrame | None, list[DeadRecord], Block | None]]:
+    """Tables of one event, block by block; no block: the stream is silent. CepError: no header, or one that lacks a
+    column.
+    """
     rest = b""
     while b"\n" not in rest and len(rest) <= LONGEST and (data := stream.read(chunk)):
         rest += data
@@ -60,6 +62,8 @@ def read_csv(
             line += 1
             first += 1
             position += length
+        if stream.silent():
+            yield None, [], None
         data = stream.read(chunk - len(rest) if len(rest) < chunk else chunk)
         final = not data
         rest += data

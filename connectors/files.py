@@ -26,7 +26,7 @@ ROWS = 1 << 17
 LARGE = 1 << 28
 """Bytes from which a replay looks first whether the input is in order, to hold none of it."""
 
-_Part = tuple[dict[str, pl.DataFrame], list[DeadRecord], Block, int]
+_Part = tuple[dict[str, pl.DataFrame], list[DeadRecord], Block | None, int]
 
 
 def read(
@@ -37,12 +37,14 @@ def read(
     chunk: int = CHUNK,
     rows: int = ROWS,
     stdin: BinaryIO | None = None,
+    idle: float | None = None,
 ) -> Iterator[Batch]:
     """Batches of all inputs, one after the other, in the order they stand. CepError: see `inputs`, and headers.
 
-    Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. From a pipe a batch is what has arrived.
+    Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. From a pipe a batch is what has arrived; when
+    nothing has come for `idle` seconds there is a `silent` batch.
     """
-    yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin)
+    yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin, idle)
 
 
 def replay(
@@ -54,16 +56,17 @@ def replay(
     rows: int = ROWS,
     large: int = LARGE,
     stdin: BinaryIO | None = None,
+    idle: float | None = None,
 ) -> Iterator[Batch]:
     """Batches of all inputs together in the order of their ends, then of the input; each with its watermark.
 
     Everything is held in memory, unless there are more than `large` bytes and a first pass over the times finds
-    them in order. Inputs that are no regular files are read as they come, without watermark.
+    them in order. Inputs that are no regular files are read as they come, without watermark, as by `read`.
     """
     found = inputs(specs, schemas, format)
     sizes = [one.size for one in found]
     if any(size is None for size in sizes):
-        yield from _read(found, schemas, chunk, rows, stdin)
+        yield from _read(found, schemas, chunk, rows, stdin, idle)
     elif sum(size or 0 for size in sizes) > large and _ordered(found, schemas, chunk, rows):
         latest: int | None = None
         for batch in _read(found, schemas, chunk, rows, stdin):
@@ -75,26 +78,38 @@ def replay(
 
 
 def _read(
-    found: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, rows: int, stdin: BinaryIO | None
+    found: Sequence[Input],
+    schemas: Mapping[str, Schema],
+    chunk: int,
+    rows: int,
+    stdin: BinaryIO | None,
+    idle: float | None = None,
 ) -> Iterator[Batch]:
     sizes = [one.size for one in found]
     total = 0 if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
     done = 0
     first = 0
     for one, size in zip(found, sizes):
-        block = None
-        for tables, dead, block, position in _parts(one, schemas, chunk, rows, first, stdin):
+        for tables, dead, block, position in _parts(one, schemas, chunk, rows, first, stdin, idle):
             tables = {type: table for type, table in tables.items() if table.height}
-            yield Batch(tables, dead, [block], done + position, total)
-        if block is not None:
-            first = block.beyond
+            if block is None:
+                yield Batch({}, [], [], done + position, total, silent=True)
+            else:
+                yield Batch(tables, dead, [block], done + position, total)
+                first = block.beyond
         done += size or 0
 
 
 def _parts(
-    one: Input, schemas: Mapping[str, Schema], chunk: int, rows: int, first: int, stdin: BinaryIO | None
+    one: Input,
+    schemas: Mapping[str, Schema],
+    chunk: int,
+    rows: int,
+    first: int,
+    stdin: BinaryIO | None,
+    idle: float | None,
 ) -> Iterator[_Part]:
-    """(tables, dead, block, bytes read) of one input, its first record numbered `first`."""
+    """(tables, dead, block, bytes read) of one input, its first record numbered `first`; no block: it is silent."""
     try:
         if one.format == "parquet":
             assert one.type is not None, "a Parquet file is bound to an event"
@@ -105,7 +120,7 @@ def _parts(
                     done += block.count
                     yield {one.type: table}, dead, block, (one.size or 0) * done // count
             return
-        stream = Stream(one.path, stdin)
+        stream = Stream(one.path, stdin, idle)
     except OSError as error:
         raise CepError(f"{one.path}: {(error.strerror or str(error)).lower()}", code="input") from None
     try:
@@ -120,13 +135,15 @@ def _text(one: Input, stream: Stream, schemas: Mapping[str, Schema], chunk: int,
     last = Block(one.path, first, 0, 1)
     if one.format == "jsonl":
         lines = Lines(schemas, one.type, one.bound)
-        for tables, dead, last in read_jsonl(one.path, stream, lines, chunk, first):
-            yield tables, dead, last, stream.position
+        for tables, dead, block in read_jsonl(one.path, stream, lines, chunk, first):
+            yield tables, dead, block, stream.position
+            last = block or last
     else:
         assert one.type is not None, "a CSV file is bound to an event"
         separator = "," if one.format == "csv" else "\t"
-        for table, dead, last in read_csv(one.path, stream, schemas[one.type], separator, chunk, first):
-            yield ({} if table is None else {one.type: table}), dead, last, stream.position
+        for table, dead, block in read_csv(one.path, stream, schemas[one.type], separator, chunk, first):
+            yield ({} if table is None else {one.type: table}), dead, block, stream.position
+            last = block or last
     if stream.damage is not None:
         reason = f"the rest of the file cannot be decompressed: {stream.damage}"
         line = last.line_beyond

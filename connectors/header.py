@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cep.errors import CepError
 from cep.schema import Schema
-from connectors.records import RESERVED, closest
+from connectors.records import RESERVED, closest, declaration
 
 
 def bind(file: str, schema: Schema, columns: Sequence[str]) -> Schema:
@@ -21,9 +21,13 @@ def bind(file: str, schema: Schema, columns: Sequence[str]) -> Schema:
         if key not in columns:
             missing.append(f"`{key}`{closest(key, columns)}")
     if missing:
+        hint = "the columns are " + ", ".join(columns) + "; a declaration names others with FROM and TIME"
+        if not schema.declared and not {attribute.name for attribute in schema.attributes} <= set(columns):
+            named = declaration(schema, [name for name in columns if name not in RESERVED])
+            hint = f"{schema.name} is not declared; declare it to have its values by name: `{named}`; {hint}"
         raise CepError(
             f"{file}: {schema.name} needs {'a column' if len(missing) == 1 else 'columns'} {', '.join(missing)}",
-            hint="the columns are " + ", ".join(columns) + "; a declaration names others with FROM and TIME",
+            hint=hint,
             code="input",
         )
     for key in wanted:

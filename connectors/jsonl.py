@@ -20,14 +20,16 @@ from connectors.streams import Stream, not_utf8, whole_lines
 
 def read_jsonl(
     file: str, stream: Stream, lines: Lines, chunk: int, first: int
-) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadRecord], Block]]:
-    """Tables by type, block by block."""
+) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadRecord], Block | None]]:
+    """Tables by type, block by block; no block: the stream is silent."""
     line = 1
     for data, position, length in whole_lines(stream, chunk):
         if length:
             yield {}, *too_long(file, line, first, position, data, length)
             line += 1
             first += 1
+        elif not data:
+            yield {}, [], None
         else:
             tables, dead, block = lines.read(file, data, position, line, first)
             yield tables, dead, block
@@ -118,7 +120,7 @@ class Lines:
                 continue
             times, width = len(time_keys(schema)), len(time_keys(schema)) + len(schema.attributes)
             offset, length, kind, good = gather(
-                rows, positional, begin, entries, *names.cells[i], times, width, len(names.index)
+                rows, positional, begin, entries, *names.cells[i], times, width, len(names.index), not schema.declared
             )
             good &= types[rows] == i
             if block.times is None:

@@ -349,8 +349,10 @@ def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: i
 
 
 @njit(cache=True)
-def gather(rows, positional, begin, entries, first_cell, next_cell, times, width, names):  # type: ignore[no-untyped-def]
-    """The cells of some lines of one type, and which lines are good: no key twice, `args` of the right number."""
+def gather(rows, positional, begin, entries, first_cell, next_cell, times, width, names, whole):  # type: ignore[no-untyped-def]
+    """The cells of some lines of one type, and which lines are good: no key twice, `args` of the right number, if
+    `whole` every attribute there.
+    """
     name_of, first_of, length_of, kind_of = entries
     n = len(rows)
     offset = np.zeros((width, n), np.int32)
@@ -380,4 +382,8 @@ def gather(rows, positional, begin, entries, first_cell, next_cell, times, width
                 cell = next_cell[cell]
         if positional[row] and count != width - times:
             good[k] = False
+        if whole and not positional[row]:
+            for cell in range(times, width):
+                if kind[cell, k] == ABSENT:
+                    good[k] = False
     return offset, length, kind, good

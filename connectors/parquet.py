@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import polars as pl
@@ -15,7 +16,19 @@ from cep.schema import Attribute, Schema
 from connectors.batch import Block, DeadRecord
 from connectors.header import bind
 from connectors.records import NOT_IRI, time_keys
-from connectors.times import LARGEST, SECOND, of_duration, of_iso, scaled, shown
+from connectors.times import (
+    FIRST,
+    LARGEST,
+    LAST,
+    OUTSIDE,
+    SECOND,
+    beyond,
+    is_number,
+    of_duration,
+    of_iso,
+    scaled,
+    shown,
+)
 
 _MICROSECONDS = {"ms": 1_000, "us": 1, "ns": 0}  # 0: less than one
 _FITS = {
@@ -129,6 +142,30 @@ def _mismatch(file: str, column: pl.Series, attribute: Attribute) -> CepError:
 
 def _ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
     """Microseconds; nanoseconds and decimals of seconds round half to even. A float's NaN is missing."""
+    if attribute.type == "duration":
+        return _counted(file, column, attribute, reasons, code)
+    if column.dtype.is_numeric():
+        column = _seconds(column, attribute, reasons, code)
+    ticks = _counted(file, column, attribute, reasons, code)
+    far = ((ticks < FIRST) | (ticks > LAST)).fill_null(False)
+    for row in np.flatnonzero(far.to_numpy()).tolist():
+        reasons.setdefault(row, (code, f"{attribute.name}: {OUTSIDE}"))
+    return _without(ticks, far)
+
+
+def _seconds(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
+    """Numbers of seconds without those that lie beyond the calendar, of which perhaps the unit is wrong."""
+    sizes = column.cast(pl.Float64).fill_nan(None)
+    far = ((sizes < FIRST / SECOND) | (sizes > LAST / SECOND)).fill_null(False)
+    for row in np.flatnonzero(far.to_numpy()).tolist():
+        text = str(column[row])
+        why = beyond(Decimal(text)) if is_number(text) else OUTSIDE
+        reasons.setdefault(row, (code, f"{attribute.name}: `{shown(text)}` {why}"))
+    return column.zip_with(~far, pl.Series([None], dtype=column.dtype).new_from_index(0, len(column)))
+
+
+def _counted(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
+    """What is as many microseconds; nanoseconds and decimals round half to even."""
     dtype = column.dtype
     calendar = attribute.type == "time"
     if dtype == pl.Null:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -15,11 +15,12 @@ import polars as pl
 
 from cep.events import Value
 from cep.schema import Attribute, Schema
-from connectors.times import LARGEST, decimal, is_number, of_duration, of_iso, scaled, shown
+from connectors.times import LARGEST, decimal, is_number, of_duration, of_iso, scaled, shown, since_epoch
 
 RESERVED = ("time", "start", "end")
 NOT_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 
+_NAME = re.compile(r"[a-z]\w*")
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _DTYPES: Mapping[str, type[pl.DataType]] = {
@@ -104,6 +105,8 @@ def read_line(line: bytes, schemas: Mapping[str, Schema], default: str | None = 
         if named := sorted(keys & found.keys() - set(time_keys(schema))):
             raise Unreadable("args", f"`args` and `{named[0]}` both give values")
     else:
+        if not schema.declared and not keys <= found.keys():
+            raise Unreadable("args", _undeclared(found, schema))
         given = [found.get(attribute.source or attribute.name) for attribute in schema.attributes]
     values = tuple(json_value(attribute, value) for attribute, value in zip(schema.attributes, given))
     return Record(schema.name, start, end, values)
@@ -196,6 +199,43 @@ def _count(schema: Schema) -> str:
     return "1 attribute" if n == 1 else f"{n} attributes"
 
 
+def declaration(schema: Schema, names: Iterable[str], record: Mapping[str, Any] | None = None) -> str:
+    """How an event would be declared whose values come by these names, typed as they are in the record."""
+    plain = [name for name in names if _NAME.fullmatch(name)]
+    if len(plain) != len(schema.attributes):
+        plain = [f"x{n}" if n > 1 else "x" for n in range(1, len(schema.attributes) + 1)]
+    typed = (f"{name}: {_written((record or {}).get(name))}" for name in plain)
+    return f"event {schema.name}({', '.join(typed)})."
+
+
+def _undeclared(found: Mapping[str, Any], schema: Schema) -> str:
+    """Why a record of an undeclared event has no values: it says them by names that nobody has declared."""
+    names = [attribute.name for attribute in schema.attributes]
+    wanted = f"`{names[0]}`" if len(names) == 1 else f"`{names[0]}` to `{names[-1]}`"
+    others = [name for name, value in found.items() if name not in ("type", *RESERVED) and _scalar(value)]
+    return (
+        f"{schema.name} is not declared, so its values come as `args` or as {wanted}; "
+        f"declare it to have them by name: `{declaration(schema, others, found)}`"
+    )
+
+
+def _scalar(value: Any) -> bool:
+    return not isinstance(value, list | dict)
+
+
+def _written(value: Any) -> str:
+    """The type of a JSON value, as a declaration writes it."""
+    match value:
+        case bool():
+            return "bool"
+        case Real():
+            return "float"
+        case str():
+            return "string"
+        case _:
+            return "int"
+
+
 def _type(found: Mapping[str, Any], schemas: Mapping[str, Schema], default: str | None, bound: bool) -> str:
     name = found.get("type")
     if bound and not (isinstance(name, str) and name in schemas and name != default):
@@ -236,7 +276,7 @@ def json_time(key: str, value: Any) -> int:
     try:
         if isinstance(value, bool) or not isinstance(value, (int, str)):
             raise ValueError(f"{kind(value)} is no time")
-        return scaled(str(value)) if isinstance(value, (int, Real)) else of_iso(value)
+        return since_epoch(str(value)) if isinstance(value, (int, Real)) else of_iso(value)
     except ValueError as error:
         raise Unreadable("time", f"{key}: {error}") from None
 
@@ -245,7 +285,7 @@ def text_time(key: str, text: str) -> int:
     """A number of seconds or ISO 8601; blanks around it do not count."""
     text = text.strip(" \t")
     try:
-        return scaled(text) if is_number(text) else of_iso(text)
+        return since_epoch(text) if is_number(text) else of_iso(text)
     except ValueError as error:
         raise Unreadable("time", f"{key}: {error}") from None
 
@@ -262,7 +302,9 @@ def json_value(attribute: Attribute, value: Any) -> Value:
                 pass
             case ("int" | "float" | "any", Real() | int()):
                 return _number(attribute.type, str(value))
-            case ("time" | "duration", Real() | int()):
+            case "time", Real() | int():
+                return since_epoch(str(value))
+            case "duration", Real() | int():
                 return scaled(str(value))
             case ("string" | "iri" | "any", str()) if not isinstance(value, Real):
                 return _text(attribute.type, value)
@@ -289,7 +331,7 @@ def text_value(attribute: Attribute, text: str | None) -> Value:
             case "bool" if bare.lower() in ("true", "false"):
                 return bare.lower() == "true"
             case "time":
-                return scaled(bare) if is_number(bare) else of_iso(bare)
+                return since_epoch(bare) if is_number(bare) else of_iso(bare)
             case "duration":
                 return scaled(bare) if is_number(bare) else of_duration(bare)
             case "any" if _JSON_NUMBER.fullmatch(text):

@@ -21,13 +21,18 @@ LONGEST = 1 << 24
 """Bytes of the longest line that is read as a record."""
 
 _LITTLE = 1 << 20  # bytes from a pipe not worth handing over while more is about to come
+_LONGEST_WAIT = 2**31 - 1  # milliseconds, of poll
 _MOMENT = 10  # milliseconds: how long more may take to come
 
 
 class Stream:
-    """Reads one input. `position` of its `size` bytes are read, as they are stored; `size` None: unknown."""
+    """Reads one input. `position` of its `size` bytes are read, as they are stored; `size` None: unknown.
 
-    def __init__(self, path: str, given: BinaryIO | None = None) -> None:
+    `idle`: the seconds after which a pipe from which nothing comes is `silent`, None: it never is.
+    """
+
+    def __init__(self, path: str, given: BinaryIO | None = None, idle: float | None = None) -> None:
+        self._idle = idle
         self.size: int | None = None
         self.damage: str | None = None  # why the rest of a compressed file cannot be read
         self._compressed: gzip.GzipFile | None = None
@@ -55,6 +60,14 @@ class Stream:
     @property
     def position(self) -> int:
         return self._file.tell() if self._compressed is not None and self.size is not None else self._read
+
+    def silent(self) -> bool:
+        """Wait for something to read, or the end, but no longer than `idle`; whether it was in vain."""
+        if self._descriptor is None or self._idle is None:
+            return False
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        return not poll.poll(min(self._idle * 1000, _LONGEST_WAIT))
 
     def read(self, most: int) -> bytes:
         """Up to `most` bytes, b"" at the end. From a pipe what has arrived, without waiting for all."""
@@ -103,12 +116,15 @@ class Stream:
 def whole_lines(stream: Stream, chunk: int) -> Iterator[tuple[bytes, int, int]]:
     """(bytes, position of the first, length of a longer line they are only the beginning of): blocks of whole lines.
 
-    The last line may lack its end. Of a line of more than LONGEST bytes only the beginning is kept.
+    The last line may lack its end. Of a line of more than LONGEST bytes only the beginning is kept. No bytes: the
+    stream is silent.
     """
     rest = b""
     position = 0
     first = True
     while True:
+        if stream.silent():
+            yield b"", position, 0
         data = stream.read(chunk - len(rest) if len(rest) < chunk else chunk)
         if not data:
             break

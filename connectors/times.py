@@ -10,7 +10,11 @@ SECOND = 1_000_000
 LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value in the engine
 FIRST = -62_135_596_800 * SECOND  # 0001-01-01T00:00:00Z
 LAST = 253_402_300_800 * SECOND - 1  # 9999-12-31T23:59:59.999999Z
+SPAN = 10**12  # seconds, a number that holds the years 1 to 9999
+OUTSIDE = "is no time of the years 1 to 9999"
+RECENT = 4_102_444_800  # the year 2100, in seconds
 
+_SMALL_UNITS = (("milliseconds", 10**3), ("microseconds", 10**6), ("nanoseconds", 10**9))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[Tt ](\d{2}:\d{2})(?::(\d{2})(?:\.(\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
@@ -51,6 +55,24 @@ def scaled(text: str, unit: int = SECOND) -> int:
     if not -LARGEST <= ticks <= LARGEST:
         raise ValueError(f"`{shown(text)}` seconds are more than 64 bits of microseconds")
     return ticks
+
+
+def since_epoch(text: str) -> int:
+    """The microseconds of decimal seconds since 1970. ValueError: no number, or no time of the years 1 to 9999."""
+    if not is_number(text):
+        raise ValueError(f"`{shown(text)}` is no number")
+    number = decimal(text)
+    if not -SPAN <= number <= SPAN or not FIRST <= (ticks := scaled(text)) <= LAST:
+        raise ValueError(f"`{shown(text)}` {beyond(number)}")
+    return ticks
+
+
+def beyond(number: Decimal) -> str:
+    """What is wrong with a number that is no second of the calendar: perhaps its unit."""
+    for unit, size in _SMALL_UNITS:
+        if 0 <= number <= RECENT * size:
+            return f"{OUTSIDE}: seconds since 1970 are expected, this looks like {unit}"
+    return f"{OUTSIDE}: seconds since 1970 are expected"
 
 
 def of_iso(text: str) -> int:

@@ -15,13 +15,11 @@ import pyarrow.parquet as pq
 
 from cep.errors import CepError
 from cep.schema import Attribute, Schema
+from connectors.because import BECAUSE, because
 from connectors.inputs import FORMATS, known_format
 from connectors.lines import Pieces, as_is, as_json, as_ticks, lines, merged, ticks_text
 from connectors.sinks import Sink
 from connectors.times import SECOND
-
-BECAUSE = "because"
-"""The column of a derived event's lineage: JSON text."""
 
 _GROUP = 1 << 17  # rows of a Parquet row group
 _ARROW: Mapping[str, Any] = {
@@ -41,7 +39,8 @@ class Writer:
     the path ends in `/`) every type has a file of its own, `<type>.<suffix>`. All files are made, also those of types
     that do not occur. `times` says how times are written, `iso` or `seconds`; it may be set until the first write (in
     Parquet they are timestamps). A missing value is null, in CSV empty. Durations are seconds. In CSV and Parquet,
-    values of type `any` are text; durations in Parquet are exact below 2**33 seconds.
+    values of type `any` are text; durations in Parquet are exact below 2**33 seconds. `inputs`: the events read, where
+    tables hold the lineage of their rows, which is written then.
     """
 
     def __init__(
@@ -51,12 +50,12 @@ class Writer:
         *,
         times: str = "iso",
         format: str | None = None,
-        because: bool = False,
+        inputs: Mapping[str, Schema] | None = None,
     ) -> None:
         self.times = times
         self.counts = dict.fromkeys(schemas, 0)
         self._schemas = schemas
-        self._because = because
+        self._inputs = inputs
         directory = path != "-" and (os.path.isdir(path) or path.endswith("/"))
         self.format = format or (None if path == "-" or directory else known_format(path)) or "jsonl"
         if self.format not in FORMATS.values():
@@ -76,6 +75,12 @@ class Writer:
         tables = {type: tables[type] for type in self._schemas if type in tables and tables[type].height}
         for type, table in tables.items():
             self.counts[type] += table.height
+        if self._inputs is not None:
+            calendar = self.times == "iso"
+            tables = {
+                type: table.with_columns(because(table[BECAUSE], self._inputs, calendar))
+                for type, table in tables.items()
+            }
         if self._single and tables:
             self._sinks[next(iter(self._sinks))].write(self._lines(tables))
         elif self.format == "parquet":
@@ -131,7 +136,7 @@ class Writer:
             keys = ["start", "end"] + [attribute.name for attribute in schema.attributes]
             columns = [as_ticks(table["start"], calendar), as_ticks(table["end"], calendar)]
             columns += [as_json(table[one.name], one.type, calendar) for one in schema.attributes]
-            if self._because:
+            if self._inputs is not None:
                 keys.append(BECAUSE)
                 columns.append(as_is(table[BECAUSE]))
             parts.append(lines(keys, type, columns))
@@ -143,14 +148,14 @@ class Writer:
         """The rows as text fields; of no table the header."""
         schema = self._schemas[type]
         keys = ["start", "end"] + [attribute.name for attribute in schema.attributes]
-        keys += [BECAUSE] if self._because else []
+        keys += [BECAUSE] if self._inputs is not None else []
         if table is None:
             found = pl.DataFrame({key: [] for key in keys}, schema=dict.fromkeys(keys, pl.String))
         else:
             calendar = self.times == "iso"
             columns = [ticks_text(table[key], calendar).alias(key) for key in ("start", "end")]
             columns += [_field(table[one.name], one, calendar) for one in schema.attributes]
-            found = pl.DataFrame(columns + ([table[BECAUSE]] if self._because else []))
+            found = pl.DataFrame(columns + ([table[BECAUSE]] if self._inputs is not None else []))
         out = io.BytesIO()
         found.write_csv(out, include_header=table is None, separator="," if self.format == "csv" else "\t")
         return out.getvalue()
@@ -158,7 +163,7 @@ class Writer:
     def _arrow(self, type: str) -> pa.Schema:
         fields = [("start", _ARROW["time"]), ("end", _ARROW["time"])]
         fields += [(one.name, _ARROW.get(one.type, pa.large_string())) for one in self._schemas[type].attributes]
-        return pa.schema(fields + ([(BECAUSE, pa.large_string())] if self._because else []))
+        return pa.schema(fields + ([(BECAUSE, pa.large_string())] if self._inputs is not None else []))
 
     def _typed(self, type: str, table: pl.DataFrame) -> pl.DataFrame:
         columns = [table[key].cast(pl.Datetime("us", "UTC")) for key in ("start", "end")]
@@ -172,7 +177,7 @@ class Writer:
             elif attribute.type == "any":
                 column = _field(column, attribute, True)
             columns.append(column)
-        return pl.DataFrame(columns + ([table[BECAUSE]] if self._because else []))
+        return pl.DataFrame(columns + ([table[BECAUSE]] if self._inputs is not None else []))
 
 
 class _Groups:

@@ -15,9 +15,10 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
+from cep import progress
 from cep.cli import app
 from cep.errors import CepError
-from cep.options import duration, named
+from cep.options import duration, named, waiting
 
 PROGRAM = """\
 event heat(room: string, temp: float in -50..500).
@@ -31,6 +32,8 @@ EVENTS = [
     {"type": "heat", "time": 4, "room": "attic", "temp": 80.5},
     {"type": "heat", "time": 5, "room": "cellar", "temp": 90},
 ]
+COMPILING = "compiling the kernels, once: about half a minute\n"
+compiled = progress.compiled
 FIRE = {"type": "fire", "start": 1, "end": 4, "room": "attic", "temp": 80.5}
 
 
@@ -39,6 +42,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every test runs in a folder of its own, with the program and its events in it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(progress, "compiled", lambda: True)
     Path("fire.cep").write_text(PROGRAM)
     Path("events.jsonl").write_text(jsonl(EVENTS))
     return tmp_path
@@ -191,7 +195,20 @@ def test_files_are_sorted_unless_a_lateness_is_given() -> None:
 
 def test_explain_adds_what_an_event_comes_from() -> None:
     (found,) = events(cep("run", "fire.cep", "--input", "events.jsonl", "--explain").stdout)
-    assert [one["type"] for one in found["because"]] == ["smoke", "heat"]
+    assert found["because"] == [
+        {"type": "smoke", "start": 1, "end": 1, "room": "attic", "level": 3},
+        {"type": "heat", "start": 4, "end": 4, "room": "attic", "temp": 80.5},
+    ]
+
+
+def test_explain_writes_times_as_the_input_does() -> None:
+    Path("late.cep").write_text("event due(n: int, at: time, slack: duration).\nlate(N, T, S) <- due(N, T, S).\n")
+    due = {"type": "due", "time": "2024-05-01T08:00:00Z", "n": 1, "at": "2024-05-01T07:59:58.5Z", "slack": "PT1.5S"}
+    Path("due.jsonl").write_text(jsonl([due]))
+    (found,) = events(cep("run", "late.cep", "--input", "due.jsonl", "--explain").stdout)
+    (why,) = found["because"]
+    assert (why["start"], why["end"]) == (found["start"], found["end"]) == (due["time"], due["time"])
+    assert (why["at"], why["slack"]) == (found["t"], found["s"]) == (due["at"], 1.5)
 
 
 def test_policy_changes_the_default() -> None:
@@ -217,7 +234,116 @@ def test_batches_change_nothing(batch: str) -> None:
     assert events(cep("run", "fire.cep", "--input", "events.jsonl", "--batch", batch).stdout) == [FIRE]
 
 
+# --- run: what may well be a mistake ---
+
+
+def test_a_misspelt_event_is_not_silent() -> None:
+    Path("slip.cep").write_text("event smoke(room: string).\na(R) <- smok(R).\nb(R) <- smoke(R) SEQ smoke(R).\n")
+    Path("smoke.jsonl").write_text(jsonl([{"type": "smoke", "time": 1, "room": "attic"}]))
+    result = cep("run", "slip.cep", "--input", "smoke.jsonl")
+    told = result.stderr.splitlines()
+    assert told[:2] == [
+        "slip.cep:2:9: warning: `smok` is neither declared nor derived",
+        "2 warnings in all, `cep check slip.cep` explains",
+    ]
+    assert told[2].startswith("1 record, no `smok` in the input, no derived events, ")
+
+
+def test_many_warnings_are_a_few_lines() -> None:
+    rules = "".join(f"e{n}(R) <- smoke(R) SEQ hea{n}t(R, _) WITHIN 1 s.\n" for n in ("b", "c", "d", "f", "g"))
+    Path("slips.cep").write_text(f"event heat(room: string, temp: float).\nevent smoke(room: string).\n{rules}")
+    result = cep("run", "slips.cep", "--input", "events.jsonl")
+    told = result.stderr.splitlines()
+    assert len(told) == 5 and told[3] == "5 warnings in all, `cep check slips.cep` explains"
+    assert "no readable `smoke`" not in told[4] and " in the input, " in told[4]
+
+
+def test_what_never_forgets_is_no_matter_of_a_run() -> None:
+    Path("open.cep").write_text("event smoke(room: string).\nb(R) <- smoke(R) SEQ smoke(R).\n")
+    Path("smoke.jsonl").write_text(jsonl([{"type": "smoke", "time": 1, "room": "attic"}]))
+    assert cep("run", "open.cep", "--input", "smoke.jsonl").stderr.startswith("1 record, no derived events, ")
+
+
+def test_events_that_the_input_lacks_are_told() -> None:
+    Path("other.jsonl").write_text(jsonl([EVENTS[0], {"type": "haet", "time": 2, "room": "attic", "temp": 80}]))
+    told = cep("run", "fire.cep", "--input", "other.jsonl").stderr
+    assert told.startswith("2 records, 1 dead letter (1 of a wrong type), no readable `heat` in the input, no derived")
+    Path("none.jsonl").write_text("")
+    assert cep("run", "fire.cep", "--input", "none.jsonl").stderr.startswith("no records, no derived events")
+
+
+def test_the_first_run_says_what_takes_so_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert isinstance(compiled(), bool)
+    monkeypatch.setattr(progress, "compiled", lambda: False)
+    assert cep("run", "fire.cep", "--input", "events.jsonl").stderr.startswith(COMPILING)
+    code = "from cep.progress import compiled; print(compiled())"
+    root = Path(__file__).parent.parent
+    for made in (False, True):
+        ran = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=root,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+        )
+        assert ran.stdout == f"{made}\n", ran.stderr
+        (folder,) = [one for one in (tmp_path / "cache").iterdir() if one.name.startswith("goals_")]
+        (folder / "arrival.take-1.py311.nbi").touch()
+
+
+def test_no_folder_for_kernels_is_told() -> None:
+    Path("cep").mkdir()
+    code = "from numba.core import caching; caching.CacheImpl._locator_classes = []; from cep.cli import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "check", "fire.cep"],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 2 and "NUMBA_CACHE_DIR" in ran.stderr and "Traceback" not in ran.stderr
+
+
+# --- run: live input ---
+
+
+def test_idle_ends_the_latest_instant() -> None:
+    with start("run", "fire.cep", "--input", "-", "--idle", "200 ms", stdin=subprocess.PIPE) as running:
+        assert running.stdin is not None and running.stdout is not None and running.stderr is not None
+        for record in EVENTS[:2]:
+            running.stdin.write(jsonl([record]))
+            running.stdin.flush()
+        assert json.loads(running.stdout.readline()) == FIRE  # without another record
+        running.stdin.write(jsonl([EVENTS[1], {**EVENTS[0], "time": 5}, {**EVENTS[1], "time": 6}]))
+        running.stdin.close()
+        assert [one["start"] for one in events(running.stdout.read())] == [1, 5]
+        told = running.stderr.read().removeprefix(COMPILING)
+    assert told.startswith("5 records, 1 dead letter (1 late), 3 derived events"), told
+
+
+def test_idle_comes_after_the_lateness() -> None:
+    assert waiting("2s", None, False) == 2
+    assert waiting("2s", "1 min", False) == 62
+    with pytest.raises(CepError, match="files are never silent"):
+        waiting("2s", None, True)
+
+
 # --- run: what is no event ---
+
+
+def test_an_undeclared_event_by_other_names_is_a_dead_letter() -> None:
+    Path("a.cep").write_text("b(X) <- a(X).\n")
+    Path("a.jsonl").write_text(jsonl([{"type": "a", "time": 1, "x": 3}, {"type": "a", "time": 2, "args": [4]}]))
+    result = cep("run", "a.cep", "--input", "a.jsonl", "--dead-letter", "dead.jsonl")
+    assert [one["x"] for one in events(result.stdout)] == [4]
+    (dead,) = events(Path("dead.jsonl").read_text())
+    assert dead["code"] == "args" and "`event a(x: int).`" in dead["reason"]
+
+
+def test_milliseconds_are_dead_letters() -> None:
+    Path("ms.jsonl").write_text(jsonl([{**EVENTS[0], "time": 1714554000000}]))
+    result = cep("run", "fire.cep", "--input", "ms.jsonl", "--dead-letter", "dead.jsonl")
+    assert "1 dead letter (1 with a wrong time)" in result.stderr
+    assert "this looks like milliseconds" in Path("dead.jsonl").read_text()
 
 
 BAD = [*EVENTS, {"type": "heat", "time": 6, "room": "hall", "temp": 999}, {"type": "heat", "time": 7, "temp": 1}]
@@ -271,6 +397,8 @@ def test_strict_ends_with_1_if_there_were_dead_letters() -> None:
             "is the file of --output as well",
         ),
         (["--input", "events.jsonl", "--batch", "0"], "--batch"),
+        (["--input", "events.jsonl", "--idle", "2 s"], "--idle: files are never silent"),
+        (["--input", "-", "--idle", "soon"], "--idle: `soon` is no duration"),
         (["--input", "events.jsonl", "--speed", "9"], "--speed"),
     ],
 )
@@ -330,7 +458,7 @@ def test_ctrl_c_ends_a_run_that_waits() -> None:
         wait_for(Path("out.jsonl"))
         running.send_signal(signal.SIGINT)
         assert running.wait(60) == 130
-        told = running.stderr.read()
+        told = running.stderr.read().removeprefix(COMPILING)
     assert told.startswith("stopped: 3 records, 1 derived event: fire 1")
     assert "Traceback" not in told
     assert events(Path("out.jsonl").read_text()) == [FIRE]
@@ -350,7 +478,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
         running.stdout.readline()
         running.stdout.close()
         assert running.wait(60) == 0
-        assert running.stderr.read() == ""
+        assert running.stderr.read().removeprefix(COMPILING) == ""
 
 
 def test_help_fits_a_terminal_and_its_examples_work() -> None:

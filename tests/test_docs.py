@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cep import cli
+from cep import cli, progress
 from cep.engine import Engine, detect
 from cep.errors import CepError
 from cep.events import Event
@@ -179,6 +179,7 @@ def draw(events: list[Event], derived: list[Event], axis: str) -> str:
 def test_commands(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands and what they print: errors and results in the order they come, seconds aside."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(progress, "compiled", lambda: True)
     for block in blocks(page):
         if "/" in block.name:
             assert (ROOT / block.name).read_text(encoding="utf-8") == block.text

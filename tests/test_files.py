@@ -99,6 +99,11 @@ def test_a_missing_column_is_one_clear_error(tmp_path: Path) -> None:
         "reading needs columns `origin` (`Origin` comes near), `wind_speed` (`wind_sped` comes near)\n"
         "hint: the columns are Origin, wind_sped, gust, time_hour; a declaration names others with FROM and TIME"
     )
+    path.write_text("time,v\n1,2\n")
+    assert refusal([str(path)], {"loose": LOOSE}).endswith(
+        "loose needs a column `arg1`\nhint: loose is not declared; declare it to have its values by name: "
+        "`event loose(v: int).`; the columns are time, v; a declaration names others with FROM and TIME"
+    )
     path.write_text("n,n,time\n1,2,3\n")
     assert "2 columns are called `n`" in refusal([str(path)], TICKS)
     path.write_text("n,start,time\n1,2,3\n")
@@ -226,6 +231,32 @@ def test_a_pipe_hands_over_what_has_arrived(tmp_path: Path) -> None:
     feeder.join()
 
 
+@pytest.mark.parametrize("format", ["jsonl", "csv"])
+def test_a_silent_pipe_is_told_once_a_silence(tmp_path: Path, format: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    proceed = threading.Event()
+    first, second = (b'{"time": 1, "n": 1}\n{"ti', b'me": 2, "n": 2}\n')
+    if format == "csv":
+        first, second = b"time,n\n1,1\n2", b",2\n"
+
+    def feed() -> None:
+        with open(pipe, "wb", buffering=0) as out:
+            out.write(first)
+            assert proceed.wait(30)
+            out.write(second)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    batches = read([str(pipe)], TICKS, format=format, idle=0.2)
+    assert rows([next(batches)]) == [("tick", 1_000000, 1_000000, 0, 1)]
+    silent = next(batches)
+    assert (silent.silent, silent.rows, silent.dead) == (True, 0, [])
+    proceed.set()
+    assert rows([batch for batch in batches if not batch.silent]) == [("tick", 2_000000, 2_000000, 1, 2)]
+    feeder.join()
+
+
 def test_how_times_are_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"time": 1, "n": 1}\n')
     (tmp_path / "y.csv").write_text("time,n\n2013-02-08,1\n")
@@ -288,9 +319,22 @@ def test_parquet_times_are_exact_or_refused(tmp_path: Path) -> None:
     assert ends(pl.Series([1, -(2**63), 2**62])) == [1_000000]
     assert ends(pl.Series([1500, 500, 501, -500, -1500]).cast(pl.Datetime("ns"))) == [2, 0, 1, 0, -2]
     assert ends(pl.Series([7]).cast(pl.Datetime("ms"))) == [7000]
+    assert ends(pl.Series([253402300800000]).cast(pl.Datetime("ms"))) == []
+    assert reasons(pl.Series([253402300800000]).cast(pl.Datetime("ms")), tmp_path) == [
+        "time: is no time of the years 1 to 9999"
+    ]
+    milliseconds = "is no time of the years 1 to 9999: seconds since 1970 are expected, this looks like milliseconds"
+    assert reasons(pl.Series([1714554000000, 5]), tmp_path) == [f"time: `1714554000000` {milliseconds}"]
+    assert reasons(pl.Series([1714554000000.5]), tmp_path) == [f"time: `1714554000000.5` {milliseconds}"]
+    assert reasons(pl.Series([Decimal("1714554000000.5")]), tmp_path) == [f"time: `1714554000000.5` {milliseconds}"]
     assert ends(pl.Series([Decimal("1360346400.1234565")])) == [1360346400_123456]
     assert ends(pl.Series(["2013-02-08T18:00:00+01:00", "12"])) == [1360342800_000000]
     assert "time wants datetimes" in refusal_of_column(pl.Series([True]), tmp_path)
+
+
+def reasons(column: pl.Series, folder: Path) -> list[str]:
+    pl.DataFrame({"time": column, "n": [1] * len(column)}).write_parquet(folder / "x.parquet")
+    return [record.reason for batch in read([str(folder)], TICKS) for record in batch.dead]
 
 
 def refusal_of_column(column: pl.Series, folder: Path) -> str:

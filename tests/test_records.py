@@ -83,7 +83,13 @@ UNREADABLE = [
     ("time", '{"type": "p", "at": "2013-02-30", "value": 1}', "no time of the calendar"),
     ("time", '{"type": "p", "at": "2013-02-08T24:00Z", "value": 1}', "no time of the calendar"),
     ("time", '{"type": "p", "at": "0001-01-01T00:00+01:00", "value": 1}', "no time of the calendar"),
-    ("time", '{"type": "p", "at": 1e13, "value": 1}', "more than 64 bits"),
+    ("time", '{"type": "p", "at": 1e25, "value": 1}', "`1e25` is no time of the years 1 to 9999: seconds since"),
+    ("time", '{"type": "p", "at": -1e11, "value": 1}', "no time of the years 1 to 9999"),
+    ("time", '{"type": "p", "at": 253402300800, "value": 1}', "no time of the years 1 to 9999"),
+    ("time", '{"type": "p", "at": 1714554000000, "value": 1}', "at: `1714554000000` is no time of the years 1 to 9999"),
+    ("time", '{"type": "p", "at": 1714554000000, "value": 1}', "expected, this looks like milliseconds"),
+    ("time", '{"type": "a", "start": 1, "end": 1714554000000000, "args": [1, 2]}', "looks like microseconds"),
+    ("time", '{"type": "a", "start": 1714554000000000000, "end": 1, "args": [1, 2]}', "looks like nanoseconds"),
     ("time", '{"type": "p", "at": 1e999999999999999999999, "value": 1}', "no number of any use"),
     ("time", '{"type": "s", "from": 1, "v": 1}', "`to` is missing"),
     ("time", '{"type": "a", "end": 1, "args": [1, 2]}', "`start` is missing"),
@@ -91,6 +97,16 @@ UNREADABLE = [
     ("args", '{"type": "a", "time": 1, "args": [1]}', "`args` holds 1 values, a has 2 attributes"),
     ("args", '{"type": "a", "time": 1, "args": null}', "`args` is a list, this is null"),
     ("args", '{"type": "a", "time": 1, "args": [1, 2], "arg1": 1}', "`args` and `arg1` both give values"),
+    (
+        "args",
+        '{"type": "a", "time": 1, "x": 3, "of": [1], "y": 2.5, "z": true, "w": null}',
+        "a is not declared, so its values come as `args` or as `arg1` to `arg2`; declare it to have them by name: "
+        "`event a(x: int, x2: int).`",
+    ),
+    ("args", '{"type": "a", "time": 1, "x": 3.5, "y": "b", "of": []}', "by name: `event a(x: float, y: string).`"),
+    ("args", '{"type": "a", "start": 1, "end": 2, "s": true, "Y": 1}', "by name: `event a(x: int, x2: int).`"),
+    ("args", '{"type": "a", "time": 1, "arg1": 3}', "a is not declared"),
+    ("args", '{"type": "a", "time": 1}', "a is not declared"),
     ("ill-typed", '{"type": "p", "at": 1, "value": "1"}', "v: expected float, found a string"),
     ("ill-typed", '{"type": "p", "at": 1, "value": true}', "v: expected float, found a boolean"),
     ("ill-typed", '{"type": "p", "at": 1, "value": 1e999}', "beyond the floats"),
@@ -105,6 +121,7 @@ UNREADABLE = [
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "wet": 1}', "wet: expected bool, found a number"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "place": "a b"}', "place: `a b` is no IRI"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "seen": "now"}', "seen: `now` is no ISO 8601 time"),
+    ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "seen": 1714554000000}', "this looks like milliseconds"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "lasting": "P1Y"}', "lasting: `P1Y` is no duration"),
 ]
 
@@ -118,6 +135,20 @@ def test_an_unreadable_record_says_why(code: str, text: str, reason: str) -> Non
     tables, dead, _ = fast(text.encode())
     assert not tables
     assert [(record.code, record.reason, record.line) for record in dead] == [(code, caught.value.reason, 1)]
+
+
+def test_an_undeclared_event_comes_by_its_own_names() -> None:
+    for values in ('"arg2": null, "arg1": 1, "x": 2', '"args": [1, null], "x": 2'):
+        text = f'{{"type": "a", "time": 4, {values}}}'
+        assert line(text) == Record("a", 4_000000, 4_000000, (1, None))
+        assert fast(text.encode())[1:] == ([], [(0, line(text))])
+
+
+def test_times_of_the_calendar_only() -> None:
+    for seconds_of, end in (("-62135596800", FIRST), ("253402300799.999999", LAST)):
+        assert line(f'{{"type": "p", "at": {seconds_of}, "value": 1}}').end == end
+        assert fast(f'{{"type": "p", "at": {seconds_of}, "value": 1}}'.encode())[2][0][1].end == end
+    assert line('{"type": "sensor", "time": 1, "id": "x", "lasting": 1714554000000}').values[-1] == 1714554000000_000000
 
 
 def test_bytes_that_are_no_text_are_unreadable() -> None:

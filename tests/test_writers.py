@@ -80,14 +80,28 @@ def test_lines_by_end_in_the_form_of_the_input(tmp_path: Path) -> None:
 
 
 def test_lineage_is_written_as_json(tmp_path: Path) -> None:
-    table = loose(0, 1, True).with_columns(because=pl.Series(['{"of": [1, 2]}']))
+    raw = [
+        {"type": "storm", "start": 1_500000, "end": 4_000000, "id": 'é"', "wind": 0.1, "seen": 7, "lasting": 2_500000},
+        {"type": "loose", "start": 2**60, "end": 2**60, "arg1": None},
+    ]
+    table = loose(0, 1, True).with_columns(because=pl.Series([json.dumps(raw)]))
     for name in ("out.jsonl", "out.csv", "out.parquet"):
-        with Writer(str(tmp_path / name), {"loose": LOOSE}, because=True) as writer:
+        with Writer(str(tmp_path / name), {"loose": LOOSE}, inputs=BOTH) as writer:
+            writer.write({"loose": table[:0]})
             writer.write({"loose": table})
-    assert json.loads((tmp_path / "out.jsonl").read_text())["because"] == {"of": [1, 2]}
+    calendar = (
+        '[{"type": "storm", "start": "1970-01-01T00:00:01.5Z", "end": "1970-01-01T00:00:04Z", "id": "é\\"", '
+        '"wind": 0.1, "seen": "1970-01-01T00:00:00.000007Z", "lasting": 2.5}, '
+        '{"type": "loose", "start": 1152921504606.846976, "end": 1152921504606.846976, "arg1": null}]'
+    )
+    assert f'"because": {calendar}}}' in (tmp_path / "out.jsonl").read_text()
+    with Writer(str(tmp_path / "seconds.jsonl"), {"loose": LOOSE}, times="seconds", inputs=BOTH) as writer:
+        writer.write({"loose": table})
+    (first, _) = json.loads((tmp_path / "seconds.jsonl").read_text())["because"]
+    assert (first["start"], first["end"], first["seen"], first["lasting"]) == (1.5, 4, 0.000007, 2.5)
     assert (tmp_path / "out.csv").read_text().splitlines()[0] == "start,end,arg1,because"
-    assert pl.read_csv(tmp_path / "out.csv")["because"].to_list() == ['{"of": [1, 2]}']
-    assert pl.read_parquet(tmp_path / "out.parquet")["because"].to_list() == ['{"of": [1, 2]}']
+    assert pl.read_csv(tmp_path / "out.csv")["because"].to_list() == [calendar]
+    assert pl.read_parquet(tmp_path / "out.parquet")["because"].to_list() == [calendar]
 
 
 def test_one_file_a_type_where_the_format_wants_it(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pyarrow as pa
 from cep.goals import partial, ring, window
 from cep.goals.arrival import by_arrival
 from cep.goals.contract import Ints, from_arrow, to_arrow
-from cep.goals.keys import slots_of
+from cep.goals.keys import Keys
 from cep.goals.lineage import Lineage
-from cep.goals.store import index_of, new_index, room
+from cep.goals.store import room
 from cep.goals.window import END, HEADER, NAME, SLOT
 from cep.table import Table, empty, rows
 
@@ -72,7 +72,7 @@ class Aggregate:
         self.rings = np.zeros((0, ring.RING + spec.events * (2 + len(spec.kinds)) if self.short else 0), np.int64)
         self.store = np.empty((16, HEADER + 4 * len(spec.kinds)), np.int64)
         self.count = 0
-        self.index, self.keys, self.slots = new_index(len(spec.by))
+        self.keys = Keys(len(spec.by))
         self.groups = np.empty((0, window.GROUP + 3 * len(spec.kinds)), np.int64)
         self.tally_index, self.tallies, self.tally_count = _no_tallies()
         self.watched = 1024
@@ -81,18 +81,16 @@ class Aggregate:
         table = inputs[0]
         if not rows(table):
             return empty(len(self.spec.by) + len(self.spec.kinds))
-        slots, self.index, self.keys, self.slots = slots_of(
-            table, self.by, self.index, self.keys, self.slots, True, True
-        )
-        keys = self.keys[: self.slots]
+        slots = self.keys.slots(table, self.by, True, True)
+        keys = self.keys.known
         if self.short:
-            self.rings = _more_rings(self.rings, self.slots)
+            self.rings = _more_rings(self.rings, self.keys.count)
             made, edges = ring.turn(
                 table, self.spec.values(table), slots, self.spec.events, self.kinds, self.rings, keys,
                 self.lineage is not None,
             )  # fmt: skip
             return self._named(made, edges)
-        self.groups = _more_groups(self.groups, self.slots)
+        self.groups = _more_groups(self.groups, self.keys.count)
         self.store = room(self.store, self.count + rows(table))
         made, edges, self.count, self.tally_index, self.tallies, self.tally_count = window.slide(
             table, self.spec.values(table), slots, self.spec.events, self.spec.duration, self.kinds, self.store,
@@ -114,63 +112,63 @@ class Aggregate:
     def _compact(self, watermark: int) -> None:
         """Rows out of every window go; a group whose whole window has passed goes too."""
         rows_ = self.store[: self.count]
-        tails = self.groups[: self.slots, window.G_TAIL]
+        tails = self.groups[: self.keys.count, window.G_TAIL]
         used = tails >= 0
         if self.spec.duration and watermark > -(2**62):
             used[used] = rows_[tails[used], END] > watermark - self.spec.duration
         numbers = np.where(used, np.cumsum(used) - 1, -1)
         slots = rows_[:, SLOT]
-        keep = np.flatnonzero((slots >= 0) & (numbers[slots] >= 0)) if self.slots else np.empty(0, np.int64)
+        keep = np.flatnonzero((slots >= 0) & (numbers[slots] >= 0)) if self.keys.count else np.empty(0, np.int64)
         fresh = _more_groups(np.empty((0, self.groups.shape[1]), np.int64), int(used.sum()))
         self.store, self.tally_index, self.tallies, self.tally_count = window.regroup(
             self.store, keep, self.groups, numbers, fresh, self.kinds, self.tallies
         )
         self.groups, self.count = fresh, len(keep)
-        self.keys, self.slots = room(self.keys[: self.slots][used], 16), int(used.sum())
-        self.index = index_of(self.keys, self.slots)
+        self.keys.become(self.keys.known[used], int(used.sum()))
 
     def snapshot(self) -> pa.RecordBatch:
         if self.short:
-            return to_arrow({"rings": self.rings[: self.slots], "keys": self.keys[: self.slots]})
+            return to_arrow({"rings": self.rings[: self.keys.count], "keys": self.keys.known})
         self._compact(-(2**62))
         return to_arrow(
-            {"store": self.store[: self.count], "keys": self.keys[: self.slots], "groups": self.groups[: self.slots]}
+            {"store": self.store[: self.count], "keys": self.keys.known, "groups": self.groups[: self.keys.count]}
         )
 
     def restore(self, batch: pa.RecordBatch) -> None:
         arrays = from_arrow(batch)
         if self.short:
-            self.rings, self.keys, self.slots = arrays["rings"], room(arrays["keys"], 16), len(arrays["keys"])
-            self.index = index_of(self.keys, self.slots)
+            self.rings = arrays["rings"]
+            self.keys.become(arrays["keys"], len(arrays["keys"]))
             return
         self.store, self.count = room(arrays["store"], 16), len(arrays["store"])
-        self.keys, self.slots, self.groups = room(arrays["keys"], 16), len(arrays["keys"]), arrays["groups"]
+        self.keys.become(arrays["keys"], len(arrays["keys"]))
+        self.groups = arrays["groups"]
         self._compact(-(2**62))
 
     def codes(self) -> list[Ints]:
-        keys = [self.keys[: self.slots, k] for k in self.spec.by_codes]
+        keys = [self.keys.known[:, k] for k in self.spec.by_codes]
         if self.short:
             step = 2 + len(self.spec.kinds)
             columns = [ring.RING + 2 + k + step * r for k in self.spec.value_codes for r in range(self.spec.events)]
-            return [*keys, *(self.rings[: self.slots, c] for c in columns)]
+            return [*keys, *(self.rings[: self.keys.count, c] for c in columns)]
         live = self.store[: self.count]
         held = [live[:, HEADER + 4 * k + cell] for k in self.spec.value_codes for cell in (0, 2)]
-        held += [self.groups[: self.slots, window.GROUP + 3 * k + 1] for k in self.spec.value_codes]
+        held += [self.groups[: self.keys.count, window.GROUP + 3 * k + 1] for k in self.spec.value_codes]
         return held + keys
 
     def names(self) -> list[Ints]:
         if self.short:
             step = 2 + len(self.spec.kinds)
-            return [self.rings[: self.slots, ring.RING + 1 + step * r] for r in range(self.spec.events)]
+            return [self.rings[: self.keys.count, ring.RING + 1 + step * r] for r in range(self.spec.events)]
         return [self.store[: self.count, NAME]]
 
     @property
     def size(self) -> tuple[int, int]:
         if self.short:
-            words = self.rings.shape[1] + self.keys.shape[1] + 2
-            return int(self.rings[: self.slots, ring.R_COUNT].sum()), 8 * self.slots * words
+            words = self.rings.shape[1] + len(self.spec.by) + 2
+            return int(self.rings[: self.keys.count, ring.R_COUNT].sum()), 8 * self.keys.count * words
         live = int((self.store[: self.count, SLOT] >= 0).sum())
-        used = self.count * self.store.shape[1] + self.slots * (self.groups.shape[1] + self.keys.shape[1] + 2)
+        used = self.count * self.store.shape[1] + self.keys.count * (self.groups.shape[1] + len(self.spec.by) + 2)
         return live, 8 * (used + 5 * self.tally_count)
 
 

@@ -107,15 +107,15 @@ def _literal(node: TypedConstant, pool_code: Callable[[Value], int]) -> int:
 
 
 @njit(cache=True)
-def run(code, literals, stack, partner, p, offset, current, partner_is_left, start, end):  # type: ignore[no-untyped-def]
-    """Run on the pair (row `p` of the store `partner`, its arguments from column `offset` on; the arriving row
-    `current`).
+def run(code, first, last, literals, stack, partner, p, offset, current, partner_is_left, start, end):  # type: ignore[no-untyped-def]
+    """Run operations `first` to `last` on the pair (row `p` of the store `partner`, its arguments from column
+    `offset` on; the arriving row `current`).
 
     With tests in the code: 1 if all hold, else 0. Otherwise 1, with the value's bits in stack[0].
     """
     real = stack.view(np.float64)
     top = 0
-    for k in range(code.shape[0]):
+    for k in range(first, last):
         operation = code[k, 0]
         argument = code[k, 1]
         if operation == LEFT or operation == RIGHT:

@@ -18,7 +18,6 @@ from cep.goals.arrival import by_arrival
 from cep.goals.bytecode import Code
 from cep.goals.contract import Ints
 from cep.goals.join import NO_CODE, NOTHING, Join, JoinSpec
-from cep.goals.keys import slots_of
 from cep.goals.lineage import Lineage
 from cep.goals.store import NAME, more_chains, rows_table
 from cep.table import IDENTITY, Table, concat, empty, rows
@@ -40,6 +39,7 @@ class Chain(Join):
         super().__init__(replace(spec, test=None), lineage)
         assert spec.relation == "SEQ", "what recursion makes must wait for something later"
         self.numbers[pairing.S_FEEDBACK] = 1
+        self.feeds = True
         self.code, self.literals = (NO_CODE, NOTHING) if spec.stack is None else spec.stack
         codes: list[Code] = []
         literals: list[Ints] = []
@@ -59,18 +59,10 @@ class Chain(Join):
         width = self.spec.left_width
         if not rows(base) and not rows(right):
             return empty(width)
-        left_slots, self.index, self.keys, self.slots = slots_of(
-            base, self.left_key, self.index, self.keys, self.slots, True, False
-        )
-        right_slots, *_ = slots_of(right, self.right_key, self.index, self.keys, self.slots, False, False)
-        self.chains = more_chains(self.chains, self.slots)
-        pairs, self.hot, self.cold, self.count, self.absent_count = pairing.pair(
-            self.numbers, base, right, empty(0), left_slots, right_slots, NOTHING, NOTHING, NOTHING,
-            self.absent_from, self.absent_index, self.absent_keys, self.chains, self.absent_chains,
-            self.hot, self.cold, self.count, self.absent_hot, self.absent_cold, self.absent_count,
-            self.code, self.literals, self.head, self.head_literals,
-            self.head_ends,
-        )  # fmt: skip
+        left_slots = self.keys.slots(base, self.left_key)
+        right_slots = self.keys.slots(right, self.right_key, False)
+        self.chains = more_chains(self.chains, self.keys.count)
+        pairs = self._paired(base, right, empty(0), left_slots, right_slots, (NOTHING, NOTHING, NOTHING))
         if len(pairs) == 0:
             return base
         made: Table = rows_table(self.hot, self.cold, pairs[:, 3], width)

@@ -16,7 +16,7 @@ from cep.goals import pairing
 from cep.goals.arrival import by_arrival, take
 from cep.goals.bytecode import Code
 from cep.goals.contract import Ints, from_arrow, to_arrow
-from cep.goals.keys import slots_of
+from cep.goals.keys import Keys
 from cep.goals.lineage import Lineage
 from cep.goals.store import (
     FOREVER,
@@ -28,11 +28,9 @@ from cep.goals.store import (
     OTHER,
     SIDE,
     SLOT,
-    index_of,
     kept,
     live,
     more_chains,
-    new_index,
     new_store,
     relink,
     renumber,
@@ -86,7 +84,7 @@ class Join:
         self.within = FOREVER if spec.within is None else spec.within
         self.external = spec.policy == "chronological" and spec.test is not None and spec.stack is None
         self.keep_right = spec.relation not in ("SEQ", "DURING", "STARTS")
-        self.instant_left = spec.relation in ("EQUALS", "FINISHES")
+        self.instant_left = spec.relation in ("EQUALS", "FINISHES") or (spec.relation == "MEETS" and spec.point)
         self.instant_right = spec.relation in ("EQUALS", "FINISHES", "MEETS")
         self.numbers = np.zeros(pairing.SPEC, np.int64)
         policy = "unrestricted" if self.external else spec.policy
@@ -114,11 +112,13 @@ class Join:
         self.code, self.literals = (NO_CODE, NOTHING) if spec.stack is None else spec.stack
         if spec.policy != "chronological":
             self.code, self.literals = NO_CODE, NOTHING
+        # What a recursive rule makes of a pair (`cep.goals.chain`).
+        self.feeds = False
+        self.head, self.head_literals, self.head_ends = NO_CODE, NOTHING, NOTHING
         self.hot, self.cold = new_store(max(spec.left_width, spec.right_width if self.keep_right else 0))
         self.absent_hot, self.absent_cold = new_store(0)
         self.count = self.absent_count = 0
-        self.index, self.keys, self.slots = new_index(len(spec.left_key))
-        self.absent_index, self.absent_keys, self.absent_slots = new_index(len(spec.absent_key))
+        self.keys, self.absent_keys = Keys(len(spec.left_key)), Keys(len(spec.absent_key))
         self.chains = np.full((16, 4), -1, np.int64)
         self.absent_chains = np.full((16, 2), -1, np.int64)
         self.watched = 1024
@@ -169,37 +169,47 @@ class Join:
             self.lineage.link(wholes, names[1])
 
     def _pairs(self, left: Table, right: Table, absent: Table) -> Ints:
-        left_slots, self.index, self.keys, self.slots = slots_of(
-            left, self.left_key, self.index, self.keys, self.slots, True, False
-        )
-        right_slots, self.index, self.keys, self.slots = slots_of(
-            right, self.right_key, self.index, self.keys, self.slots, self.keep_right, False
-        )
-        self.chains = more_chains(self.chains, self.slots)
+        left_slots = self.keys.slots(left, self.left_key)
+        right_slots = self.keys.slots(right, self.right_key, self.keep_right)
+        self.chains = more_chains(self.chains, self.keys.count)
         kind = int(self.numbers[pairing.S_ABSENCE])
         absent_of = [NOTHING, NOTHING, NOTHING]
         if kind != pairing.NO_ABSENCE:
-            absent_of[2], self.absent_index, self.absent_keys, self.absent_slots = slots_of(
-                absent, self.absent_key, self.absent_index, self.absent_keys, self.absent_slots, True, False
-            )
+            absent_of[2] = self.absent_keys.slots(absent, self.absent_key)
             sides = (pairing.ABSENT_LEFT,), (pairing.ABSENT_COMMON, pairing.ABSENT_RIGHT)
             for side, table in enumerate((left, right)):
                 if kind in sides[side]:
                     columns = np.array([self._column_on(side, *place) for place in self.spec.absent_from], np.int64)
-                    absent_of[side], self.absent_index, self.absent_keys, self.absent_slots = slots_of(
-                        table, columns, self.absent_index, self.absent_keys, self.absent_slots, True, False
-                    )
-            self.absent_chains = more_chains(self.absent_chains, self.absent_slots)
+                    absent_of[side] = self.absent_keys.slots(table, columns)
+            self.absent_chains = more_chains(self.absent_chains, self.absent_keys.count)
             needed = self.absent_count + rows(absent)
             self.absent_hot, self.absent_cold = room(self.absent_hot, needed), room(self.absent_cold, needed)
-        pairs: Ints
-        pairs, self.hot, self.cold, self.count, self.absent_count = pairing.pair(
+        return self._paired(left, right, absent, left_slots, right_slots, absent_of)
+
+    def _paired(
+        self, left: Table, right: Table, absent: Table, left_slots: Ints, right_slots: Ints, absent_of: Sequence[Ints]
+    ) -> Ints:
+        """The kernel, called again with more room as long as it asks for some."""
+        arriving = rows(left) + rows(right)
+        pairs = np.empty((arriving + 16, 4), np.int64)
+        needed = self.count + rows(left) + (rows(right) if self.keep_right or self.feeds else 0) + 2
+        self.hot, self.cold = room(self.hot, needed), room(self.cold, needed)
+        state = np.zeros(pairing.STATE, np.int64)
+        state[pairing.A_RESUME] = -1
+        state[pairing.A_COUNT], state[pairing.A_ABSENT] = self.count, self.absent_count
+        while not pairing.pair(
             self.numbers, left, right, absent, left_slots, right_slots, absent_of[2], absent_of[1], absent_of[0],
-            self.absent_from, self.absent_index, self.absent_keys, self.chains, self.absent_chains,
-            self.hot, self.cold, self.count, self.absent_hot, self.absent_cold, self.absent_count,
-            self.code, self.literals, NO_CODE, NOTHING, NOTHING,
-        )  # fmt: skip
-        return pairs
+            self.absent_from, self.absent_keys.index, self.absent_keys.table, self.chains, self.absent_chains,
+            self.hot, self.cold, self.absent_hot, self.absent_cold, self.code, self.literals,
+            self.head, self.head_literals, self.head_ends, pairs, state,
+        ):  # fmt: skip
+            pairs = room(pairs, 2 * len(pairs))
+            if self.feeds:
+                needed = int(state[pairing.A_COUNT]) + len(pairs)
+                self.hot, self.cold = room(self.hot, needed), room(self.cold, needed)
+        self.count, self.absent_count = int(state[pairing.A_COUNT]), int(state[pairing.A_ABSENT])
+        made: Ints = pairs[: state[pairing.A_MADE]]
+        return made
 
     def _column_on(self, side: int, known: int, column: int) -> int:
         if known == side:
@@ -262,9 +272,8 @@ class Join:
     def _compact(self, watermark: int) -> None:
         keep = live(self.hot, self.cold, self.count, self.within, self.instant_left, self.instant_right, watermark)
         self.hot, self.cold, self.count = kept(self.hot, self.cold, keep)
-        self.keys, self.slots, _ = renumber(self.cold, self.count, self.keys, self.slots)
-        self.index = index_of(self.keys, self.slots)
-        self.chains = np.full((max(16, self.slots), 4), -1, np.int64)
+        renumber(self.cold, self.count, self.keys)
+        self.chains = np.full((max(16, self.keys.count), 4), -1, np.int64)
         relink(self.hot, self.cold, self.count, self.chains, self._in_order())
         if self.spec.absent:
             self._compact_absent(watermark)
@@ -280,11 +289,10 @@ class Join:
         # A key stays for rows of the absent side, and for left sides that know it by number.
         both = np.concatenate([self.absent_cold[: self.absent_count], self.cold[watching][:, :HEADER]])
         both[self.absent_count :, SLOT] = both[self.absent_count :, OTHER]
-        self.absent_keys, self.absent_slots, _ = renumber(both, len(both), self.absent_keys, self.absent_slots)
+        renumber(both, len(both), self.absent_keys)
         self.absent_cold[: self.absent_count, SLOT] = both[: self.absent_count, SLOT]
         self.cold[watching, OTHER] = both[self.absent_count :, SLOT]
-        self.absent_index = index_of(self.absent_keys, self.absent_slots)
-        self.absent_chains = np.full((max(16, self.absent_slots), 2), -1, np.int64)
+        self.absent_chains = np.full((max(16, self.absent_keys.count), 2), -1, np.int64)
         relink(self.absent_hot, self.absent_cold, self.absent_count, self.absent_chains, True)
 
     def snapshot(self) -> pa.RecordBatch:
@@ -295,8 +303,8 @@ class Join:
                 "cold": self.cold[: self.count],
                 "absent_hot": self.absent_hot[: self.absent_count],
                 "absent_cold": self.absent_cold[: self.absent_count],
-                "keys": self.keys[: self.slots],
-                "absent_keys": self.absent_keys[: self.absent_slots],
+                "keys": self.keys.known,
+                "absent_keys": self.absent_keys.known,
             }
         )
 
@@ -305,13 +313,13 @@ class Join:
         self.hot, self.cold, self.count = state["hot"], state["cold"], len(state["hot"])
         self.absent_hot, self.absent_cold = state["absent_hot"], state["absent_cold"]
         self.absent_count = len(self.absent_hot)
-        self.keys, self.slots = state["keys"], len(state["keys"])
-        self.absent_keys, self.absent_slots = state["absent_keys"], len(state["absent_keys"])
+        self.keys.become(state["keys"], len(state["keys"]))
+        self.absent_keys.become(state["absent_keys"], len(state["absent_keys"]))
         self._compact(-FOREVER)
 
     def codes(self) -> list[Ints]:
         # Of keys any number may be a code: one too many kept does no harm.
-        held = [self.keys[: self.slots].reshape(-1), self.absent_keys[: self.absent_slots].reshape(-1)]
+        held = [self.keys.known.reshape(-1), self.absent_keys.known.reshape(-1)]
         cold = self.cold[: self.count]
         for side, columns in enumerate((self.spec.left_codes, self.spec.right_codes)):
             held += [cold[cold[:, SIDE] == side, HEADER + c] for c in columns if side == 0 or self.keep_right]
@@ -325,5 +333,6 @@ class Join:
         count = int((self.hot[: self.count, NEXT] != GONE).sum())
         count += int((self.absent_hot[: self.absent_count, NEXT] != GONE).sum())
         used = self.count * (HOT + self.cold.shape[1]) + self.absent_count * (HOT + HEADER)
-        used += self.slots * (6 + self.keys.shape[1]) + self.absent_slots * (4 + self.absent_keys.shape[1])
+        used += self.keys.count * (6 + len(self.spec.left_key))
+        used += self.absent_keys.count * (4 + len(self.spec.absent_key))
         return count, 8 * used

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from cep.goals.intrinsics import prefetch
-from cep.table import FIRST
+from cep.table import FIRST, Table
+
+Ints = NDArray[np.int64]
 
 MISSING = -(2**63)
 AHEAD = 16
@@ -47,12 +50,8 @@ def reindex(keys, count, capacity):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def slots_of(table, columns, index, keys, count, insert, groups=False):  # type: ignore[no-untyped-def]
-    """The slot of each row's key: -1 for a missing value in it, or for an unknown key unless `insert`. To `groups` a
-    missing value is a value like others.
-
-    Gives (slots, index, keys, count): the index may have been replaced by a larger one.
-    """
+def _slots_of(table, columns, index, keys, count, insert, groups):  # type: ignore[no-untyped-def]
+    """The slot of each row's key, and the number of keys then; `index` and `keys` have room for a new key a row."""
     n = table.shape[1]
     width = columns.shape[0]
     slots = np.empty(n, np.int64)
@@ -60,8 +59,8 @@ def slots_of(table, columns, index, keys, count, insert, groups=False):  # type:
         if insert and count == 0 and n > 0:
             count = 1
         slots[:] = 0 if count > 0 else -1
-        return slots, index, keys, count
-    mask = index.shape[0] - 1
+        return slots, count
+    mask = np.uint64(index.shape[0] - 1)
     hashes = np.zeros(n, np.uint64)
     for k in range(width):
         for i in range(n):
@@ -74,11 +73,10 @@ def slots_of(table, columns, index, keys, count, insert, groups=False):  # type:
     cells = index.reshape((index.shape[0], 1))
     for i in range(n):
         if i + AHEAD < n:
-            prefetch(cells, np.int64(hashes[i + AHEAD] & np.uint64(mask)))
+            prefetch(cells, np.int64(hashes[i + AHEAD] & mask))
         if slots[i] < 0:
             continue
-        hashed = hashes[i]
-        place = np.int64(hashed & np.uint64(mask))
+        place = np.int64(hashes[i] & mask)
         slot = index[place]
         while slot >= 0:
             same = True
@@ -88,22 +86,16 @@ def slots_of(table, columns, index, keys, count, insert, groups=False):  # type:
                     break
             if same:
                 break
-            place = (place + 1) & mask
+            place = np.int64(np.uint64(place + 1) & mask)
             slot = index[place]
         if slot < 0 and insert:
-            if count == keys.shape[0]:
-                keys = grow(keys, count + 1)
             slot = count
             for k in range(width):
                 keys[slot, k] = table[FIRST + columns[k], i]
             index[place] = slot
             count += 1
-            if 2 * count > index.shape[0]:
-                index = reindex(keys, count, 4 * index.shape[0])
-                cells = index.reshape((index.shape[0], 1))
-                mask = index.shape[0] - 1
         slots[i] = slot
-    return slots, index, keys, count
+    return slots, count
 
 
 @njit(cache=True)
@@ -128,3 +120,44 @@ def slot_of_key(key, index, keys):  # type: ignore[no-untyped-def]
         place = (place + 1) & mask
         slot = index[place]
     return -1
+
+
+class Keys:
+    """The keys that a goal knows, numbered from 0: `table[slot]` is a key, `count` how many there are."""
+
+    def __init__(self, width: int) -> None:
+        self.index = np.full(32, -1, np.int64)
+        self.table = np.empty((16, width), np.int64)
+        self.count = 0
+
+    def slots(self, table: Table, columns: Ints, insert: bool = True, groups: bool = False) -> Ints:
+        """The slot of each row's key, of these argument columns: -1 for a missing value in it, or for an unknown key
+        unless `insert`. To `groups` a missing value is a value like others."""
+        if insert and columns.shape[0]:
+            needed = self.count + table.shape[1]
+            if needed > self.table.shape[0]:
+                larger = np.empty((max(needed, 2 * self.table.shape[0]), self.table.shape[1]), np.int64)
+                larger[: self.count] = self.table[: self.count]
+                self.table = larger
+            if 2 * needed > self.index.shape[0]:
+                self.index = reindex(self.table, self.count, _capacity(2 * needed))
+        slots: Ints
+        slots, self.count = _slots_of(table, columns, self.index, self.table, self.count, insert, groups)
+        return slots
+
+    def become(self, keys: Ints, count: int) -> None:
+        """From now on know just the first `count` of `keys`, by these numbers."""
+        self.table, self.count = keys, count
+        self.index = reindex(keys, count if keys.shape[1] else 0, _capacity(2 * count))
+
+    @property
+    def known(self) -> Ints:
+        """The keys, by slot."""
+        return self.table[: self.count]
+
+
+def _capacity(least: int) -> int:
+    capacity = 32
+    while capacity < least:
+        capacity *= 2
+    return capacity

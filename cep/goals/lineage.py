@@ -51,8 +51,9 @@ class Lineage:
         found: list[Ints] = []
         while len(current):
             basic = current < DERIVED
-            found_roots.append(roots[basic])
-            found.append(current[basic])
+            given = basic & (current != 0)  # 0: a time point, which no input made
+            found_roots.append(roots[given])
+            found.append(current[given])
             roots, current = roots[~basic], current[~basic]
             first = np.searchsorted(wholes, current, "left")
             last = np.searchsorted(wholes, current, "right")

@@ -13,7 +13,7 @@ from numba import njit
 
 from cep.goals.bytecode import run
 from cep.goals.intrinsics import prefetch
-from cep.goals.keys import MISSING, grow, slot_of_key
+from cep.goals.keys import MISSING, slot_of_key
 from cep.goals.store import (
     ARRIVAL,
     BEGIN,
@@ -54,6 +54,11 @@ TIES = {"longest": 0, "shortest": 1, "by": 2}
 ) = range(13)  # fmt: skip
 SPEC = 13
 
+# places in `state`: rows taken of each input, rows in the stores, pairs made; and of an arrival whose partners were
+# not all tried for want of room (A_RESUME: the next of them, else -1) what it was
+A_I, A_J, A_X, A_COUNT, A_ABSENT, A_MADE, A_RESUME, A_SIDE, A_ROW, A_MINE, A_FLOOR = range(11)
+STATE = 11
+
 # where the key of the absent event comes from: no absence, from the join key, the right side, the left side, both
 NO_ABSENCE, ABSENT_COMMON, ABSENT_RIGHT, ABSENT_LEFT, ABSENT_BOTH = range(5)
 
@@ -91,13 +96,15 @@ def begins(relation, a, c):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def pair(  # type: ignore[no-untyped-def]
     spec, left, right, absent, left_slots, right_slots, absent_slots, right_absent, left_absent, absent_key,
-    absent_index, absent_keys, chains, absent_chains, hot, cold, count, absent_hot, absent_cold, absent_count,
-    code, literals, head, head_literals, head_ends,
+    absent_index, absent_keys, chains, absent_chains, hot, cold, absent_hot, absent_cold,
+    code, literals, head, head_literals, head_ends, pairs, state,
 ):  # fmt: skip
-    """Arrivals of both sides in order, against what waits and each other.
+    """Arrivals of both sides in order, against what waits and each other. Gives whether all is done.
 
-    Gives (pairs, hot, cold, count, absent_count). A row of `pairs` is (left row, right row, completed by the right
-    side, row derived): rows of the store, but the right one's place in the batch where right sides do not wait.
+    A row of `pairs` is (left row, right row, completed by the right side, row derived): rows of the store, but the
+    right
+    one's place in the batch where right sides do not wait. `state` says how far it came (see A_I and so on): where
+    there is no room for more pairs or rows, the caller makes room and calls again.
     """
     relation = spec[S_RELATION]
     policy = spec[S_POLICY]
@@ -121,81 +128,89 @@ def pair(  # type: ignore[no-untyped-def]
     n_left = left.shape[1]
     n_right = right.shape[1]
     n_absent = absent.shape[1]
-    pairs = np.empty((n_left + n_right + 16, 4), np.int64)
-    made = 0
+    made = state[A_MADE]
+    count = state[A_COUNT]
+    absent_count = state[A_ABSENT]
     current = np.empty(max(width_left, width_right) + 1, np.int64)
     new = np.empty(max(width_left, 1), np.int64)
     stack = np.empty(64, np.int64)
     key = np.empty(absent_key.shape[0], np.int64)
-    i = 0
-    j = 0
-    x = 0
-    while i < n_left or j < n_right:
-        side = 1
-        if i < n_left:
-            if j >= n_right:
-                side = 0
-            elif left[T_END, i] != right[T_END, j]:
-                side = 0 if left[T_END, i] < right[T_END, j] else 1
-            elif left[START, i] != right[START, j]:
-                side = 0 if left[START, i] < right[START, j] else 1
+    i = state[A_I]
+    j = state[A_J]
+    x = state[A_X]
+    resumed = state[A_RESUME]
+    side = state[A_SIDE]
+    row = state[A_ROW]
+    mine = state[A_MINE]
+    floor = state[A_FLOOR]
+    while resumed >= 0 or i < n_left or j < n_right:
+        if resumed < 0:
+            side = 1
+            if i < n_left:
+                if j >= n_right:
+                    side = 0
+                elif left[T_END, i] != right[T_END, j]:
+                    side = 0 if left[T_END, i] < right[T_END, j] else 1
+                elif left[START, i] != right[START, j]:
+                    side = 0 if left[START, i] < right[START, j] else 1
+                else:
+                    side = 0 if left[ORDER, i] <= right[ORDER, j] else 1
+            if side == 0:
+                if i + FAR < n_left:
+                    prefetch(chains, left_slots[i + FAR])
+                    ahead = left_slots[i + NEAR]
+                    if ahead >= 0:
+                        prefetch(hot, chains[ahead, 1])
+                        if keep_right:
+                            prefetch(hot, chains[ahead, 2 + from_tail])
+                    ahead = left_slots[i + NEARER]
+                    if supersedes and ahead >= 0 and chains[ahead, 1] >= 0:
+                        prefetch(hot, hot[chains[ahead, 1], PREVIOUS])
+                row = i
+                i += 1
             else:
-                side = 0 if left[ORDER, i] <= right[ORDER, j] else 1
+                if j + FAR < n_right:
+                    prefetch(chains, right_slots[j + FAR])
+                    ahead = right_slots[j + NEAR]
+                    if ahead >= 0:
+                        prefetch(hot, chains[ahead, from_tail])
+                        if keep_right:
+                            prefetch(hot, chains[ahead, 3])
+                row = j
+                j += 1
         if side == 0:
-            if i + FAR < n_left:
-                prefetch(chains, left_slots[i + FAR])
-                ahead = left_slots[i + NEAR]
-                if ahead >= 0:
-                    prefetch(hot, chains[ahead, 1])
-                    if keep_right:
-                        prefetch(hot, chains[ahead, 2 + from_tail])
-                ahead = left_slots[i + NEARER]
-                if supersedes and ahead >= 0 and chains[ahead, 1] >= 0:
-                    prefetch(hot, hot[chains[ahead, 1], PREVIOUS])
-            row = i
-            now = left[T_END, i]
-            begin = left[START, i]
-            slot = left_slots[i]
-            i += 1
+            now = left[T_END, row]
+            begin = left[START, row]
+            slot = left_slots[row]
         else:
-            if j + FAR < n_right:
-                prefetch(chains, right_slots[j + FAR])
-                ahead = right_slots[j + NEAR]
-                if ahead >= 0:
-                    prefetch(hot, chains[ahead, from_tail])
-                    if keep_right:
-                        prefetch(hot, chains[ahead, 3])
-            row = j
-            now = right[T_END, j]
-            begin = right[START, j]
-            slot = right_slots[j]
-            j += 1
+            now = right[T_END, row]
+            begin = right[START, row]
+            slot = right_slots[row]
 
-        if absence != NO_ABSENCE:
-            while x < n_absent and absent[T_END, x] < now:
-                if absent_slots[x] >= 0:
-                    note_absent(absent_hot, absent_cold, absent_count, absent, x, absent_slots[x], absent_chains, point)
-                    absent_count += 1
-                x += 1
-        if slot < 0:
-            continue
-        if count + 2 > hot.shape[0]:
-            hot = grow(hot, count + 2)
-            cold = grow(cold, count + 2)
-
-        mine = row
-        if side == 0:
-            if feedback and known(hot, cold, chains, slot, left, row, width_left):
+        if resumed < 0:
+            if absence != NO_ABSENCE:
+                while x < n_absent and absent[T_END, x] < now:
+                    if absent_slots[x] >= 0:
+                        note_absent(
+                            absent_hot, absent_cold, absent_count, absent, x, absent_slots[x], absent_chains, point
+                        )
+                        absent_count += 1
+                    x += 1
+            if slot < 0:
                 continue
-            put(hot, cold, count, left, row, slot, 0, width_left)
-            if absence == ABSENT_LEFT:
-                cold[count, OTHER] = left_absent[row]
-            mine = count
-            count += 1
-        elif keep_right:
-            put(hot, cold, count, right, row, slot, 1, width_right)
-            mine = count
-            count += 1
+            mine = row
+            if side == 0:
+                if feedback and known(hot, cold, chains, slot, left, row, width_left):
+                    continue
+                put(hot, cold, count, left, row, slot, 0, width_left)
+                if absence == ABSENT_LEFT:
+                    cold[count, OTHER] = left_absent[row]
+                mine = count
+                count += 1
+            elif keep_right:
+                put(hot, cold, count, right, row, slot, 1, width_right)
+                mine = count
+                count += 1
 
         matched = False
         if side == 1 or keep_right:
@@ -210,36 +225,40 @@ def pair(  # type: ignore[no-untyped-def]
             limit = now - within
             if instant or (relation == MEETS and side == 0):
                 limit = now
-            p = chains[slot, chain]
-            while p >= 0 and hot[p, END] < limit:
-                after = hot[p, NEXT]
-                unlink(hot, chains, slot, chain, p)
-                p = after
-            # Under NOT with a key that the arrival knows: no left side that ends before `floor` is free of the absent.
-            floor = MISSING
-            if absence == ABSENT_COMMON or absence == ABSENT_RIGHT:
-                where = right_absent[row]
-                if where >= 0:
-                    t = absent_chains[where, 1]
-                    while t >= 0 and absent_hot[t, END] >= begin:
-                        t = absent_hot[t, PREVIOUS]
-                    if t >= 0:
-                        floor = absent_cold[t, OTHER]
-            if backward:
-                p = chains[slot, chain + 1]
-            elif floor != MISSING:
-                if point and absence == ABSENT_COMMON:
-                    while p >= 0 and hot[p, END] < floor:
-                        after = hot[p, NEXT]
-                        unlink(hot, chains, slot, chain, p)
-                        p = after
-                else:
+            p = resumed
+            if resumed < 0:
+                p = chains[slot, chain]
+                while p >= 0 and hot[p, END] < limit:
+                    after = hot[p, NEXT]
+                    unlink(hot, chains, slot, chain, p)
+                    p = after
+                # Under NOT with a key that the arrival knows: no left side that ends before `floor` is free of the
+                # absent.
+                floor = MISSING
+                if absence == ABSENT_COMMON or absence == ABSENT_RIGHT:
+                    where = right_absent[row]
+                    if where >= 0:
+                        t = absent_chains[where, 1]
+                        while t >= 0 and absent_hot[t, END] >= begin:
+                            t = absent_hot[t, PREVIOUS]
+                        if t >= 0:
+                            floor = absent_cold[t, OTHER]
+                if backward:
                     p = chains[slot, chain + 1]
-                    first = -1
-                    while p >= 0 and hot[p, END] >= floor:
-                        first = p
-                        p = hot[p, PREVIOUS]
-                    p = first
+                elif floor != MISSING:
+                    if point and absence == ABSENT_COMMON:
+                        while p >= 0 and hot[p, END] < floor:
+                            after = hot[p, NEXT]
+                            unlink(hot, chains, slot, chain, p)
+                            p = after
+                    else:
+                        p = chains[slot, chain + 1]
+                        first = -1
+                        while p >= 0 and hot[p, END] >= floor:
+                            first = p
+                            p = hot[p, PREVIOUS]
+                        p = first
+            resumed = -1
             best = -1
             while True:
                 # The next partner that fits.
@@ -277,7 +296,12 @@ def pair(  # type: ignore[no-untyped-def]
                             if t >= 0 and absent_cold[t, OTHER] > end:
                                 fits = False
                     if fits and tested and policy != RECENT:
-                        fits = run(code, literals, stack, cold, p, HEADER, current, side == 1, start, now) == 1
+                        fits = (
+                            run(
+                                code, 0, code.shape[0], literals, stack, cold, p, HEADER, current, side == 1, start, now
+                            )
+                            == 1
+                        )
                     if fits:
                         break
                     p = hot[p, PREVIOUS] if backward else hot[p, NEXT]
@@ -285,6 +309,19 @@ def pair(  # type: ignore[no-untyped-def]
                 if policy == UNRESTRICTED:
                     if p < 0:
                         break
+                    if made == pairs.shape[0] or (feedback and count + 2 > hot.shape[0]):
+                        state[A_RESUME] = p
+                        state[A_SIDE] = side
+                        state[A_ROW] = row
+                        state[A_MINE] = mine
+                        state[A_FLOOR] = floor
+                        state[A_I] = i
+                        state[A_J] = j
+                        state[A_X] = x
+                        state[A_COUNT] = count
+                        state[A_ABSENT] = absent_count
+                        state[A_MADE] = made
+                        return False
                     chosen = p
                     p = hot[p, NEXT]
                 elif p >= 0:
@@ -319,7 +356,10 @@ def pair(  # type: ignore[no-untyped-def]
                 if (
                     tested
                     and policy == RECENT
-                    and run(code, literals, stack, cold, chosen, HEADER, current, side == 1, start, now) != 1
+                    and run(
+                        code, 0, code.shape[0], literals, stack, cold, chosen, HEADER, current, side == 1, start, now
+                    )
+                    != 1
                 ):
                     break
                 derived = -1
@@ -327,22 +367,17 @@ def pair(  # type: ignore[no-untyped-def]
                     begun = 0
                     for h in range(head_ends.shape[0]):
                         run(
-                            head[begun : head_ends[h]], head_literals, stack, cold, chosen, HEADER, current, True,
+                            head, begun, head_ends[h], head_literals, stack, cold, chosen, HEADER, current, True,
                             start, now,
                         )  # fmt: skip
                         new[h] = stack[0]
                         begun = head_ends[h]
-                    if count + 2 > hot.shape[0]:
-                        hot = grow(hot, count + 2)
-                        cold = grow(cold, count + 2)
                     if feed(hot, cold, count, chains, slot, start, now, right[ORDER, row], new, width_left):
                         derived = count
                         count += 1
                         if supersedes:
                             supersede(hot, chains, slot, 0, within)
                 if not feedback or derived >= 0:
-                    if made == pairs.shape[0]:
-                        pairs = grow(pairs, made + 1)
                     pairs[made, 0] = chosen if side == 1 else mine
                     pairs[made, 1] = mine if side == 1 else chosen
                     pairs[made, 2] = side
@@ -364,7 +399,11 @@ def pair(  # type: ignore[no-untyped-def]
             note_absent(absent_hot, absent_cold, absent_count, absent, x, absent_slots[x], absent_chains, point)
             absent_count += 1
         x += 1
-    return pairs[:made], hot, cold, count, absent_count
+    state[A_RESUME] = -1
+    state[A_COUNT] = count
+    state[A_ABSENT] = absent_count
+    state[A_MADE] = made
+    return True
 
 
 @njit(cache=True)
@@ -374,6 +413,7 @@ def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_ri
     Gives which pairs were taken; what they took is out of the chains.
     """
     taken = np.zeros(pairs.shape[0], np.bool_)
+    used = np.zeros(hot.shape[0], np.bool_)  # a row may be out of its chain for another reason: it has expired since
     first = 0
     while first < pairs.shape[0]:
         side = pairs[first, 2]
@@ -382,7 +422,7 @@ def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_ri
         best = -1
         while last < pairs.shape[0] and pairs[last, 2] == side and pairs[last, side] == mine:
             p = pairs[last, 1 - side]
-            if allowed[last] and hot[p, NEXT] != GONE:
+            if allowed[last] and not used[p]:
                 if best < 0:
                     best = last
                 else:
@@ -403,14 +443,12 @@ def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_ri
             last += 1
         if best >= 0:
             taken[best] = True
-            p = pairs[best, 1 - side]
-            if side == 1:
-                unlink(hot, chains, cold[p, SLOT], 0, p)
-                if keep_right:
-                    unlink(hot, chains, cold[mine, SLOT], 2, mine)
-            else:
-                unlink(hot, chains, cold[p, SLOT], 2, p)
-                unlink(hot, chains, cold[mine, SLOT], 0, mine)
+            for which in range(2):
+                if which == 0 or keep_right:
+                    p = pairs[best, which]
+                    used[p] = True
+                    if hot[p, NEXT] != GONE:
+                        unlink(hot, chains, cold[p, SLOT], 2 * which, p)
         first = last
     return taken
 

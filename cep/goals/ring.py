@@ -33,13 +33,11 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
     edges = np.empty((16 if lineage else 1, 2), np.int64)
     edge_count = 0
     out = 0
-    touched = np.empty(n, np.int64)
-    orders = np.empty(n, np.int64)
-    seen = np.full(keys.shape[0] + 1, -1, np.int64)
+    last = np.full(keys.shape[0] + 1, -1, np.int64)
     i = 0
     while i < n:
         now = table[END, i]
-        touches = 0
+        first = i
         while i < n and table[END, i] == now:
             if i + 16 < n:
                 prefetch(rings, slots[i + 16])
@@ -59,25 +57,22 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
             rings[slot, at + 1] = table[IDENTITY, i]
             for k in range(results):
                 rings[slot, at + 2 + k] = values[k, i]
-            where = seen[slot]
-            if where < 0 or where >= touches or touched[where] != slot:
-                where = touches
-                touched[touches] = slot
-                seen[slot] = touches
-                touches += 1
-            orders[where] = table[ORDER, i]
+            last[slot] = i
             i += 1
-        for t in range(touches):
-            slot = touched[t]
+        for r in range(first, i):
+            slot = slots[r]
+            if last[slot] != r:
+                continue
+            order = table[ORDER, r]
             filled = rings[slot, R_COUNT]
             oldest = rings[slot, R_OLDEST]
             start = rings[slot, RING + oldest * step]
-            for r in range(filled):
-                place = oldest + r if oldest + r < events else oldest + r - events
+            for e in range(filled):
+                place = oldest + e if oldest + e < events else oldest + e - events
                 start = min(start, rings[slot, RING + place * step])
             made[START, out] = start
             made[END, out] = now
-            made[ORDER, out] = orders[t]
+            made[ORDER, out] = order
             made[IDENTITY, out] = 0
             for k in range(width):
                 made[FIRST + k, out] = keys[slot, k]
@@ -86,13 +81,13 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                 count = 0
                 x = 0
                 y = 0
-                for r in range(filled):
-                    place = oldest + r if oldest + r < events else oldest + r - events
+                for e in range(filled):
+                    place = oldest + e if oldest + e < events else oldest + e - events
                     value = rings[slot, RING + place * step + 2 + k]
                     if kind == DISTINCT:
                         fresh = lift(kind, value)
-                        for q in range(r):
-                            other = oldest + q if oldest + q < events else oldest + q - events
+                        for u in range(e):
+                            other = oldest + u if oldest + u < events else oldest + u - events
                             if rings[slot, RING + other * step + 2 + k] == value:
                                 fresh = 0
                                 break
@@ -101,8 +96,8 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                         count, x, y = combine(kind, count, x, y, lift(kind, value), value, 0)
                 made[FIRST + width + k, out] = outcome(kind, count, x, y)
             if lineage:
-                for r in range(filled):
-                    place = oldest + r if oldest + r < events else oldest + r - events
+                for e in range(filled):
+                    place = oldest + e if oldest + e < events else oldest + e - events
                     if edge_count == edges.shape[0]:
                         edges = grow(edges, edge_count + 1)
                     edges[edge_count, 0] = out

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from cep.goals.keys import MISSING, NAN, reindex
+from cep.goals.keys import MISSING, NAN, Keys
 from cep.table import END as T_END
 from cep.table import FIRST, IDENTITY, ORDER, START
 
@@ -32,20 +32,6 @@ FAR, NEAR, NEARER = 24, 12, 6
 def new_store(width: int) -> tuple[Ints, Ints]:
     """An empty store for occurrences with up to so many arguments."""
     return np.empty((16, HOT), np.int64), np.empty((16, HEADER + width), np.int64)
-
-
-def new_index(width: int) -> tuple[Ints, Ints, int]:
-    """An empty index of keys of so many columns, its keys, and their number."""
-    return np.full(32, -1, np.int64), np.empty((16, width), np.int64), 0
-
-
-def index_of(keys: Ints, slots: int) -> Ints:
-    """The index of the first `slots` keys."""
-    capacity = 32
-    while capacity < 4 * slots:
-        capacity *= 2
-    index: Ints = reindex(keys, slots if keys.shape[1] else 0, capacity)
-    return index
 
 
 def room(array: Ints, needed: int) -> Ints:
@@ -284,23 +270,26 @@ def compacted(store, keep):  # type: ignore[no-untyped-def]
     return fresh
 
 
-@njit(cache=True)
-def renumber(cold, count, keys, slots):  # type: ignore[no-untyped-def]
-    """Slots that rows still use get new numbers; their keys come along.
+def renumber(cold: Ints, count: int, keys: Keys) -> None:
+    """The slots that rows still use get new numbers, in `cold` and in `keys`; the other keys go."""
+    keys.become(*_renumbered(cold, count, keys.table, keys.count))
 
-    Gives (keys, slots, numbers): `numbers` maps old slots to new ones, -1 for the unused.
-    """
+
+@njit(cache=True)
+def _renumbered(cold, count, keys, slots):  # type: ignore[no-untyped-def]
     numbers = np.full(max(slots, 1), -1, np.int64)
     fresh = np.empty((max(16, slots), keys.shape[1]), np.int64)
     n = 0
     for p in range(count):
         slot = cold[p, SLOT]
+        if slot < 0:
+            continue
         if numbers[slot] < 0:
             numbers[slot] = n
             fresh[n] = keys[slot]
             n += 1
         cold[p, SLOT] = numbers[slot]
-    return fresh, n, numbers
+    return fresh, n
 
 
 @njit(cache=True)

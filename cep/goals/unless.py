@@ -14,7 +14,7 @@ from numba import njit
 
 from cep.goals.contract import Ints, from_arrow, to_arrow
 from cep.goals.intrinsics import prefetch
-from cep.goals.keys import slots_of
+from cep.goals.keys import Keys
 from cep.goals.lineage import Lineage
 from cep.goals.store import (
     END,
@@ -28,11 +28,9 @@ from cep.goals.store import (
     NEXT,
     PREVIOUS,
     SLOT,
-    index_of,
     kept,
     link,
     more_chains,
-    new_index,
     new_store,
     put,
     relink,
@@ -132,7 +130,7 @@ class Deadline:
         self.absent_key = np.array(spec.absent_key, np.int64)
         self.store, self.cold = new_store(spec.width)
         self.count = self.first = 0
-        self.index, self.keys, self.slots = new_index(len(spec.left_key))
+        self.keys = Keys(len(spec.left_key))
         self.chains = np.full((16, 2), -1, np.int64)
 
     def step(self, inputs: Sequence[Table], watermark: int) -> Table:
@@ -141,11 +139,9 @@ class Deadline:
             return empty(self.spec.width)
         if not rows(left) and not rows(absent) and self.next_deadline() > watermark:
             return empty(self.spec.width)
-        left_slots, self.index, self.keys, self.slots = slots_of(
-            left, self.left_key, self.index, self.keys, self.slots, True, False
-        )
-        absent_slots, *_ = slots_of(absent, self.absent_key, self.index, self.keys, self.slots, False, False)
-        self.chains = more_chains(self.chains, self.slots)
+        left_slots = self.keys.slots(left, self.left_key)
+        absent_slots = self.keys.slots(absent, self.absent_key, False)
+        self.chains = more_chains(self.chains, self.keys.count)
         needed = self.count + rows(left)
         self.store, self.cold = room(self.store, needed), room(self.cold, needed)
         self.count, self.first, fired = _unless(
@@ -173,29 +169,23 @@ class Deadline:
         alive = self.first + np.flatnonzero(self.store[self.first : self.count, NEXT] != GONE)
         self.store, self.cold, self.count = kept(self.store, self.cold, alive)
         self.first = 0
-        chained = np.flatnonzero(self.cold[: self.count, SLOT] != SAFE)
-        held = self.cold[chained]
-        self.keys, self.slots, _ = renumber(held, len(held), self.keys, self.slots)
-        self.cold[chained] = held
-        self.index = index_of(self.keys, self.slots)
-        self.chains = np.full((max(16, self.slots), 2), -1, np.int64)
+        renumber(self.cold, self.count, self.keys)
+        self.chains = np.full((max(16, self.keys.count), 2), -1, np.int64)
         relink(self.store, self.cold, self.count, self.chains, True)
 
     def snapshot(self) -> pa.RecordBatch:
         self._compact()
-        return to_arrow(
-            {"store": self.store[: self.count], "cold": self.cold[: self.count], "keys": self.keys[: self.slots]}
-        )
+        return to_arrow({"store": self.store[: self.count], "cold": self.cold[: self.count], "keys": self.keys.known})
 
     def restore(self, batch: pa.RecordBatch) -> None:
         arrays = from_arrow(batch)
-        self.count, self.first, self.slots = len(arrays["store"]), 0, len(arrays["keys"])
-        self.store, self.cold, self.keys = (room(arrays[name], 16) for name in ("store", "cold", "keys"))
+        self.store, self.cold, self.count, self.first = arrays["store"], arrays["cold"], len(arrays["store"]), 0
+        self.keys.become(arrays["keys"], len(arrays["keys"]))
         self._compact()
 
     def codes(self) -> list[Ints]:
         held = [self.cold[self.first : self.count, HEADER + c] for c in self.spec.left_codes]
-        return [*held, self.keys[: self.slots].reshape(-1)]
+        return [*held, self.keys.known.reshape(-1)]
 
     def names(self) -> list[Ints]:
         return [self.cold[self.first : self.count, NAME]]
@@ -203,5 +193,5 @@ class Deadline:
     @property
     def size(self) -> tuple[int, int]:
         alive = int((self.store[self.first : self.count, NEXT] != GONE).sum())
-        used = (self.count - self.first) * (HOT + self.cold.shape[1]) + self.slots * (4 + self.keys.shape[1])
+        used = (self.count - self.first) * (HOT + self.cold.shape[1]) + self.keys.count * (4 + len(self.spec.left_key))
         return alive, 8 * used

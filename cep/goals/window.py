@@ -97,11 +97,10 @@ def slide(  # type: ignore[no-untyped-def]
     edges = np.empty((16 if lineage else 1, 2), np.int64)
     edge_count = 0
     out = 0
-    touched = np.empty(n, np.int64)
     i = 0
     while i < n:
         now = table[T_END, i]
-        touches = 0
+        first = count
         while i < n and table[T_END, i] == now:
             if i + 24 < n:
                 prefetch(groups, slots[i + 24])
@@ -124,9 +123,6 @@ def slide(  # type: ignore[no-untyped-def]
                 store[tail, NEXT] = p
             else:
                 groups[slot, G_HEAD] = p
-            if tail < 0 or store[tail, END] < now or touches == 0:
-                touched[touches] = slot
-                touches += 1
             groups[slot, G_TAIL] = p
             groups[slot, G_COUNT] += 1
             fresh = groups[slot, G_BACK] < 0
@@ -160,9 +156,9 @@ def slide(  # type: ignore[no-untyped-def]
                 groups[slot, at + 1] = x
                 groups[slot, at + 2] = y
             i += 1
-        for t in range(touches):
-            slot = touched[t]
-            if t > 0 and slot == touched[t - 1]:
+        for newest in range(first, count):
+            slot = store[newest, SLOT]
+            if slot < 0 or groups[slot, G_TAIL] != newest:
                 continue
             head = groups[slot, G_HEAD]
             while (events > 0 and groups[slot, G_COUNT] > events) or (

@@ -7,7 +7,7 @@ from collections import Counter
 from cep.errors import Warning
 from cep.plan.algebra import Atom, Either, Pair, Pattern, Rule, Rules
 from cep.plan.names import used_variables
-from cep.plan.patterns import absent, atoms, inner, mentioned, patterns
+from cep.plan.patterns import atoms, mentioned, parts, patterns
 from cep.syntax.ast import Variable
 
 
@@ -123,16 +123,14 @@ def _possible(pattern: Pattern, possible: set[str]) -> bool:
         case Either(left, right):
             return _possible(left, possible) or _possible(right, possible)
         case _:
-            negated = absent(pattern)
-            return all(_possible(part, possible) for part in inner(pattern) if part not in negated)
+            return all(_possible(part, possible) for part in parts(pattern))
 
 
 def _needs(pattern: Pattern, possible: set[str]) -> list[str]:
     """The impossible events it needs."""
     if isinstance(pattern, Atom):
         return [] if pattern.event in possible else [pattern.event]
-    negated = absent(pattern)
-    return [name for part in inner(pattern) if part not in negated for name in _needs(part, possible)]
+    return [name for part in parts(pattern) for name in _needs(part, possible)]
 
 
 def _reached(event: str, needs: dict[str, list[str]]) -> list[str]:

@@ -7,13 +7,13 @@ from cep.plan.names import used_variables
 from cep.syntax.ast import Variable
 
 
-def inner(pattern: Pattern) -> list[Pattern]:
-    """The patterns directly inside one, what is negated last; of a TIMES the first."""
+def parts(pattern: Pattern) -> list[Pattern]:
+    """The patterns directly inside one that occur; of a TIMES the first."""
     match pattern:
-        case Pair(_, left, right):
-            return [left, right, *absent(pattern)]
-        case Either(left, right) | Unless(left, right):
+        case Pair(_, left, right) | Either(left, right):
             return [left, right]
+        case Unless(left):
+            return [left]
         case Repeat(links, _):
             return [links[0]]
         case Window() | Given():
@@ -35,7 +35,7 @@ def absent(pattern: Pattern) -> list[Pattern]:
 
 def patterns(pattern: Pattern) -> list[Pattern]:
     """A pattern and all inside it, as written."""
-    return [pattern, *(each for part in inner(pattern) for each in patterns(part))]
+    return [pattern, *(each for part in [*parts(pattern), *absent(pattern)] for each in patterns(part))]
 
 
 def atoms(pattern: Pattern) -> list[Atom]:

@@ -13,6 +13,8 @@ from cep.errors import CepErrors, Source, Span, Warning
 from cep.plan import horizon, order, safety, types
 from cep.plan.algebra import Head, Node, Rules
 from cep.plan.binarise import binarise
+from cep.plan.doubts import doubts
+from cep.plan.never import never
 from cep.plan.order import Group
 from cep.plan.types import Column
 from cep.schema import Schema
@@ -51,18 +53,22 @@ class Plan:
 def plan(rules: Rules, relations: Mapping[str, Relation], pool: Pool, inputs: frozenset[str]) -> Plan:
     """Plan lowered rules over static `relations`. `inputs`: events that come from outside although rules make them
     too."""
-    warnings = safety.check(rules)
-    binarised = binarise(rules.rules)
-    typing = types.infer(binarised, rules.schemas, relations, pool, rules.source)
+    refused, errors = safety.unsafe(rules)
+    binarised = binarise([rule for number, rule in enumerate(rules.rules) if number not in refused])
+    groups, cyclic = order.order(binarised.nodes, binarised.heads, binarised.spans, rules.source)
+    errors += cyclic
+    try:
+        typing = types.infer(binarised, rules.schemas, relations, pool, rules.source, bool(refused))
+    except CepErrors as found:
+        raise CepErrors([*errors, *found.errors]) from None
+    if errors:
+        raise CepErrors(errors)
     derived = {head.event for head in binarised.heads}
     outside = frozenset(
         name for name, schema in typing.schemas.items() if name not in derived or schema.declared or name in inputs
     )
-    groups, errors = order.order(binarised.nodes, binarised.heads, binarised.spans, rules.source)
-    if errors:
-        raise CepErrors(errors)
     points = horizon.points(binarised.nodes, binarised.heads, typing.schemas, outside)
-    warnings += horizon.warnings(binarised, points, rules.source)
+    warnings = doubts(rules) + never(rules) + horizon.warnings(binarised, points, rules.source)
     return Plan(
         rules,
         tuple(binarised.nodes),

@@ -8,23 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from cep.errors import CepError, CepErrors, Span, Warning
+from cep.errors import CepError, Span
 from cep.functions import TESTS
 from cep.plan.algebra import Either, Given, Pair, Pattern, Rule, Rules, Window
 from cep.plan.binarise import variables
-from cep.plan.doubts import doubts
 from cep.plan.names import excerpt, operands, used_variables
-from cep.plan.never import never
-from cep.plan.patterns import absent, atoms, inner, mentioned, patterns
+from cep.plan.patterns import absent, atoms, mentioned, parts, patterns
 from cep.syntax.ast import Call, Comparison, Condition, Expression, PolicyChoice, Variable
-
-
-def check(rules: Rules) -> list[Warning]:
-    """Raises CepErrors with all that is unsafe; gives warnings about what can hardly be meant."""
-    _, errors = unsafe(rules)
-    if errors:
-        raise CepErrors(errors)
-    return doubts(rules) + never(rules)
 
 
 def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
@@ -72,9 +62,10 @@ class _Checker:
 
     def pattern(self, pattern: Pattern, outside: frozenset[str]) -> None:
         """`outside`: the variables of the rest, where the pattern is negated."""
-        negated = absent(pattern)
-        for part in inner(pattern):
-            self.pattern(part, variables(pattern) if part in negated else outside)
+        for part in parts(pattern):
+            self.pattern(part, outside)
+        for part in absent(pattern):
+            self.pattern(part, variables(pattern))
         match pattern:
             case Pair():
                 by = pattern.policy.by

@@ -85,11 +85,13 @@ class Machine:
         assert isinstance(join, Join), "a chain stands for a join"
         if join.left not in group.units or join_node not in group.units or join.right in group.units:
             return None
+        bases = [h.child for i, h in enumerate(self.plan.heads) if h.event == events[0] and i != last]
+        if any(child in group.units for child in bases):
+            return None
         make = self.builder.event(events[0])
         assert isinstance(make, Make), "an event is made"
-        reads = tuple(h.child for i, h in enumerate(self.plan.heads) if h.event == events[0] and i != last)
         make = Make(make.width, make.heads[:-1])
-        return _Loop(events[0], make, chain, reads, join.right, join.left, self.builder.node(join.left))
+        return _Loop(events[0], make, chain, tuple(bases), join.right, join.left, self.builder.node(join.left))
 
     # --- stepping ---
 
@@ -127,6 +129,11 @@ class Machine:
 
     def _nothing(self, unit: Unit) -> Table:
         return empty(self.widths[unit])
+
+    @property
+    def compiled(self) -> tuple[str, ...]:
+        """The recursive events that run in a kernel of their own."""
+        return tuple(part.event for part in self.parts if isinstance(part, _Loop))
 
     # --- state ---
 

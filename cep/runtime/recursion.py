@@ -18,6 +18,8 @@ from cep.table import END, Table, concat, empty, rows
 
 Reader = tuple[Unit, Goal, tuple[Unit, ...], str | None]
 NEVER = 2**62
+# How many deadlines may pass in a row without any input: a rule that starts its own timer again never ends.
+MOST_DEADLINES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,11 @@ class Recursion:
                     if other not in self.inside:
                         outer[unit, port] = given[other]
         made: dict[Unit, list[Table]] = {unit: [] for unit in self.inside}
+        alone = 0
         for instant, slice_ in self._instants(outer, watermark):
+            alone = 0 if slice_ else alone + 1
+            if alone > min(self.limit, MOST_DEADLINES):
+                raise self._endless(f"{alone:,} deadlines in a row, and no input between them")
             now = self._instant(slice_, instant)
             for unit, table in now.items():
                 if rows(table):
@@ -192,13 +198,7 @@ class Recursion:
                 break
             derived += grown
             if derived > self.limit:
-                raise CepError(
-                    f"a recursion goes on for ever at one instant: {derived:,} occurrences so far, of "
-                    + ", ".join(f"`{rule}`" for rule in dict.fromkeys(self.rules)),
-                    hint="a SEQ between the recursive event and something new makes it wait; "
-                    "`--max-derivations` raises the limit",
-                    code="recursion",
-                )
+                raise self._endless(f"{derived:,} occurrences at one instant")
             for unit, table in fresh.items():
                 delta[unit] = table
                 known[unit] = concat([known[unit], table]) if rows(known[unit]) else table
@@ -206,3 +206,11 @@ class Recursion:
             now[unit] = by_arrival(concat(whole[unit])) if whole[unit] else empty(self.widths[unit])
         for unit, *_ in events:
             now[unit] = by_arrival(known[unit])
+
+    def _endless(self, so_far: str) -> CepError:
+        return CepError(
+            f"a recursion goes on for ever: {so_far}, of " + ", ".join(f"`{r}`" for r in dict.fromkeys(self.rules)),
+            hint="each round has to wait for something new: the recursive event on the left of a SEQ; "
+            "or `--max-derivations` raises the limit",
+            code="recursion",
+        )

@@ -26,6 +26,11 @@ CONDITION = "a condition is a comparison, `Wind >= 15`, or a predicate, `linked(
 LABEL = "a label names an event rule: `storm: e(X) <- a(X).`"
 VALUE = "a value is a variable, `Wind`, a constant or arithmetic: `Wind * 3.6`, `abs(Wind)`"
 NEGATION = "`not` takes a predicate, `not linked(X, Y)`; of a comparison write the opposite: `X <= 3` for not `X > 3`"
+BOTH = "conditions are separated by `,`"
+EITHER = "conditions all hold; for `or` write two rules with one head, of the event or of a static predicate"
+EITHER_STATIC = "for `or` write two rules with one head: `risky(X) :- dangerous(X).` and `risky(X) :- broken(X).`"
+GROUPED = "parentheses hold arithmetic; conditions are separated by `,`, and for `or` write two rules with one head"
+NULL = "conditions on a missing value are false, `X = X` says that X is there; `x: int?` declares what may be missing"
 GRAPH = "state what is known as static facts and rules, `linked(p1, p2).`, or load a table with `--facts`"
 
 # What an operator joins, in an example.
@@ -66,6 +71,9 @@ FOREIGN_OPERATORS = {
     "IN": "WITHIN",
     "XOR": "OR",
 }
+# How they join conditions.
+FOREIGN_LOGIC = {"&": BOTH, "&&": BOTH, ";": BOTH, "AND": BOTH, "|": EITHER, "||": EITHER, "OR": EITHER, "XOR": EITHER}
+FOREIGN_NULLS = ("null", "NULL", "Null", "None")
 POSTFIX_EXAMPLES = {
     "WHERE": "`smoke(R, T) WHERE T > 50`",
     "WITHIN": "`(smoke(R) SEQ heat(R)) WITHIN 10 s`",
@@ -178,6 +186,11 @@ def unknown(word: str, choices: tuple[str, ...], all_of_them: str, foreign: dict
     """The hint for a word that is not among the choices."""
     meant = close(word, choices, foreign)
     return f"did you mean `{meant}`? {all_of_them}" if meant else all_of_them
+
+
+def logic_hint(token: Token) -> str | None:
+    """For a token where another condition may follow."""
+    return FOREIGN_LOGIC.get(token.text.upper())
 
 
 def operator_hint(token: Token) -> str | None:

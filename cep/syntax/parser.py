@@ -52,12 +52,9 @@ from cep.errors import CepError, Source, Span
 from cep.syntax import ast, messages
 from cep.syntax.cursor import Cursor
 from cep.syntax.declarations import declaration, end_statement, missing_dot, policy_statement, prefix
-from cep.syntax.patterns import join_hint, pattern
+from cep.syntax.patterns import condition_hint, join_hint, pattern
 from cep.syntax.terms import COMPARISONS, arguments, conditions
 from cep.syntax.tokens import BINARY_OPERATORS, RESERVED, line_starts
-
-_LOGIC = frozenset(("&", "&&", "|", "||", ";"))  # where `,` separates conditions
-_VALUES = ("name", "variable", "number", "string")
 
 
 def parse(text: str, name: str = "<program>") -> ast.Program:
@@ -177,8 +174,8 @@ def _end_event_rule(cursor: Cursor, body: ast.Pattern) -> None:
         hint = f"nothing was opened that this `{token.text}` closes"
     elif token.key in ("<-", ":-"):
         hint = "a rule has one arrow; is the `.` of the rule before missing?"
-    elif isinstance(body, ast.Where) and (token.key in _LOGIC or token.kind in _VALUES):
-        hint = "conditions are separated by `,`; what may hold instead is another rule"
+    elif meant := condition_hint(cursor, body):
+        hint = meant
     elif token.key in COMPARISONS or token.kind == "variable":
         hint = join_hint(cursor) or "conditions follow `WHERE`: `smoke(R, T) WHERE T > 50`"
     elif token.kind == "name":
@@ -190,9 +187,12 @@ def _end_event_rule(cursor: Cursor, body: ast.Pattern) -> None:
 
 def _end_static_rule(cursor: Cursor, found: tuple[ast.Condition, ...]) -> None:
     token = cursor.token
+    logic = messages.logic_hint(token)
+    if token.key in ("AND", "OR"):
+        cursor.fail("`.`", messages.BOTH if logic == messages.BOTH else messages.EITHER_STATIC)
     if token.key in BINARY_OPERATORS or (token.key in RESERVED and token.key != "NOT"):
         cursor.stop(f"`{token.text}` belongs to events, and `:-` defines a static predicate", messages.EVENT_RULE)
-    hint = "conditions are separated by `,`"
+    hint = messages.EITHER_STATIC if logic == messages.EITHER else messages.BOTH
     if token.key in (")", "]"):
         hint = f"nothing was opened that this `{token.text}` closes"
     end_statement(cursor, "the rule", hint)

@@ -78,7 +78,8 @@ def _postfixed(cursor: Cursor, postfix: Token, first: Token, left: ast.Pattern) 
 def _refuse_logic(cursor: Cursor) -> NoReturn:
     """`a WHERE X > 1 AND linked(X)`: a condition was meant, an event would be read."""
     word = cursor.token.text
-    hint = f"conditions are separated by `,`; where an event follows: `(smoke(R, T) WHERE T > 50) {word} heat(R)`"
+    logic = messages.logic_hint(cursor.token)
+    hint = f"{logic}; where an event follows: `(smoke(R, T) WHERE T > 50) {word} heat(R)`"
     cursor.fail("`,` or the end of the conditions", hint)
 
 
@@ -121,13 +122,26 @@ def _parenthesised(cursor: Cursor) -> ast.Pattern:
     """`(p)`, or `(p).3`, the paper's spelling of `p WITHIN 3`: the dot and the number adjoin."""
     opening = cursor.advance()
     inner = pattern(cursor)
-    cursor.close(opening, ")", "an operator or `)`", join_hint(cursor))
+    cursor.close(opening, ")", "an operator or `)`", condition_hint(cursor, inner) or join_hint(cursor))
     dot, number = cursor.token, cursor.peek()
     if dot.key != "." or number.kind not in ("number", "duration") or number.start != dot.end or not cursor.adjoins():
         return inner
     cursor.advance()
     cursor.grow(cursor.height, dot)
     return ast.Within(inner, duration(cursor), cursor.span(opening))
+
+
+def condition_hint(cursor: Cursor, read: ast.Pattern) -> str | None:
+    """For what stands directly behind the conditions of the pattern that was read, no parenthesis between."""
+    last = cursor.previous
+    end = (last.line, last.column + last.end - last.start)
+    if not isinstance(read, ast.Where) or (read.span.end_line, read.span.end_column) != end:
+        return None
+    token = cursor.token
+    meant = messages.logic_hint(token) or messages.operator_hint(token)
+    if meant is None and token.kind in ("name", "variable", "number", "string"):
+        meant = "conditions are separated by `,`; what may hold instead is another rule"
+    return meant
 
 
 def join_hint(cursor: Cursor) -> str | None:
@@ -143,7 +157,7 @@ def _absence(cursor: Cursor) -> ast.Pattern:
     opening = cursor.expect("(", "`(`", messages.ABSENCE)
     absent = pattern(cursor)
     height = cursor.height
-    cursor.close(opening, ")", "an operator or `)`", join_hint(cursor))
+    cursor.close(opening, ")", "an operator or `)`", condition_hint(cursor, absent) or join_hint(cursor))
     if cursor.token.key != "." or cursor.peek().key != "[":
         if cursor.token.key == ".":
             cursor.advance()
@@ -160,7 +174,7 @@ def _absence(cursor: Cursor) -> ast.Pattern:
     cursor.advance()
     right = pattern(cursor)
     height = max(height, cursor.height)
-    cursor.close(opening, "]", "an operator or `]`", join_hint(cursor))
+    cursor.close(opening, "]", "an operator or `]`", condition_hint(cursor, right) or join_hint(cursor))
     cursor.grow(height, first)
     return ast.Not(absent, left, right, cursor.span(first))
 

@@ -90,12 +90,19 @@ def _operand(cursor: Cursor) -> ast.Expression:
     if token.key == "(":
         opening = cursor.advance()
         inner = expression(cursor)
-        cursor.close(opening, ")", "an operator or `)`")
+        hint = messages.logic_hint(cursor.token)
+        if cursor.token.key in COMPARISONS:
+            hint = messages.GROUPED
+        cursor.close(opening, ")", "an operator or `)`", hint)
         return inner
     if token.key == "{":
         refuse_graph(cursor)
     hint = messages.VALUE
-    if token.kind in ("name", "variable"):
+    if token.key == "NOT" and cursor.previous.key in COMPARISONS and cursor.peek().text in messages.FOREIGN_NULLS:
+        _refuse_null(cursor, cursor.peek())
+    if token.key == "!":
+        hint = messages.NEGATION
+    elif token.kind in ("name", "variable"):
         hint = f'`{token.text}` is a keyword; as a string it is written `"{token.text}"`'
     elif token.key == "<":
         hint = "an IRI is written whole, `<http://www.w3.org/ns/sosa/Sensor>`, or with a prefix, `sosa:Sensor`"
@@ -218,6 +225,9 @@ def _condition(cursor: Cursor) -> ast.Condition:
         start = cursor.token
         height = cursor.height
         right = expression(cursor)
+        for token, side in ((first, left), (start, right)):
+            if token.text in messages.FOREIGN_NULLS and side.span == token.span:
+                _refuse_null(cursor, token)
         cursor.grow(max(height, cursor.height), start)
         _refuse_word_beside_number(cursor, first, left, right)
         _refuse_word_beside_number(cursor, start, right, left)
@@ -228,6 +238,10 @@ def _condition(cursor: Cursor) -> ast.Condition:
     if predicate:
         return predicate
     cursor.fail("a comparison", _comparison_hint(cursor))
+
+
+def _refuse_null(cursor: Cursor, token: Token) -> NoReturn:
+    cursor.stop(f"`{token.text}` is no value", messages.NULL, token.span)
 
 
 def _comparison(cursor: Cursor) -> str | None:
@@ -286,7 +300,7 @@ def _comparison_hint(cursor: Cursor) -> str:
     if meant:
         return f"did you mean `{meant}`? {messages.CONDITION}"
     if token.key in BINARY_OPERATORS:
-        return "conditions are separated by `,`"
+        return messages.logic_hint(token) or messages.BOTH
     return messages.CONDITION
 
 

@@ -1,0 +1,46 @@
+"""Where a derived event comes from, as JSON: times in the form in which the output writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from cep.schema import Schema
+from connectors.times import FIRST, LAST, iso, seconds
+
+BECAUSE = "because"
+"""The column of a derived event's lineage: JSON text, a list of input events."""
+
+
+def because(column: pl.Series, schemas: Mapping[str, Schema], calendar: bool) -> pl.Series:
+    """The engine's column, whose times are microseconds, for readers: ISO 8601 if `calendar`, else seconds; durations
+    as seconds. `schemas` are those of the input.
+    """
+    ticks = {
+        type: {"start": "time", "end": "time"}
+        | {one.name: one.type for one in schema.attributes if one.type in ("time", "duration")}
+        for type, schema in schemas.items()
+    }
+
+    def written(event: dict[str, Any]) -> str:
+        kinds = ticks[event["type"]]
+        fields = (f"{_text(key)}: {_value(value, kinds.get(key), calendar)}" for key, value in event.items())
+        return f"{{{', '.join(fields)}}}"
+
+    texts = [f"[{', '.join(map(written, json.loads(text)))}]" for text in column.to_list()]
+    return pl.Series(column.name, texts, dtype=pl.String)
+
+
+def _value(value: Any, kind: str | None, calendar: bool) -> str:
+    if kind is None or value is None:
+        return _text(value)
+    if calendar and kind == "time" and FIRST <= value <= LAST:
+        return f'"{iso(value)}"'
+    return seconds(value)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
