@@ -130,7 +130,8 @@ def plan(rules: Rules, policy: Policy = None) -> None:
         from cep.engine import Engine
         from cep.plan.explain import explain
 
-        typer.echo(explain(Engine.from_text(_text(rules), name=str(rules), policy=policy).plan))
+        engine = Engine.from_text(_text(rules), name=str(rules), policy=policy)
+        typer.echo(explain(engine.plan, engine.machine.compiled))
 
 
 @app.command()

@@ -58,7 +58,7 @@ class Engine:
         if lateness is not None and lateness < 0:
             raise ValueError("lateness is a number of microseconds, 0 or more; None: only `advance` moves the time")
         choice = _policy(policy)
-        self.text = text
+        self.program = snapshot.fingerprint(text, policy, types, facts)
         self.pool = Pool()
         program = parse(text, name)
         rules = lower(program, choice, types or {})
@@ -75,10 +75,10 @@ class Engine:
 
     @classmethod
     def from_text(cls, text: str, **options: object) -> Engine:
-        """An engine for a program text. Options: `name` (for messages), `facts` ({predicate: table}), `types` (of
-        undeclared
-        input events), `policy`, `lateness` (microseconds; None: only `advance` moves the watermark), `explain`
-        (lineage), `max_derivations`. Raises CepError.
+        """An engine for a program text. Raises CepError.
+
+        Options: `name` (for messages), `facts` ({predicate: table}), `types` (of undeclared input events), `policy`,
+        `lateness` (microseconds; None: only `advance` moves the watermark), `explain` (lineage), `max_derivations`.
         """
         return cls(text, **options)  # type: ignore[arg-type]
 
@@ -111,6 +111,11 @@ class Engine:
         return self.clock.watermark
 
     @property
+    def latest(self) -> int:
+        """The largest end seen (microseconds); -2**62 before any."""
+        return self.clock.latest
+
+    @property
     def state_rows(self) -> int:
         """Occurrences that wait in goals or for the watermark."""
         return self.machine.size[0] + self.clock.held
@@ -130,12 +135,12 @@ class Engine:
         missing column.
         """
         admitted: dict[str, intake.Admitted] = {}
-        first = self.position
+        first = position = self.position
         if isinstance(batch, Mapping):
             ordered = bool(batch) and all("order" in frame.columns for frame in batch.values())
             for name, frame in batch.items():
-                admitted[name] = intake.admit(frame, self._schema(name), self.pool, self.position)
-                self.position += frame.height
+                admitted[name] = intake.admit(frame, self._schema(name), self.pool, position)
+                position += frame.height
         else:
             ordered = False
             by_type: dict[str, list[tuple[int, Event]]] = {}
@@ -143,16 +148,15 @@ class Engine:
                 by_type.setdefault(event.type, []).append((place, event))
             for name, events in by_type.items():
                 admitted[name] = intake.admit_events(events, self._schema(name), self.pool, first)
-                self.position += len(events)
+                position += len(events)
+        self.position = position
         tables = {name: one.table for name, one in admitted.items()}
         for one in admitted.values():
             self.dead += one.dead
         for name, mask in intake.late(tables, self.clock.watermark, self.clock.lateness, ordered).items():
             if mask.any():
                 refused = admitted[name].rows[mask]
-                self.dead += [
-                    Dead(name, int(row), "late", "is late: the watermark has passed its end") for row in refused
-                ]
+                self.dead += [Dead(name, int(row), "late", "is late: the watermark has passed it") for row in refused]
                 tables[name] = np.ascontiguousarray(tables[name][:, ~mask])
         self.clock.receive(tables)
         return self._run(self.clock.reached())
@@ -186,11 +190,11 @@ class Engine:
                 to_arrow({name: concat(tables) for name, tables in self.sources.items()}),
                 self.lineage.snapshot(),
             ]
-        return snapshot.save(header, batches, self.text)
+        return snapshot.save(header, batches, self.program)
 
     def restore(self, blob: bytes) -> Engine:
         """Take on a snapshot of the same program; gives the engine itself. Raises CepError for another program's."""
-        header, batches = snapshot.load(blob, self.text)
+        header, batches = snapshot.load(blob, self.program)
         if header["explain"] != (self.lineage is not None):
             raise CepError(
                 "the snapshot was made with another `explain`", hint="the same option on both", code="snapshot"

@@ -61,8 +61,8 @@ class Tally:
         if self.unseen and self.records:
             names = [f"`{name}`" for name in self.unseen]
             names[3:] = [f"{len(names) - 3} others"] if len(names) > 4 else names[3:]
-            known = "readable " if self.dead else ""
-            parts.append(f"no {known}{' or '.join(names)} in the input")
+            listed = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+            parts.append(f"no {'readable ' if self.dead else ''}{listed} in the input")
         derived = count(self.derived.total(), "derived event")
         types = ", ".join(f"{name} {number:,}" for name, number in _ranked(self.derived))
         parts.append(f"{derived}: {types}" if types else derived)

@@ -178,7 +178,8 @@ class Pool:
         return pl.Series(self.decode_values(codes), dtype=pl.Object)
 
     def sweep(self, live: Sequence[Ints]) -> int:
-        """Forget every value whose code is in none of `live` and was never asked for by `code` or `pin`.
+        """Forget every value whose code is in none of `live` (where any other number may stand too, to no harm) and was
+        never asked for by `code` or `pin`.
 
         Gives the number forgotten. What stays keeps its code; free codes are given to new values.
         """
@@ -245,7 +246,7 @@ class Pool:
     def _used(self, live: Sequence[Ints]) -> NDArray[np.bool_]:
         used = np.zeros(len(self._values) + 1, dtype=np.bool_)
         for codes in live:
-            used[np.maximum(codes, -1)] = True
+            used[codes[(codes >= 0) & (codes < len(self._values))]] = True
         used[list(self._pinned)] = True
         return used[:-1]
 

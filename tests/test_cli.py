@@ -250,12 +250,12 @@ def test_a_misspelt_event_is_not_silent() -> None:
 
 
 def test_many_warnings_are_a_few_lines() -> None:
-    rules = "".join(f"e{n}(R) <- smoke(R) SEQ hea{n}t(R, _) WITHIN 1 s.\n" for n in ("b", "c", "d", "f", "g"))
+    rules = "".join(f"e{n}(R) <- smoke(R) SEQ hea{n}t(R, _) WITHIN 1 s.\n" for n in "bcdfg")
     Path("slips.cep").write_text(f"event heat(room: string, temp: float).\nevent smoke(room: string).\n{rules}")
-    result = cep("run", "slips.cep", "--input", "events.jsonl")
-    told = result.stderr.splitlines()
+    Path("smoke.jsonl").write_text(jsonl([{"type": "smoke", "time": 1, "room": "attic"}]))
+    told = cep("run", "slips.cep", "--input", "smoke.jsonl").stderr.splitlines()
     assert len(told) == 5 and told[3] == "5 warnings in all, `cep check slips.cep` explains"
-    assert "no readable `smoke`" not in told[4] and " in the input, " in told[4]
+    assert told[4].startswith("1 record, no `heat`, `heabt`, `heact` or 3 others in the input, no derived events, ")
 
 
 def test_what_never_forgets_is_no_matter_of_a_run() -> None:
@@ -292,7 +292,6 @@ def test_the_first_run_says_what_takes_so_long(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_no_folder_for_kernels_is_told() -> None:
-    Path("cep").mkdir()
     code = "from numba.core import caching; caching.CacheImpl._locator_classes = []; from cep.cli import main; main()"
     ran = subprocess.run(
         [sys.executable, "-c", code, "check", "fire.cep"],

@@ -133,8 +133,8 @@ class Keys:
     def slots(self, table: Table, columns: Ints, insert: bool = True, groups: bool = False) -> Ints:
         """The slot of each row's key, of these argument columns: -1 for a missing value in it, or for an unknown key
         unless `insert`. To `groups` a missing value is a value like others."""
-        if insert and columns.shape[0]:
-            needed = self.count + table.shape[1]
+        if insert:
+            needed = self.count + (table.shape[1] if columns.shape[0] else 1)
             if needed > self.table.shape[0]:
                 larger = np.empty((max(needed, 2 * self.table.shape[0]), self.table.shape[1]), np.int64)
                 larger[: self.count] = self.table[: self.count]

@@ -104,7 +104,8 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
 
 
 def _far(table: Table) -> Mask:
-    beyond: Mask = (np.abs(table[START]) > FARTHEST) | (np.abs(table[END]) > FARTHEST)
+    start, end = table[START], table[END]
+    beyond: Mask = (start < -FARTHEST) | (start > FARTHEST) | (end < -FARTHEST) | (end > FARTHEST)
     return beyond
 
 

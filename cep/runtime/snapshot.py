@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 
 from cep.errors import CepError
@@ -16,9 +17,9 @@ VERSION = 1
 
 
 def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: str) -> bytes:
-    """One blob; `program` is the text that it belongs to."""
+    """One blob; `program` is the fingerprint of the program that it belongs to."""
     parts = [_bytes(batch) for batch in batches]
-    known = {"version": VERSION, "program": fingerprint(program), "lengths": [len(part) for part in parts]}
+    known = {"version": VERSION, "program": program, "lengths": [len(part) for part in parts]}
     text = json.dumps({**header, **known}).encode()
     return len(text).to_bytes(8, "little") + text + b"".join(parts)
 
@@ -32,7 +33,7 @@ def load(blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch
         version, known = header["version"], header["program"]
     except (ValueError, KeyError, TypeError) as error:
         raise CepError("this is no snapshot, or a damaged one", code="snapshot") from error
-    if version != VERSION or known != fingerprint(program):
+    if version != VERSION or known != program:
         raise CepError(
             "the snapshot is of another program",
             hint="restore it with the rules and facts it was made with",
@@ -48,9 +49,18 @@ def load(blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch
     return header, batches
 
 
-def fingerprint(program: str) -> str:
-    """A name for the program: a snapshot goes with the program that made it."""
-    return hashlib.sha256(program.encode()).hexdigest()
+def fingerprint(
+    text: str,
+    policy: str | None,
+    types: Mapping[str, Sequence[str]] | None,
+    facts: Mapping[str, pl.DataFrame] | None,
+) -> str:
+    """A name for a program with all that its state depends on: a snapshot goes with the program that made it."""
+    name = hashlib.sha256(json.dumps([text, policy, sorted((types or {}).items())]).encode())
+    for predicate, table in sorted((facts or {}).items()):
+        name.update(predicate.encode())
+        name.update(table.write_ipc(None).getbuffer())
+    return name.hexdigest()
 
 
 def _bytes(batch: pa.RecordBatch) -> bytes:
