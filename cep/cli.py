@@ -20,6 +20,7 @@ CLEAN, DEAD_LETTERS, REFUSED, STOPPED = 0, 1, 2, 130
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from cep.engine import Engine
     from connectors.batch import Batch
 
 app = typer.Typer(
@@ -100,9 +101,10 @@ def check(
             except CepError as error:
                 refused = True
                 _complain(error)
-                typer.echo(f"{path}: {count(len(error.errors) if isinstance(error, CepErrors) else 1, 'error')}")
+                _say(f"{path}: {count(len(error.errors) if isinstance(error, CepErrors) else 1, 'error')}")
                 continue
-            for number, warning in enumerate(engine.warnings):
+            warnings = _warnings(engine, path)
+            for number, warning in enumerate(warnings):
                 if number:
                     typer.echo(err=True)
                 _complain(warning)
@@ -111,9 +113,9 @@ def check(
                 count(sum(isinstance(statement, EventRule | StaticRule) for statement in written), "rule"),
                 count(len(engine.inputs | engine.outputs), "event type"),
                 count(0, "error"),
-                count(len(engine.warnings), "warning"),
+                count(len(warnings), "warning"),
             )
-            typer.echo(f"{path}: {', '.join(counts)}")
+            _say(f"{path}: {', '.join(counts)}")
     raise typer.Exit(REFUSED if refused else CLEAN)
 
 
@@ -131,7 +133,7 @@ def plan(rules: Rules, policy: Policy = None) -> None:
         from cep.plan.explain import explain
 
         engine = Engine.from_text(_text(rules), name=str(rules), policy=policy)
-        typer.echo(explain(engine.plan, engine.machine.compiled))
+        _say(explain(engine.plan, engine.machine.compiled))
 
 
 @app.command()
@@ -211,6 +213,8 @@ def run(
     is given; 2 if the program or an option is wrong; 130 after Ctrl-C.
     """
     with _settled():
+        from collections import Counter
+
         from cep.engine import Engine
         from cep.facts import read_facts
         from cep.options import distinct, duration, named, refuse, selected, waiting
@@ -240,7 +244,7 @@ def run(
         batches = (read if lateness else replay)(
             inputs, engine.inputs, format=format, rows=batch, chunk=batch * 128, idle=silence
         )
-        _warn(engine.warnings, rules)
+        _warn(_warnings(engine, rules), rules)
         _compiles()
         letters = DeadLetters(dead_letter)
         with (
@@ -256,7 +260,12 @@ def run(
                 writer.write(tables)
 
             flow(engine, batches, tally, take, letters, interrupt)
+            tally.written = Counter({type: number for type, number in writer.counts.items() if number})
         typer.echo(("stopped: " if interrupt.wished else "") + tally.closing(), err=True)
+        if dead_letter is None and (first := letters.first) is not None:
+            file = "standard input" if first.file == "-" else first.file
+            told = f"the first dead letter is {file}:{first.line}: {first.reason}; `--dead-letter FILE` keeps them"
+            typer.echo(told, err=True)
     if interrupt.wished:
         raise typer.Exit(128 + interrupt.wished)
     raise typer.Exit(DEAD_LETTERS if strict and tally.dead else CLEAN)
@@ -281,7 +290,7 @@ def blizzard(
         from demos.blizzard.demo import show
 
         _compiles()
-        show(noaa, picture, output)
+        _say(show(noaa, picture, output))
 
 
 @contextmanager
@@ -289,12 +298,12 @@ def _settled() -> Iterator[None]:
     """An author's mistake is told and ends with status 2; a reader that has gone, as `head` does, ends in silence."""
     try:
         yield
-        sys.stdout.flush()
     except CepError as error:
         _complain(error)
+        _drain()
         raise typer.Exit(REFUSED) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drain()
         raise typer.Exit(CLEAN) from None
     except RuntimeError as error:
         if "no locator available" not in str(error):
@@ -306,9 +315,31 @@ def _settled() -> Iterator[None]:
         raise typer.Exit(STOPPED) from None
 
 
-def _text(path: Path) -> str:
+def _say(text: str) -> None:
+    """A text on standard output. CepError: it cannot be written."""
+    from connectors.sinks import Sink
+
+    Sink("-").write(text.encode("utf-8", "replace") + b"\n")
+
+
+def _drain() -> None:
+    """What standard output still holds and cannot take is dropped: Python would write it again when it ends."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _text(path: Path) -> str:
+    from cep.syntax.parser import LONGEST, too_long
+
+    try:
+        with path.open("rb") as file:
+            text = file.read(4 * LONGEST + 1)  # bytes
+        if len(text) > 4 * LONGEST:
+            raise too_long(str(path))
+        return text.decode("utf-8-sig")
     except OSError as error:
         raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="option") from None
     except UnicodeDecodeError as error:
@@ -316,6 +347,12 @@ def _text(path: Path) -> str:
         raise CepError(
             f"{path}:{line}: this is not UTF-8 text", hint="save the rules as UTF-8", code="option"
         ) from None
+
+
+def _warnings(engine: Engine, rules: Path) -> tuple[Warning, ...]:
+    """Those of the program, and that it does nothing if so."""
+    nothing = () if engine.outputs else (Warning(f"{rules} has no rules, so it derives nothing", code="empty"),)
+    return (*nothing, *engine.warnings)
 
 
 def _warn(warnings: Sequence[Warning], rules: Path) -> None:

@@ -82,7 +82,7 @@ def flow(
             assert not any(table.height for table in derived.values()), "nothing is decided before the watermark comes"
             derived = engine.advance(batch.watermark)
         elif batch.silent:
-            derived = engine.advance(engine.clock.latest)
+            derived = engine.advance(engine.latest)
         letters.add(batch.dead)
         tally.dead.update(record.code for record in batch.dead)
         for dead in engine.take_dead():

@@ -17,6 +17,7 @@ SIZES = ("B", "kB", "MB", "GB", "TB")
 OUR_DAYS = (315_532_800_000_000, 4_102_444_800_000_000)  # 1980 to 2100
 REASONS = {  # the codes of dead letters in words, where the code is not one
     "args": "with wrong arguments",
+    "gzip": "of damaged gzip",
     "interval": "with a wrong interval",
     "json": "bad JSON",
     "long": "too long",
@@ -33,6 +34,7 @@ REASONS = {  # the codes of dead letters in words, where the code is not one
 class Tally:
     """Counts of one run. `records` are all that were read, `dead` among them, by reason; `derived` by event type.
 
+    `written` are those of the derived events that were asked for, None: all.
     `unseen` are the events that the program reads and does not derive of which the input held none.
     `watermark` is None until there is one; `done` is the part of the input that has been read, None: not known.
     """
@@ -40,6 +42,7 @@ class Tally:
     records: int = 0
     dead: Counter[str] = field(default_factory=Counter)
     derived: Counter[str] = field(default_factory=Counter)
+    written: Counter[str] | None = None
     unseen: list[str] = field(default_factory=list)
     watermark: int | None = None
     state_rows: int = 0
@@ -64,7 +67,10 @@ class Tally:
             listed = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
             parts.append(f"no {'readable ' if self.dead else ''}{listed} in the input")
         derived = count(self.derived.total(), "derived event")
-        types = ", ".join(f"{name} {number:,}" for name, number in _ranked(self.derived))
+        written = self.derived if self.written is None else self.written
+        if written.total() != self.derived.total():
+            derived = f"{written.total():,} of {derived} written"
+        types = ", ".join(f"{name} {number:,}" for name, number in _ranked(written))
         parts.append(f"{derived}: {types}" if types else derived)
         return ", ".join(parts) + f", {self.seconds:.1f} s"
 
@@ -82,7 +88,7 @@ def count(number: int, noun: str) -> str:
 @contextmanager
 def shown(tally: Tally, quiet: bool = False) -> Iterator[None]:
     """Shows the tally on standard error while the block runs, if that is a terminal; leaves nothing behind."""
-    if quiet or not sys.stderr.isatty():
+    if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield
         return
     from rich.console import Console, Group

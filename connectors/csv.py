@@ -41,7 +41,12 @@ def read_csv(
         raise CepError(
             f"{file}: the first line has more than {LONGEST} bytes, it should name the columns", code="input"
         )
-    rows = Fields(file, schema, header(file, head, separator), separator)
+    names = header(file, head, separator)
+    try:
+        rows = Fields(file, schema, names, separator)
+    except CepError as error:
+        hint = _separated(head, separator) or error.hint
+        raise CepError(error.message, hint=hint, code=error.code) from None
     position += len(head) + 1
     line = 2
     rest = body
@@ -92,6 +97,18 @@ def header(file: str, raw: bytes, separator: str) -> list[str]:
         names.append(name.strip())
         if not more:
             return names
+
+
+def _separated(head: bytes, separator: str) -> str | None:
+    """What to do with a header that has other separators."""
+    if separator.encode() in head:
+        return None
+    if separator != "," and b"," in head:
+        return "the header has commas, not tabs: name the file .csv, or add `--format csv`"
+    if separator != "\t" and b"\t" in head:
+        return "the header has tabs, not commas: name the file .tsv, or add `--format tsv`"
+    found = next((mark for mark in ";|" if mark.encode() in head), None)
+    return f"the header is separated by `{found}`; commas are read, or tabs (`--format tsv`)" if found else None
 
 
 class Fields:

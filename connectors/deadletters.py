@@ -12,7 +12,7 @@ from connectors.sinks import Sink
 
 
 class DeadLetters:
-    """Counts dead records by code, and writes each as a line of JSON where there is a `path`.
+    """Counts dead records by code, knows the `first`, and writes each as a line of JSON where there is a `path`.
 
     `{"reason": ..., "code": ..., "file": ..., "line": ..., "record": ...}`: the record as JSON where it is, else
     its text, null where there is none (Parquet, compressed files that were sorted).
@@ -20,6 +20,7 @@ class DeadLetters:
 
     def __init__(self, path: str | None = None) -> None:
         self.counts: Counter[str] = Counter()
+        self.first: DeadRecord | None = None
         self._sink = None if path is None else Sink(path)
 
     def add(self, records: Iterable[DeadRecord]) -> None:
@@ -27,6 +28,7 @@ class DeadLetters:
         out = []
         for record in records:
             self.counts[record.code] += 1
+            self.first = self.first or record
             if self._sink is not None:
                 out.append(_line(record))
         if self._sink is not None and out:
@@ -34,7 +36,7 @@ class DeadLetters:
 
     def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
         """A record of the batch that the engine refused."""
-        if self._sink is None:
+        if self._sink is None and self.first is not None:
             self.counts[code] += 1
             return
         file, line, text = batch.origin(type, row)

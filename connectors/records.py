@@ -20,6 +20,7 @@ from connectors.times import LARGEST, decimal, is_number, of_duration, of_iso, s
 RESERVED = ("time", "start", "end")
 NOT_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 
+_ONE_A_LINE = "a file of JSON Lines holds one object a line, as `jq -c '.[]'` makes of a list"
 _NAME = re.compile(r"[a-z]\w*")
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
@@ -89,7 +90,8 @@ def read_line(line: bytes, schemas: Mapping[str, Schema], default: str | None = 
     """
     found = parse(line)
     if not isinstance(found, dict):
-        raise Unreadable("object", f"a record is a JSON object, this is {kind(found)}")
+        hint = f"; {_ONE_A_LINE}" if isinstance(found, list) else ""
+        raise Unreadable("object", f"a record is a JSON object, this is {kind(found)}{hint}")
     schema = schemas[_type(found, schemas, default, bound)]
     keys = {attribute.source or attribute.name for attribute in schema.attributes}
     if isinstance(found, Twice):
@@ -126,10 +128,12 @@ def read_fields(fields: Mapping[str, str], schema: Schema) -> Record:
 
 def parse(line: bytes) -> Any:
     """The JSON value of a line: numbers with a point as `Real`."""
+    text = decode(line).strip(" \t\r\n")
     try:
-        return _decoder.decode(decode(line).strip(" \t\r\n"))
+        return _decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise Unreadable("json", f"bad JSON at character {error.pos + 1}: {error.msg.lower()}") from None
+        hint = f"; {_ONE_A_LINE}" if text[0] == "[" or text == "{" else ""
+        raise Unreadable("json", f"bad JSON at character {error.pos + 1}: {error.msg.lower()}{hint}") from None
     except RecursionError:
         raise Unreadable("json", "bad JSON: nested too deeply") from None
     except ValueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import signal
 import sys
 import threading
@@ -21,17 +22,19 @@ class Sink:
         self._path = path
         self._compressed: gzip.GzipFile | None = None
         if path == "-":
+            if sys.stdout is None:
+                raise CepError("cannot write standard output: it is closed", code="output")
             self._file = sys.stdout.buffer
             return
         try:
             self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by close()
         except OSError as error:
-            raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="output") from None
+            raise unwritable(path, error) from None
         if path.endswith(".gz"):
             self._compressed = gzip.GzipFile(filename="", fileobj=self._file, mode="wb", compresslevel=6, mtime=0)
 
     def write(self, piece: bytes) -> None:
-        with _uninterrupted():
+        with _uninterrupted(), writing(self._path):
             if self._compressed is not None:
                 self._compressed.write(piece)
                 return
@@ -41,11 +44,28 @@ class Sink:
             self._file.flush()
 
     def close(self) -> None:
-        with _uninterrupted():
+        with _uninterrupted(), writing(self._path):
             if self._compressed is not None:
                 self._compressed.close()
             if self._path != "-":
                 self._file.close()
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """What the system refuses while the block writes is a CepError; a reader that has gone stays a BrokenPipeError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: str, error: OSError) -> CepError:
+    """Why a file, `-` for standard output, cannot be written."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return CepError(f"cannot write {'standard output' if path == '-' else path}: {reason}", code="output")
 
 
 @contextmanager

@@ -19,6 +19,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[Tt ](\d{2}:\d{2})(?::(\d{2})(?:\.(\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
 )
+_BASIC = re.compile(r"\d{8}[Tt]\d{2}(?:\d{2}){0,2}(?:[.,]\d{1,9})?(?:[Zz]|[+-]\d{2}(?::?\d{2})?)?", re.ASCII)
+_EXAMPLE = "2024-05-01T08:00:00Z"
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WORDS = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ms|s|min|h|d)", re.ASCII)
 _UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
@@ -79,6 +81,8 @@ def of_iso(text: str) -> int:
     """The microseconds since the epoch of an ISO 8601 time. UTC where no offset is written, midnight where no time."""
     match = _ISO.fullmatch(text)
     if match is None:
+        if _BASIC.fullmatch(text):
+            raise ValueError(f"`{text}` is ISO 8601 in the basic form; the extended is read, as {_EXAMPLE}")
         raise ValueError(f"`{shown(text)}` is no ISO 8601 time")
     day, minute, second, fraction, offset = match.groups()
     zone = "+00:00" if offset is None or offset in "Zz" else offset

@@ -18,7 +18,7 @@ from cep.schema import Attribute, Schema
 from connectors.because import BECAUSE, because
 from connectors.inputs import FORMATS, known_format
 from connectors.lines import Pieces, as_is, as_json, as_ticks, lines, merged, ticks_text
-from connectors.sinks import Sink
+from connectors.sinks import Sink, writing
 from connectors.times import SECOND
 
 _GROUP = 1 << 17  # rows of a Parquet row group
@@ -57,7 +57,7 @@ class Writer:
         self._schemas = schemas
         self._inputs = inputs
         directory = path != "-" and (os.path.isdir(path) or path.endswith("/"))
-        self.format = format or (None if path == "-" or directory else known_format(path)) or "jsonl"
+        self.format = format or ("jsonl" if path == "-" or directory else _format(path))
         if self.format not in FORMATS.values():
             raise CepError(f"`{format}` is no format", hint="formats are jsonl, csv, tsv, parquet", code="output")
         self._single = self.format == "jsonl" and not directory
@@ -184,10 +184,9 @@ class _Groups:
     """A Parquet file that grows by row groups."""
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
-        try:
+        self._path = path
+        with writing(path):
             self._writer = pq.ParquetWriter(path, schema, compression="zstd")
-        except OSError as error:
-            raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="output") from None
         self._schema = schema
         self._waiting: list[pl.DataFrame] = []
         self._rows = 0
@@ -200,12 +199,28 @@ class _Groups:
 
     def close(self) -> None:
         self._out()
-        self._writer.close()
+        with writing(self._path):
+            self._writer.close()
 
     def _out(self) -> None:
         if self._waiting:
-            self._writer.write_table(pl.concat(self._waiting).to_arrow().cast(self._schema))
+            table = pl.concat(self._waiting).to_arrow().cast(self._schema)
             self._waiting, self._rows = [], 0
+            with writing(self._path):
+                self._writer.write_table(table)
+
+
+def _format(path: str) -> str:
+    """The format that the suffix says; without one JSON Lines."""
+    suffix = os.path.splitext(os.path.basename(path).removesuffix(".gz"))[1]
+    format = known_format(path) or ("jsonl" if not suffix else None)
+    if format is None:
+        raise CepError(
+            f"{path}: the format is not known by its name",
+            hint="names end in .jsonl, .csv, .tsv or .parquet; others need `--output-format jsonl`",
+            code="output",
+        )
+    return format
 
 
 def _field(column: pl.Series, attribute: Attribute, calendar: bool) -> pl.Series:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from cep.goals import partial, ring, window
 from cep.goals.arrival import by_arrival
 from cep.goals.contract import Ints, from_arrow, to_arrow
-from cep.goals.keys import Keys
+from cep.goals.keys import Keys, capacity_for, reindex
 from cep.goals.lineage import Lineage
 from cep.goals.store import room
 from cep.goals.window import END, HEADER, NAME, SLOT
@@ -92,11 +92,20 @@ class Aggregate:
             return self._named(made, edges)
         self.groups = _more_groups(self.groups, self.keys.count)
         self.store = room(self.store, self.count + rows(table))
-        made, edges, self.count, self.tally_index, self.tallies, self.tally_count = window.slide(
+        self._make_room(rows(table) * self.spec.kinds.count(partial.DISTINCT))
+        made, edges, self.count, self.tally_count = window.slide(
             table, self.spec.values(table), slots, self.spec.events, self.spec.duration, self.kinds, self.store,
             self.count, self.groups, keys, self.tally_index, self.tallies, self.tally_count, self.lineage is not None,
         )  # fmt: skip
         return self._named(made, edges)
+
+    def _make_room(self, values: int) -> None:
+        """Room for so many more distinct values."""
+        needed = self.tally_count + values
+        self.tallies = room(self.tallies, needed)
+        if 2 * needed > len(self.tally_index):
+            keys = np.ascontiguousarray(self.tallies[:, :2])
+            self.tally_index = reindex(keys, self.tally_count, capacity_for(needed))
 
     def _named(self, made: Table, edges: Ints) -> Table:
         made = np.ascontiguousarray(made)
@@ -121,7 +130,7 @@ class Aggregate:
         keep = np.flatnonzero((slots >= 0) & (numbers[slots] >= 0)) if self.keys.count else np.empty(0, np.int64)
         fresh = _more_groups(np.empty((0, self.groups.shape[1]), np.int64), int(used.sum()))
         self.store, self.tally_index, self.tallies, self.tally_count = window.regroup(
-            self.store, keep, self.groups, numbers, fresh, self.kinds, self.tallies
+            self.store, keep, self.groups, numbers, fresh, self.kinds
         )
         self.groups, self.count = fresh, len(keep)
         self.keys.become(self.keys.known[used], int(used.sum()))

@@ -140,7 +140,7 @@ class Keys:
                 larger[: self.count] = self.table[: self.count]
                 self.table = larger
             if 2 * needed > self.index.shape[0]:
-                self.index = reindex(self.table, self.count, _capacity(2 * needed))
+                self.index = reindex(self.table, self.count, capacity_for(needed))
         slots: Ints
         slots, self.count = _slots_of(table, columns, self.index, self.table, self.count, insert, groups)
         return slots
@@ -148,7 +148,7 @@ class Keys:
     def become(self, keys: Ints, count: int) -> None:
         """From now on know just the first `count` of `keys`, by these numbers."""
         self.table, self.count = keys, count
-        self.index = reindex(keys, count if keys.shape[1] else 0, _capacity(2 * count))
+        self.index = reindex(keys, count if keys.shape[1] else 0, capacity_for(count))
 
     @property
     def known(self) -> Ints:
@@ -156,8 +156,9 @@ class Keys:
         return self.table[: self.count]
 
 
-def _capacity(least: int) -> int:
+def capacity_for(count: int) -> int:
+    """The size of an index of so many keys: a power of two, at most half full."""
     capacity = 32
-    while capacity < least:
+    while capacity < 2 * count:
         capacity *= 2
     return capacity

@@ -9,7 +9,6 @@ import numpy as np
 from numba import njit
 
 from cep.goals.intrinsics import prefetch
-from cep.goals.keys import grow
 from cep.goals.partial import DISTINCT, combine, lift, outcome
 from cep.table import END, FIRST, IDENTITY, ORDER, START
 
@@ -30,7 +29,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
     width = keys.shape[1]
     step = 2 + results
     made = np.empty((FIRST + width + results, n), np.int64)
-    edges = np.empty((16 if lineage else 1, 2), np.int64)
+    edges = np.empty((n * events if lineage else 1, 2), np.int64)
     edge_count = 0
     out = 0
     last = np.full(keys.shape[0] + 1, -1, np.int64)
@@ -98,8 +97,6 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
             if lineage:
                 for e in range(filled):
                     place = oldest + e if oldest + e < events else oldest + e - events
-                    if edge_count == edges.shape[0]:
-                        edges = grow(edges, edge_count + 1)
                     edges[edge_count, 0] = out
                     edges[edge_count, 1] = rings[slot, RING + place * step + 1]
                     edge_count += 1

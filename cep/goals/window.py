@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from cep.goals.intrinsics import prefetch
-from cep.goals.keys import MISSING, NAN, grow, mix, reindex
+from cep.goals.keys import MISSING, NAN, grow, mix
 from cep.goals.partial import DISTINCT, combine, lift, outcome
 from cep.table import END as T_END
 from cep.table import FIRST, IDENTITY, ORDER, START
@@ -32,26 +32,20 @@ GROUP = 5
 
 @njit(cache=True)
 def tally(index, keys, count, slot, value):  # type: ignore[no-untyped-def]
-    """The place of (group, value) in the multiset of values. Gives (place, index, keys, count)."""
-    mask = index.shape[0] - 1
-    hashed = mix(mix(np.uint64(0), slot), value)
-    place = np.int64(hashed & np.uint64(mask))
+    """The place of (group, value) in the multiset of values, in which there is room: `count` itself if it is new."""
+    mask = np.uint64(index.shape[0] - 1)
+    place = np.int64(mix(mix(np.uint64(0), slot), value) & mask)
     at = index[place]
     while at >= 0:
         if keys[at, 0] == slot and keys[at, 1] == value:
-            return at, index, keys, count
-        place = (place + 1) & mask
+            return at
+        place = np.int64(np.uint64(place + 1) & mask)
         at = index[place]
-    if count == keys.shape[0]:
-        keys = grow(keys, count + 1)
     keys[count, 0] = slot
     keys[count, 1] = value
     keys[count, 2] = 0
     index[place] = count
-    count += 1
-    if 2 * count > index.shape[0]:
-        index = reindex(keys[:, :2], count, 4 * index.shape[0])
-    return count - 1, index, keys, count
+    return count
 
 
 @njit(cache=True)
@@ -135,9 +129,8 @@ def slide(  # type: ignore[no-untyped-def]
                 at = GROUP + 3 * k
                 if kinds[k] == DISTINCT:
                     if value != MISSING and value != NAN:
-                        where, tally_index, tallies, tally_count = tally(
-                            tally_index, tallies, tally_count, slot * results + k, value
-                        )
+                        where = tally(tally_index, tallies, tally_count, slot * results + k, value)
+                        tally_count += where == tally_count
                         tallies[where, 2] += 1
                         if tallies[where, 2] == 1:
                             groups[slot, at] += 1
@@ -214,11 +207,11 @@ def slide(  # type: ignore[no-untyped-def]
                     edge_count += 1
                     p = store[p, NEXT]
             out += 1
-    return made[:, :out], edges[:edge_count], count, tally_index, tallies, tally_count
+    return made[:, :out], edges[:edge_count], count, tally_count
 
 
 @njit(cache=True)
-def regroup(store, keep, groups, numbers, fresh_groups, kinds, tallies):  # type: ignore[no-untyped-def]
+def regroup(store, keep, groups, numbers, fresh_groups, kinds):  # type: ignore[no-untyped-def]
     """Rows `keep` of the store moved together; groups get the numbers in `numbers`, values new tallies.
 
     Gives (store, tallies' index, tallies, how many).
@@ -238,14 +231,22 @@ def regroup(store, keep, groups, numbers, fresh_groups, kinds, tallies):  # type
             for cell in range(3):
                 p = groups[slot, cell]
                 fresh_groups[numbers[slot], cell] = -1 if p < 0 else moved[p]
-    index = np.full(32, -1, np.int64)
-    counts = np.empty((16, 3), np.int64)
+    distinct = 0
+    for k in range(kinds.shape[0]):
+        if kinds[k] == DISTINCT:
+            distinct += keep.shape[0]
+    capacity = 32
+    while capacity < 2 * distinct:
+        capacity *= 2
+    index = np.full(capacity, -1, np.int64)
+    counts = np.empty((max(16, distinct), 3), np.int64)
     total = 0
     for i in range(keep.shape[0]):
         for k in range(kinds.shape[0]):
             value = fresh[i, HEADER + 4 * k]
             if kinds[k] == DISTINCT and value != MISSING and value != NAN:
-                where, index, counts, total = tally(index, counts, total, fresh[i, SLOT] * kinds.shape[0] + k, value)
+                where = tally(index, counts, total, fresh[i, SLOT] * kinds.shape[0] + k, value)
+                total += where == total
                 counts[where, 2] += 1
                 fresh[i, HEADER + 4 * k + 1] = where
     return fresh, index, counts, total

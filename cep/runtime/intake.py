@@ -52,7 +52,7 @@ def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitt
     end = frame["end"] if "end" in frame.columns else start
     table[START], no_start = _integers(start)
     table[END], no_end = _integers(end)
-    table[ORDER] = frame["order"].to_numpy() if "order" in frame.columns else np.arange(first, first + n)
+    table[ORDER] = _order(frame, schema) if "order" in frame.columns else np.arange(first, first + n)
     table[IDENTITY] = table[ORDER] + 1
     faults: list[tuple[Mask, str, str]] = [
         (no_start | no_end, "time", "has no time"),
@@ -157,9 +157,22 @@ def _column(frame: pl.DataFrame, name: str, schema: Schema) -> pl.Series:
     return frame[name]
 
 
+def _order(frame: pl.DataFrame, schema: Schema) -> NDArray[np.int64]:
+    order = frame["order"]
+    if not order.dtype.is_integer() or order.null_count():
+        raise CepError(
+            f"`order` of the table of `{schema.name}` is each row's position in the input, a whole number",
+            hint="without the column the rows come in the order of the table",
+            code="column",
+        )
+    return order.cast(pl.Int64).to_numpy()
+
+
 def _integers(series: pl.Series) -> tuple[NDArray[np.int64], Mask]:
     if series.dtype.is_temporal():
         series = series.cast(pl.Datetime("us")).cast(pl.Int64)
+    if series.dtype.is_float():
+        series = pl.select(pl.when(series == series.floor()).then(series)).to_series()
     if series.dtype != pl.Int64:
         series = series.cast(pl.Int64, strict=False)
     nulls = series.is_null().to_numpy() if series.null_count() else np.zeros(len(series), np.bool_)
@@ -191,6 +204,10 @@ def _values(
             return np.full(n, MISSING), series.is_not_null().to_numpy()
         return pool.encode(series.cast(pl.String), type), wrong
     if type == "any":
+        if series.dtype == pl.Object:
+            return _python_values(series.to_list(), type, pool)
+        if series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Time):
+            return np.full(n, MISSING), series.is_not_null().to_numpy()
         return pool.encode(series, "any"), wrong
     if type == "bool":
         if series.dtype != pl.Boolean:
@@ -247,7 +264,13 @@ def fits(value: object, type: str) -> bool:
 
 
 def _a(type: str) -> str:
-    names = {"int": "a whole number", "float": "a number", "any": "a value", "iri": "an IRI", "bool": "true or false"}
+    names = {
+        "int": "a whole number",
+        "float": "a number",
+        "any": "a number, a text, true or false",
+        "iri": "an IRI",
+        "bool": "true or false",
+    }
     return names.get(type, f"a {type}")
 
 

@@ -56,12 +56,23 @@ from cep.syntax.patterns import condition_hint, join_hint, pattern
 from cep.syntax.terms import COMPARISONS, arguments, conditions
 from cep.syntax.tokens import BINARY_OPERATORS, RESERVED, line_starts
 
+LONGEST = 1 << 22
+"""Characters of the longest program that is read."""
+
+
+def too_long(name: str) -> CepError:
+    """What is wrong with a program beyond LONGEST."""
+    hint = "many facts are better kept in a table: `--facts linked=links.csv`"
+    return CepError(f"{name}: the program is longer than {LONGEST >> 20} MiB", hint=hint, code="syntax")
+
 
 def parse(text: str, name: str = "<program>") -> ast.Program:
     """The statements of a program text; `name` is what errors quote it by. Raises the first CepError.
 
     Trees are at most HIGHEST high, so passes may recurse over them.
     """
+    if len(text) > LONGEST:
+        raise too_long(name)
     source = Source(text, name)
     _refuse_unreadable(source)
     cursor = Cursor(source)
