@@ -15,8 +15,8 @@ COLUMNS = ("workload", "events", "keys", "engine", "loop", "ratio", "flat", "MB"
 LEGEND = """\
 engine, loop: events a second of CPU time on one core; the loop is hand-written Python for that job.
 flat: cost an event, to that of the workload's cheapest size; at most 1.5. MB: peak memory of the
-engine's process, with its input. B/goal: bytes of state to each occurrence that waits. int/2: half as
-fast as with integers."""
+engine's process, with its input. B/goal: bytes of state to each occurrence that waits. int/2: half
+as fast as with integers."""
 
 
 @dataclass(frozen=True, slots=True)

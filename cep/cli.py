@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -52,9 +53,11 @@ def _version(wanted: bool) -> None:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
-            typer.echo(f"cep {version('semcep')}")
+            text = f"cep {version('semcep')}"
         except PackageNotFoundError:
-            typer.echo("cep (run from its source, not installed)")
+            text = "cep (run from its source, not installed)"
+        with _settled():
+            _say(text)
         raise typer.Exit
 
 
@@ -213,8 +216,6 @@ def run(
     is given; 2 if the program or an option is wrong; 130 after Ctrl-C.
     """
     with _settled():
-        from collections import Counter
-
         from cep.engine import Engine
         from cep.facts import read_facts
         from cep.options import distinct, duration, named, refuse, selected, waiting

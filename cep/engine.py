@@ -122,8 +122,10 @@ class Engine:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the goals' state."""
-        return self.machine.size[1]
+        """Bytes of what goals hold, of what waits for the watermark, of values and of lineage."""
+        waiting = [t for tables in (*self.clock.waiting.values(), *self.sources.values()) for t in tables]
+        edges = 0 if self.lineage is None else 16 * self.lineage.size
+        return self.machine.size[1] + sum(t.nbytes for t in waiting) + self.pool.nbytes + edges
 
     # --- running ---
 
@@ -137,7 +139,9 @@ class Engine:
         admitted: dict[str, intake.Admitted] = {}
         first = position = self.position
         if isinstance(batch, Mapping):
-            ordered = bool(batch) and all("order" in frame.columns for frame in batch.values())
+            ordered = any("order" in frame.columns for frame in batch.values())
+            if ordered and not all("order" in frame.columns for frame in batch.values()):
+                raise CepError("either all tables of a push have a column `order` or none", code="column")
             for name, frame in batch.items():
                 admitted[name] = intake.admit(frame, self._schema(name), self.pool, position)
                 position += frame.height

@@ -122,13 +122,18 @@ def _parts(
             return
         stream = Stream(one.path, stdin, idle)
     except OSError as error:
-        raise CepError(f"{one.path}: {(error.strerror or str(error)).lower()}", code="input") from None
+        raise _unreadable(one.path, error) from None
     try:
         yield from _text(one, stream, schemas, chunk, first)
     except OSError as error:
-        raise CepError(f"{one.path}: {(error.strerror or str(error)).lower()}", code="input") from None
+        raise _unreadable(one.path, error) from None
     finally:
         stream.close()
+
+
+def _unreadable(path: str, error: OSError) -> CepError:
+    name = "standard input" if path == "-" else path
+    return CepError(f"{name}: {(error.strerror or str(error)).lower()}", code="input")
 
 
 def _text(one: Input, stream: Stream, schemas: Mapping[str, Schema], chunk: int, first: int) -> Iterator[_Part]:

@@ -39,6 +39,8 @@ class Stream:
         self._descriptor: int | None = None
         self._read = 0
         if path == "-":
+            if given is None and sys.stdin is None:
+                raise OSError("it is closed")
             self._file = given or sys.stdin.buffer
             self._owned = False
         else:

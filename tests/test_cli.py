@@ -181,7 +181,7 @@ def test_only_selects_what_is_written() -> None:
     Path("two.cep").write_text(PROGRAM + "hot(R) <- heat(R, T) WHERE T > 85.\n")
     result = cep("run", "two.cep", "--input", "events.jsonl", "--only", "hot")
     assert [one["type"] for one in events(result.stdout)] == ["hot"]
-    assert "2 derived events: fire 1, hot 1" in result.stderr
+    assert "1 of 2 derived events written: hot 1, " in result.stderr
 
 
 def test_files_are_sorted_unless_a_lateness_is_given() -> None:
@@ -357,6 +357,43 @@ def test_dead_letters_are_kept_with_their_reasons() -> None:
     assert dead == [(4, "range", "bad.jsonl"), (5, "missing", "bad.jsonl"), (6, "json", "bad.jsonl")]
 
 
+def test_the_first_dead_letter_is_told_where_none_are_kept() -> None:
+    Path("bad.jsonl").write_text(jsonl(BAD))
+    told = cep("run", "fire.cep", "--input", "bad.jsonl").stderr.splitlines()
+    assert len(told) == 2 and told[1].startswith("the first dead letter is bad.jsonl:4: temp")
+    assert told[1].endswith("; `--dead-letter FILE` keeps them")
+    assert len(cep("run", "fire.cep", "--input", "bad.jsonl", "--dead-letter", "d").stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", [json.dumps(EVENTS), json.dumps(EVENTS, indent=2)], ids=["a line", "lines"])
+def test_a_list_of_records_is_told(text: str) -> None:
+    Path("list.json").write_text(text)
+    told = cep("run", "fire.cep", "--input", "list.json").stderr
+    assert "first dead letter is list.json:1:" in told and "one object a line" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "hint"),
+    [
+        ("a.csv", "time;x", "separated by `;`"),
+        ("a.csv", '"time";"x"', "separated by `;`"),
+        ("a.csv", "time\tx", "`--format tsv`"),
+        ("a.tsv", "time,x", "`--format csv`"),
+    ],
+)
+def test_other_separators_are_told(name: str, header: str, hint: str) -> None:
+    Path("a.cep").write_text("event a(x: int).\nb(X) <- a(X).\n")
+    Path(name).write_text(f"{header}\n1;2\n")
+    result = cep("run", "a.cep", "--input", name)
+    assert result.exit_code == 2 and hint in result.stderr
+
+
+def test_times_of_the_basic_form_are_told() -> None:
+    Path("basic.jsonl").write_text(jsonl([{**EVENTS[0], "time": "20240501T080000Z"}]))
+    told = cep("run", "fire.cep", "--input", "basic.jsonl").stderr
+    assert "in the basic form; the extended is read, as 2024-05-01T08:00:00Z" in told
+
+
 def test_a_dead_letter_is_the_very_record() -> None:
     heat = [(100, 999), (100, 1), (50, 2), (101, 3)]  # the first is out of range, the third late
     Path("heat.jsonl").write_text(jsonl([{"type": "heat", "time": t, "room": "hall", "temp": x} for t, x in heat]))
@@ -444,6 +481,66 @@ def test_a_table_is_named() -> None:
     for text in ("links.csv", "=links.csv", "linked="):
         with pytest.raises(CepError, match="expected `name=file`"):
             named(text, "--facts")
+
+
+FULL = "cannot write {}: No space left on device\n"
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_a_full_disk_is_one_line(kind: str) -> None:
+    result = cep("run", "fire.cep", "--input", "events.jsonl", "--output", "/dev/full", "--output-format", kind)
+    assert (result.exit_code, result.stderr) == (2, FULL.format("/dev/full"))
+
+
+def test_a_full_disk_of_dead_letters_is_one_line() -> None:
+    Path("bad.jsonl").write_text(jsonl(BAD))
+    result = cep("run", "fire.cep", "--input", "bad.jsonl", "--dead-letter", "/dev/full")
+    assert (result.exit_code, result.stderr) == (2, FULL.format("/dev/full"))
+
+
+@pytest.mark.parametrize(
+    "command", [["run", "fire.cep", "-i", "events.jsonl"], ["check", "fire.cep"], ["plan", "fire.cep"]], ids=" ".join
+)
+def test_a_standard_output_that_cannot_be_written_is_told(command: list[str]) -> None:
+    words = f"{sys.executable} -m cep {' '.join(command)}"
+    root = str(Path(__file__).parent.parent)
+    for place, told in ((">/dev/full", FULL.format("standard output")), (">&-", "it is closed\n")):
+        shell = ["sh", "-c", f"{words} {place}"]
+        ran = subprocess.run(shell, env={**os.environ, "PYTHONPATH": root}, stderr=subprocess.PIPE, text=True)
+        said = ran.stderr.removeprefix(COMPILING)
+        assert ran.returncode == 2 and said.endswith(told) and said.count("\n") == 1, ran.stderr
+
+
+@pytest.mark.parametrize("name", ["out.xlsx", "out.parquet.gz", "out.txt.gz"])
+def test_an_unknown_suffix_is_refused(name: str) -> None:
+    result = cep("run", "fire.cep", "--input", "events.jsonl", "--output", name)
+    assert result.exit_code == 2 and "`--output-format jsonl`" in result.stderr and not Path(name).exists()
+    result = cep("run", "fire.cep", "--input", "events.jsonl", "--output", name, "--output-format", "jsonl")
+    assert result.exit_code == 0 and Path(name).exists()
+
+
+def test_a_name_without_suffix_gets_json_lines() -> None:
+    assert cep("run", "fire.cep", "--input", "events.jsonl", "--output", "out").exit_code == 0
+    assert events(Path("out").read_text()) == [FIRE]
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "run"])
+def test_a_huge_program_is_refused_at_once(command: str) -> None:
+    with Path("huge.cep").open("wb") as file:
+        file.truncate(1 << 30)
+    result = cep(command, "huge.cep")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("huge.cep: the program has more than 4,194,304 characters\nhint: ")
+
+
+def test_a_program_without_rules_is_told() -> None:
+    Path("empty.cep").write_text("")
+    Path("bare.cep").write_text("event heat(room: string, temp: float).\n")
+    told = "warning: {} has no rules, so it derives nothing\n"
+    result = cep("check", "empty.cep")
+    assert (result.exit_code, result.stderr) == (0, told.format("empty.cep"))
+    assert result.stdout == "empty.cep: no rules, no event types, no errors, 1 warning\n"
+    assert cep("run", "bare.cep", "--input", "heat=events.jsonl").stderr.startswith(told.format("bare.cep"))
 
 
 # --- how it ends ---

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from cep.goals.keys import mix
-from cep.table import END, FIRST, IDENTITY, ORDER, START, Table
+from cep.table import END, FIRST, ORDER, START, Table
 
 
 @njit(cache=True)
@@ -132,44 +132,3 @@ def distinct(table: Table) -> Table:
         return table
     first: Table = take(table, np.flatnonzero(keep))
     return first
-
-
-@njit(cache=True)
-def absent_from(table, known):  # type: ignore[no-untyped-def]
-    """Which rows of `table` are not in `known` (both small: the rounds of one instant)."""
-    keep = np.ones(table.shape[1], np.bool_)
-    capacity = 16
-    while capacity < 2 * (known.shape[1] + 1):
-        capacity *= 2
-    seen = np.full(capacity, -1, np.int64)
-    for i in range(known.shape[1]):
-        hashed = mix(np.uint64(known[START, i]), known[END, i])
-        for c in range(FIRST, known.shape[0]):
-            hashed = mix(hashed, known[c, i])
-        place = np.int64(hashed & np.uint64(capacity - 1))
-        while seen[place] >= 0:
-            place = (place + 1) & (capacity - 1)
-        seen[place] = i
-    for i in range(table.shape[1]):
-        hashed = mix(np.uint64(table[START, i]), table[END, i])
-        for c in range(FIRST, table.shape[0]):
-            hashed = mix(hashed, table[c, i])
-        place = np.int64(hashed & np.uint64(capacity - 1))
-        while seen[place] >= 0:
-            j = seen[place]
-            same = known[START, j] == table[START, i] and known[END, j] == table[END, i]
-            if same:
-                for c in range(FIRST, table.shape[0]):
-                    if known[c, j] != table[c, i]:
-                        same = False
-                        break
-            if same:
-                keep[i] = False
-                break
-            place = (place + 1) & (capacity - 1)
-    return keep
-
-
-def identify(table: Table, first: int) -> None:
-    """Number the rows from `first` on, for lineage."""
-    table[IDENTITY] = np.arange(first, first + table.shape[1])

@@ -20,10 +20,11 @@ from cep.goals.lineage import Lineage
 from cep.goals.relational import Evaluation, columns_of
 from cep.goals.unless import Deadline, DeadlineSpec
 from cep.plan import algebra
+from cep.plan import types as planned
 from cep.plan.plan import Plan
-from cep.plan.types import TIMES, Column
+from cep.plan.types import TIMES
 from cep.syntax.ast import Comparison, Condition, Variable
-from cep.table import Table, bits, rows
+from cep.table import Column, Table, bits, rows
 from cep.typed import Typed, TypedConstant, TypedVariable, coerced, common_type
 from cep.values import Pool
 
@@ -142,10 +143,10 @@ class Builder:
     def _types(self, number: int) -> list[str]:
         return [column.type for column in self.plan.columns[number]]
 
-    def _optional(self, columns: Sequence[Column]) -> frozenset[str]:
+    def _optional(self, columns: Sequence[planned.Column]) -> frozenset[str]:
         return frozenset(f"v{i}" for i, column in enumerate(columns) if column.optional)
 
-    def _conditions(self, conditions: Sequence[Condition], columns: Sequence[Column]) -> Conditions:
+    def _conditions(self, conditions: Sequence[Condition], columns: Sequence[planned.Column]) -> Conditions:
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
         return compile_conditions(conditions, types, self.relations, self.pool, self.plan.source)
 
@@ -167,7 +168,7 @@ class Builder:
         return int(bits(column)[0])
 
     def _test(self, conditions: Sequence[Condition], types: Sequence[str]) -> Callable[[Table], NDArray[np.bool_]]:
-        columns = [Column(type, True) for type in types]
+        columns = [planned.Column(type, True) for type in types]
         compiled = self._conditions(conditions, columns)
 
         def test(table: Table) -> NDArray[np.bool_]:
@@ -187,6 +188,19 @@ class Builder:
         typed = coerced(TypedVariable(name, type), wanted)
         assert typed is not None, "a type only grows to one it fits"
         return compile(typed, self.pool)
+
+    def _key(self, name: str, type: str, wanted: str) -> Evaluation:
+        """A column converted to be compared by its bits: an int that no float is becomes missing and joins nothing."""
+        converted = self._converted(name, type, wanted)
+        if (type, wanted) != ("int", "float"):
+            return converted
+
+        def exact(columns: relational.Columns, count: int) -> Column:
+            floats = converted(columns, count)
+            with np.errstate(invalid="ignore"):
+                return np.where(floats.astype(np.int64) == columns[name], floats, np.nan)
+
+        return exact
 
     def _keys(
         self, pairs: Sequence[tuple[int, int]], left: Sequence[str], right: Sequence[str]
@@ -211,7 +225,7 @@ class Builder:
                 places.append(column)
             else:
                 places.append(len(types) + len(added))
-                added.append(self._converted(f"v{column}", types[column], type))
+                added.append(self._key(f"v{column}", types[column], type))
         return tuple(places), tuple(added)
 
     def _deadline(self, node: algebra.Deadline) -> Goal:
@@ -297,12 +311,12 @@ class Builder:
                 side, place = places[f"v{column}"]
                 types, added = (left, left_added) if side == LEFT else (right, right_added)
                 if types[place] != type:
-                    extra[side].append(self._converted(f"v{place}", types[place], type))
+                    extra[side].append(self._key(f"v{place}", types[place], type))
                     place = len(types) + len(added) + len(extra[side]) - 1
                 absent_from.append((side, place))
         stack, test, decided = None, None, True
         if node.decide:
-            compiled = self._conditions(node.decide, [Column(type, True) for type in out])
+            compiled = self._conditions(node.decide, [planned.Column(type, True) for type in out])
             if all(isinstance(c, Comparison) for c in node.decide) and not compiled.binds:
                 types_out = {f"v{i}": type for i, type in enumerate(out)} | TIMES
                 tests = [
@@ -359,7 +373,7 @@ class Builder:
                 side, place = places[f"v{column}"]
                 types = left if side == LEFT else right
                 if types[place] != type:
-                    extra[side].append(self._converted(f"v{place}", types[place], type))
+                    extra[side].append(self._key(f"v{place}", types[place], type))
         return (*left_added, *extra[0]), (*right_added, *extra[1]), absent_added
 
 
@@ -391,6 +405,7 @@ class _Widened:
         self.names = goal.names
         if isinstance(goal, Deadline):
             self.next_deadline = goal.next_deadline
+            self.pending = goal.pending
 
     def step(self, inputs: Sequence[Table], watermark: int) -> Table:
         wide = []

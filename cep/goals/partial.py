@@ -46,11 +46,12 @@ def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
         return m, u, v
     total = n + m
     if kind == SUM_INT:
+        # y counts how often the sum went round the 64 bits: it may come back.
         s = x + u
-        over = y | v
+        round_trip = 0
         if ((x ^ s) & (u ^ s)) < 0:
-            over = 1
-        return total, s, over
+            round_trip = 1 if x > 0 else -1
+        return total, s, y + v + round_trip
     if kind == SUM_FLOAT or kind == AVG:
         a = as_float(x)
         b = as_float(u)

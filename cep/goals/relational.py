@@ -93,6 +93,10 @@ class Tick(Memoryless):
         """When it occurs; 2**62 once it has."""
         return 2**62 if self.done else self.ticks
 
+    def pending(self) -> int:
+        """How many time points are still to come."""
+        return int(not self.done)
+
     def snapshot(self) -> pa.RecordBatch:
         return to_arrow({"done": np.array([int(self.done)], np.int64)})
 

@@ -157,9 +157,17 @@ class Deadline:
 
     def next_deadline(self) -> int:
         """The earliest deadline still open; 2**62 where none is."""
-        waiting = self.store[self.first : self.count]
-        alive = np.flatnonzero(waiting[:, NEXT] != GONE)
-        return int(waiting[alive[0], END]) + self.spec.duration if len(alive) else FOREVER
+        while self.first < self.count:
+            some = self.store[self.first : min(self.count, self.first + 64), NEXT] != GONE
+            if some.any():
+                self.first += int(some.argmax())
+                return int(self.store[self.first, END]) + self.spec.duration
+            self.first += len(some)
+        return FOREVER
+
+    def pending(self) -> int:
+        """At most how many deadlines are open."""
+        return self.count - self.first
 
     def forget(self, watermark: int) -> None:
         if self.count > 1024 and self.first > self.count // 2:

@@ -111,6 +111,7 @@ def slide(  # type: ignore[no-untyped-def]
             store[p, ARRIVAL] = table[ORDER, i]
             store[p, NAME] = table[IDENTITY, i]
             store[p, SLOT] = slot
+            store[p, LEAST] = 0
             tail = groups[slot, G_TAIL]
             store[p, PREVIOUS] = tail
             if tail >= 0:
@@ -126,6 +127,8 @@ def slide(  # type: ignore[no-untyped-def]
             for k in range(results):
                 value = values[k, i]
                 store[p, HEADER + 4 * k] = value
+                for cell in range(1, 4):
+                    store[p, HEADER + 4 * k + cell] = 0
                 at = GROUP + 3 * k
                 if kinds[k] == DISTINCT:
                     if value != MISSING and value != NAN:

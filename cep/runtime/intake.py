@@ -53,7 +53,7 @@ def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitt
     table[START], no_start = _integers(start)
     table[END], no_end = _integers(end)
     table[ORDER] = _order(frame, schema) if "order" in frame.columns else np.arange(first, first + n)
-    table[IDENTITY] = table[ORDER] + 1
+    table[IDENTITY] = np.arange(first, first + n) + 1
     faults: list[tuple[Mask, str, str]] = [
         (no_start | no_end, "time", "has no time"),
         (table[END] < table[START], "interval", "ends before it starts"),
@@ -78,8 +78,8 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
     """The same for events as values, each with its place in the pushed sequence."""
     n = len(events)
     table = np.zeros((FIRST + len(schema.attributes), n), np.int64)
-    table[START] = [event.start for _, event in events]
-    table[END] = [event.end for _, event in events]
+    table[START] = [max(-(2**62), min(event.start, 2**62)) for _, event in events]
+    table[END] = [max(-(2**62), min(event.end, 2**62)) for _, event in events]
     table[ORDER] = [first + place for place, _ in events]
     table[IDENTITY] = table[ORDER] + 1
     width = len(schema.attributes)
@@ -224,7 +224,8 @@ def _values(
         whole = np.where(np.isnan(floats) | odd, 0.0, floats).astype(np.int64)
         return np.where(np.isnan(floats) | odd, MISSING, whole), odd
     cast = series.cast(pl.Int64, strict=False)
-    wrong = (cast.is_null() & series.is_not_null()).to_numpy() if series.dtype == pl.UInt64 else wrong
+    if series.dtype in (pl.UInt64, pl.Int64, pl.Int128):  # -2**63 stands for what is missing
+        wrong = ((cast.is_null() | (cast == MISSING)) & series.is_not_null()).fill_null(False).to_numpy()
     return (cast.fill_null(MISSING) if cast.null_count() else cast).to_numpy(), wrong
 
 

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cep.errors import CepError
-from cep.goals.arrival import absent_from, by_arrival, distinct, take
+from cep.goals.arrival import by_arrival, distinct, take
 from cep.goals.contract import Goal
+from cep.keys import KeySet
 from cep.plan.order import Unit
-from cep.table import END, Table, concat, empty, rows
+from cep.table import END, FIRST, START, Table, concat, empty, rows
 
 Reader = tuple[Unit, Goal, tuple[Unit, ...], str | None]
 NEVER = 2**62
-# How many deadlines may pass in a row without any input: a rule that starts its own timer again never ends.
+# How many deadlines may pass in a row without any input, besides those that were open: a rule that starts its own timer
+# again never ends.
 MOST_DEADLINES = 100_000
+# How many rounds one instant may take.
+MOST_ROUNDS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,9 @@ class Recursion:
         self.widths = widths
         self.limit = max_derivations
         self.rules = rules
+        self.timed: list[Any] = [
+            goal for part in parts for _, goal, _, _ in part.units if hasattr(goal, "next_deadline")
+        ]
         self.inside = {unit for part in parts for unit, *_ in part.units}
 
     def step(self, inputs: Mapping[str, Table], given: dict[Unit, Table], watermark: int) -> None:
@@ -54,15 +62,22 @@ class Recursion:
                     if other not in self.inside:
                         outer[unit, port] = given[other]
         made: dict[Unit, list[Table]] = {unit: [] for unit in self.inside}
-        alone = 0
+        alone = most = 0
         for instant, slice_ in self._instants(outer, watermark):
+            if slice_:
+                alone = 0
+            elif not alone:
+                most = min(self.limit, MOST_DEADLINES) + sum(goal.pending() for goal in self.timed)
             alone = 0 if slice_ else alone + 1
-            if alone > min(self.limit, MOST_DEADLINES):
+            if alone > most:
                 raise self._endless(f"{alone:,} deadlines in a row, and no input between them")
             now = self._instant(slice_, instant)
             for unit, table in now.items():
                 if rows(table):
                     made[unit].append(table)
+            for part in self.parts:
+                for _, goal, _, _ in part.units:
+                    goal.forget(instant)
         for part in self.parts:
             for unit, goal, _, _ in part.units:
                 given[unit] = concat(made[unit]) if made[unit] else empty(self.widths[unit])
@@ -73,13 +88,12 @@ class Recursion:
     ) -> Iterator[tuple[int, dict[tuple[Unit, int], Table]]]:
         """Ends that occur outside, and deadlines inside as they come up, in order, with the outer rows of each."""
         done = dict.fromkeys(outer, 0)
-        timed = [goal for part in self.parts for _, goal, _, _ in part.units if hasattr(goal, "next_deadline")]
         while True:
             instant = NEVER
             for place, table in outer.items():
                 if done[place] < rows(table):
                     instant = min(instant, int(table[END, done[place]]))
-            for goal in timed:
+            for goal in self.timed:
                 instant = min(instant, goal.next_deadline())
             if instant > watermark or instant == NEVER:
                 return
@@ -151,13 +165,17 @@ class Recursion:
         members = {unit for unit, *_ in part.units}
         events = [reader for reader in part.units if reader[3] is not None]
         nodes = [reader for reader in part.units if reader[3] is None]
-        known: dict[Unit, Table] = {}
+        known: dict[Unit, list[Table]] = {}
         delta: dict[Unit, Table] = {}
+        seen_rows: dict[Unit, KeySet] = {}
         for unit, _, _, _ in events:
-            known[unit] = delta[unit] = distinct(outer.get((unit, 0), empty(self.widths[unit])))
+            delta[unit] = distinct(outer.get((unit, 0), empty(self.widths[unit])))
+            seen_rows[unit] = KeySet(2 + self.widths[unit])
+            seen_rows[unit].insert(_identity(delta[unit]))
+            known[unit] = [delta[unit]]
         whole: dict[Unit, list[Table]] = {unit: [] for unit in members}
         first = True
-        derived = 0
+        derived = rounds = 0
         while True:
             for unit, goal, reads, _ in nodes:
                 tables = []
@@ -189,23 +207,23 @@ class Recursion:
                         tables.append(empty(self.widths[other]) if table is None else table)
                     seen[unit, port] = True
                 made = goal.step(tables, instant)
-                if rows(made) and rows(known[unit]):
-                    made = take(made, np.flatnonzero(absent_from(made, known[unit])))
-                fresh[unit] = made
+                _, new = seen_rows[unit].insert(_identity(made))
+                fresh[unit] = made if len(new) == rows(made) else take(made, np.sort(new))
             first = False
             grown = sum(rows(table) for table in fresh.values())
             if not grown:
                 break
             derived += grown
-            if derived > self.limit:
-                raise self._endless(f"{derived:,} occurrences at one instant")
+            rounds += 1
+            if derived > self.limit or rounds > MOST_ROUNDS:
+                raise self._endless(f"{derived:,} occurrences in {rounds:,} rounds at one instant")
             for unit, table in fresh.items():
                 delta[unit] = table
-                known[unit] = concat([known[unit], table]) if rows(known[unit]) else table
+                known[unit].append(table)
         for unit, *_ in nodes:
             now[unit] = by_arrival(concat(whole[unit])) if whole[unit] else empty(self.widths[unit])
         for unit, *_ in events:
-            now[unit] = by_arrival(known[unit])
+            now[unit] = by_arrival(concat(known[unit]))
 
     def _endless(self, so_far: str) -> CepError:
         return CepError(
@@ -214,3 +232,8 @@ class Recursion:
             "or `--max-derivations` raises the limit",
             code="recursion",
         )
+
+
+def _identity(table: Table) -> Table:
+    """What makes an occurrence the same as another: interval and arguments, a row each."""
+    return np.ascontiguousarray(np.concatenate([table[[START, END]], table[FIRST:]]).T)

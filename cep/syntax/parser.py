@@ -62,8 +62,8 @@ LONGEST = 1 << 22
 
 def too_long(name: str) -> CepError:
     """What is wrong with a program beyond LONGEST."""
-    hint = "many facts are better kept in a table: `--facts linked=links.csv`"
-    return CepError(f"{name}: the program is longer than {LONGEST >> 20} MiB", hint=hint, code="syntax")
+    hint = "if these are facts, read them from a table: `--facts linked=links.csv`"
+    return CepError(f"{name}: the program has more than {LONGEST:,} characters", hint=hint, code="syntax")
 
 
 def parse(text: str, name: str = "<program>") -> ast.Program:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 
 import polars as pl
@@ -21,6 +24,7 @@ from cep.progress import Tally, count, shown
 from cep.schema import Schema
 from connectors.batch import Batch, DeadRecord
 from connectors.files import replay
+from connectors.sinks import writing
 from connectors.writers import Writer
 from demos.blizzard.storms import Storm, episodes, merge, settled
 
@@ -80,12 +84,12 @@ def find(program: Path, output: str | None = None) -> Found:
     engine = Engine.from_file(program)
     found, interrupt = Found(), Interrupt()
     batches = replay([f"reading={weather()}"], engine.inputs)
-    with shown(found.tally), interrupt.listening():
-        flow(engine, batches, found.tally, found.take, found, interrupt)
-    if interrupt.wished:
-        raise KeyboardInterrupt
-    if output is not None:
-        with Writer(output, engine.outputs) as writer:
+    with nullcontext() if output is None else Writer(output, engine.outputs) as writer:
+        with shown(found.tally), interrupt.listening():
+            flow(engine, batches, found.tally, found.take, found, interrupt)
+        if interrupt.wished:
+            raise KeyboardInterrupt
+        if writer is not None:
             writer.write(found.derived)
     found.readings = [_judged(pl.concat(found.readings), engine.inputs["reading"])]
     if "warning" in found.derived:
@@ -93,11 +97,17 @@ def find(program: Path, output: str | None = None) -> Found:
     return found
 
 
-def show(noaa: bool, picture: Path | None, output: str | None) -> None:
-    """The whole demo: what `cep demo blizzard` prints and draws."""
+def show(noaa: bool, picture: Path | None, output: str | None) -> str:
+    """The whole demo: draws, and gives what `cep demo blizzard` prints."""
     program = OFFICIAL if noaa else PROGRAM
     found = find(program, output)
-    console = Console(highlight=False)
+    told = StringIO()
+    colours = True if sys.stdout is not None and sys.stdout.isatty() else None
+    _tell(Console(file=told, highlight=False, force_terminal=colours), program, found, noaa, picture)
+    return told.getvalue().removesuffix("\n")
+
+
+def _tell(console: Console, program: Path, found: Found, noaa: bool, picture: Path | None) -> None:
     if found.storms:
         console.print(_table(found.storms))
     else:
@@ -113,8 +123,9 @@ def show(noaa: bool, picture: Path | None, output: str | None) -> None:
         spells = len(episodes(found.storms))
         number = NUMBERS[spells] if spells < len(NUMBERS) else str(spells)
         title = f"{number} winter storm{'s' * (spells != 1)} in {found.tally.records:,} hourly readings"
-        picture.parent.mkdir(parents=True, exist_ok=True)
-        draw(picture, title, SUBTITLE, Scene(found.readings[0], found.met, found.storms))
+        with writing(str(picture)):
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            draw(picture, title, SUBTITLE, Scene(found.readings[0], found.met, found.storms))
         console.print(f"The picture is in {picture}.", soft_wrap=True)
     elif picture is not None:
         console.print("There is nothing to draw.")
