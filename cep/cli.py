@@ -40,6 +40,14 @@ Policy = Annotated[
     str | None,
     typer.Option(metavar="POLICY", help="The program's default policy: unrestricted, recent, chronological."),
 ]
+Facts = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=FILE",
+        show_default=False,
+        help="A table (csv, parquet, jsonl) whose rows are facts of a static predicate. Repeatable.",
+    ),
+]
 
 
 def main() -> NoReturn:
@@ -81,6 +89,7 @@ def top(
 @app.command()
 def check(
     rules: Annotated[list[Path], typer.Argument(metavar="RULES...", help="Files of event rules.", show_default=False)],
+    facts: Facts = None,
 ) -> None:
     """Read programs and say all that is wrong with them.
 
@@ -97,10 +106,11 @@ def check(
         from cep.syntax.parser import parse
 
         refused = False
+        tables = _facts(facts)
         for path in rules:
             try:
                 text = _text(path)
-                engine = Engine.from_text(text, name=str(path))
+                engine = Engine.from_text(text, name=str(path), facts=tables)
             except CepError as error:
                 refused = True
                 _complain(error)
@@ -123,7 +133,7 @@ def check(
 
 
 @app.command()
-def plan(rules: Rules, policy: Policy = None) -> None:
+def plan(rules: Rules, policy: Policy = None, facts: Facts = None) -> None:
     """Show how a program is run.
 
     \b
@@ -135,7 +145,7 @@ def plan(rules: Rules, policy: Policy = None) -> None:
         from cep.engine import Engine
         from cep.plan.explain import explain
 
-        engine = Engine.from_text(_text(rules), name=str(rules), policy=policy)
+        engine = Engine.from_text(_text(rules), name=str(rules), facts=_facts(facts), policy=policy)
         _say(explain(engine.plan, engine.machine.compiled))
 
 
@@ -191,14 +201,7 @@ def run(
     explain: Annotated[
         bool, typer.Option("--explain", help="Add to each derived event the input it comes from.")
     ] = False,
-    facts: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=FILE",
-            show_default=False,
-            help="A table (csv, parquet, jsonl) whose rows are facts of a static predicate. Repeatable.",
-        ),
-    ] = None,
+    facts: Facts = None,
     batch: Annotated[int, typer.Option(metavar="N", min=1, help="About how many records to take at a time.")] = 131_072,
     max_derivations: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many events may be derived at one instant.")
@@ -217,8 +220,7 @@ def run(
     """
     with _settled():
         from cep.engine import Engine
-        from cep.facts import read_facts
-        from cep.options import distinct, duration, named, refuse, selected, waiting
+        from cep.options import distinct, duration, refuse, selected, waiting
         from cep.pipeline import Interrupt, flow
         from cep.progress import Tally, shown
         from connectors.deadletters import DeadLetters
@@ -229,7 +231,7 @@ def run(
         engine = Engine.from_text(
             _text(rules),
             name=str(rules),
-            facts={name: read_facts(name, Path(file)) for name, file in (named(one, "--facts") for one in facts or ())},
+            facts=_facts(facts),
             policy=policy,
             lateness=duration(lateness or "0", "--lateness"),
             explain=explain,
@@ -348,6 +350,14 @@ def _text(path: Path) -> str:
         raise CepError(
             f"{path}:{line}: this is not UTF-8 text", hint="save the rules as UTF-8", code="option"
         ) from None
+
+
+def _facts(given: list[str] | None) -> dict[str, DataFrame]:
+    """The tables by predicate."""
+    from cep.facts import read_facts
+    from cep.options import named
+
+    return {name: read_facts(name, Path(file)) for name, file in (named(one, "--facts") for one in given or ())}
 
 
 def _warnings(engine: Engine, rules: Path) -> tuple[Warning, ...]:

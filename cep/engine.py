@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cep.datalog import close
 from cep.dialects.etalis import lower
-from cep.errors import CepError, Warning
+from cep.errors import CepError, CepErrors, Warning
 from cep.events import Event
 from cep.goals.build import Builder
 from cep.goals.contract import from_arrow, to_arrow
@@ -62,7 +62,10 @@ class Engine:
         self.pool = Pool()
         program = parse(text, name)
         rules = lower(program, choice, types or {})
-        statics = close(rules.statics, facts or {}, self.pool, rules.source)
+        try:
+            statics = close(rules.statics, facts or {}, self.pool, rules.source)
+        except CepError as error:
+            raise CepErrors([*rules.errors, *(error.errors if isinstance(error, CepErrors) else [error])]) from None
         self.plan: Plan = plan(rules, statics.relations, self.pool, frozenset(types or ()))
         self.lineage = Lineage() if explain else None
         builder = Builder(self.plan, statics.relations, self.pool, self.lineage)

@@ -227,6 +227,9 @@ def test_facts_come_from_tables(kind: str) -> None:
     {"csv": table.write_csv, "parquet": table.write_parquet, "jsonl": table.write_ndjson}[kind](f"links.{kind}")
     result = cep("run", "near.cep", "--input", "a.jsonl", "--facts", f"linked=links.{kind}")
     assert [one["y"] for one in events(result.stdout)] == ["hall"], result.stderr
+    for command in ("check", "plan"):
+        assert cep(command, "near.cep").exit_code == 2
+        assert cep(command, "near.cep", "--facts", f"linked=links.{kind}").exit_code == 0
 
 
 @pytest.mark.parametrize("batch", ["1", "2", "100"])
@@ -360,7 +363,7 @@ def test_dead_letters_are_kept_with_their_reasons() -> None:
 def test_the_first_dead_letter_is_told_where_none_are_kept() -> None:
     Path("bad.jsonl").write_text(jsonl(BAD))
     told = cep("run", "fire.cep", "--input", "bad.jsonl").stderr.splitlines()
-    assert len(told) == 2 and told[1].startswith("the first dead letter is bad.jsonl:4: temp")
+    assert len(told) == 2 and told[1].startswith("the first dead letter is bad.jsonl:4: `temp`")
     assert told[1].endswith("; `--dead-letter FILE` keeps them")
     assert len(cep("run", "fire.cep", "--input", "bad.jsonl", "--dead-letter", "d").stderr.splitlines()) == 1
 

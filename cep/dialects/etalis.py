@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 
-from cep.errors import CepError, CepErrors, Source, Span
+from cep.errors import CepError, Source, Span
 from cep.plan import algebra
 from cep.schema import Attribute, Schema
 from cep.syntax import ast
@@ -24,7 +24,7 @@ UNRESTRICTED = ast.PolicyChoice("unrestricted")
 
 def lower(program: ast.Program, policy: ast.PolicyChoice | None, types: Mapping[str, tuple[str, ...]]) -> algebra.Rules:
     """Lower a program. `policy` is the default instead of unrestricted; `types` gives those of undeclared input
-    events where they are known. Raises CepErrors with every mistake found.
+    events where they are known. Mistakes are in the result's `errors`; the rules that have them are left out.
     """
     return _Lowering(program, types).lowered(policy or UNRESTRICTED)
 
@@ -35,6 +35,9 @@ class _Lowering:
         self.source: Source = program.source
         self.types = types
         self.errors: list[CepError] = []
+        # Rules that cannot be lowered, and whether the one at hand is one of them.
+        self.bad: set[int] = set()
+        self.flawed = False
         self.schemas: dict[str, Schema] = {}
         self.fresh = 0
 
@@ -52,7 +55,10 @@ class _Lowering:
                     statics.append(statement)
                 case ast.EventRule():
                     outside = _counted(statement)
+                    self.flawed = id(statement) in self.bad
                     body = self.pattern(statement.body, policy, None, outside)
+                    if self.flawed:
+                        continue
                     rules.append(
                         algebra.Rule(
                             statement.name,
@@ -65,11 +71,10 @@ class _Lowering:
                     )
                 case _:
                     pass
-        if self.errors:
-            raise CepErrors(self.errors)
-        return algebra.Rules(self.schemas, tuple(rules), tuple(statics), self.source)
+        return algebra.Rules(self.schemas, tuple(rules), tuple(statics), self.source, tuple(self.errors))
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "name") -> None:
+        self.flawed = True
         self.errors.append(CepError(message, self.source, span, hint, code))
 
     # --- names ---
@@ -124,6 +129,7 @@ class _Lowering:
             arity = len(self.schemas[name].attributes) if name in self.schemas else len(rules[0].arguments)
             for rule in rules:
                 if len(rule.arguments) != arity:
+                    self.bad.add(id(rule))
                     self.error(
                         f"`{name}` has {_count(arity)} elsewhere, here {len(rule.arguments)}",
                         rule.head_span,
@@ -300,6 +306,7 @@ class _Lowering:
         schema = self.schemas.get(atom.name)
         arguments: tuple[ast.Expression, ...] = atom.arguments
         if schema is None:
+            self.flawed = True  # its names were refused before
             return algebra.Atom(atom.name, (), within, atom.span)
         if atom.names is not None:
             positions = {a.name: i for i, a in enumerate(schema.attributes)}

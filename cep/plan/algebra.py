@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cep.errors import NOWHERE, Source, Span
+from cep.errors import NOWHERE, CepError, Source, Span
 from cep.schema import Schema
 from cep.syntax.ast import AggregateResult, Condition, Constant, Expression, PolicyChoice, StaticRule, Variable
 
@@ -119,12 +119,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A lowered program: the schemas of all events, the rules in program order, the static rules."""
+    """A lowered program: the schemas of all events, the rules in program order, the static rules; and the mistakes of the
+    rules that are not among them, which the plan tells with its own."""
 
     schemas: Mapping[str, Schema]
     rules: tuple[Rule, ...]
     statics: tuple[StaticRule, ...]
     source: Source
+    errors: tuple[CepError, ...] = ()
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------

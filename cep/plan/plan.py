@@ -53,12 +53,13 @@ class Plan:
 def plan(rules: Rules, relations: Mapping[str, Relation], pool: Pool, inputs: frozenset[str]) -> Plan:
     """Plan lowered rules over static `relations`. `inputs`: events that come from outside although rules make them
     too."""
-    refused, errors = safety.unsafe(rules)
+    refused, unsafe = safety.unsafe(rules)
+    errors = [*rules.errors, *unsafe]
     binarised = binarise([rule for number, rule in enumerate(rules.rules) if number not in refused])
     groups, cyclic = order.order(binarised.nodes, binarised.heads, binarised.spans, rules.source)
     errors += cyclic
     try:
-        typing = types.infer(binarised, rules.schemas, relations, pool, rules.source, bool(refused))
+        typing = types.infer(binarised, rules.schemas, relations, pool, rules.source, bool(refused or rules.errors))
     except CepErrors as found:
         raise CepErrors([*errors, *found.errors]) from None
     if errors:
