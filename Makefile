@@ -13,7 +13,7 @@ WORKERS ?= auto
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run test check bench fuzz clean
+.PHONY: help run test check bench fuzz clean fresh-kernels
 
 help:
 	@echo 'make run     the blizzard demo: real readings in, storms out'
@@ -25,10 +25,15 @@ help:
 	@echo
 	@echo 'The first of these makes .venv; $(BIN)/cep is the command then.'
 
-run: $(VENV)/.run
+# Compiled kernels are kept beside their sources; numba sees when a file has changed, but not when one it calls has.
+fresh-kernels:
+	@newest=$$(ls -t $$(grep -rl '@njit' cep connectors --include='*.py') | head -n 1); \
+	find cep connectors -name '*.nbi' ! -newer "$$newest" -exec rm -f {} +
+
+run: $(VENV)/.run fresh-kernels
 	@$(BIN)/cep demo blizzard --picture build/blizzard.png
 
-test: $(VENV)/.test
+test: $(VENV)/.test fresh-kernels
 	@$(BIN)/python -m pytest -q -n $(WORKERS)
 
 check: $(VENV)/.check
@@ -39,10 +44,10 @@ check: $(VENV)/.check
 	$(BIN)/lint-imports --no-cache || failed=1; \
 	exit $$failed
 
-bench: $(VENV)/.run
+bench: $(VENV)/.run fresh-kernels
 	@$(BIN)/python -m benchmarks
 
-fuzz: $(VENV)/.test
+fuzz: $(VENV)/.test fresh-kernels
 	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) tests/test_equivalence.py
 
 clean:

@@ -119,8 +119,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A lowered program: the schemas of all events, the rules in program order, the static rules; and the mistakes of the
-    rules that are not among them, which the plan tells with its own."""
+    """A lowered program: the schemas of all events, the rules in program order, the static rules; and the mistakes of
+    the rules that are not among them, which the plan tells with its own."""
 
     schemas: Mapping[str, Schema]
     rules: tuple[Rule, ...]

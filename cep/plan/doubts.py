@@ -6,14 +6,15 @@ from collections import Counter
 
 from cep.errors import Warning
 from cep.plan.algebra import Atom, Either, Pair, Pattern, Rule, Rules
-from cep.plan.names import used_variables
+from cep.plan.names import excerpt, used_variables
 from cep.plan.patterns import atoms, mentioned, parts, patterns
-from cep.syntax.ast import Variable
+from cep.syntax.ast import Constant, Variable
 
 
 def doubts(rules: Rules) -> list[Warning]:
     """Warnings about names and events, in program order."""
-    return [*_strangers(rules), *(w for rule in rules.rules for w in _slips(rules, rule)), *_unstarted(rules)]
+    slips = [w for rule in rules.rules for w in (*_slips(rules, rule), *_words(rules, rule))]
+    return [*_strangers(rules), *slips, *_unstarted(rules)]
 
 
 def _strangers(rules: Rules) -> list[Warning]:
@@ -54,6 +55,24 @@ def _slips(rules: Rules, rule: Rule) -> list[Warning]:
             message = f"`{variable.name}` stands here only, and is nearly `{close[0]}`"
             hint = f"`{close[0]}` if it is the same, `_` for what does not matter"
             found.append(Warning(message, rules.source, variable.span, hint, "slip"))
+    return found
+
+
+def _words(rules: Rules, rule: Rule) -> list[Warning]:
+    """Lower-case words in the place of the attribute of that very name: a variable was meant."""
+    found = []
+    for atom in atoms(rule.body):
+        schema = rules.schemas[atom.event]
+        for attribute, argument in zip(schema.attributes, atom.arguments):
+            if not isinstance(argument, Constant) or argument.value != attribute.name:
+                continue
+            if excerpt(rules.source, argument.span) != argument.value:
+                continue  # in quotes: it was meant
+            word = str(argument.value)
+            variable = word[:1].upper() + word[1:]
+            message = f'`{word}` is the string "{word}" here, not the value of `{attribute.name}`'
+            hint = f"a variable starts with an upper-case letter: `{variable}`; the string itself goes in quotes"
+            found.append(Warning(message, rules.source, argument.span, hint, "word"))
     return found
 
 

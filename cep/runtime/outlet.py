@@ -11,7 +11,7 @@ import polars as pl
 from cep.events import Event, Value
 from cep.goals.lineage import Lineage
 from cep.schema import Schema
-from cep.table import END, FIRST, IDENTITY, START, Table, column, rows
+from cep.table import END, FIRST, IDENTITY, ORDER, START, Table, column, rows
 from cep.values import MISSING, Pool
 
 
@@ -82,7 +82,7 @@ def why(
     """For each occurrence the input records (kept in `sources`) it goes back to, as JSON: type, start, end in
     microseconds, arguments."""
     roots, inputs = lineage.inputs_of(table[IDENTITY])
-    records: dict[int, str] = {}
+    records: dict[int, tuple[int, int, int, str]] = {}
     needed = np.unique(inputs)
     for name, tables in sources.items():
         attributes = schemas[name].attributes
@@ -92,8 +92,11 @@ def why(
             for i in range(rows(chosen)):
                 record: dict[str, Value] = {"type": name, "start": int(chosen[START, i]), "end": int(chosen[END, i])}
                 record |= {a.name: c[i] for a, c in zip(attributes, columns, strict=True)}
-                records[int(chosen[IDENTITY, i])] = json.dumps(record)
-    texts: list[list[str]] = [[] for _ in range(rows(table))]
+                place = (int(chosen[END, i]), int(chosen[START, i]), int(chosen[ORDER, i]))
+                records[int(chosen[IDENTITY, i])] = (*place, json.dumps(record))
+    found: list[list[tuple[int, int, int, str]]] = [[] for _ in range(rows(table))]
     for root, source_name in zip(roots.tolist(), inputs.tolist(), strict=True):
-        texts[root].append(records[source_name])
-    return pl.Series("because", [f"[{', '.join(t)}]" for t in texts], dtype=pl.String)
+        found[root].append(records[source_name])
+    return pl.Series(
+        "because", [f"[{', '.join(text for *_, text in sorted(each))}]" for each in found], dtype=pl.String
+    )
