@@ -31,6 +31,8 @@ from cep.plan.algebra import (
     Unless,
     Window,
 )
+from cep.plan.order import Unit, components
+from cep.plan.patterns import atoms
 from cep.syntax.ast import Call, Comparison, Condition, Constant, Expression, Predicate, Variable
 from cep.syntax.variables import condition_variables, rename_condition, rename_expression
 
@@ -61,8 +63,10 @@ class Binarised:
 def binarise(rules: Sequence[Rule]) -> Binarised:
     """The shared nodes of all rules and their heads. The rules are safe (`cep.plan.safety`)."""
     builder = _Builder()
+    cycles = _cycles(rules)
     for number, rule in enumerate(rules):
         builder.rule = number
+        builder.cycle = cycles.get(rule.event, frozenset())
         node, places = builder.build(rule.body, ())
         names = {variable: f"v{place}" for variable, place in places.items()}
         arguments = tuple(rename_expression(a, names) for a in rule.arguments)
@@ -70,17 +74,32 @@ def binarise(rules: Sequence[Rule]) -> Binarised:
     return builder.done
 
 
+def _cycles(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
+    """For every recursive event the events of its cycle."""
+    needs: dict[Unit, list[Unit]] = {}
+    for rule in rules:
+        needs.setdefault(rule.event, []).extend(atom.event for atom in atoms(rule.body))
+    found: dict[str, frozenset[str]] = {}
+    for component in components(list(needs), lambda event: needs.get(event, [])):
+        if len(component) > 1 or component[0] in needs[component[0]]:
+            found |= dict.fromkeys((str(event) for event in component), frozenset(str(event) for event in component))
+    return found
+
+
 class _Builder:
     def __init__(self) -> None:
         self.done = Binarised()
-        self.known: dict[Node, int] = {}
+        self.known: dict[tuple[Node, bool], int] = {}
         self.rule = 0
+        self.cycle: frozenset[str] = frozenset()
 
     def add(self, node: Node, names: Sequence[str], span: Span) -> int:
-        number = self.known.get(node)
+        # A rule of a cycle sees its events round by round, others see the instant whole: they share no goal on them.
+        place = (node, isinstance(node, Scan) and node.event in self.cycle)
+        number = self.known.get(place)
         if number is None:
             number = len(self.done.nodes)
-            self.known[node] = number
+            self.known[place] = number
             self.done.nodes.append(node)
             self.done.names.append(tuple(names))
             self.done.spans.append(span)
