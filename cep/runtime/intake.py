@@ -169,6 +169,8 @@ def _order(frame: pl.DataFrame, schema: Schema) -> NDArray[np.int64]:
 
 
 def _integers(series: pl.Series) -> tuple[NDArray[np.int64], Mask]:
+    if series.dtype == pl.Int64 and not series.null_count():
+        return series.to_numpy(), np.zeros(len(series), np.bool_)
     if series.dtype.is_temporal():
         series = series.cast(pl.Datetime("us")).cast(pl.Int64)
     if series.dtype.is_float():
@@ -223,8 +225,11 @@ def _values(
         odd = ~np.isnan(floats) & ~((np.floor(floats) == floats) & (np.abs(floats) < 2**63))
         whole = np.where(np.isnan(floats) | odd, 0.0, floats).astype(np.int64)
         return np.where(np.isnan(floats) | odd, MISSING, whole), odd
+    if series.dtype == pl.Int64 and not series.null_count():
+        whole = series.to_numpy()
+        return whole, whole == MISSING  # -2**63 stands for what is missing
     cast = series.cast(pl.Int64, strict=False)
-    if series.dtype in (pl.UInt64, pl.Int64, pl.Int128):  # -2**63 stands for what is missing
+    if series.dtype in (pl.UInt64, pl.Int64, pl.Int128):
         wrong = ((cast.is_null() | (cast == MISSING)) & series.is_not_null()).fill_null(False).to_numpy()
     return (cast.fill_null(MISSING) if cast.null_count() else cast).to_numpy(), wrong
 
