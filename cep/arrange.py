@@ -144,7 +144,8 @@ def _misnamed(condition: Condition, relations: Mapping[str, Arrangeable], source
         yield CepError(f"`{name}` gives a value, it is no condition", source, condition.span, hint, "type")
     elif name not in relations:
         meant = nearest(name, sorted([*relations, *TESTS]))
-        hint = f"did you mean `{meant}`?" if meant else f"define it: `{name}(...) :- ...` or facts `{name}(...).`"
+        define = f"define it, `{name}(...) :- ...`, or give its facts: `{name}(1, 2).`, `--facts {name}=FILE`"
+        hint = f"did you mean `{meant}`?" if meant else define
         yield CepError(f"unknown predicate `{name}`", source, condition.span, hint, "unknown")
     elif relations[name].arity != given:
         arity = relations[name].arity

@@ -460,6 +460,12 @@ def assemble(pairs, relation, hot, cold, right, right_stored, take_left, take_ri
     table = np.empty((FIRST + take_left.shape[0] + take_right.shape[0], n), np.int64)
     names = np.empty((2, n), np.int64)
     for i in range(n):
+        if i + FAR < n:
+            prefetch(hot, pairs[i + FAR, 0])
+            prefetch(cold, pairs[i + FAR, 0])
+            if right_stored:
+                prefetch(hot, pairs[i + FAR, 1])
+                prefetch(cold, pairs[i + FAR, 1])
         p = pairs[i, 0]
         q = pairs[i, 1]
         if right_stored:
