@@ -225,8 +225,8 @@ class Engine:
         made = self.machine.step(released, watermark)
         out = frames(made, self.plan.schemas, self.pool)
         if self.lineage is not None:
-            for name, table in made.items():
-                because = why(table, self.lineage, self.sources, self.plan.schemas, self.pool)
+            for name, tables in made.items():
+                because = why(concat(tables), self.lineage, self.sources, self.plan.schemas, self.pool)
                 out[name] = out[name].with_columns(because)
         self._forget()
         return out

@@ -20,7 +20,7 @@ from cep.plan.algebra import Join, Scan, children
 from cep.plan.order import Group, Unit
 from cep.plan.plan import Plan
 from cep.runtime.recursion import Part, Recursion
-from cep.table import END, Table, concat, empty, rows, slice_until
+from cep.table import END, Table, empty, rows, slice_until
 
 # Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
 SLICE = 65_536
@@ -95,10 +95,10 @@ class Machine:
 
     # --- stepping ---
 
-    def step(self, inputs: Mapping[str, Table], watermark: int) -> dict[str, Table]:
+    def step(self, inputs: Mapping[str, Table], watermark: int) -> dict[str, list[Table]]:
         """What the input events, sorted and all ending after the last watermark, lead to up to `watermark`.
 
-        Gives the new occurrences of every derived event that has any.
+        Gives the new occurrences of every derived event that has any, a table a slice.
         """
         collected: dict[str, list[Table]] = {}
         for pieces, until in slices(inputs, watermark):
@@ -106,7 +106,7 @@ class Machine:
             for event in self.plan.derived:
                 if rows(given[event]):
                     collected.setdefault(event, []).append(given[event])
-        return {event: concat(tables) for event, tables in collected.items()}
+        return collected
 
     def _slice(self, inputs: Mapping[str, Table], watermark: int) -> dict[Unit, Table]:
         given: dict[Unit, Table] = {}

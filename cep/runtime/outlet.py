@@ -11,13 +11,22 @@ import polars as pl
 from cep.events import Event, Value
 from cep.goals.lineage import Lineage
 from cep.schema import Schema
-from cep.table import END, FIRST, IDENTITY, ORDER, START, Table, column, rows
+from cep.table import END, FIRST, IDENTITY, ORDER, START, Table, column, concat, rows
 from cep.values import MISSING, Pool
 
+Made = Mapping[str, Sequence[Table]]
+"""What a step gives: by event, a table a slice."""
 
-def frames(made: Mapping[str, Table], schemas: Mapping[str, Schema], pool: Pool) -> dict[str, pl.DataFrame]:
+
+def frames(made: Made, schemas: Mapping[str, Schema], pool: Pool) -> dict[str, pl.DataFrame]:
     """Tables with `start`, `end` and a column an attribute; missing values are null."""
-    return {name: frame(table, schemas[name], pool) for name, table in made.items()}
+    found: dict[str, pl.DataFrame] = {}
+    for name, tables in made.items():
+        if any(attribute.type == "any" for attribute in schemas[name].attributes):
+            tables = [concat(tables)]  # such a column has the type of all its values
+        each = [frame(table, schemas[name], pool) for table in tables]
+        found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
+    return found
 
 
 def frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
@@ -40,10 +49,10 @@ def series(table: Table, argument: int, type: str, pool: Pool) -> pl.Series:
     return made.cast(pl.Boolean) if type == "bool" else made
 
 
-def to_events(made: Mapping[str, Table], schemas: Mapping[str, Schema], pool: Pool) -> list[Event]:
+def to_events(made: Made, schemas: Mapping[str, Schema], pool: Pool) -> list[Event]:
     """All occurrences as events, sorted by (end, start, type, args)."""
     events: list[Event] = []
-    for name, table in made.items():
+    for name, table in ((name, table) for name, tables in made.items() for table in tables):
         columns = [values(table, i, a.type, pool) for i, a in enumerate(schemas[name].attributes)]
         starts, ends = table[START].tolist(), table[END].tolist()
         for i in range(rows(table)):
