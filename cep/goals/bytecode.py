@@ -1,7 +1,7 @@
 """Conditions and head arithmetic inside a kernel: a small stack machine, so that no rule compiles anything.
 
-Programs are int64 rows (operation, argument). The stack holds int64 and float64 in the same cells. A missing value is
-MISSING or NaN and makes what is computed from it missing; a test of it fails.
+Programs are int64 rows (operation, argument). The stack holds the bits of int64 and float64 in the same cells. A
+missing value is MISSING or NaN and makes what is computed from it missing; a test of it fails.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cep.events import Value
 from cep.expressions import Typed, TypedConstant, TypedVariable
+from cep.goals.intrinsics import as_bits, as_float
 from cep.goals.keys import MISSING
 
 LEFT, RIGHT, BEGIN, FINISH, LITERAL, TEST = 0, 1, 2, 3, 4, 5
@@ -113,7 +114,6 @@ def run(code, first, last, literals, stack, partner, p, offset, current, partner
 
     With tests in the code: 1 if all hold, else 0. Otherwise 1, with the value's bits in stack[0].
     """
-    real = stack.view(np.float64)
     top = 0
     for k in range(first, last):
         operation = code[k, 0]
@@ -138,23 +138,23 @@ def run(code, first, last, literals, stack, partner, p, offset, current, partner
             if stack[top] != 1:
                 return 0
         elif operation == TO_FLOAT:
-            real[top - 1] = math.nan if stack[top - 1] == MISSING else np.float64(stack[top - 1])
+            stack[top - 1] = as_bits(math.nan if stack[top - 1] == MISSING else np.float64(stack[top - 1]))
         elif operation == 17 or operation == 18:
             if stack[top - 1] != MISSING and (operation == 17 or stack[top - 1] < 0):
                 stack[top - 1] = -stack[top - 1]
         elif operation == 38:
-            real[top - 1] = 0.0 - real[top - 1]
+            stack[top - 1] = as_bits(0.0 - as_float(stack[top - 1]))
         elif operation == 39:
-            real[top - 1] = abs(real[top - 1])
+            stack[top - 1] = as_bits(abs(as_float(stack[top - 1])))
         elif operation == 40:
-            real[top - 1] = math.sqrt(real[top - 1]) if real[top - 1] >= 0 else math.nan
+            stack[top - 1] = as_bits(math.sqrt(as_float(stack[top - 1])) if as_float(stack[top - 1]) >= 0 else math.nan)
         elif operation < 30:
             top -= 1
             stack[top - 1] = _integer(operation, stack[top - 1], stack[top])
         elif operation < 50:
             top -= 1
-            value = _real(operation, real[top - 1], real[top])
-            real[top - 1] = value + 0.0 if math.isfinite(value) else math.nan
+            value = _real(operation, as_float(stack[top - 1]), as_float(stack[top]))
+            stack[top - 1] = as_bits(value + 0.0 if math.isfinite(value) else math.nan)
         elif operation < 60:
             top -= 1
             a = stack[top - 1]
@@ -165,8 +165,8 @@ def run(code, first, last, literals, stack, partner, p, offset, current, partner
                 stack[top - 1] = _compare(operation - 50, a, b)
         else:
             top -= 1
-            x = real[top - 1]
-            y = real[top]
+            x = as_float(stack[top - 1])
+            y = as_float(stack[top])
             if math.isnan(x) or math.isnan(y):
                 stack[top - 1] = 0
             else:
