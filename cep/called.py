@@ -14,7 +14,7 @@ from cep.errors import CepError, Source
 from cep.evaluate import Evaluation
 from cep.expressions import check, compile, variables
 from cep.stored import present, words
-from cep.syntax.ast import Comparison, Condition, Constant, Expression, StaticRule, Variable
+from cep.syntax.ast import Comparison, Condition, Expression, StaticRule, Variable
 from cep.typed import Typed, coerced, common_type
 from cep.values import Ints, Pool
 
@@ -171,8 +171,3 @@ class _Call:
         for rule in self.rules:
             result |= rule.conditions.holds(dict(zip(rule.names, bound)), rows)
         return result
-
-
-def constants_only(rule: StaticRule) -> bool:
-    """A fact without variables."""
-    return not rule.conditions and all(isinstance(a, Constant) or not variables(a) for a in rule.arguments)

@@ -75,7 +75,7 @@ class Node:
         self.now.extend(self.fresh)
 
     def step(self, time: int, first: bool) -> list[Occurrence]:
-        raise NotImplementedError
+        raise NotImplementedError("every kind of node has its own step")
 
     def close_instant(self) -> None:
         self.past.extend(self.now)

@@ -59,9 +59,9 @@ class Builder:
             case algebra.Aggregation():
                 return self._aggregate(node)
             case algebra.Join():
-                spec, _ = self._join(node)
+                spec, _, widenings = self._join(node)
                 types = [self._types(c) for c in algebra.children(node)]
-                return _widened(Join(spec, self.lineage), self._widenings(node), types)
+                return _widened(Join(spec, self.lineage), widenings, types)
 
     def event(self, name: str) -> Goal:
         """The goal that makes the occurrences of an event, of its input and of its heads' tables."""
@@ -98,10 +98,10 @@ class Builder:
         if not isinstance(scan, algebra.Scan) or scan.event != event or scan.constants or scan.equal:
             return None
         users = [n for n in plan.nodes if head.child in algebra.children(n)]
-        if users or sum(h.child == head.child for h in plan.heads) > 1 or self._widenings(node) != ((), (), ()):
+        if users or sum(h.child == head.child for h in plan.heads) > 1:
             return None
-        spec, decided = self._join(node)
-        if not decided:
+        spec, decided, widenings = self._join(node)
+        if not decided or any(widenings):
             return None
         places = self._places(node)
         programs: list[tuple[Code, Code]] = []
@@ -290,8 +290,9 @@ class Builder:
         own = [r for r in range(len(self.plan.columns[node.right])) if r not in taken]
         return places | {f"v{left + i}": (RIGHT, r) for i, r in enumerate(own)}
 
-    def _join(self, node: algebra.Join) -> tuple[JoinSpec, bool]:
-        """The join resolved, and whether its conditions are the stack machine's (or it has none)."""
+    def _join(self, node: algebra.Join) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
+        """The join resolved, whether its conditions are the stack machine's (or it has none), and the converted key
+        columns that its left, right and absent inputs get appended."""
         plan = self.plan
         left, right = self._types(node.left), self._types(node.right)
         mine, theirs = self._keys(node.key, left, right)
@@ -301,12 +302,13 @@ class Builder:
         places = self._places(node)
         out = [*left, *(right[r] for r in range(len(right)) if r not in taken)]
         absent_key: tuple[int, ...] = ()
+        absent_added: tuple[Evaluation, ...] = ()
         absent_from: list[tuple[int, int]] = []
         extra: tuple[list[Evaluation], list[Evaluation]] = ([], [])
         if node.absent is not None:
             absent = self._types(node.absent)
             wanted, _ = self._keys(node.absent_key, absent, out)
-            absent_key, _ = self._widened_key(wanted, absent)
+            absent_key, absent_added = self._widened_key(wanted, absent)
             for (_, type), (_, column) in zip(wanted, node.absent_key, strict=True):
                 side, place = places[f"v{column}"]
                 types, added = (left, left_added) if side == LEFT else (right, right_added)
@@ -353,28 +355,7 @@ class Builder:
             stack=stack,
             test=test,
         )
-        return spec, decided
-
-    def _widenings(self, node: algebra.Join) -> tuple[tuple[Evaluation, ...], ...]:
-        left, right = self._types(node.left), self._types(node.right)
-        mine, theirs = self._keys(node.key, left, right)
-        _, left_added = self._widened_key(mine, left)
-        _, right_added = self._widened_key(theirs, right)
-        absent_added: tuple[Evaluation, ...] = ()
-        extra: tuple[list[Evaluation], list[Evaluation]] = ([], [])
-        if node.absent is not None:
-            taken = {r for _, r in node.key}
-            out = [*left, *(right[r] for r in range(len(right)) if r not in taken)]
-            absent = self._types(node.absent)
-            wanted, _ = self._keys(node.absent_key, absent, out)
-            _, absent_added = self._widened_key(wanted, absent)
-            places = self._places(node)
-            for (_, type), (_, column) in zip(wanted, node.absent_key, strict=True):
-                side, place = places[f"v{column}"]
-                types = left if side == LEFT else right
-                if types[place] != type:
-                    extra[side].append(self._key(f"v{place}", types[place], type))
-        return (*left_added, *extra[0]), (*right_added, *extra[1]), absent_added
+        return spec, decided, ((*left_added, *extra[0]), (*right_added, *extra[1]), absent_added)
 
 
 def _codes(types: Sequence[str]) -> tuple[int, ...]:
