@@ -13,15 +13,16 @@ WORKERS ?= auto
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run test check bench fuzz clean fresh-kernels
+.PHONY: help run jetstream test check bench fuzz clean fresh-kernels
 
 help:
-	@echo 'make run     the blizzard demo: real readings in, storms out'
-	@echo 'make test    all tests'
-	@echo 'make check   ruff, mypy --strict, import-linter'
-	@echo 'make bench   the table of benchmarks'
-	@echo 'make fuzz    random programs against the reference, FUZZ=$(FUZZ) times as many'
-	@echo 'make clean   remove .venv and everything else that was made'
+	@echo 'make run        the blizzard demo: real readings in, storms, areas and places out'
+	@echo 'make jetstream  another: positions of airplanes in, warnings of turbulence ahead out'
+	@echo 'make test       all tests'
+	@echo 'make check      ruff, mypy --strict, import-linter'
+	@echo 'make bench      the table of benchmarks'
+	@echo 'make fuzz       random programs against the reference, FUZZ=$(FUZZ) times as many'
+	@echo 'make clean      remove .venv and everything else that was made'
 	@echo
 	@echo 'The first of these makes .venv; $(BIN)/cep is the command then.'
 
@@ -31,9 +32,12 @@ fresh-kernels:
 	find cep connectors -name '*.nbi' ! -newer "$$newest" -exec rm -f {} +
 
 run: $(VENV)/.run fresh-kernels
-	@$(BIN)/cep demo blizzard --picture build/blizzard.png
+	@$(BIN)/cep demo blizzard --picture build/blizzard.png --map build/areas.png
 
-test: $(VENV)/.test fresh-kernels
+jetstream: $(VENV)/.run $(VENV)/.traffic fresh-kernels
+	@$(BIN)/cep demo jetstream
+
+test: $(VENV)/.test $(VENV)/.traffic fresh-kernels
 	@$(BIN)/python -m pytest -q -n $(WORKERS)
 
 check: $(VENV)/.check
@@ -69,6 +73,13 @@ $(VENV)/.check: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what its checks need into $(VENV): the first time takes a minute or two'
 	@$(PIP) --editable '.[demo,test,dev]'
 	@touch $(VENV)/.run $(VENV)/.test $@
+
+# Positions of airplanes. Only the data of the package are read, so what its code needs (some hundred megabytes) is not
+# installed; an extra of pyproject.toml cannot say so.
+$(VENV)/.traffic: | $(BIN)/pip
+	@echo 'installing the data of the package traffic'
+	@$(PIP) --no-deps 'traffic>=2.13'
+	@touch $@
 
 # By the first of PYTHONS that can make an environment. A name may be there and not run (pyenv),
 # and Debian ships Python without ensurepip, so each is tried.

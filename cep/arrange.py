@@ -201,6 +201,12 @@ def _needs(condition: Condition, known: Collection[str], relations: Mapping[str,
             yield from needed or [variable for _, variable in free]
 
 
+def denied(condition: Predicate, name: str) -> str:
+    """The hint for a variable without a value under `not`."""
+    other = "write `_`" if condition.graph is None else f"write `?{name[:1].lower()}{name[1:]}`"
+    return f"`not` asks about known values: bind `{name}` elsewhere, or {other} for any value"
+
+
 def _unsafe(
     condition: Condition, variable: Variable, relations: Mapping[str, Arrangeable], source: Source | None
 ) -> CepError:
@@ -209,7 +215,7 @@ def _unsafe(
         return CepError("`_` has no value", source, variable.span, "give it a name and bind it", "unsafe")
     hint = f"bind `{name}` in the pattern, with `{name} = ...`, or in a predicate that lists its values"
     if isinstance(condition, Predicate) and condition.negated and not is_test(condition, relations):
-        hint = f"`not` asks about known values: bind `{name}` elsewhere, or write `_` for any value"
+        hint = denied(condition, name)
     elif isinstance(condition, Predicate) and not is_test(condition, relations):
         return CepError(f"`{condition.name}` needs a value for `{name}`", source, variable.span, hint, "unsafe")
     return CepError(f"`{name}` is not bound", source, variable.span, hint, "unsafe")

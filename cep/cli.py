@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from cep.cli_demo import demos
+from cep.cli_knowledge import change, fits, knowing
 from cep.errors import CepError, CepErrors
 from cep.terminal import (
     CLEAN,
     DEAD_LETTERS,
     REFUSED,
     Facts,
+    KnowledgeFiles,
     Policy,
+    Reasoning,
     Rules,
     compiles,
     complain,
     facts_of,
+    knowledge_of,
     say,
     settled,
     text_of,
@@ -45,6 +49,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(demos, name="demo", help="Programs on real data.", short_help="Programs on real data.")
+app.add_typer(knowing, name="knowledge", help="What knowledge holds.", short_help="What knowledge holds.")
 
 
 def main() -> NoReturn:
@@ -87,6 +92,14 @@ def top(
 def check(
     rules: Annotated[list[Path], typer.Argument(metavar="RULES...", help="Files of event rules.", show_default=False)],
     facts: Facts = None,
+    knowledge: KnowledgeFiles = None,
+    reasoning: Reasoning = None,
+    shapes: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", show_default=False, help="SHACL shapes that the knowledge has to fit. Repeatable."
+        ),
+    ] = None,
 ) -> None:
     """Read programs and say all that is wrong with them.
 
@@ -104,10 +117,13 @@ def check(
 
         refused = False
         tables = facts_of(facts)
+        known = knowledge_of(knowledge, reasoning)
+        if shapes:
+            refused = not fits(known, shapes)
         for path in rules:
             try:
                 text = text_of(path)
-                engine = Engine.from_text(text, name=str(path), facts=tables)
+                engine = Engine.from_text(text, name=str(path), facts=tables, knowledge=known)
             except CepError as error:
                 refused = True
                 complain(error)
@@ -130,7 +146,13 @@ def check(
 
 
 @app.command()
-def plan(rules: Rules, policy: Policy = None, facts: Facts = None) -> None:
+def plan(
+    rules: Rules,
+    policy: Policy = None,
+    facts: Facts = None,
+    knowledge: KnowledgeFiles = None,
+    reasoning: Reasoning = None,
+) -> None:
     """Show how a program is run.
 
     \b
@@ -142,7 +164,13 @@ def plan(rules: Rules, policy: Policy = None, facts: Facts = None) -> None:
         from cep.engine import Engine
         from cep.plan.explain import explain
 
-        engine = Engine.from_text(text_of(rules), name=str(rules), facts=facts_of(facts), policy=policy)
+        engine = Engine.from_text(
+            text_of(rules),
+            name=str(rules),
+            facts=facts_of(facts),
+            knowledge=knowledge_of(knowledge, reasoning),
+            policy=policy,
+        )
         say(explain(engine.plan, engine.machine.compiled))
 
 
@@ -199,6 +227,18 @@ def run(
         bool, typer.Option("--explain", help="Add to each derived event the input it comes from.")
     ] = False,
     facts: Facts = None,
+    knowledge: KnowledgeFiles = None,
+    reasoning: Reasoning = None,
+    updates: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--knowledge-updates",
+            metavar="FILE",
+            show_default=False,
+            help="Changes of the knowledge with their times (.nq, .trig, .jsonld): events from then on are judged by "
+            "the new state. Repeatable.",
+        ),
+    ] = None,
     batch: Annotated[int, typer.Option(metavar="N", min=1, help="About how many records to take at a time.")] = 131_072,
     max_derivations: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many events may be derived at one instant.")
@@ -211,6 +251,7 @@ def run(
       cep run rules.cep --input 'days/*.parquet' --output storms.csv --only storm
       tail -f events.jsonl | cep run rules.cep --input - --lateness 10min
       cep run rules.cep --input events.jsonl --facts linked=links.csv --explain
+      cep run rules.cep --input events.jsonl --knowledge stations.ttl --knowledge 'ontologies/*.ttl'
 
     Ctrl-C ends the run after the batch at hand. The exit status is 0; 1 if there were dead letters and --strict
     is given; 2 if the program or an option is wrong; 130 after Ctrl-C.
@@ -229,11 +270,13 @@ def run(
             text_of(rules),
             name=str(rules),
             facts=facts_of(facts),
+            knowledge=knowledge_of(knowledge, reasoning),
             policy=policy,
             lateness=duration(lateness or "0", "--lateness"),
             explain=explain,
             max_derivations=max_derivations,
         )
+        change(engine, updates)
         if not inputs:
             raise refuse("there is no --input", "name a file, or `--input -` for standard input")
         derived = selected(engine.outputs, only or ())

@@ -290,11 +290,21 @@ class _Builder:
     def misfit(self, predicate: Predicate, place: int, argument: Expression, type: str, wanted: str) -> CepError:
         nth = ["first", "second", "third", "fourth", "fifth"][place] if place < 5 else f"{place + 1}th"
         what = f"`{argument.name}` is {a(type)}" if isinstance(argument, Variable) else f"this is {a(type)}"
-        hint = {
-            ("iri", "string"): "an IRI is written `<...>` or `prefix:name`; `iri(...)` makes one of a text",
-            ("string", "iri"): "`string(...)` gives the text of an IRI",
-        }.get((wanted, type))
-        message = f"the {nth} argument of `{predicate.name}` is {a(wanted)}, and {what}"
+        hints = {("iri", "string"): "an IRI is written `<...>` or `prefix:name`"}
+        if isinstance(argument, Variable):
+            name = argument.name
+            hints = {
+                ("iri", "string"): f'`iri("http://.../", {name})` makes an IRI of a text',
+                ("string", "iri"): f"`string({name})` gives the text of an IRI",
+                ("string", "int"): f"`string({name})` gives the text of a number",
+                ("int", "string"): f"`int({name})` gives the number that is written in a text",
+                ("float", "string"): f"`float({name})` gives the number that is written in a text",
+            }
+        hint = hints.get((wanted, type))
+        where = f"the {nth} argument of `{predicate.name.partition('(')[0]}`"
+        if predicate.graph is not None:
+            where = f"`?{predicate.graph.variables[place]}` of the graph pattern"
+        message = f"{where} is {a(wanted)}, and {what}"
         return CepError(message, self.source, argument.span, hint, "type")
 
 
@@ -383,8 +393,9 @@ def _variables(typed: Typed) -> set[str]:
 
 
 def _dear(typed: Typed) -> bool:
-    # Work with texts and values of unknown kind: worth leaving out the rows that have already failed.
+    # Distances, work with texts and values of unknown kind: worth leaving out the rows that have already failed.
     if not isinstance(typed, TypedCall):
         return False
     coded = any(argument.type in ("string", "iri", "any") for argument in typed.arguments)
-    return (coded and typed.function not in ("=", "!=")) or any(map(_dear, typed.arguments))
+    dear = typed.function == "distance" or (coded and typed.function not in ("=", "!="))
+    return dear or any(map(_dear, typed.arguments))

@@ -25,13 +25,19 @@ MAX_ROWS = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class Statics:
-    """All static predicates. `types`: of each position, None where the predicate is called with any."""
+    """All static predicates. `types`: of each position, None where the predicate is called with any. What codes of the
+    pool their tables hold is for their owner to keep."""
 
     relations: Mapping[str, Relation]
 
     @property
     def types(self) -> Mapping[str, tuple[str | None, ...]]:
         return {name: relation.types for name, relation in self.relations.items()}
+
+    @property
+    def stored(self) -> dict[str, Stored]:
+        """Those that are tables."""
+        return {name: relation for name, relation in self.relations.items() if isinstance(relation, Stored)}
 
     def frame(self, name: str, pool: Pool) -> pl.DataFrame:
         """The rows of a predicate that is a table."""
@@ -46,17 +52,19 @@ def close(
     pool: Pool,
     source: Source | None = None,
     types: Mapping[str, Sequence[str]] | None = None,
+    given: Mapping[str, Relation] | None = None,
     max_rounds: int = MAX_ROUNDS,
     max_rows: int = MAX_ROWS,
 ) -> Statics:
     """The least model of rules, facts and tables, negation taken stratum by stratum.
 
     A column of a table is an argument; nulls are missing. Rules and facts give no rows with missing values.
-    `types`: for tables the types of their columns where polars does not tell them (`iri`).
+    `types`: for tables the types of their columns where polars does not tell them (`iri`). `given`: relations that
+    are there already, under names that no rule, fact or table has.
     `max_rounds` bounds recursive rules that make new values, `max_rows` every group of recursive rules.
     Raises all mistakes of the rules at once.
     """
-    return _Closing(rules, tables, pool, source, types or {}, max_rounds, max_rows).run()
+    return _Closing(rules, tables, pool, source, types or {}, given or {}, max_rounds, max_rows).run()
 
 
 class _Closing:
@@ -67,6 +75,7 @@ class _Closing:
         pool: Pool,
         source: Source | None,
         types: Mapping[str, Sequence[str]],
+        given: Mapping[str, Relation],
         max_rounds: int,
         max_rows: int,
     ) -> None:
@@ -76,7 +85,7 @@ class _Closing:
         self.given_types = types
         self.max_rounds = max_rounds
         self.max_rows = max_rows
-        self.relations: dict[str, Relation] = {}
+        self.relations: dict[str, Relation] = dict(given)
         self.errors: list[CepError] = []
         self.rules: dict[str, list[StaticRule]] = {}  # what has a body
         self.facts: dict[str, list[StaticRule]] = {}
@@ -147,10 +156,6 @@ class _Closing:
             self.load(table)
         if rules:
             _Fixpoint(self, stored, rules, recursive).run()
-        for table in stored.values():
-            for i, type in enumerate(table.types):
-                if type in ("string", "iri", "any"):
-                    self.pool.pin(table.column(i))
 
     def stands_alone(self, rule: StaticRule, recursive: bool) -> bool:
         """Whether the body alone binds the head. Raises where it could not even if the head were bound."""

@@ -6,12 +6,15 @@ parse -> lower -> plan -> build -> (push -> admit -> sort -> step -> events)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from cep.background import Background, ask
+from cep.changes import Changes
 from cep.datalog import close
 from cep.dialects.etalis import lower
 from cep.errors import CepError, CepErrors, Warning
@@ -19,16 +22,18 @@ from cep.events import Event
 from cep.goals.build import Builder
 from cep.goals.contract import from_arrow, to_arrow
 from cep.goals.lineage import Lineage
+from cep.plan.partition import partition
 from cep.plan.plan import Plan, plan
+from cep.plan.staged import staged
 from cep.runtime import intake, snapshot
-from cep.runtime.clock import END_OF_TIME, Clock
+from cep.runtime.clock import BEGINNING, END_OF_TIME, Clock
 from cep.runtime.intake import Dead
 from cep.runtime.machine import Machine
-from cep.runtime.outlet import frames, to_events, why
+from cep.runtime.outlet import frames, places, to_events, why
 from cep.schema import Schema
 from cep.syntax.ast import PolicyChoice, PolicyStatement
 from cep.syntax.parser import parse
-from cep.table import FIRST, IDENTITY, Table, concat, rows
+from cep.table import FIRST, IDENTITY, Table, concat, rows, slice_until
 from cep.values import Pool
 
 Frames = dict[str, pl.DataFrame]
@@ -48,25 +53,39 @@ class Engine:
         name: str = "<program>",
         *,
         facts: Mapping[str, pl.DataFrame] | None = None,
+        knowledge: Background | None = None,
         types: Mapping[str, tuple[str, ...]] | None = None,
         policy: str | None = None,
         lateness: int | None = 0,
         explain: bool = False,
         fast_recursion: bool = True,
         max_derivations: int = 1_000_000,
+        stage: int | None = None,
     ) -> None:
         if lateness is not None and lateness < 0:
             raise ValueError("lateness is a number of microseconds, 0 or more; None: only `advance` moves the time")
         choice = _policy(policy)
-        self.program = snapshot.fingerprint(text, policy, types, facts)
+        tables = facts or {}
+        loaded = None if knowledge is None else knowledge.fingerprint
+        self.program = snapshot.fingerprint(text, policy, types, tables, loaded)
         self.pool = Pool()
         program = parse(text, name)
-        rules = lower(program, choice, types or {})
+        rules = lower(program, choice, types or {}, tables)
+        known = ask(rules, knowledge, tables, self.pool)
+        rules = replace(rules, errors=(*rules.errors, *known.errors))
         try:
-            statics = close(rules.statics, facts or {}, self.pool, rules.source)
+            statics = close(rules.statics, tables, self.pool, rules.source, given=known.relations(rules))
         except CepError as error:
             raise CepErrors([*rules.errors, *(error.errors if isinstance(error, CepErrors) else [error])]) from None
         self.plan: Plan = plan(rules, statics.relations, self.pool, frozenset(types or ()))
+        self.stage = stage
+        if stage is not None:
+            self.program += f" stage {stage}"
+            self.plan = staged(self.plan, partition(self.plan)[stage - 1])
+        for table in statics.stored.values():
+            for codes in table.codes():
+                self.pool.pin(codes)
+        self.changes = None if knowledge is None else Changes(rules, knowledge, known, statics, tables, self.pool)
         self.lineage = Lineage() if explain else None
         builder = Builder(self.plan, statics.relations, self.pool, self.lineage)
         self.machine = Machine(self.plan, builder, fast_recursion, max_derivations)
@@ -80,8 +99,10 @@ class Engine:
     def from_text(cls, text: str, **options: object) -> Engine:
         """An engine for a program text. Raises CepError.
 
-        Options: `name` (for messages), `facts` ({predicate: table}), `types` (of undeclared input events), `policy`,
-        `lateness` (microseconds; None: only `advance` moves the watermark), `explain` (lineage), `max_derivations`.
+        Options: `name` (for messages), `facts` ({predicate: table}), `knowledge` (what graph patterns ask), `types` (of
+        undeclared input events), `policy`, `lateness` (microseconds; None: only `advance` moves the watermark),
+        `explain` (lineage), `max_derivations`; `stage`: of the stages of `cep.plan.partition` run this one alone, from
+        1 (`cep.runtime.buckets` says how its rows come and go).
         """
         return cls(text, **options)  # type: ignore[arg-type]
 
@@ -168,6 +189,24 @@ class Engine:
         self.clock.receive(tables)
         return self._run(self.clock.reached())
 
+    def update(self, time: int, add: object = (), remove: object = ()) -> None:
+        """From `time` on (microseconds) the knowledge is without the triples `remove`, and then with `add`.
+
+        Occurrences that end at or after `time` are judged by it. Updates may come in any order; of one time, each goes
+        on from the one before. Raises CepError, and changes nothing, where the watermark has passed `time`, and where
+        the types of what is asked would change.
+        """
+        if self.changes is None:
+            raise CepError(
+                "there is no knowledge that could change", hint="Engine(..., knowledge=...)", code="knowledge"
+            )
+        if not BEGINNING < time < END_OF_TIME:
+            raise ValueError("an update has a time in microseconds, within 2**62")
+        if time <= self.clock.watermark:
+            hint = "updates come before the events of their time, or within the lateness"
+            raise CepError("the update is late: the watermark has passed it", hint=hint, code="late")
+        self.changes.add(time, self.changes.loaded.change(add, remove))
+
     def advance(self, watermark: int) -> Frames:
         """No event that ends at or before `watermark` (microseconds) will come any more; gives what that completes."""
         return self._run(max(min(int(watermark), END_OF_TIME), self.clock.watermark))
@@ -192,6 +231,8 @@ class Engine:
             "values": len(values),
         }
         batches = [*values, to_arrow(self.clock.snapshot()), *self.machine.snapshot()]
+        if self.changes is not None:
+            batches.append(self.changes.snapshot())
         if self.lineage is not None:
             batches += [
                 to_arrow({name: concat(tables) for name, tables in self.sources.items()}),
@@ -212,6 +253,8 @@ class Engine:
         if self.lineage is not None:
             self.lineage.restore(batches.pop())
             self.sources = {name: [table] for name, table in from_arrow(batches.pop()).items()}
+        if self.changes is not None:
+            self.changes.restore(batches.pop())
         self.clock.restore(from_arrow(batches[0]), header["watermark"], header["latest"])
         self.machine.restore(batches[1:])
         self.position = header["position"]
@@ -222,14 +265,33 @@ class Engine:
         if self.lineage is not None:
             for name, table in released.items():
                 self.sources.setdefault(name, []).append(table)
-        made = self.machine.step(released, watermark)
+        made = self._step(released, watermark)
         out = frames(made, self.plan.schemas, self.pool)
+        if self.stage is not None:
+            out = {name: table.with_columns(places(concat(made[name]))) for name, table in out.items()}
         if self.lineage is not None:
             for name, tables in made.items():
                 because = why(concat(tables), self.lineage, self.sources, self.plan.schemas, self.pool)
                 out[name] = out[name].with_columns(because)
         self._forget()
         return out
+
+    def _step(self, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
+        """What the input up to `watermark` leads to, cut where the knowledge changes."""
+        if self.changes is None or not (times := self.changes.due(watermark)):
+            return self.machine.step(released, watermark)
+        made: dict[str, list[Table]] = {}
+        done = dict.fromkeys(released, 0)
+        for time in [*times, None]:
+            until = watermark if time is None else time - 1
+            stops = {name: slice_until(table, until) for name, table in released.items()}
+            piece = {name: table[:, done[name] : stops[name]] for name, table in released.items()}
+            for name, tables in self.machine.step(piece, until).items():
+                made.setdefault(name, []).extend(tables)
+            if time is not None:
+                self.changes.reach(time)
+            done = stops
+        return made
 
     def _schema(self, name: str) -> Schema:
         schema = self.plan.schemas.get(name)
@@ -256,7 +318,8 @@ class Engine:
                 for name, s in self.plan.schemas.items()
             }
             held = [t[row] for name, tables in self.sources.items() for t in tables for row in coded[name]]
-            self.pool.sweep([*self.machine.codes(), *self.clock.codes(coded), *held])
+            known = [] if self.changes is None else self.changes.codes()
+            self.pool.sweep([*self.machine.codes(), *self.clock.codes(coded), *held, *known])
             self._sweep_at = max(1 << 16, 2 * self.pool.size)
 
 
@@ -265,12 +328,13 @@ def detect(
     events: Iterable[Event],
     policy: str | None = None,
     facts: Mapping[str, pl.DataFrame] | None = None,
+    knowledge: Background | None = None,
 ) -> list[Event]:
     """All events that a program derives from these, sorted by (end, start, type, args). Types of undeclared events
     are those of the events given. Raises CepError; ValueError where an event does not fit its declaration.
     """
     given = list(events)
-    engine = Engine(program, policy=policy, facts=facts, types=_types(given), lateness=None)
+    engine = Engine(program, policy=policy, facts=facts, knowledge=knowledge, types=_types(given), lateness=None)
     known = [event for event in given if event.type in engine.plan.inputs]
     engine.push(known) if known else None
     refused = engine.take_dead()

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cep import mixed
+from cep import geodesy, mixed
 from cep.functions import FLOAT_COLUMNS, INT_COLUMNS, TICK_COLUMNS, Column, to_float
 from cep.mixed import Mixed
 from cep.texts import by_value, text_implementation
 from cep.typed import COMPARISONS, TICKS, Literal, Typed, TypedCall, TypedConstant, TypedVariable
+from cep.units import conversion
 from cep.values import BOOL, IRI, MISSING, STRING, Pool
 
 Columns = Mapping[str, NDArray[Any]]
@@ -131,7 +132,14 @@ class _Compiler:
         if not types:
             always = FLOAT_COLUMNS[function]()
             return lambda columns: always
-        if function == "string" or types[0] in _CODED:
+        implementation: Callable[..., Column]
+        if function == "inside":
+            from cep.areas import containment  # shapely: loaded only where there are areas
+
+            implementation = containment(types[2], pool)
+        elif function == "value_in":
+            implementation = conversion(pool)
+        elif function == "string" or types[0] in _CODED:
             implementation = text_implementation(function, types, typed.type, pool)
         elif types[0] == "bool":
             implementation = {"int": lambda column: column, "float": to_float}[function]
@@ -184,6 +192,9 @@ class _Compiler:
             if _doubtful(right, left):
                 assert isinstance(right, TypedCall), "only a coerced integer is doubtful"
                 return _exactly(MIRRORED[operator], self.column(right.arguments[0]), self.column(left))
+        for far, limit, sense in ((left, right, operator), (right, left, MIRRORED[operator])):
+            if isinstance(far, TypedCall) and far.function == "distance" and sense in mixed.ORDERS:
+                return _nearer(sense, [self.column(argument) for argument in far.arguments], self.column(limit))
         x, y = self.column(left), self.column(right)
         if left.type in ("string", "iri") and operator not in ("=", "!="):
             if isinstance(left, TypedVariable) and isinstance(right, TypedVariable):
@@ -258,6 +269,12 @@ def _exactly(
     operator: str, ints: Callable[[Columns], Column], floats: Callable[[Columns], Column]
 ) -> Callable[[Columns], Column]:
     return lambda columns: mixed.compare_int_float(operator, ints(columns), floats(columns))
+
+
+def _nearer(
+    operator: str, points: list[Callable[[Columns], Column]], limit: Callable[[Columns], Column]
+) -> Callable[[Columns], Column]:
+    return lambda columns: geodesy.compare(operator, [point(columns) for point in points], limit(columns))
 
 
 def _masked(

@@ -27,6 +27,7 @@ from cep.typed import (
     seconds,
     to_float,
 )
+from cep.units import UNIT_IRIS, mistakes
 
 __all__ = [
     "Literal",
@@ -176,6 +177,10 @@ class _Checker:
         takes += takes[-1:] * (len(typed) - len(takes))
         if "ordered" in takes:
             return self.ordered(call, typed)
+        if name == "iri" and typed[0].type not in ("string", "iri", "any"):
+            kind = self.kind(call.arguments[0], typed[0])
+            hint = '`iri("http://example.org/", X)` puts it behind a text'
+            raise self.error(f"an IRI begins with a text, not with {kind}", call.arguments[0].span, hint)
         arguments = tuple(
             self.argument(name, kind, expression, argument)
             for kind, expression, argument in zip(takes, call.arguments, typed)
@@ -190,27 +195,45 @@ class _Checker:
                     f"this is no regular expression: {wrong}", call.arguments[1].span,
                     "a regular expression like `\"^K[A-Z]+\"`; look-around and back references are not supported",
                 )  # fmt: skip
+        if name == "inside" and isinstance(arguments[2], TypedConstant) and not isinstance(arguments[2].value, Iri):
+            from cep.areas import WrongArea, read
+
+            try:
+                read(str(arguments[2].value))
+            except WrongArea as wrong_area:
+                raise self.error(str(wrong_area), call.arguments[2].span, wrong_area.hint, "area") from None
+        if name == "value_in":
+            units = [str(unit.value) if isinstance(unit, TypedConstant) else None for unit in arguments[1:]]
+            for place, message, hint in mistakes(*units):
+                raise self.error(message, call.arguments[place].span, hint, "unit")
         return TypedCall(name, arguments, gives)
 
     def argument(self, function: str, kind: str, expression: Expression, typed: Typed) -> Typed:
         type = typed.type
         if kind == "value":
-            texts = type in ("string", "iri", "any")
-            wrong = not texts if function == "iri" else type == "iri" and function != "string"
-            if not wrong:
+            if type != "iri" or function in ("string", "iri"):
                 return typed
         elif kind == "float" and type in NUMBERS:
             return to_float(typed)
         elif (kind == "number" and type in NUMBERS) or (kind == "size" and (type in NUMBERS or type == "duration")):
             return typed
+        elif kind == "area" and type in ("string", "iri", "any"):
+            return typed
+        elif kind == "unit" and type in ("iri", "any"):
+            return typed if type == "iri" else fold(TypedCall("as_iri", (typed,), "iri"))
         elif kind in ("int", "string"):
             if type == kind:
                 return typed
             if type == "any":
                 return fold(TypedCall(f"as_{kind}", (typed,), kind))
-        wanted = {"float": "a number", "number": "a number", "size": "a number", "value": "a text"}.get(kind, a(kind))
+        texts = {"value": "a text", "string": "a string", "area": "an area", "unit": "the IRI of a unit"}
+        wanted = a(kind) if kind == "int" else texts.get(kind, "a number")
         hint = None
-        if kind == "string":
+        if kind == "area":
+            hint = 'an area is WKT, `"POLYGON((...))"`, or the IRI of a place with a geometry in the knowledge'
+        elif kind == "unit":
+            hint = UNIT_IRIS
+        elif kind == "string":
             hint = f"`string({_shown(expression)})` gives its text"
         elif type == "string":
             hint = f"`float({_shown(expression)})` gives the number that is written in a text"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cep.geodesy import distance
 from cep.values import MISSING
 
 Column = Any
@@ -21,7 +22,7 @@ class Function:
     `same` as the first argument.
 
     Kinds: float (any number, as a float), number (int or float), size (number or duration), ordered (number, time or
-    duration; all of one type), int, string, value (anything).
+    duration; all of one type), int, string, area (WKT or an IRI), unit (an IRI of QUDT), value (anything).
     """
 
     takes: tuple[str, ...]
@@ -40,12 +41,14 @@ FUNCTIONS: dict[str, Function] = {
     "contains": Function(("string", "string"), "bool", "`contains(text, part)`"),
     "cos": Function(("float",), "float", "cosine of radians"),
     "degrees": Function(("float",), "float", "radians in degrees"),
+    "distance": Function(("float",) * 4, "float", "`distance(lat1, long1, lat2, long2)`, in metres on the earth"),
     "ends_with": Function(("string", "string"), "bool", "`ends_with(text, part)`"),
     "exp": Function(("float",), "float", "e to the power of"),
     "float": Function(("value",), "float", "as a float: numbers, texts of numbers, times and durations in seconds"),
     "floor": Function(("number",), "int", "the next integer at or below"),
+    "inside": Function(("float", "float", "area"), "bool", "`inside(lat, long, area)`: WKT, or a place that is known"),
     "int": Function(("value",), "int", "as an integer, towards zero: numbers, texts of integers, durations in seconds"),
-    "iri": Function(("value",), "iri", "the IRI of a text"),
+    "iri": Function(("value", "value*"), "iri", "the IRI of a text, or of several values one after the other"),
     "length": Function(("string",), "int", "the number of characters"),
     "log": Function(("float", "float?"), "float", "natural logarithm, or `log(x, base)`"),
     "log10": Function(("float",), "float", "logarithm to base 10"),
@@ -67,6 +70,7 @@ FUNCTIONS: dict[str, Function] = {
     "tan": Function(("float",), "float", "tangent of radians"),
     "trim": Function(("string",), "string", "without white space at both ends"),
     "upper": Function(("string",), "string", "in upper case"),
+    "value_in": Function(("float", "unit", "unit"), "float", "`value_in(x, unit:MI, unit:M)`, one unit in another"),
 }  # fmt: skip
 
 TESTS = frozenset(name for name, function in FUNCTIONS.items() if function.gives == "bool")
@@ -265,7 +269,7 @@ FLOAT_COLUMNS: dict[str, Callable[..., Column]] = {
     "radians": _finite(np.radians), "sign": lambda a: to_int(np.sign(a)), "floor": lambda a: to_int(np.floor(a)),
     "ceil": lambda a: to_int(np.ceil(a)), "float": lambda a: a, "int": lambda a: to_int(np.trunc(a)),
     "round": lambda a, digits=None: to_int(np.rint(a)) if digits is None else round_to(a, digits), "seconds": seconds,
-    "pi": lambda: np.float64(np.pi), "exact_int": whole_float,
+    "pi": lambda: np.float64(np.pi), "exact_int": whole_float, "distance": distance,
 }  # fmt: skip
 
 TICK_COLUMNS: dict[str, Callable[..., Column]] = {

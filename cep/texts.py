@@ -201,8 +201,9 @@ def string_of_duration(ticks: int) -> str:
     return "-" * (ticks < 0) + f"{whole}" + f".{rest:06}".rstrip("0") * (rest > 0) + " s"
 
 
-def iri_of(value: Any) -> Iri | None:
-    return Iri(value) if isinstance(value, str) else None
+def iri_of(*values: Any) -> Iri | None:
+    """Texts and values of unknown kind one after the other, the first a text."""
+    return Iri("".join(map(string_of, values))) if isinstance(values[0], str) else None
 
 
 TEXT_VALUES: dict[str, Callable[..., Any]] = {
@@ -219,9 +220,28 @@ def text_implementation(function: str, types: tuple[str, ...], gives: str, pool:
     kind = types[0]
     if function == "matches":
         return matching(pool)
-    if function == "iri" and kind == "iri":
+    if function == "iri" and types == ("iri",):
         return lambda codes: codes
     if function == "string" and kind not in _CODED:
-        by_type = {"time": string_of_time, "duration": string_of_duration, "bool": string_of_bool}
-        return by_value(by_type.get(kind, string_of), types, gives, pool)
+        return by_value(TEXTS_OF.get(kind, string_of), types, gives, pool)
+    if function == "iri" and set(types) & TEXTS_OF.keys():
+        return by_value(_iri_of_typed(types), types, gives, pool)
     return by_value(TEXT_VALUES[function], types, gives, pool)
+
+
+TEXTS_OF: dict[str, Callable[[int], str | None]] = {
+    "time": string_of_time,
+    "duration": string_of_duration,
+    "bool": string_of_bool,
+}
+"""Of values whose column does not say what they are."""
+
+
+def _iri_of_typed(types: tuple[str, ...]) -> Callable[..., Iri | None]:
+    texts: list[Callable[[Any], str | None]] = [TEXTS_OF.get(type, string_of) for type in types]
+
+    def concatenated(*values: Any) -> Iri | None:
+        parts = [text(value) for text, value in zip(texts, values)]
+        return None if None in parts else iri_of(values[0], *parts[1:])
+
+    return concatenated

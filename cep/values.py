@@ -46,6 +46,7 @@ class Pool:
         self._pinned: set[int] = set()
         self._text_bytes = 0
         self.generation = 0  # of codes: changes when values are forgotten
+        self.areas: Callable[[Sequence[str]], list[Any]] | None = None  # the shapes of what IRIs name, None for none
         # By code. The last place stays empty: the missing code is clipped to -1 and reads from there.
         self._kind: NDArray[np.uint8] = np.zeros(16, dtype=np.uint8)
         self._number: Floats = np.full(16, np.nan)

@@ -12,7 +12,7 @@ from tests.reference_conditions import key
 from tests.reference_parser import SECOND, Const, Reader, Ticks, Var, seconds
 
 FOLDER = Path(__file__).parent / "cases"
-SECTIONS = ("policy", "program", "events", "expected", "error", "warnings")
+SECTIONS = ("knowledge", "policy", "program", "events", "expected", "error", "warnings")
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,10 @@ class Case:
     @property
     def program(self) -> str:
         return self.sections["program"]
+
+    @property
+    def knowledge(self) -> str | None:
+        return self.sections.get("knowledge")
 
     @property
     def policy(self) -> str | None:

@@ -25,6 +25,15 @@ STATICS = {
 }
 LISTED = ("p", "q", "r", "reach")
 
+# Static predicates over triples, by the same rules.
+KNOWN = {
+    "kp": (2, "kp(X, Y) :- { ?s k:n ?X ; k:p ?o . ?o k:n ?Y }."),
+    "kq": (1, "kq(X) :- triple(S, k:n, X), not { ?S a k:D }."),
+    "kr": (2, "kr(X, Y) :- { ?A k:n ?X }, kb(A, B), triple(B, k:n, Y)."),
+    "kb": (2, "kb(A, B) :- triple(A, k:p, B). kb(A, C) :- kb(A, B), { ?B k:p ?C }."),
+}
+PREFIX = "PREFIX k: <http://example.org/k#>"
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -63,6 +72,7 @@ class Maker:
     negative: bool = False
     policies: bool = True
     several: bool = False  # conditions with several answers: which arrives first is not the language's to say
+    knowledge: bool = False  # graph patterns and triples
     rule: Rule = field(default_factory=Rule)
 
     def pick(self, options: Sequence[Any]) -> Any:
@@ -253,11 +263,11 @@ class Maker:
         kept = {v: bound[v] for v in by} | results
         return f"({text} AGGREGATE {', '.join(written)} OVER LAST {window}{grouped})", kept
 
-    def where(self, text: str, bound: dict[str, str]) -> tuple[str, dict[str, str]]:
+    def where(self, text: str, bound: dict[str, str], most: int = 3) -> tuple[str, dict[str, str]]:
         bound = dict(bound)
         below = {v: t for v, t in bound.items() if t in VARIABLES}
         conditions: list[str] = []
-        for _ in range(self.random.randint(1, 3)):
+        for _ in range(self.random.randint(1, most)):
             conditions.append(self.condition(below, bound))
         if self.chance(30):
             conditions.reverse()
@@ -272,7 +282,11 @@ class Maker:
             ways += ["compare", "compare", "calculate", "bind", "static", "static", "not", "called"]
         if strings:
             ways += ["string"]
+        if self.knowledge and (numbers or strings):
+            ways += 3 * ["graph"] * len(ways)
         way = self.pick(ways)
+        if way == "graph":
+            return self.graph(numbers, strings, usable, bound)
         comparison = self.pick(("<=", "=", "!=", "<", ">", ">="))
         if way == "interval":
             if self.chance(25):
@@ -316,6 +330,49 @@ class Maker:
         first, second = left, self.answer(usable, bound)
         return f"{name}({first}, {second})" if self.chance(70) else f"{name}({second}, {first})"
 
+    def graph(self, numbers: list[str], strings: list[str], usable: dict[str, str], bound: dict[str, str]) -> str:
+        """A condition on triples over usable variables; what it binds is added to both."""
+        if strings and (not numbers or self.chance(30)):
+            left = self.pick(strings)
+            tests = (f"{{ ?s k:t ?{left} }}", f"not {{ ?s k:t ?{left} ; a k:D }}", f"triple(_, k:t, {left})")
+            if not self.several or self.chance(40):
+                return str(
+                    self.pick((*tests, f"{{ ?s k:t ?{left} ; k:n ?{self.pick(numbers)} }}" if numbers else tests[0]))
+                )
+            return f"{{ ?s k:t ?{left} ; k:n ?{self.binding_one(usable, bound)} }}"
+        left = self.pick(numbers)
+        if self.chance(25):
+            name = self.pick(("kp", "kq", "kr"))
+            self.statics |= {name, "kb"} if name == "kr" else {name}
+            if name == "kq":
+                return f"{self.pick(('', 'not '))}kq({left})"
+            return f"{name}({left}, {self.answer(usable, bound)})"
+        other = self.pick(numbers)
+        tests = (
+            f"{{ ?s k:n ?{left} ; a k:C }}",
+            f"{{ ?s k:m ?{left} }}",
+            f"{{ ?s k:n ?{left} ; k:p ?o . ?o k:n ?{other} }}",
+            f"not {{ ?s k:n ?{left} }}",
+            f"not {{ ?s k:m ?{left} ; k:n ?{self.fresh('N')} }}",
+            f"triple(_, k:n, {left})",
+            f"not triple(_, k:m, {left})",
+            f"{{ ?s k:n ?{left} }}, {{ ?s k:m ?{other} }}",
+        )
+        if not self.several or self.chance(40):
+            return str(self.pick(tests))
+        way = self.pick(("join", "optional", "node", "term"))
+        if way == "join":
+            return f"{{ ?s k:n ?{left} ; k:p ?o . ?o k:n ?{self.binding_one(usable, bound)} }}"
+        if way == "optional":
+            name = self.another(usable)
+            usable[name] = bound[name] = "float"
+            return f"{{ ?s k:n ?{left} OPTIONAL {{ ?s k:m ?{name} }} }}"
+        node = self.fresh("I")
+        bound[node] = "iri"
+        if way == "node":
+            return f"{{ ?{node} k:n ?{left} }}, triple({node}, k:p, {self.pick(('_', 'k:s1', 'k:s0'))})"
+        return f'{node} = iri("http://example.org/k#s", {left}), {{ ?{node} k:p ?x }}'
+
     def another(self, usable: dict[str, str]) -> str:
         """A variable that is not bound yet, perhaps one that is bound elsewhere in the rule."""
         others = [v for v in VARIABLES["int"] if v not in usable]
@@ -356,13 +413,15 @@ class Maker:
             elif fitting:
                 argument = self.pick(fitting)
             else:
-                argument = {"duration": "2 s", "rounded": "0.5"}[type]
+                argument = {"duration": "2 s", "rounded": "0.5", "iri": "<http://example.org/k#s1>"}[type]
             arguments.append(argument)
         return f"({', '.join(arguments)})" if arguments else "", wanted
 
     def statement(self, name: str, depth: int, wanted: tuple[str, ...] | None, bounded: bool = False) -> Kind:
         """A rule for an event; its text is appended."""
         body, bound = self.pattern(depth)
+        if self.knowledge:
+            body, bound = self.where(body, bound, 1)
         if body.startswith("(") and self.chance(50) and closes_at_end(body):
             body = body[1:-1]  # the same without parentheses
         head, types = self.head(bound, wanted, bounded)

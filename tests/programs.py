@@ -15,7 +15,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cep.events import Event
-from tests.program_maker import LAST_SECOND, SECOND, STATICS, VALUES, Kind, Maker, Rule
+from tests.program_maker import KNOWN, LAST_SECOND, PREFIX, SECOND, STATICS, VALUES, Kind, Maker, Rule
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Program:
     restricted: bool  # a policy but unrestricted governs some goal
     aggregates: bool
     negative: bool  # NOT, CNOT or UNLESS
+    knowledge: str = ""  # Turtle
 
     @property
     def any_order(self) -> bool:
@@ -33,7 +34,7 @@ class Program:
 
     def __repr__(self) -> str:
         lines = [f"    {event!r}," for event in self.events]
-        return "\n".join(["Program:", self.text, "events = [", *lines, "]"])
+        return "\n".join(["Program:", self.knowledge, self.text, "events = [", *lines, "]"])
 
 
 def event_kinds(random: Random) -> tuple[list[Kind], bool]:
@@ -74,16 +75,44 @@ def finished(maker: Maker, inputs: list[Kind], events: tuple[Event, ...]) -> Pro
     # A policy goes by what is known to be a number.
     by = any("(by " in line for line in maker.lines)
     declarations = [kind.declaration() for kind in inputs if kind.declared or by]
-    statics = [STATICS[name][1] for name in sorted(maker.statics)]
-    text = "\n".join(declarations + maker.lines + statics)
-    return Program(text, events, maker.restricted, maker.aggregates, maker.negative)
+    statics = [(STATICS | KNOWN)[name][1] for name in sorted(maker.statics)]
+    text = "\n".join([PREFIX] * maker.knowledge + declarations + maker.lines + statics)
+    knowledge = triples(maker.random) if maker.knowledge else ""
+    return Program(text, events, maker.restricted, maker.aggregates, maker.negative, knowledge)
 
 
-def program(random: Random, policies: bool = True, aggregates: bool = True, most: int = 14) -> Program:
+NODES = range(1, 4)
+
+
+def triples(random: Random) -> str:
+    """A little knowledge of a few nodes. One has every property, with values that no event has, so that no pattern is
+    without a type."""
+    lines = ['k:s0 k:n 7 ; k:m 7, 7.5 ; k:t "w" ; k:p k:s0 ; a k:C .']
+    lines += [triple(random) for _ in range(random.randint(0, 16))]
+    return f"{PREFIX}\n" + "\n".join(dict.fromkeys(lines)) + "\n"
+
+
+def triple(random: Random) -> str:
+    letter, kind, other = random.choice("uv"), random.choice("CD"), random.choice(NODES)
+    number = random.choice((0, 1, "1.0", "0.5", 2))
+    things = (f"k:n {random.randint(0, 2)}", f"k:m {number}", f'k:t "{letter}"', f"k:p k:s{other}", f"a k:{kind}")
+    return f"k:s{random.choice(NODES)} {random.choice((things[0], *things, things[3]))} ."
+
+
+def gone(random: Random) -> str:
+    """All that a node may be, or one property of it."""
+    things = ("k:n 0, 1, 2", "k:m 0, 1, 1.0, 0.5, 2", 'k:t "u", "v"', "k:p k:s1, k:s2, k:s3", "a k:C, k:D")
+    return f"k:s{random.choice(NODES)} {random.choice((' ; '.join(things), *things))} ."
+
+
+def program(
+    random: Random, policies: bool = True, aggregates: bool = True, most: int = 14, knowledge: bool = False
+) -> Program:
     """Programs without recursion: 1 to 4 rules, the later ones on the earlier."""
     inputs, points = event_kinds(random)
     aggregates = aggregates and (policies or random.randrange(2) == 0)
     maker = Maker(random, list(inputs), policies=policies, several=not policies and not aggregates)
+    maker.knowledge = knowledge
     heads: list[Kind] = []
     allow = frozenset({"unless", "point", "aggregate"} if aggregates else {"unless", "point"})
     for _ in range(random.choice((1, 1, 2, 2, 3, 4))):
@@ -247,7 +276,8 @@ def drawn(draw: st.DrawFn, make: Callable[..., Program], options: dict[str, Any]
 
 
 def programs(**options: Any) -> st.SearchStrategy[Program]:
-    """Programs without recursion. Options: `policies`, `aggregates` (may they be there), `most` (events)."""
+    """Programs without recursion. Options: `policies`, `aggregates`, `knowledge` (may they be there), `most`
+    (events)."""
     return drawn(program, options)
 
 

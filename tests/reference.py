@@ -8,12 +8,14 @@ other within an instant go in rounds (decision M6), everything else sees the ins
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cep.events import Event
 from tests import reference_parser as p
 from tests.reference_conditions import Knowledge, key, variables
+from tests.reference_knowledge import Triple, localised
 from tests.reference_nodes import (
     AggregateNode,
     AtomNode,
@@ -31,9 +33,19 @@ from tests.reference_patterns import binds, expand, place
 MOST_ROUNDS = 1000
 
 
-def detect(program: str, events: Iterable[Event], policy: str | None = None) -> list[Event]:
-    """All derived events, by (end, start, type, arguments). `policy` is the default where the program states none."""
-    return Run(p.parse(program, policy), list(events)).run()
+def detect(
+    program: str,
+    events: Iterable[Event],
+    policy: str | None = None,
+    knowledge: Mapping[int | float, list[Triple]] | None = None,
+) -> list[Event]:
+    """All derived events, by (end, start, type, arguments). `policy` is the default where the program states none.
+
+    `knowledge`: from each time on (microseconds) the triples that are known.
+    """
+    read = p.parse(program, policy)
+    rules = ([localised(rule) for rule in rules] for rules in (read.event_rules, read.static_rules))
+    return Run(p.Program(read.declarations, *rules), list(events), knowledge or {}).run()
 
 
 def sort_key(event: Event) -> tuple[Any, ...]:
@@ -43,8 +55,9 @@ def sort_key(event: Event) -> tuple[Any, ...]:
 class Run:
     """One program over one list of events, from the first instant to the last."""
 
-    def __init__(self, program: p.Program, events: list[Event]) -> None:
-        self.knowledge = Knowledge(program.static_rules)
+    def __init__(self, program: p.Program, events: list[Event], knowledge: Mapping[int | float, list[Triple]]) -> None:
+        timeline = {-math.inf: [], **knowledge}
+        self.timeline = {time: Knowledge(program.static_rules, timeline[time]) for time in sorted(timeline)}
         self.nodes: list[Node] = []
         self.events: dict[str, EventNode] = {}
         self.attributes = attribute_names(program)
@@ -156,6 +169,7 @@ class Run:
             time = heapq.heappop(self.agenda)
             while self.agenda and self.agenda[0] == time:
                 heapq.heappop(self.agenda)
+            self.knowledge = self.timeline[max(since for since in self.timeline if since <= time)]
             for node in self.nodes:
                 node.now, node.fresh = [], []
             for component in self.components:

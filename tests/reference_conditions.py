@@ -9,7 +9,10 @@ from fractions import Fraction
 from typing import Any
 
 from cep.events import Iri
+from tests.reference_knowledge import Triple, answers
+from tests.reference_knowledge import value as of_term
 from tests.reference_parser import SECOND, Call, Comparison, Const, Predicate, StaticRule, Ticks, Var, seconds
+from tests.reference_places import distance, inside_of, near, value_in
 
 Env = dict[str, Any]
 Span = tuple[int, int]
@@ -215,6 +218,16 @@ def absolute(a: Any) -> Any:
     return Ticks(span_of(a), abs(a.n)) if isinstance(a, Ticks) else abs(number(a))
 
 
+def as_text(a: Any) -> str:
+    return str(a).lower() if kind(a) == "bool" else str(a)
+
+
+def text_or_iri(a: Any) -> str:
+    if kind(a) not in ("string", "iri"):
+        raise TypeError("no text")
+    return str(a)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "+": add,
     "-": subtract,
@@ -240,8 +253,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sign": lambda a: (in_seconds(a) > 0) - (in_seconds(a) < 0),
     "float": lambda a: float(a) if kind(a) == "string" else float(in_seconds(a)),
     "int": lambda a: int(a) if kind(a) == "string" else int(in_seconds(a)),
-    "iri": lambda a: Iri(a),
-    "string": lambda a: {"True": "true", "False": "false"}.get(str(a), str(a)) if kind(a) == "bool" else str(a),
+    "iri": lambda a, *more: Iri(text_or_iri(a) + "".join(map(as_text, more))),
+    "string": lambda a: as_text(a),
     "replace": lambda a, part, by: text(a).replace(text(part), text(by)),
     "substring": lambda a, first, *length: text(a)[first - 1 :][: length[0] if length else None],
     "trim": lambda a: text(a).strip(),
@@ -249,6 +262,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "upper": lambda a: text(a).upper(),
     "concat": lambda *parts: "".join(text(part) for part in parts),
     "length": lambda a: len(text(a)),
+    "distance": lambda *degrees: distance(*(float(number(x)) for x in degrees)),
+    "value_in": lambda x, source, target: value_in(float(number(x)), source, target),
 }
 TESTS: dict[str, Callable[[str, str], bool]] = {
     "contains": lambda a, b: b in a,
@@ -260,12 +275,15 @@ TESTS: dict[str, Callable[[str, str], bool]] = {
 
 # Conditions.
 class Knowledge:
-    """Static facts and rules. What can be listed is listed, bottom-up; the rest is called with its arguments."""
+    """Static facts and rules, and triples. What can be listed is listed, bottom-up; the rest is called with its
+    arguments."""
 
-    def __init__(self, rules: list[StaticRule]) -> None:
+    def __init__(self, rules: list[StaticRule], triples: list[Triple]) -> None:
+        self.triples = triples
         self.rules: dict[str, list[StaticRule]] = {}
         for rule in rules:
             self.rules.setdefault(rule.name, []).append(rule)
+        self.answers: dict[Predicate, list[tuple[Any, ...]]] = {}
         self.modes: dict[tuple[str, frozenset[int]], bool] = {}
         self.tables: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {}
         strata = self.strata()
@@ -296,6 +314,8 @@ class Knowledge:
 
     def callable(self, name: str, bound: frozenset[int]) -> bool:
         """Can it be evaluated when the arguments at these positions are known? With none known: it can be listed."""
+        if name == "near" and name not in self.rules:
+            return bound >= {0, 1, 2}
         if (name, bound) not in self.modes:
             self.modes[name, bound] = True  # a recursive call may assume it
             self.modes[name, bound] = all(self.orderable(rule, bound) for rule in self.rules.get(name, []))
@@ -311,7 +331,7 @@ class Knowledge:
 
     def ready(self, condition: Any, known: set[str]) -> bool:
         if known.issuperset(variables(condition)) and (
-            isinstance(condition, Comparison) or condition.negated or condition.name in TESTS
+            isinstance(condition, Comparison) or condition.negated or condition.name in (*TESTS, "inside")
         ):
             return True
         if isinstance(condition, Comparison):
@@ -319,7 +339,7 @@ class Knowledge:
             return condition.operator == "=" and any(
                 isinstance(a, Var) and known.issuperset(variables(b)) for a, b in sides
             )
-        if condition.negated or condition.name in TESTS:
+        if condition.negated or condition.name in (*TESTS, "inside"):
             return False
         if any(isinstance(a, Call) and not known.issuperset(variables(a)) for a in condition.arguments):
             return False
@@ -362,7 +382,11 @@ class Knowledge:
         ]
         if None in values:
             return
-        if condition.name in TESTS:
+        if condition.name == "inside":
+            numbers = all(kind(value) == "number" for value in values[:2])
+            if numbers and inside_of(*values, self.triples) == (not condition.negated):  # None: nothing is known
+                yield env
+        elif condition.name in TESTS:
             strings = all(kind(value) == "string" for value in values)
             if strings and TESTS[condition.name](*values) != condition.negated:
                 yield env
@@ -374,7 +398,7 @@ class Knowledge:
 
     def call(self, condition: Predicate, values: list[Any], env: Env) -> Iterator[Env]:
         """The ways a static atom holds, given some of its arguments (`...` stands for an unknown one)."""
-        for row in self.rows(condition.name, values):
+        for row in self.rows(condition.name, values) if condition.graph is None else self.graph(condition):
             answer = dict(env)
             for argument, value, given in zip(condition.arguments, row, values):
                 if given is not ...:
@@ -389,7 +413,21 @@ class Knowledge:
             else:
                 yield answer
 
+    def graph(self, condition: Predicate) -> list[tuple[Any, ...]]:
+        """The answers of a pattern in braces. Renamed variables (of a TIMES) have their old names before a `#`."""
+        if condition not in self.answers:
+            names = [variable.name.removeprefix("_#").partition("#")[0] for variable in condition.arguments]
+            self.answers[condition] = answers(condition.name, dict(condition.graph or ()), names, self.triples)
+        return self.answers[condition]
+
     def rows(self, name: str, values: list[Any]) -> Iterator[tuple[Any, ...]]:
+        if name == "near" and name not in self.rules:
+            lat, long, radius = values[:3]
+            yield from ((lat, long, radius, *found) for found in near(lat, long, radius, self.triples))
+            return
+        if name == "triple" and name not in self.rules:
+            yield from (tuple(map(of_term, triple)) for triple in self.triples)
+            return
         if self.callable(name, frozenset()):
             yield from list(self.tables.get(name, {}).values())
             return

@@ -54,6 +54,7 @@ class Predicate:
     name: str
     arguments: tuple[Any, ...]
     negated: bool = False
+    graph: tuple[tuple[str, str], ...] | None = None  # the prefixes of a graph pattern, whose text is the name
 
 
 # Patterns. `filters` are the components of conditions decided there (put in later).
@@ -180,6 +181,18 @@ TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+STRINGS = r'"""(?:[^\\]|\\.)*?"""|"(?:[^"\\]|\\.)*"|' + r"'(?:[^'\\]|\\.)*'"
+SPARQL = re.compile(rf"{STRINGS}|<[^<>\s{{}}]*>|#[^\n]*|[{{}}]|.", re.DOTALL)
+
+
+def braces(text: str, start: int) -> int:
+    """Where the braces that open at `start` are closed."""
+    depth = 0
+    for match in SPARQL.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if not depth:
+            return match.end()
+    raise AssertionError("braces are not closed")
 
 
 def parse(text: str, policy: str | None = None) -> Program:
@@ -198,6 +211,10 @@ class Reader:
         self.waiting: list[Unless] = []  # UNLESS that have not met their WITHIN
         position = 0
         while position < len(text):
+            if text[position] == "{":
+                start, position = position, braces(text, position)
+                self.tokens.append(("graph", text[start:position], start))
+                continue
             match = TOKEN.match(text, position)
             assert match, f"the reference cannot read {text[position : position + 20]!r}"
             position = match.end()
@@ -232,9 +249,9 @@ class Reader:
     def program(self, policy: Choice) -> Program:
         result = Program({}, [], [])
         while self.kind() != "end":
-            if self.word() == "prefix" and self.kind(1) in ("name", "variable"):
+            if self.word() == "prefix" and (self.kind(1) in ("name", "variable") or self.peek(1) == ":"):
                 self.take()
-                name = self.take()
+                name = "" if self.peek() == ":" else self.take()
                 self.take(":")
                 self.prefixes[name] = self.take()[1:-1]
             elif self.word() == "event" and self.kind(1) == "name":
@@ -398,9 +415,13 @@ class Reader:
         return tuple(conditions)
 
     def condition(self) -> Any:
-        if self.word() == "not" and self.kind(1) == "name":
+        if self.word() == "not" and self.kind(1) in ("name", "graph"):
             self.take()
             return replace(self.condition(), negated=True)
+        if self.kind() == "graph":
+            text = self.take()
+            names = dict.fromkeys(re.findall(r"[?$]([A-Z]\w*)", text))
+            return Predicate(text, tuple(map(Var, names)), False, tuple(self.prefixes.items()))
         left = self.expression()
         if self.peek() in ("=", "==", "is", "!=", "<", "<=", ">", ">="):
             operator = self.take()
@@ -458,11 +479,19 @@ class Reader:
         joined = q == p + len(name) and r == q + 1
         return colon == ":" and name in self.prefixes and joined and kind in ("name", "variable")
 
+    def joined(self, ahead: int) -> bool:
+        """Does a token follow the one before it without space between?"""
+        (_, text, p), (kind, _, q) = self.tokens[self.at + ahead : self.at + ahead + 2]
+        return kind != "end" and q == p + len(text)
+
     def constant(self) -> Any:
         if self.prefixed():
             prefix = self.take()
             self.take(":")
-            return Iri(self.prefixes[prefix] + self.take())
+            local = self.take()
+            while self.peek() == "-" and self.joined(-1) and self.joined(0):  # `unit:MI-PER-HR`
+                local += self.take() + self.take()
+            return Iri(self.prefixes[prefix] + local)
         kind, text = self.kind(), self.take()
         if kind == "number":
             value = float(text) if re.search(r"[.eE]", text) else int(text)

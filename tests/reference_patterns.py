@@ -122,9 +122,12 @@ def place(pattern: Any) -> None:
         case p.Where():
             place(pattern.pattern)
             below = binds(pattern.pattern)
-            for component in components(pattern.conditions, below):
+            found = components(pattern.conditions, below)
+            for component in found:
                 used = set(variables(component)) & below
                 push(component, used, pattern.pattern, stay=not used or any(map(uses_interval, component)))
+            # What binds nothing has been decided; only answers are still to be enumerated.
+            pattern.conditions = tuple(c for component in found if set(variables(component)) - below for c in component)
         case p.Within() | p.Policy() | p.Aggregate() | p.Times():
             place(pattern.pattern)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from cep.engine import Engine, detect
 from cep.errors import CepError
 from tests import reference
 from tests.cases_format import FOLDER, difference, read_case, read_events, sort_key
+from tests.reference_background import Matched
+from tests.reference_knowledge import read
 
 PATHS = sorted(FOLDER.rglob("*.case"))
 
@@ -21,19 +24,21 @@ def case_name(path: Path) -> str:
 @pytest.mark.parametrize("path", PATHS, ids=case_name)
 def test_case(path: Path) -> None:
     case = read_case(path)
+    knowledge = None if case.knowledge is None else Matched(read(case.knowledge))
     if "error" in case.sections:
         with pytest.raises(CepError) as caught:
-            Engine.from_text(case.program, policy=case.policy, name="case")
+            Engine.from_text(case.program, policy=case.policy, name="case", knowledge=knowledge)
         assert str(caught.value) == case.sections["error"].strip()
         return
     expected = read_events(case.sections["expected"])
     assert expected == sorted(expected, key=sort_key), "`expected` is sorted by (end, start, type, arguments)"
-    by_reference = reference.detect(case.program, case.events, case.policy)
+    always = {-math.inf: read(case.knowledge or "")}
+    by_reference = reference.detect(case.program, case.events, case.policy, always)
     assert not difference(expected, by_reference), "the reference gives something else than the case"
-    by_engine = detect(case.program, case.events, policy=case.policy)
+    by_engine = detect(case.program, case.events, policy=case.policy, knowledge=knowledge)
     assert not difference(expected, by_engine), "the engine gives something else than the case"
     if "warnings" in case.sections:
-        warnings = Engine.from_text(case.program, policy=case.policy, name="case").warnings
+        warnings = Engine.from_text(case.program, policy=case.policy, name="case", knowledge=knowledge).warnings
         assert "\n\n".join(map(str, warnings)) == case.sections["warnings"].strip()
 
 

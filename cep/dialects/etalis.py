@@ -1,16 +1,19 @@
 """The event language of ETALIS, lowered: syntax tree in, the plan's algebra out.
 
 Here positional and named arguments become one, policies and WITHIN go down to the goals they govern (M5), CNOT
-becomes NOT, TIMES a chain of SEQ (M13), and every event gets its attribute names (M10).
+becomes NOT, TIMES a chain of SEQ (M13), every event gets its attribute names (M10), and what is asked of background
+knowledge a predicate for each table that answers it (M14, M15).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 
 from cep.errors import CepError, Source, Span
+from cep.events import Iri
 from cep.plan import algebra
 from cep.schema import Attribute, Schema
 from cep.syntax import ast
@@ -22,18 +25,27 @@ MOST_TIMES = 100
 UNRESTRICTED = ast.PolicyChoice("unrestricted")
 
 
-def lower(program: ast.Program, policy: ast.PolicyChoice | None, types: Mapping[str, tuple[str, ...]]) -> algebra.Rules:
+def lower(
+    program: ast.Program,
+    policy: ast.PolicyChoice | None,
+    types: Mapping[str, tuple[str, ...]],
+    tables: Collection[str] = (),
+) -> algebra.Rules:
     """Lower a program. `policy` is the default instead of unrestricted; `types` gives those of undeclared input
-    events where they are known. Mistakes are in the result's `errors`; the rules that have them are left out.
+    events where they are known; `tables` are the predicates that are given from outside. Mistakes are in the result's
+    `errors`; the rules that have them are left out.
     """
-    return _Lowering(program, types).lowered(policy or UNRESTRICTED)
+    return _Lowering(program, types, tables).lowered(policy or UNRESTRICTED)
 
 
 class _Lowering:
-    def __init__(self, program: ast.Program, types: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, program: ast.Program, types: Mapping[str, tuple[str, ...]], tables: Collection[str]) -> None:
         self.program = program
         self.source: Source = program.source
         self.types = types
+        self.asked: dict[str, ast.Graph | algebra.Triples] = {}
+        statics = {statement.name for statement in program.statements if isinstance(statement, ast.StaticRule)}
+        self.own_triples = "triple" in statics or "triple" in tables
         self.errors: list[CepError] = []
         # Rules that cannot be lowered, and whether the one at hand is one of them.
         self.bad: set[int] = set()
@@ -52,7 +64,7 @@ class _Lowering:
                 case ast.PolicyStatement(choice):
                     policy = choice
                 case ast.StaticRule():
-                    statics.append(statement)
+                    statics.append(self.static(statement))
                 case ast.EventRule():
                     outside = _counted(statement)
                     self.flawed = id(statement) in self.bad
@@ -71,7 +83,7 @@ class _Lowering:
                     )
                 case _:
                     pass
-        return algebra.Rules(self.schemas, tuple(rules), tuple(statics), self.source, tuple(self.errors))
+        return algebra.Rules(self.schemas, tuple(rules), tuple(statics), self.source, tuple(self.errors), self.asked)
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "name") -> None:
         self.flawed = True
@@ -193,7 +205,8 @@ class _Lowering:
             case ast.Policy(inner, choice, _):
                 return self.pattern(inner, choice, within, outside)
             case ast.Where(inner, conditions, span):
-                return algebra.Given(self.pattern(inner, policy, within, outside), conditions, within, span)
+                lowered = tuple(self.condition(condition, outside) for condition in conditions)
+                return algebra.Given(self.pattern(inner, policy, within, outside), lowered, within, span)
             case ast.Binary("OR", left, right, span):
                 return algebra.Either(
                     self.pattern(left, policy, within, outside),
@@ -341,6 +354,54 @@ class _Lowering:
                 argument = ast.Variable("_", argument.span)
             plain.append(argument)
         return algebra.Atom(atom.name, tuple(plain), within, atom.span)
+
+    # --- background knowledge ---
+
+    def static(self, rule: ast.StaticRule) -> ast.StaticRule:
+        if not rule.conditions:
+            return rule
+        counts = Counter(name for argument in rule.arguments for name in expression_variables(argument))
+        counts.update(name for condition in rule.conditions for name in condition_variables(condition))
+        return replace(rule, conditions=tuple(self.condition(condition, counts) for condition in rule.conditions))
+
+    def condition(self, condition: ast.Condition, uses: Mapping[str, int]) -> ast.Condition:
+        """What asks the knowledge under the name of the table that answers it; `uses` counts the rule's variables."""
+        if not isinstance(condition, ast.Predicate):
+            return condition
+        if condition.graph is not None:
+            return self.graph(condition, condition.graph, uses)
+        if condition.name == "triple" and len(condition.arguments) == 3 and not self.own_triples:
+            return self.triple(condition)
+        return condition
+
+    def graph(self, predicate: ast.Predicate, graph: ast.Graph, uses: Mapping[str, int]) -> ast.Condition:
+        name = graph.text
+        while (known := self.asked.setdefault(name, graph)) is not graph and not _alike(known, graph):
+            name += "'"  # the same text under other prefixes
+        arguments = predicate.arguments
+        if predicate.negated:  # "there is none" needs no value for what nothing else speaks of
+            arguments = tuple(
+                ast.Variable("_", each.span) if isinstance(each, ast.Variable) and uses[each.name] == 1 else each
+                for each in arguments
+            )
+        return replace(predicate, name=name, arguments=arguments)
+
+    def triple(self, predicate: ast.Predicate) -> ast.Condition:
+        subject, verb, thing = (
+            each.value if isinstance(each, ast.Constant) and isinstance(each.value, Iri) else None
+            for each in predicate.arguments
+        )
+        fixed = (subject, verb, thing)
+        name = f"triple({', '.join('_' if each is None else f'<{each}>' for each in fixed)})"
+        self.asked.setdefault(name, algebra.Triples(fixed, predicate.span))
+        return replace(predicate, name=name)
+
+
+def _alike(known: ast.Graph | algebra.Triples, graph: ast.Graph) -> bool:
+    """Whether two patterns of one text mean the same: they agree in the prefixes that may be in it."""
+    assert isinstance(known, ast.Graph), "the name of triples is in no braces"
+    one, other = ({(name, iri) for name, iri in g.prefixes if f"{name}:" in g.text} for g in (known, graph))
+    return one == other
 
 
 def _count(arguments: int) -> str:

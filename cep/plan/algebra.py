@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cep.errors import NOWHERE, CepError, Source, Span
+from cep.events import Iri
 from cep.schema import Schema
-from cep.syntax.ast import AggregateResult, Condition, Constant, Expression, PolicyChoice, StaticRule, Variable
+from cep.syntax.ast import AggregateResult, Condition, Constant, Expression, Graph, PolicyChoice, StaticRule, Variable
 
 # --- lowered patterns -------------------------------------------------------------------------------------------------
 
@@ -118,15 +119,25 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class Triples:
+    """`triple(S, P, O)` where some of the three are constant IRIs, the others None; `span`: where it is first asked."""
+
+    fixed: tuple[Iri | None, Iri | None, Iri | None]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
-    """A lowered program: the schemas of all events, the rules in program order, the static rules; and the mistakes of
-    the rules that are not among them, which the plan tells with its own."""
+    """A lowered program: the schemas of all events, the rules in program order, the static rules; what conditions ask
+    of the background knowledge, by the name of the predicate; and the mistakes of the rules that are not among them,
+    which the plan tells with its own."""
 
     schemas: Mapping[str, Schema]
     rules: tuple[Rule, ...]
     statics: tuple[StaticRule, ...]
     source: Source
     errors: tuple[CepError, ...] = ()
+    asked: Mapping[str, Graph | Triples] = field(default_factory=dict)
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------

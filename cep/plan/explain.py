@@ -196,8 +196,9 @@ class _Listing:
         asked = [c for c in conditions if isinstance(c, ast.Predicate)]
         asked = [c for c in asked if c.name in self.stored or c.name not in TESTS]
         if asked:
-            self.item("asks", ", ".join(dict.fromkeys(c.name for c in asked)))
-            self.asked += asked
+            names = ("the knowledge" if c.name in self.plan.rules.asked else c.name for c in asked)
+            self.item("asks", ", ".join(dict.fromkeys(names)))
+            self.asked += [c for c in asked if c.name not in self.plan.rules.asked]
 
     # --- lines ---
 

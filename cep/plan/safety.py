@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from cep.arrange import denied
 from cep.errors import CepError, Span
 from cep.functions import TESTS
 from cep.plan.algebra import Either, Given, Pair, Pattern, Rule, Rules, Window
 from cep.plan.binarise import variables
 from cep.plan.names import excerpt, operands, used_variables
 from cep.plan.patterns import absent, atoms, mentioned, parts, patterns
-from cep.syntax.ast import Call, Comparison, Condition, Expression, PolicyChoice, Variable
+from cep.syntax.ast import Call, Comparison, Condition, Expression, PolicyChoice, Predicate, Variable
+from cep.syntax.graphs import variables as sparql_variables
 
 
 def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
@@ -129,16 +131,16 @@ class _Checker:
         """What neither the pattern binds nor any of the conditions could."""
         bound = variables(given.pattern)
         known = bound | {name for condition in given.conditions for name in self.bindable(condition)}
-        denied = {v.name for c in given.conditions if self.asks(c, True) for v in used_variables([c])}
+        negated = [c for c in given.conditions if isinstance(c, Predicate) and self.asks(c, True)]
+        inside = {v.name: condition for condition in reversed(negated) for v in used_variables([condition])}
         complained: set[str] = set()
         for variable in used_variables(given.conditions):
             name = variable.name
             if name in known or name in complained:
                 continue
             complained.add(name)
-            if name in denied:
-                hint = f"`not` asks about known values: bind `{name}` elsewhere, or write `_` for any value"
-                self.error(f"`{name}` is not bound", variable.span, hint)
+            if name in inside:
+                self.error(f"`{name}` is not bound", variable.span, denied(inside[name], name))
             elif name in outside:
                 self.error(
                     f"what is absent does not see `{name}` of the rest of the rule",
@@ -182,7 +184,7 @@ class _Checker:
                 self.error(f"`{name}`{place} has no value after AGGREGATE, which gives its results and the groups",
                            variable.span, hint)  # fmt: skip
                 return
-        close = self.close(name, bound)
+        close = self.local(name) or self.close(name, bound)
         if place:
             hint = close or f"name it in the pattern, or bind it: `WHERE {name} = ...`"
             self.error(f"`{name}`{place} is not bound by the pattern", variable.span, hint)
@@ -191,6 +193,16 @@ class _Checker:
                 close or f"name it in the pattern, bind it with `{name} = ...`, or by a predicate that lists its values"
             )
             self.error(f"`{name}` is not bound", variable.span, hint)
+
+    def local(self, name: str) -> str | None:
+        """For a variable that is written in lower case in braces."""
+        for each in patterns(self.rule.body):
+            for condition in each.conditions if isinstance(each, Given) else ():
+                if isinstance(condition, Predicate) and condition.graph is not None:
+                    inside = [v for v in sparql_variables(condition.graph.text) if v.lower() == name.lower()]
+                    if inside and name not in inside:
+                        return f"`?{inside[0]}` is known in its braces only: write `?{name}` there"
+        return None
 
     def close(self, name: str, names: Iterable[str]) -> str | None:
         near = get_close_matches(name, sorted(_written(names)), 1) if len(name) > 1 else []

@@ -10,8 +10,12 @@ from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Sele
 from cep.plan.names import author_names, distinct, used_variables
 from cep.schema import Schema
 from cep.syntax import ast
+from cep.syntax.graphs import on_one_line
 from cep.syntax.printer import print_pattern
 from cep.syntax.variables import rename_condition, rename_expression
+
+LONGEST = 160
+"""Characters of a graph pattern that are shown."""
 
 
 class Written:
@@ -198,8 +202,19 @@ def _restricted(
 ) -> ast.Pattern:
     if within is not None:
         pattern = ast.Within(pattern, within)
-    written = tuple(rename_condition(condition, names) for condition in conditions)
+    written = tuple(_plain(rename_condition(condition, names)) for condition in conditions)
     return ast.Where(pattern, written) if written else pattern
+
+
+def _plain(condition: ast.Condition) -> ast.Condition:
+    """A condition as an author would write it: a graph pattern on one line and in the names of the rule."""
+    if not isinstance(condition, ast.Predicate):
+        return condition
+    if condition.graph is None:
+        return replace(condition, name=condition.name.partition("(")[0])
+    given = zip(condition.graph.variables, condition.arguments, strict=True)
+    names = {name: each.name for name, each in given if isinstance(each, ast.Variable) and each.name != "_"}
+    return replace(condition, graph=replace(condition.graph, text=on_one_line(condition.graph.text, names, LONGEST)))
 
 
 def _places(uses: Iterable[ast.Expression | ast.Condition]) -> set[int]:

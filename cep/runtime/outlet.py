@@ -37,6 +37,12 @@ def frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
+def places(table: Table) -> list[pl.Series]:
+    """Where occurrences stand among all of their event: their order, and `tie`, which tells apart those of one end,
+    start and order that one engine gives."""
+    return [pl.Series("order", table[ORDER]), pl.Series("tie", np.arange(rows(table)))]
+
+
 def series(table: Table, argument: int, type: str, pool: Pool) -> pl.Series:
     """One argument's values."""
     values = column(table, argument, type)

@@ -36,7 +36,7 @@ def load(blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch
     if version != VERSION or known != program:
         raise CepError(
             "the snapshot is of another program",
-            hint="restore it with the rules and facts it was made with",
+            hint="restore it with the rules, facts and knowledge it was made with",
             code="snapshot",
         )
     if start + sum(lengths) != len(blob):
@@ -53,11 +53,12 @@ def fingerprint(
     text: str,
     policy: str | None,
     types: Mapping[str, Sequence[str]] | None,
-    facts: Mapping[str, pl.DataFrame] | None,
+    facts: Mapping[str, pl.DataFrame],
+    knowledge: str | None,
 ) -> str:
     """A name for a program with all that its state depends on: a snapshot goes with the program that made it."""
-    name = hashlib.sha256(json.dumps([text, policy, sorted((types or {}).items())]).encode())
-    for predicate, table in sorted((facts or {}).items()):
+    name = hashlib.sha256(json.dumps([text, policy, sorted((types or {}).items()), knowledge]).encode())
+    for predicate, table in sorted(facts.items()):
         name.update(predicate.encode())
         name.update(table.write_ipc(None).getbuffer())
     return name.hexdigest()

@@ -54,13 +54,32 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Graph:
+    """`{ ?Station wgs84:lat ?Lat }`: a SPARQL group graph pattern over the background knowledge.
+
+    `text` is what was written, with its braces. `variables`: those in it that start with an upper-case letter, which
+    are the rule's, in the order in which they first appear. `prefixes`: those of the program so far, (name, IRI).
+    """
+
+    text: str
+    variables: tuple[str, ...]
+    prefixes: tuple[tuple[str, str], ...] = ()
+    negated: bool = False
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Predicate:
-    """`linked(X, Y)`, `not linked(X, Y)`; also built-in tests: `contains(X, "snow")`, `matches(X, "^K")`."""
+    """`linked(X, Y)`, `not linked(X, Y)`; also built-in tests: `contains(X, "snow")`, `matches(X, "^K")`.
+
+    A graph pattern is a predicate of the variables in its braces: `graph` is the pattern, `name` its text.
+    """
 
     name: str
     arguments: tuple[Expression, ...]
     negated: bool = False
     span: Span = field(default=NOWHERE, compare=False)
+    graph: Graph | None = None
 
 
 Condition = Comparison | Predicate

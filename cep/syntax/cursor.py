@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from itertools import pairwise
 from typing import NoReturn, ParamSpec, TypeVar
 
 from cep.errors import CepError, Source, Span
 from cep.syntax import messages
+from cep.syntax.graphs import open_string
 from cep.syntax.tokens import RESERVED, STATEMENT_WORDS, Token, line_starts, tokenise
 
 P = ParamSpec("P")
@@ -78,7 +80,7 @@ class Cursor:
         return self.previous.end == self.token.start
 
     def on_new_line(self) -> bool:
-        return self.token.line > self.previous.line
+        return self.token.line > self.previous.stop[0]
 
     def split(self) -> None:
         """Cut the next token, a prefixed name or `<-`, into its parts: `wind:float` is `wind`, `:`, `float`."""
@@ -95,8 +97,13 @@ class Cursor:
 
     def span(self, first: Token) -> Span:
         """From `first` to the previous token."""
-        last = self.previous
-        return Span(first.line, first.column, last.line, last.column + last.end - last.start)
+        return Span(first.line, first.column, *self.previous.stop)
+
+    def place(self, at: int, length: int) -> Span:
+        """`length` characters of one line, from the offset `at`."""
+        line = bisect_right(self._starts, at)
+        column = at - self._starts[line - 1] + 1
+        return Span(line, column, line, column + length)
 
     # -- limits
 
@@ -146,10 +153,21 @@ class Cursor:
     def fail(self, expected: str, hint: str | None = None) -> NoReturn:
         """The next token is not what the language wants here."""
         token = self.token
+        if token.kind == "brace":
+            self.fail_open_brace()
         wrong = messages.broken(token)
         if wrong:
             self.stop(*wrong)
         self.stop(f"expected {expected}, found {messages.named(token)}", hint)
+
+    def fail_open_brace(self) -> NoReturn:
+        """The next token is a brace that nothing closes, perhaps for the lack of a quotation mark."""
+        at = open_string(self.source.text, self.token.start)
+        if at < 0:
+            self.stop("this `{` is not closed", messages.BRACE)
+        opened = f"the graph pattern begins at {self.token.line}:{self.token.column}"
+        hint = f'{opened}; a string ends on its own line, one of several lines stands in `"""`'
+        self.stop("this string is not closed", hint, self.place(at, 1))
 
     def stop(self, message: str, hint: str | None = None, span: Span | None = None, code: str = "syntax") -> NoReturn:
         raise CepError(message, self.source, span or self.token.span, hint, code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from difflib import get_close_matches
 
+from cep.syntax.graphs import on_one_line
 from cep.syntax.tokens import BINARY_OPERATORS, POSTFIXES, Token
 
 EVENT_RULE = "an event rule is written `fire(R) <- smoke(R) SEQ heat(R).`"
@@ -31,7 +32,9 @@ EITHER = "conditions all hold; for `or` write two rules with one head, of the ev
 EITHER_STATIC = "for `or` write two rules with one head: `risky(X) :- dangerous(X).` and `risky(X) :- broken(X).`"
 GROUPED = "parentheses hold arithmetic; conditions are separated by `,`, and for `or` write two rules with one head"
 NULL = "conditions on a missing value are false, `X = X` says that X is there; `x: int?` declares what may be missing"
-GRAPH = "state what is known as static facts and rules, `linked(p1, p2).`, or load a table with `--facts`"
+GRAPH = "a graph pattern is a condition: `... WHERE { ?Station wgs84:lat ?Lat }`, where `?Lat` is the variable `Lat`"
+BRACE = "each `{` has its `}`; one in a string or behind a `#` is none"
+INSIDE = "in braces stands SPARQL, whole: `{ ?S a wt:Station OPTIONAL { ?S wt:height ?H } FILTER(?H > 100) }`"
 
 # What an operator joins, in an example.
 EXAMPLES = {
@@ -73,6 +76,8 @@ FOREIGN_OPERATORS = {
 }
 # How they join conditions.
 FOREIGN_LOGIC = {"&": BOTH, "&&": BOTH, ";": BOTH, "AND": BOTH, "|": EITHER, "||": EITHER, "OR": EITHER, "XOR": EITHER}
+# What SPARQL writes before braces.
+FOREIGN_GRAPHS = frozenset(("OPTIONAL", "UNION", "MINUS", "FILTER", "GRAPH", "SERVICE", "SELECT", "ASK", "WHERE"))
 FOREIGN_NULLS = ("null", "NULL", "Null", "None")
 POSTFIX_EXAMPLES = {
     "WHERE": "`smoke(R, T) WHERE T > 50`",
@@ -151,6 +156,8 @@ def named(token: Token) -> str:
     """How a message names what was found."""
     if token.kind == "end":
         return "the end of the program"
+    if token.kind == "graph":
+        return f"`{on_one_line(token.text, longest=40)}`"
     text = token.text if len(token.text) <= 40 else token.text[:37] + "..."
     if text.isprintable() and text != " ":
         return f"`{text}`"

@@ -35,6 +35,7 @@ knows at an error only which tokens it could shift, where the author is to read 
     conditions  = condition { "," condition }
     condition   = expression ( "=" | "==" | "is" | "!=" | "<" | "<=" | ">" | ">=" ) expression
                 | [ "not" ] name [ "(" [ expression { "," expression } ] ")" ]
+                | [ "not" ] "{" SPARQL "}"
     expression  = product { ( "+" | "-" ) product }
     product     = signed { ( "*" | "/" | "//" | "mod" ) signed }
     signed      = "-" signed | operand [ "**" signed ]
@@ -163,6 +164,8 @@ def _fail_after_head(cursor: Cursor) -> None:
         hint = f"a rule has one head; {messages.EVENT_RULE}"
     elif token.text.upper() in messages.FOREIGN_ARROWS:
         hint = f"{messages.EVENT_RULE}, a static one {messages.STATIC_EXAMPLE}"
+    elif token.kind == "graph":
+        hint = f"{messages.GRAPH}; a static rule is {messages.STATIC_EXAMPLE}"
     elif token.key == "-":
         hint = _hyphen_hint(cursor) or hint
     elif missing_dot(cursor):
@@ -181,7 +184,7 @@ def _hyphen_hint(cursor: Cursor) -> str | None:
 
 def _end_event_rule(cursor: Cursor, body: ast.Pattern) -> None:
     token = cursor.token
-    if token.key in (")", "]"):
+    if token.key in (")", "]", "}"):
         hint = f"nothing was opened that this `{token.text}` closes"
     elif token.key in ("<-", ":-"):
         hint = "a rule has one arrow; is the `.` of the rule before missing?"
@@ -204,6 +207,6 @@ def _end_static_rule(cursor: Cursor, found: tuple[ast.Condition, ...]) -> None:
     if token.key in BINARY_OPERATORS or (token.key in RESERVED and token.key != "NOT"):
         cursor.stop(f"`{token.text}` belongs to events, and `:-` defines a static predicate", messages.EVENT_RULE)
     hint = messages.EITHER_STATIC if logic == messages.EITHER else messages.BOTH
-    if token.key in (")", "]"):
+    if token.key in (")", "]", "}"):
         hint = f"nothing was opened that this `{token.text}` closes"
     end_statement(cursor, "the rule", hint)

@@ -133,13 +133,13 @@ def _parenthesised(cursor: Cursor) -> ast.Pattern:
 
 def condition_hint(cursor: Cursor, read: ast.Pattern) -> str | None:
     """For what stands directly behind the conditions of the pattern that was read, no parenthesis between."""
-    last = cursor.previous
-    end = (last.line, last.column + last.end - last.start)
-    if not isinstance(read, ast.Where) or (read.span.end_line, read.span.end_column) != end:
+    if not isinstance(read, ast.Where) or (read.span.end_line, read.span.end_column) != cursor.previous.stop:
         return None
     token = cursor.token
+    if cursor.previous.kind == "graph" and token.text.upper() in messages.FOREIGN_GRAPHS:
+        return messages.INSIDE
     meant = messages.logic_hint(token) or messages.operator_hint(token)
-    if meant is None and token.kind in ("name", "variable", "number", "string"):
+    if meant is None and token.kind in ("name", "variable", "number", "string", "graph"):
         meant = "conditions are separated by `,`; what may hold instead is another rule"
     return meant
 
@@ -147,6 +147,8 @@ def condition_hint(cursor: Cursor, read: ast.Pattern) -> str | None:
 def join_hint(cursor: Cursor) -> str | None:
     """For what stands between two events and is no operator."""
     token = cursor.token
+    if token.kind == "graph":
+        return messages.GRAPH
     if token.key == ",":
         return "events are joined by `AND` or `SEQ`; conditions follow `WHERE`, aggregates `AGGREGATE`"
     return messages.operator_hint(token)
@@ -195,7 +197,9 @@ def _time_point(cursor: Cursor) -> ast.TimePoint:
 
 def _event(cursor: Cursor) -> ast.EventPattern:
     hint = None
-    if cursor.previous.key in messages.EXAMPLES:
+    if cursor.token.kind == "graph":
+        hint = messages.GRAPH
+    elif cursor.previous.key in messages.EXAMPLES:
         hint = messages.EXAMPLES[cursor.previous.key]
     elif cursor.previous.key == "<-":
         hint = messages.EVENT_RULE

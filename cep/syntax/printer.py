@@ -1,7 +1,8 @@
 """The printer: syntax tree to rule text, such that `parse(print_program(p)) == p`.
 
 Parentheses stand where the tree needs them, and around a pattern with a postfix under an operator. IRIs are written
-whole, strings without quotes where they are names among arguments. A program is one statement a line.
+whole, strings without quotes where they are names among arguments. A program is one statement a line; graph patterns
+are as they were written.
 """
 
 from __future__ import annotations
@@ -156,6 +157,8 @@ def print_condition(condition: ast.Condition) -> str:
     match condition:
         case ast.Comparison(operator, left, right):
             return f"{print_expression(left)} {operator} {print_expression(right)}"
+        case ast.Predicate(graph=ast.Graph() as graph):
+            return f"{'not ' if condition.negated else ''}{graph.text}"
         case ast.Predicate(name, arguments, negated):
             return f"{'not ' if negated else ''}{name}{_arguments(arguments)}"
 

@@ -9,6 +9,7 @@ from cep.events import Iri
 from cep.syntax import ast, messages
 from cep.syntax.constants import UNITS, read_duration, read_number, read_string, read_ticks, read_time
 from cep.syntax.cursor import Cursor
+from cep.syntax.graphs import DEEPEST, depth, of_the_rule
 from cep.syntax.tokens import BINARY_OPERATORS, RESERVED, Token
 
 LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "MOD": 2}
@@ -95,8 +96,8 @@ def _operand(cursor: Cursor) -> ast.Expression:
             hint = messages.GROUPED
         cursor.close(opening, ")", "an operator or `)`", hint)
         return inner
-    if token.key == "{":
-        refuse_graph(cursor)
+    if token.kind == "graph":
+        cursor.stop("a graph pattern has no value", f"{messages.GRAPH}; a comparison with it is another condition")
     hint = messages.VALUE
     if token.key == "NOT" and cursor.previous.key in COMPARISONS and cursor.peek().text in messages.FOREIGN_NULLS:
         _refuse_null(cursor, cursor.peek())
@@ -210,10 +211,12 @@ def conditions(cursor: Cursor) -> tuple[ast.Condition, ...]:
 
 def _condition(cursor: Cursor) -> ast.Condition:
     first = cursor.token
-    if first.key == "{":
-        refuse_graph(cursor)
+    if first.kind == "graph":
+        return _graph(cursor, first, False)
     if first.key == "NOT":
         return _negated(cursor)
+    if cursor.peek().kind == "graph" and first.kind in ("name", "variable"):
+        _refuse_sparql(cursor, first)
     if first.kind == "end" or first.key in (".", ")", "]") or first.key in RESERVED:
         hint = messages.CONDITION
         if cursor.previous.key == ",":
@@ -261,8 +264,10 @@ def _comparison(cursor: Cursor) -> str | None:
 
 def _negated(cursor: Cursor) -> ast.Predicate:
     first = cursor.advance()
-    if cursor.token.key == "{" or (cursor.token.text.upper() == "EXISTS" and cursor.peek().key == "{"):
-        refuse_graph(cursor)
+    if cursor.token.kind == "graph":
+        return _graph(cursor, first, True)
+    if cursor.peek().kind == "graph" and cursor.token.kind in ("name", "variable"):
+        _refuse_sparql(cursor, cursor.token)
     if cursor.token.kind != "name":
         cursor.fail("a predicate", messages.NEGATION)
     name = cursor.name("a predicate", messages.NEGATION)
@@ -304,9 +309,25 @@ def _comparison_hint(cursor: Cursor) -> str:
     return messages.CONDITION
 
 
-def refuse_graph(cursor: Cursor) -> NoReturn:
-    message = "graph patterns need background knowledge, which this version does not read"
-    cursor.stop(message, messages.GRAPH, code="knowledge")
+def _graph(cursor: Cursor, first: Token, negated: bool) -> ast.Predicate:
+    """The pattern in braces that comes, a predicate of the rule's variables in it."""
+    token = cursor.advance()
+    cursor.height = 1
+    if depth(token.text) > DEEPEST:
+        cursor.stop(f"more than {DEEPEST} levels of nesting", "several patterns, separated by `,`", token.span)
+    names = of_the_rule(token.text)
+    graph = ast.Graph(token.text, tuple(names), tuple(cursor.prefixes.items()), negated, token.span)
+    variables = tuple(ast.Variable(name, cursor.place(token.start + at, len(name))) for name, at in names.items())
+    return ast.Predicate(token.text, variables, negated, cursor.span(first), graph)
+
+
+def _refuse_sparql(cursor: Cursor, word: Token) -> None:
+    """`OPTIONAL { ... }`, `exists { ... }`: a word of SPARQL before the braces, where it has no place."""
+    if word.text.upper() == "EXISTS":
+        hint = "braces that are a condition ask whether there is such a thing: `{ ... }`, `not { ... }`"
+        cursor.stop(f"`{word.text}` is not written before braces", hint, word.span)
+    if word.text.upper() in messages.FOREIGN_GRAPHS:
+        cursor.stop(f"`{word.text}` stands inside the braces", messages.INSIDE, word.span)
 
 
 def _refuse_word(cursor: Cursor, first: Token, read: ast.Expression) -> None:

@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from cep.errors import Span
+from cep.syntax.graphs import closed
 
 BINARY_OPERATORS = ("SEQ", "AND", "PAR", "OR", "EQUALS", "MEETS", "DURING", "STARTS", "FINISHES", "CNOT")
 POSTFIXES = ("WHERE", "WITHIN", "POLICY", "AGGREGATE")
@@ -22,10 +23,10 @@ KEYWORDS = RESERVED | STATEMENT_WORDS | POSITIONAL
 
 
 class Token(NamedTuple):
-    """A token on one line. `kind` is one of
+    """A token on one line, or a graph pattern. `kind` is one of
 
-    name variable number string iri prefixed time duration mark end, or, for what is no token of the language,
-    open (a string without its end), quoted (single quotes), bad (any other character).
+    name variable number string iri prefixed time duration graph mark end, or, for what is no token of the language,
+    open (a string without its end), quoted (single quotes), brace (one that is not closed), bad (any other character).
     `key` is the keyword in capitals, the mark itself, or empty; `start` and `end` are offsets into the text.
     """
 
@@ -38,14 +39,21 @@ class Token(NamedTuple):
     end: int
 
     @property
+    def stop(self) -> tuple[int, int]:
+        """The line and column behind the token."""
+        if self.kind != "graph":
+            return self.line, self.column + self.end - self.start
+        *before, last = self.text.splitlines()
+        return self.line + len(before), len(last) + (1 if before else self.column)
+
+    @property
     def span(self) -> Span:
-        return Span(self.line, self.column, self.line, self.column + self.end - self.start)
+        return Span(self.line, self.column, *self.stop)
 
     @property
     def after(self) -> Span:
         """The empty stretch behind the token."""
-        column = self.column + self.end - self.start
-        return Span(self.line, column, self.line, column)
+        return Span(*self.stop, *self.stop)
 
 
 _BREAKS = r"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines cuts, and so where errors count lines
@@ -82,35 +90,50 @@ def line_starts(text: str) -> list[int]:
 def tokenise(text: str, starts: list[int], begin: int = 0, stop: int | None = None) -> list[Token]:
     """The tokens of `text[begin:stop]`, then one of kind `end` just behind the last; `starts` are its line starts.
 
-    Never fails: what is no token comes as `open`, `quoted` or `bad`, for the parser to refuse when it gets there.
+    Never fails: what is no token comes as `open`, `quoted`, `brace` or `bad`, for the parser to refuse when it gets
+    there. A graph pattern in braces is one token, in which the marks and comments of SPARQL hold.
     """
     tokens: list[Token] = []
+    stop = len(text) if stop is None else stop
     line = bisect_right(starts, begin)
     line_start = starts[line - 1]
     next_line = starts[line] if line < len(starts) else len(text) + 1
-    for match in _TOKEN.finditer(text, begin, len(text) if stop is None else stop):
-        kind = match.lastgroup
-        if kind == "skip":
-            continue
-        assert kind is not None, "every alternative is named"
-        word = match.group()
-        start, end = match.span()
-        if start >= next_line:
-            line = bisect_right(starts, start)
-            line_start = starts[line - 1]
-            next_line = starts[line] if line < len(starts) else len(text) + 1
-        key = ""
-        if kind == "word":
-            kind = "variable" if word[0] == "_" or word[0].isupper() else "name"
-            key = word.upper()
-            if key not in KEYWORDS:
-                key = ""
-        elif kind == "mark":
-            key = word
-        tokens.append(Token(kind, word, key, line, start - line_start + 1, start, end))
+    at: int | None = begin
+    while at is not None:
+        matches = _TOKEN.finditer(text, at, stop)
+        at = None
+        for match in matches:
+            kind = match.lastgroup
+            if kind == "skip":
+                continue
+            assert kind is not None, "every alternative is named"
+            word = match.group()
+            start, end = match.span()
+            if start >= next_line:
+                line = bisect_right(starts, start)
+                line_start = starts[line - 1]
+                next_line = starts[line] if line < len(starts) else len(text) + 1
+            key = ""
+            if kind == "word":
+                kind = "variable" if word[0] == "_" or word[0].isupper() else "name"
+                key = word.upper()
+                if key not in KEYWORDS:
+                    key = ""
+            elif kind == "mark":
+                key = word
+            if key == "{":
+                at = closed(text, start, stop)
+                if at >= 0:
+                    tokens.append(Token("graph", text[start:at], key, line, start - line_start + 1, start, at))
+                    break
+                kind, at = "brace", None
+            tokens.append(Token(kind, word, key, line, start - line_start + 1, start, end))
+            if kind == "brace":
+                break
     if tokens:
         last = tokens[-1]
-        tokens.append(Token("end", "", "", last.line, last.column + last.end - last.start, last.end, last.end))
+        line, column = last.stop
+        tokens.append(Token("end", "", "", line, column, last.end, last.end))
     else:
         tokens.append(Token("end", "", "", line, begin - line_start + 1, begin, begin))
     return tokens

@@ -14,6 +14,7 @@ from matplotlib.patches import Polygon, Rectangle
 from PIL import Image
 
 from demos.blizzard.storms import HOUR, Storm, episodes
+from demos.moments import days
 
 NAMES = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 INK, QUIET, HAIR, BEAM, CALM = "#1b2530", "#64707c", "#e3e7eb", "#eef1f4", "#d3d9df"
@@ -55,9 +56,22 @@ def draw(path: Path, title: str, subtitle: str, scene: Scene) -> None:
         left = LEFT + number * (width + GAP)
         first = (min(s.start for s in spell) + max(s.end for s in spell)) // 2 // HOUR - hours // 2 - 0.5
         _beam(figure, year, (first, first + hours), (left, left + width))
-        figure.text(left, 0.6, _days(spell), size=11, weight="bold", color=EDGE, va="bottom")
+        figure.text(
+            left,
+            0.6,
+            days(min(s.start for s in spell), max(s.end for s in spell)),
+            size=11,
+            weight="bold",
+            color=EDGE,
+            va="bottom",
+        )
         _panel(figure, scene, spell, (first, first + hours), (left, width))
     _legend(figure)
+    save(figure, path)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as a small PNG: 96 colours are enough for ours."""
     drawn = BytesIO()
     figure.savefig(drawn, format="png")
     image = Image.open(drawn).convert("RGB").quantize(96, dither=Image.Dither.NONE)
@@ -149,15 +163,6 @@ def _legend(figure: Figure) -> None:
         figure.add_artist(Rectangle((x, y), 0.014, 0.018, transform=figure.transFigure, color=colour, lw=0))
         text = figure.text(x + 0.019, y + 0.001, words, size=8, color=INK)
         x += 0.019 + text.get_window_extent().width / (WIDTH * DPI) + 0.025
-
-
-def _days(spell: list[Storm]) -> str:
-    first, last = (_date(time // HOUR) for time in (min(s.start for s in spell), max(s.end for s in spell)))
-    if first.date() == last.date():
-        return f"{first.day} {first:%B}"
-    if first.month == last.month:
-        return f"{first.day}–{last.day} {last:%B}"
-    return f"{first.day} {first:%B} – {last.day} {last:%B}"
 
 
 def _bare(axes: Axes) -> None:

@@ -1,0 +1,198 @@
+"""Knowledge that changes: what is known from when on, ready in tables before its time comes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from cep.background import Background, Known, Rows, answers, relation
+from cep.conditions import Column, Relation
+from cep.datalog import Statics, close
+from cep.errors import CepError, Span
+from cep.plan.algebra import Rules, Triples
+from cep.stored import CODED, Stored, words
+from cep.typed import a
+from cep.values import MISSING, Ints, Pool
+
+COMPACT = 64
+"""Changes that are kept one by one before they are put together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A change, and what there is from its time on: tables by predicate, and the predicates offered besides."""
+
+    time: int
+    change: bytes
+    tables: Mapping[str, Rows]
+    offers: Mapping[str, Relation]
+
+
+@dataclass(slots=True)
+class Changes:
+    """The changes of the knowledge of one engine: those applied, and those whose time has not come.
+
+    `facts`: the tables given from outside. The types of all tables stay what they were when the program was read.
+    """
+
+    rules: Rules
+    loaded: Background
+    known: Known
+    statics: Statics
+    facts: Mapping[str, pl.DataFrame]
+    pool: Pool
+    pending: list[Moment] = field(default_factory=list)
+    applied: list[bytes] = field(default_factory=list)
+    present: dict[str, Rows] = field(default_factory=dict)  # of tables that were replaced
+    _ahead: Background | None = None  # as it is after all pending changes
+
+    # --- changes come ---
+
+    def add(self, time: int, change: bytes) -> None:
+        """Take a change that holds from `time` on. Raises CepError, and changes nothing, where it cannot be."""
+        place = bisect_right(self.pending, time, key=lambda moment: moment.time)
+        later = [(moment.time, moment.change) for moment in self.pending[place:]]
+        background = self._ahead
+        if background is None or later:
+            background = self.loaded.fork()
+            background.apply(self.loaded.merge([*self.applied, *(moment.change for moment in self.pending[:place])]))
+        self._ahead = None  # until all has gone well
+        made = self.pending[:place]
+        for when, each in [(time, change), *later]:
+            background.apply(each)
+            offers = background.relations(self.pool)
+            tables = self._tables(background, offers, made[-1].tables if made else self.present)
+            made.append(Moment(when, each, tables, offers))
+        self.pending, self._ahead = made, background
+
+    def _tables(
+        self, background: Background, offers: Mapping[str, Relation], before: Mapping[str, Rows]
+    ) -> dict[str, Rows]:
+        """All tables in a state of the knowledge; the same objects as `before` where nothing is different."""
+        found: dict[str, Rows] = {}
+        given: dict[str, Relation] = {}
+        for name, asked in self.rules.asked.items():
+            stored = self.known.tables[name]
+            answered = answers(background, asked, self.pool, self.rules.source)
+            columns = tuple(
+                self._fitted(name, i, answered.columns[i], type, stored.types[i])
+                for i, type in enumerate(answered.types)
+            )
+            found[name] = self._kept(stored, (columns, answered.rows), before.get(name))
+            table = Stored(name, stored.types)
+            table.add(*found[name])
+            given[name] = relation(asked, table)
+        if self.rules.statics:
+            given |= offers
+            closed = close(self.rules.statics, self.facts, self.pool, self.rules.source, given=given)
+            for name, table in closed.stored.items():
+                old = self.statics.relations[name]
+                if name not in given and isinstance(old, Stored):
+                    assert table.types == old.types, "what has no other types makes none"
+                    rows: Rows = (tuple(table.column(i) for i in range(table.arity)), table.count)
+                    found[name] = self._kept(old, rows, before.get(name))
+        return found
+
+    def _kept(self, stored: Stored, rows: Rows, before: Rows | None) -> Rows:
+        old = before or (tuple(stored.column(i) for i in range(stored.arity)), stored.count)
+        if rows[1] == old[1] and np.array_equal(words(rows[0], rows[1]), words(old[0], old[1])):
+            return old
+        return rows
+
+    def _fitted(self, name: str, place: int, column: Column, type: str, wanted: str) -> Column:
+        fitted = refitted(column, type, wanted, self.pool)
+        if fitted is not None:
+            return fitted
+        asked = self.rules.asked[name]
+        if isinstance(asked, Triples):
+            what, span = "a position of `triple`", asked.span
+        else:
+            what, span = f"`?{asked.variables[place]}` of the graph pattern", asked.span
+        raise self._refused(f"after this change {what} is {a(type)}, and it was {a(wanted)} when it was read", span)
+
+    def _refused(self, message: str, span: Span) -> CepError:
+        hint = "the types of what is known stay as they were: one value of the new kind in what is loaded allows both"
+        return CepError(message, self.rules.source, span, hint, "type")
+
+    # --- their time comes ---
+
+    def due(self, watermark: int) -> list[int]:
+        """The times up to `watermark` at which something changes, ascending."""
+        return sorted({moment.time for moment in self.pending if moment.time <= watermark})
+
+    def reach(self, time: int) -> None:
+        """All that is known from `time` on is known now."""
+        while self.pending and self.pending[0].time <= time:
+            moment = self.pending.pop(0)
+            self._show(moment.tables, moment.offers)
+            self.applied.append(moment.change)
+            if len(self.applied) > COMPACT:
+                self.applied = [self.loaded.merge(self.applied)]
+
+    def _show(self, tables: Mapping[str, Rows], offers: Mapping[str, Relation]) -> None:
+        for name, rows in tables.items():
+            if rows is not self.present.get(name):
+                stored = self.known.tables.get(name) or self.statics.relations[name]
+                assert isinstance(stored, Stored), "only tables are replaced"
+                stored.replace(*rows)
+                self.present[name] = rows
+        for name, each in offers.items():
+            self.known.offers[name].relation = each
+
+    # --- state ---
+
+    def codes(self) -> list[Ints]:
+        """The pool codes in tables that were replaced or will be."""
+        found: list[Ints] = []
+        for tables in (self.present, *(moment.tables for moment in self.pending)):
+            for name, (columns, _) in tables.items():
+                found += [column for column, type in zip(columns, self._types(name)) if type in CODED]
+        return found
+
+    def _types(self, name: str) -> Sequence[str | None]:
+        return (self.known.tables.get(name) or self.statics.relations[name]).types
+
+    def snapshot(self) -> pa.RecordBatch:
+        """All changes: those applied as one, at the time MISSING, then those to come."""
+        applied = [(MISSING, self.loaded.merge(self.applied))] if self.applied else []
+        rows = applied + [(moment.time, moment.change) for moment in self.pending]
+        return pa.RecordBatch.from_arrays(
+            [pa.array([time for time, _ in rows], pa.int64()), pa.array([each for _, each in rows], pa.binary())],
+            ["time", "change"],
+        )
+
+    def restore(self, batch: pa.RecordBatch) -> None:
+        """Take on the changes of a snapshot over the same knowledge."""
+        self.pending, self.applied, self._ahead = [], [], None
+        changes = list(zip(batch["time"].to_pylist(), batch["change"].to_pylist()))
+        if self.present and (not changes or changes[0][0] != MISSING):  # back to what was loaded
+            changes.insert(0, (MISSING, self.loaded.merge([])))
+        for time, change in changes:
+            self.add(time, change)
+            if time == MISSING:
+                self.reach(MISSING)
+
+
+def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | None:
+    """A column of a type as one of the type `wanted`; None where that does not hold all its values."""
+    if type == wanted or (type in ("string", "iri") and wanted == "any"):
+        return column
+    absent: Any = np.isnan(column) if type == "float" else np.equal(column, MISSING)
+    if absent.all():
+        return np.full(len(column), np.nan) if wanted == "float" else np.full(len(column), MISSING)
+    if wanted == "float" and type == "int":
+        exact = absent | (np.abs(column) <= 2**53)
+        return np.where(absent, np.nan, column.astype(np.float64)) if exact.all() else None
+    if wanted != "any":
+        return None
+    if type == "float":
+        return pool.encode_floats(column)
+    if type == "bool":
+        return pool.encode_bools(column)
+    return pool.encode_ints(column) if type == "int" else pool.encode_ticks(column)

@@ -1,0 +1,203 @@
+"""The commands `cep knowledge ...`: what knowledge holds, what it answers, and why a triple is there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cep.errors import CepError
+from cep.terminal import KnowledgeFiles, Reasoning, complain, knowledge_of, say, settled
+
+if TYPE_CHECKING:
+    from cep.engine import Engine
+    from knowledge.graph import Knowledge
+    from knowledge.report import Count
+
+SHOWN = 20
+"""Classes and properties that `stats` lists."""
+
+knowing = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+Prefixes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prefix", metavar="NAME=IRI", show_default=False, help="A prefix besides those of the files. Repeatable."
+    ),
+]
+
+
+@knowing.command()
+def stats(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="As for --knowledge.", show_default=False)],
+    reasoning: Reasoning = None,
+    prefix: Prefixes = None,
+) -> None:
+    """Say how much knowledge there is, and of what.
+
+    \b
+      cep knowledge stats stations.ttl 'ontologies/*.ttl'
+    """
+    with settled():
+        from time import process_time
+
+        from knowledge import report
+
+        started = process_time()
+        known = _loaded(files, reasoning)
+        seconds = process_time() - started
+        found = report.stats(known, _prefixes(files, prefix))
+        inferred = "" if known.reasoning == "none" else f", {found.inferred:,} inferred ({known.reasoning})"
+        lines = [f"{found.asserted:,} triples{inferred}, {found.terms:,} terms, {seconds:.1f} s"]
+        for title, counts in (("classes, instances", found.classes), ("properties, triples", found.properties)):
+            lines += ["", *_counted(title, counts)]
+        if found.attributions:
+            lines += ["", *found.attributions]
+        say("\n".join(lines))
+
+
+@knowing.command()
+def query(
+    sparql: Annotated[
+        str, typer.Argument(metavar="SPARQL", help="SELECT, ASK, CONSTRUCT or DESCRIBE; `@file` reads a file.")
+    ],
+    knowledge: KnowledgeFiles = None,
+    reasoning: Reasoning = None,
+    prefix: Prefixes = None,
+    format: Annotated[str, typer.Option(metavar="FORMAT", help="Of a table: text, csv, jsonl.")] = "text",
+) -> None:
+    """Ask the closed knowledge in SPARQL. Prefixes of the files need not be declared again.
+
+    \b
+      cep knowledge query 'SELECT ?s { ?s a sosa:Platform }' -k stations.ttl
+    """
+    with settled():
+        import polars as pl
+
+        if format not in ("text", "csv", "jsonl"):
+            raise CepError(f"--format: `{format}` is no format of a table", hint="text, csv or jsonl", code="option")
+        known = _loaded(knowledge, reasoning)
+        answer = known.query(_read(sparql), _prefixes(knowledge or (), prefix))
+        if isinstance(answer, bool):
+            say("yes" if answer else "no")
+        elif not isinstance(answer, pl.DataFrame):
+            say(answer.serialize(format="turtle").rstrip())
+        elif format == "csv":
+            say(answer.write_csv().rstrip("\n"))
+        elif format == "jsonl":
+            say(answer.write_ndjson().rstrip("\n"))
+        else:
+            say(_table(answer))
+
+
+@knowing.command()
+def explain(
+    triple: Annotated[str, typer.Argument(metavar="TRIPLE", help="As in Turtle: `ex:gale a weather:WindObservation`.")],
+    knowledge: KnowledgeFiles = None,
+    reasoning: Reasoning = None,
+    prefix: Prefixes = None,
+) -> None:
+    """Show why a triple is there: the rule that gives it and what it rests on, down to what the files say.
+
+    \b
+      cep knowledge explain 'ex:gale a weather:WeatherObservation' -k gale.ttl -k ontologies/weather.ttl
+    """
+    with settled():
+        from knowledge import report
+
+        known = _loaded(knowledge, reasoning)
+        say("\n".join(report.why(known, triple, _prefixes(knowledge or (), prefix))))
+
+
+# --- for the other commands ---
+
+
+def fits(known: Knowledge | None, shapes: Sequence[Path]) -> bool:
+    """Whether the knowledge fits the shapes; says what does not."""
+    if known is None:
+        raise CepError("--shapes: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
+    from cep.progress import count
+    from knowledge.shapes import check
+
+    problems = []
+    for path in shapes:
+        if not path.is_file():
+            raise CepError(f"--shapes: there is no file `{path}`", code="option")
+        problems += check(known, path)
+    for problem in problems:
+        complain(CepError(str(problem), code="shape"))
+    say(f"{', '.join(str(path) for path in shapes)}: {count(len(problems), 'problem')}")
+    return not problems
+
+
+def change(engine: Engine, files: list[str] | None) -> None:
+    """The changes in files are made ready, each for its time."""
+    if not files:
+        return
+    from knowledge.updates import read
+
+    if engine.changes is None:
+        raise CepError("--knowledge-updates: there is no --knowledge that could change", code="option")
+    for update in read(files):
+        engine.update(update.time, add=update.add, remove=update.remove)
+
+
+def _loaded(files: list[str] | None, reasoning: str | None) -> Knowledge:
+    known = knowledge_of(files, reasoning)
+    if known is None:
+        raise CepError("there is no knowledge", hint="name it: `--knowledge stations.ttl`", code="option")
+    return known
+
+
+def _prefixes(files: Sequence[str], given: list[str] | None) -> dict[str, str]:
+    from knowledge.names import KNOWN
+    from knowledge.report import prefixes
+
+    found = {**KNOWN, **prefixes(files)}
+    for one in given or ():
+        name, equals, iri = one.partition("=")
+        if not equals:
+            raise CepError(f"--prefix: expected `name=iri`, found `{one}`", code="option")
+        found[name.removesuffix(":")] = iri.removeprefix("<").removesuffix(">")
+    return found
+
+
+def _read(sparql: str) -> str:
+    if not sparql.startswith("@"):
+        return sparql
+    try:
+        return sys.stdin.read() if sparql == "@-" else Path(sparql[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CepError(f"{sparql[1:]} cannot be read: {str(error).lower()}", code="option") from None
+
+
+def _counted(title: str, counts: Sequence[Count]) -> list[str]:
+    width = max([len(count.name) for count in counts[:SHOWN]] + [len(title)])
+    lines = [title]
+    for count in counts[:SHOWN]:
+        own = f"  {count.inferred:,} inferred" if count.inferred else ""
+        lines.append(f"  {count.name:<{width}}  {count.triples:>10,}{own}")
+    if len(counts) > SHOWN:
+        lines.append(f"  and {len(counts) - SHOWN:,} more")
+    return lines
+
+
+def _table(answer: object) -> str:
+    import polars as pl
+
+    assert isinstance(answer, pl.DataFrame), "the caller has looked"
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD)
+    for name in answer.columns:
+        table.add_column(name, overflow="fold")
+    for row in answer.iter_rows():
+        table.add_row(*("" if value is None else str(value) for value in row))
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().strip("\n") + f"\n{answer.height:,} answer{'s' * (answer.height != 1)}"

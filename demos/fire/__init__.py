@@ -1,0 +1,1 @@
+"""A fire and a wind within three hours: which observations are of wind, the ontology knows."""

@@ -1,0 +1,42 @@
+"""The fire demo: a few made-up events, observations in RDF, and an ontology that says which of them are of wind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from demos.moments import moment
+from demos.printed import printed, table
+from demos.run import ONTOLOGIES, Found, run
+from knowledge.graph import Knowledge
+
+HERE = Path(__file__).parent
+PROGRAM = HERE / "fire.cep"
+EVENTS = HERE / "events.jsonl"
+KNOWLEDGE = (ONTOLOGIES / "weather.ttl", HERE / "observations.ttl")
+
+
+def find(reasoning: str = "owlrl") -> Found:
+    """Run the program with the knowledge closed in this way: `none`, `rdfs`, `owlrl`."""
+    return run(PROGRAM, [str(EVENTS)], Knowledge.load(KNOWLEDGE, reasoning=reasoning))
+
+
+def show(reasoning: str) -> str:
+    """What `cep demo fire` prints."""
+    found = find(reasoning)
+    return printed(lambda console: _tell(console, found, reasoning))
+
+
+def _tell(console: Console, found: Found, reasoning: str) -> None:
+    rows = table(f"Fires with wind within three hours (reasoning: {reasoning})", "fire wind observation", "mph from to")
+    for fire, observation, kind, speed, start, end in (
+        found.derived["enhanced_fire"].select("fire", "observation", "kind", "speed", "start", "end").iter_rows()
+        if "enhanced_fire" in found.derived
+        else ()
+    ):
+        rows.add_row(
+            fire, kind.rpartition("#")[2], observation.rpartition(":")[2], str(speed), moment(start), moment(end)
+        )
+    console.print(rows)
+    console.print(f"{PROGRAM.name}: {found.tally.closing()}", style="dim", soft_wrap=True)

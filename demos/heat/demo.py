@@ -1,0 +1,45 @@
+"""The heat demo: how hot a year of real readings felt, by area, and the worst hours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from demos.moments import moment
+from demos.printed import printed, table
+from demos.run import Found, run, weather
+from knowledge.graph import Knowledge
+
+HERE = Path(__file__).parent
+PROGRAM = HERE / "heat.cep"
+KNOWLEDGE = (HERE / "areas.ttl", HERE.parent / "blizzard" / "stations.ttl")
+CLASSES = ("caution", "extreme caution", "danger", "extreme danger")
+WORST = 10
+
+
+def find() -> Found:
+    """Run the program over the readings."""
+    return run(PROGRAM, [f"reading={weather()}"], Knowledge.load(KNOWLEDGE))
+
+
+def show() -> str:
+    """What `cep demo heat` prints."""
+    found = find()
+    return printed(lambda console: _tell(console, found))
+
+
+def _tell(console: Console, found: Found) -> None:
+    heat = found.derived["heat"]
+    classes = [name for name in CLASSES if (heat["class"] == name).any()]
+    hours = table("Hours of 2013 by heat index", "area station", " ".join(name.replace(" ", "_") for name in classes))
+    for area, station in heat.select("area", "station").unique().sort("area", "station").iter_rows():
+        own = heat.filter(area=area, station=station)["class"]
+        hours.add_row(area, station, *(str((own == name).sum()) for name in classes))
+    console.print(hours)
+    worst = table("The worst hours, UTC", "area station class", "time index")
+    hottest = heat.sort("index", "start", "station", descending=[True, False, False]).head(WORST)
+    for area, station, name, start, index in hottest.select("area", "station", "class", "start", "index").iter_rows():
+        worst.add_row(area, station, name, moment(start), f"{index:.1f} °F")
+    console.print(worst)
+    console.print(f"{PROGRAM.name}: {found.tally.closing()}", style="dim", soft_wrap=True)

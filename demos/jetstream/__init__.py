@@ -1,0 +1,1 @@
+"""Turbulence ahead: real positions of airplanes over Switzerland, on the routes that are flown most."""

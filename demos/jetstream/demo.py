@@ -1,0 +1,92 @@
+"""The jet stream demo: a day of real positions, the routes in them, and who was warned of turbulence ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import polars as pl
+from rich.console import Console
+
+from cep.engine import Engine
+from demos.jetstream.positions import positions
+from demos.jetstream.routes import LOWEST, routes, triples
+from demos.moments import clock
+from demos.printed import printed, table
+from knowledge.graph import Knowledge
+
+PROGRAM = Path(__file__).with_name("jetstream.cep")
+ROUTES = 24
+"""So many routes are streams: those that eleven flights or more take that day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the demo reads, the routes in it (see `routes`), and what the rules derive."""
+
+    positions: pl.DataFrame
+    routes: pl.DataFrame
+    derived: dict[str, pl.DataFrame]
+
+    def of(self, type: str) -> pl.DataFrame:
+        """The derived events of a type."""
+        return self.derived[type]
+
+
+def find() -> Found:
+    """Run the program over the positions. Raises CepError where their package is not installed."""
+    seen = positions()
+    points = routes(seen, ROUTES)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "routes.nt"
+        file.write_text(triples(points), encoding="utf-8")
+        knowledge = Knowledge.load([file])
+    engine = Engine.from_file(PROGRAM, knowledge=knowledge)
+    columns = {
+        "callsign": "flight",
+        "latitude": "lat",
+        "longitude": "long",
+        "altitude": "level",
+        "vertical_rate": "climb",
+    }
+    derived = engine.push({"position": seen.rename(columns)})
+    for type, more in engine.close().items():
+        derived[type] = pl.concat([derived[type], more]) if type in derived else more
+    return Found(seen, points, derived)
+
+
+def show() -> str:
+    """What `cep demo jetstream` prints."""
+    found = find()
+    return printed(lambda console: _tell(console, found))
+
+
+def _tell(console: Console, found: Found) -> None:
+    warnings = found.of("jet_stream_warning").join(
+        found.of("confirmed").select("flight", "told_by", shaken="end"), on=["flight", "told_by"], how="left"
+    )
+    rows = table(
+        "Turbulence ahead on the same stream, 2018-08-01, UTC", "warned told_by stream point", "at km_ahead shaken"
+    )
+    for flight, told_by, stream, point, at, km, shaken in (
+        warnings.sort("end", "flight").select("flight", "told_by", "stream", "point", "end", "km", "shaken").iter_rows()
+    ):
+        place = point.rpartition("/")[2]
+        when = "" if shaken is None else clock(shaken)
+        rows.add_row(flight, told_by, stream.rpartition(":")[2], place, clock(at), str(km), when)
+    console.print(rows)
+    high = found.positions.filter(pl.col("altitude") >= LOWEST)["callsign"].n_unique()
+    thrown = found.of("shaken")["flight"].n_unique()
+    warned, right = warnings["flight"].n_unique(), warnings.filter(pl.col("shaken").is_not_null())["flight"].n_unique()
+    told = (
+        f"{found.positions.height:,} positions; {high:,} flights above {LOWEST:,} feet; "
+        f"{found.routes['route'].n_unique()} streams of {found.routes.height} points in them.",
+        f"{thrown} flights were shaken up there, {thrown / high:.0%}; of the {warned} that were warned {right} were, "
+        "within half an hour.",
+        "Shaken: level to 100 feet for two minutes, and yet climbing and sinking by 192 feet a minute or more.",
+    )
+    console.print("\n".join(told), soft_wrap=True)
+    console.print(
+        "Positions: OpenSky Network, in the package traffic, © Xavier Olive, MIT", style="dim", soft_wrap=True
+    )

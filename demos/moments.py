@@ -1,0 +1,30 @@
+"""Times (microseconds UTC) as the demos write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def moment(ticks: int) -> str:
+    """`8 Feb 21:00`."""
+    time = _date(ticks)
+    return f"{time.day} {time:%b %H:%M}"
+
+
+def clock(ticks: int) -> str:
+    """`21:00`."""
+    return f"{_date(ticks):%H:%M}"
+
+
+def days(start: int, end: int) -> str:
+    """`8–9 February`."""
+    first, last = _date(start), _date(end)
+    if first.date() == last.date():
+        return f"{first.day} {first:%B}"
+    if first.month == last.month:
+        return f"{first.day}–{last.day} {last:%B}"
+    return f"{first.day} {first:%B} – {last.day} {last:%B}"
+
+
+def _date(ticks: int) -> datetime:
+    return datetime.fromtimestamp(ticks // 1_000_000, UTC)

@@ -1,0 +1,29 @@
+"""What a demo prints, as one text: tables for people, in colours if standard output is a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from io import StringIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+
+def printed(tell: Callable[[Console], None]) -> str:
+    """The text that `tell` prints, without its last line break. It is 80 columns wide where nothing says otherwise."""
+    text = StringIO()
+    colours = True if sys.stdout is not None and sys.stdout.isatty() else None
+    tell(Console(file=text, highlight=False, force_terminal=colours))
+    return text.getvalue().removesuffix("\n")
+
+
+def table(title: str, left: str, right: str = "") -> Table:
+    """An empty table with columns to the left and to the right (names, by spaces; `_` stands for a space)."""
+    made = Table(title=title, box=SIMPLE_HEAD, title_style="bold", collapse_padding=True)
+    for number, name in enumerate(left.split()):
+        made.add_column(name.replace("_", " "), style="" if number else "bold", no_wrap=True, overflow="ellipsis")
+    for name in right.split():
+        made.add_column(name.replace("_", " "), justify="right", no_wrap=True)
+    return made

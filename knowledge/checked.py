@@ -1,0 +1,75 @@
+"""Whether a graph pattern can be asked: it is SPARQL, it binds what the rule takes, it has one answer at all times."""
+
+from __future__ import annotations
+
+import re
+
+import pyoxigraph as ox
+
+from cep.errors import CepError, Source, Span
+from cep.syntax.ast import Graph
+from cep.syntax.graphs import of_the_rule
+from knowledge.slips import first_slip
+from knowledge.sparql import Token, tokens
+
+_VOLATILE = ("now", "rand", "uuid", "struuid", "bnode")
+_ERROR = re.compile(r"error at (\d+):(\d+): ")
+_NOTHING = ox.Store()
+
+
+def check(graph: Graph, source: Source) -> None:
+    """Raises CepError, with the place between the braces, for a pattern that cannot be asked."""
+    found = tokens(graph.text)
+    for token, following in zip(found, [*found[1:], Token("end", "", 0, 0)]):
+        word = token.text.lower() if token.kind == "word" else ""
+        if word == "service":
+            hint = "load what the other endpoint knows: `--knowledge FILE`"
+            raise refused("`SERVICE` asks over the network, which a pattern does not", graph, source, token, hint)
+        if word in _VOLATILE and following.text == "(":
+            message = f"`{token.text}()` gives something else each time, and a pattern is answered once"
+            raise refused(message, graph, source, token, "times of events are tested after the braces: `end() > T`")
+    prefixes = dict(graph.prefixes)
+    try:
+        solutions = _NOTHING.query("SELECT * WHERE\n" + graph.text, prefixes=prefixes)
+    except SyntaxError as error:
+        raise _no_sparql(str(error), graph, source) from None
+    assert isinstance(solutions, ox.QuerySolutions), "a SELECT gives solutions"
+    bound = {variable.value for variable in solutions.variables}
+    for name, at in of_the_rule(graph.text).items():
+        if name not in bound:
+            message = f"`?{name}` gets no value from this pattern, which is answered before any event"
+            hint = f"a test of the rule's `{name}` stands after the braces: `{{ ... }}, {name} > 3`"
+            raise refused(message, graph, source, Token("variable", name, at - 1, at + len(name)), hint)
+
+
+def refused(
+    message: str, graph: Graph, source: Source, token: Token | None = None, hint: str | None = None
+) -> CepError:
+    """An error at a token of the pattern, or at all of it."""
+    span = graph.span if token is None else placed(graph, token.start, token.end)
+    return CepError(message, source, span, hint, "graph")
+
+
+def placed(graph: Graph, start: int, end: int) -> Span:
+    """The place in the program of a stretch of a pattern's text."""
+    line, column = _position(graph, start)
+    end_line, end_column = _position(graph, end)
+    return Span(line, column, end_line, end_column)
+
+
+def _position(graph: Graph, offset: int) -> tuple[int, int]:
+    before = graph.text[:offset]
+    lines = before.count("\n")
+    if not lines:
+        return graph.span.line, graph.span.column + offset
+    return graph.span.line + lines, offset - before.rfind("\n")
+
+
+def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
+    at = 0
+    if match := _ERROR.search(error):
+        line, column = int(match[1]) - 1, int(match[2])  # the query has a line before the pattern's
+        starts = [0, *(m.end() for m in re.finditer("\n", graph.text))]
+        at = starts[min(line, len(starts)) - 1] + column - 1
+    slip = first_slip(graph.text, dict(graph.prefixes), at)
+    return CepError(slip.message, source, placed(graph, slip.start, slip.end), slip.hint, "graph")

@@ -1,0 +1,307 @@
+"""The places of the knowledge: what lies near a point, and the areas that IRIs name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+import shapely
+
+from cep import geodesy
+from cep.areas import WrongArea, read_all
+from cep.conditions import Column, Mask, Probe, Relation
+from cep.errors import CepError
+from cep.values import MISSING, Floats, Ints, Pool
+from knowledge.globe import Globe
+from knowledge.terms import IRI, NONE, Terms
+from knowledge.triples import Triples
+
+WGS84 = "http://www.w3.org/2003/01/geo/wgs84_pos#"
+GEO = "http://www.opengis.net/ont/geosparql#"
+GEOMETRIES = (GEO + "hasGeometry", GEO + "hasDefaultGeometry")
+LINKS = (WGS84 + "location", *GEOMETRIES)
+PROPERTIES = (WGS84 + "lat", WGS84 + "long", GEO + "asWKT", *LINKS)
+"""What says where something is."""
+
+
+class Places:
+    """Where the things of the knowledge are, read when first asked for.
+
+    A thing is at its `wgs84:lat` and `wgs84:long`, at its `geo:asWKT`, and where its `wgs84:location`, its
+    `geo:hasGeometry` and its `geo:hasDefaultGeometry` are. Raises CepError for numbers and WKT that cannot be read.
+    """
+
+    def __init__(self, terms: Terms, triples: Triples) -> None:
+        self._terms = terms
+        self._triples = triples
+
+    @cached_property
+    def features(self) -> Features:
+        """The IRIs that are at points, and these points; those of geometries stand for what has them."""
+        points, links = self._points, self._links
+        shapes = self._shapes.filter(pl.col("kind") == shapely.GeometryType.POINT)
+        single = shapes.select("thing", lat=pl.col("y"), long=pl.col("x"))
+        points = pl.concat([points, single.filter(pl.col("lat").is_not_nan())])
+        geometries = links.filter("geometry").select("place").unique()
+        moved = links.join(points, left_on="place", right_on="thing").select("thing", "lat", "long")
+        own = points.join(geometries, left_on="thing", right_on="place", how="anti")
+        every = pl.concat([own, moved]).unique()
+        things = every["thing"].unique().sort()
+        iris = pl.DataFrame({"thing": things, "kind": self._terms.kinds(things.to_numpy())})
+        iris = iris.filter(pl.col("kind") == IRI).select("thing")
+        iris = iris.with_columns(iri=self._terms.texts(iris["thing"].to_numpy())).sort("iri").with_row_index("feature")
+        every = every.join(iris.select("thing", "feature"), on="thing").sort("feature", "lat", "long")
+        return Features(
+            iris["iri"],
+            every["feature"].cast(pl.Int64).to_numpy(),
+            every["lat"].to_numpy(),
+            every["long"].to_numpy(),
+        )
+
+    def areas(self, iris: Sequence[str]) -> list[Any]:
+        """The shapes of what these IRIs name, all of each together; None where there is none."""
+        things, rows = self._areas
+        ids = self._terms.tokens(pl.Series([f"<{iri}>" for iri in iris], dtype=pl.String), add=False)
+        starts, stops = np.searchsorted(things, ids, "left").tolist(), np.searchsorted(things, ids, "right").tolist()
+        return [_together([self._shape(row) for row in rows[a:b].tolist()]) for a, b in zip(starts, stops)]
+
+    def _shape(self, row: int) -> Any:
+        shapes = self._shapes["shape"]
+        if row < len(shapes):
+            return shapes[row]
+        _, lat, long = self._points.row(row - len(shapes))
+        return shapely.points(long, lat)
+
+    @cached_property
+    def _areas(self) -> tuple[Ints, Ints]:
+        """What has a shape (sorted), and which: rows of `_shapes`, then of `_points`."""
+        own = pl.concat([self._shapes.select("thing"), self._points.select("thing")]).with_row_index("row")
+        linked = self._links.join(own, left_on="place", right_on="thing")
+        every = pl.concat([own.select("thing", "row"), linked.select("thing", "row")]).unique().sort("thing", "row")
+        return every["thing"].to_numpy(), every["row"].to_numpy()
+
+    @cached_property
+    def _links(self) -> pl.DataFrame:
+        """What is where something else is: columns thing, place, geometry (is that place nothing but a geometry)."""
+        parts = [
+            self._pairs(property, "thing", "place").with_columns(geometry=pl.lit(property in GEOMETRIES))
+            for property in LINKS
+        ]
+        return pl.concat(parts)
+
+    @cached_property
+    def _points(self) -> pl.DataFrame:
+        """Columns thing, lat, long: each latitude of a thing with each longitude."""
+        lat = self._numbers("lat", 90.0)
+        return lat.join(self._numbers("long", np.inf), on="thing")
+
+    def _numbers(self, name: str, most: float) -> pl.DataFrame:
+        pairs = self._pairs(WGS84 + name, "thing", "value")
+        texts = self._terms.texts(pairs["value"].to_numpy())
+        numbers = texts.str.strip_chars().cast(pl.Float64, strict=False)
+        wrong = (~(numbers.is_finite() & (numbers.abs() <= most))).fill_null(True)
+        if wrong.any():
+            row = int(wrong.arg_max() or 0)
+            what = (
+                f"a latitude lies between -90 and 90, and not at `{texts[row]}`"
+                if numbers[row] is not None
+                else (f"`{texts[row]}` is no number")
+            )
+            raise self._refused(int(pairs["thing"][row]), f"wgs84:{name}", what, int(wrong.sum()))
+        return pairs.select("thing", numbers.alias(name))
+
+    @cached_property
+    def _shapes(self) -> pl.DataFrame:
+        """WKT literals: columns thing, shape, kind (of geometry), x, y (of a point)."""
+        pairs = self._pairs(GEO + "asWKT", "thing", "value")
+        texts = self._terms.texts(pairs["value"].to_numpy())
+        shapes, wrong = read_all(texts.to_list())
+        if wrong:
+            row = min(wrong)
+            raise self._refused(int(pairs["thing"][row]), "geo:asWKT", str(wrong[row]), len(wrong), wrong[row])
+        west, south, *_ = shapely.bounds(shapes).T
+        return pairs.select(
+            "thing",
+            shape=pl.Series(shapes, dtype=pl.Object),
+            kind=pl.Series(shapely.get_type_id(shapes), dtype=pl.Int64),
+            x=pl.Series(west, dtype=pl.Float64),
+            y=pl.Series(south, dtype=pl.Float64),
+        )
+
+    def _pairs(self, property: str, subject: str, object: str) -> pl.DataFrame:
+        id = self._terms.id_of(property)
+        s, _, o = self._triples.match(p=id) if id != NONE else Triples.empty().columns
+        return pl.DataFrame({subject: s, object: o})
+
+    def _refused(self, thing: int, property: str, reason: str, count: int, wrong: WrongArea | None = None) -> CepError:
+        name = self._terms.term(thing)
+        more = f" (and {count - 1} more)" if count > 1 else ""
+        hint = wrong.hint if wrong is not None else None
+        return CepError(f"knowledge: {property} of {name}: {reason}{more}", hint=hint, code="geometry")
+
+
+def _together(shapes: list[Any]) -> Any:
+    return (shapes[0] if len(shapes) == 1 else shapely.GeometryCollection(shapes)) if shapes else None
+
+
+@dataclass(frozen=True)
+class Features:
+    """What is at points: IRIs in order of their letters, and their points, those of one IRI together.
+
+    `of`: the place in `iris` of each point (ascending).
+    """
+
+    iris: pl.Series
+    of: Ints
+    lat: Floats
+    long: Floats
+
+    @cached_property
+    def globe(self) -> Globe:
+        return Globe(self.lat, self.long)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where the points of each IRI begin, and the number of points."""
+        return np.searchsorted(self.of, np.arange(len(self.iris) + 1))
+
+
+class Near:
+    """`near(Lat, Long, Radius, Feature, Metres)`: what is at a point no farther than Radius metres, and how far it is.
+
+    Metres are those to the nearest point of the feature. The features of one question come in the order of their IRIs.
+    """
+
+    name = "near"
+    arity = 5
+    types = ("float", "float", "float", "iri", "float")
+
+    def __init__(self, places: Places, pool: Pool) -> None:
+        self._places = places
+        self._pool = pool
+        self._codes: _Codes | None = None
+
+    def ready(self, bound: frozenset[int]) -> bool:
+        return bound >= {0, 1, 2}
+
+    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> Probe:
+        features = self._places.features
+        if self._codes is None:
+            self._codes = _Codes(features.iris, self._pool)
+        return _Asked(features, self._codes, tuple(bound), wanted)
+
+
+class _Codes:
+    """The codes of features' IRIs, made as they are met: of most of a gazetteer never."""
+
+    def __init__(self, iris: pl.Series, pool: Pool) -> None:
+        self._iris = iris
+        self._pool = pool
+        self._known: Ints = np.full(len(iris), MISSING)
+
+    def of(self, features: Ints) -> Ints:
+        codes = self._known[features]
+        new = np.unique(features[codes == MISSING])
+        if len(new):
+            self._known[new] = self._pool.encode(self._iris.gather(new), "iri")
+            self._pool.pin(self._known[new])
+            codes = self._known[features]
+        return codes
+
+    def features(self, codes: Ints) -> Ints:
+        """The features that these IRIs name, -1 for none."""
+        if not len(self._iris):
+            return np.full(len(codes), -1)
+        distinct, which = np.unique(codes, return_inverse=True)
+        texts = self._pool.decode(distinct, "iri")
+        places = self._iris.search_sorted(texts).to_numpy()
+        named = self._iris.gather(np.minimum(places, len(self._iris) - 1)) == texts
+        return np.where(named.to_numpy(), places, -1)[which]
+
+
+class _Asked:
+    """The features asked in one way."""
+
+    def __init__(self, features: Features, codes: _Codes, bound: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+        self._features = features
+        self._codes = codes
+        self._bound = bound
+        self._wanted = wanted
+        self.types = tuple(Near.types[i] for i in wanted)
+        self.single = 3 in bound or not wanted
+
+    def answers(self, bound: Sequence[Column], rows: int) -> tuple[Ints, list[Column]]:
+        given = dict(zip(self._bound, bound))
+        features = self._features
+        index, points = self._candidates(given)
+        pairs = (given[0][index], given[1][index], features.lat[points], features.long[points])
+        radius = given[2][index]
+        if 4 in given or 4 in self._wanted:
+            metres = geodesy.distance(*pairs)
+            near = metres <= radius
+        else:  # nobody asks how far
+            metres = np.zeros(len(index))
+            near = geodesy.compare("<=", pairs, radius)
+        index, which, metres = _nearest_of_each(index[near], features.of[points[near]], metres[near])
+        if 4 in given:
+            equal = metres == given[4][index]
+            index, which, metres = index[equal], which[equal], metres[equal]
+        if 3 not in given and 3 not in self._wanted:
+            index, metres = _distinct(index, metres)
+        return index, [self._codes.of(which) if i == 3 else metres for i in self._wanted]
+
+    def holds(self, bound: Sequence[Column], rows: int) -> Mask:
+        given = dict(zip(self._bound, bound))
+        found: Mask = np.zeros(rows, dtype=np.bool_)
+        if 3 in given or 4 in given:
+            found[self.answers(bound, rows)[0]] = True
+            return found
+        lat, long, radius = bound[:3]
+        sure, reach = geodesy.certainly_within(radius), geodesy.certainly_beyond(radius)
+        nearest = self._features.globe.nearest_is(lat, long, sure, reach)
+        doubtful = np.flatnonzero(nearest == 1)
+        found[nearest == 2] = True
+        found[doubtful[self.answers([column[doubtful] for column in bound], len(doubtful))[0]]] = True
+        return found
+
+    def _candidates(self, given: Mapping[int, Column]) -> tuple[Ints, Ints]:
+        # Which questions, and which points may be near enough.
+        if 3 not in given:
+            return self._features.globe.within(given[0], given[1], geodesy.certainly_beyond(given[2]))
+        feature = self._codes.features(given[3])
+        known = np.flatnonzero(feature >= 0)
+        starts, feature = self._features.starts, feature[known]
+        counts = starts[feature + 1] - starts[feature]
+        index = np.repeat(known, counts)
+        within = np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return index, np.repeat(starts[feature], counts) + within
+
+
+def _nearest_of_each(index: Ints, which: Ints, metres: Floats) -> tuple[Ints, Ints, Floats]:
+    """Of the points of one feature the nearest. Sorted by question and feature."""
+    same = (index[1:] == index[:-1]) & (which[1:] == which[:-1])
+    if not same.any():
+        return index, which, metres
+    order = np.lexsort((metres, which, index))
+    index, which, metres = index[order], which[order], metres[order]
+    first = np.concatenate([[True], (index[1:] != index[:-1]) | (which[1:] != which[:-1])])
+    return index[first], which[first], metres[first]
+
+
+def _distinct(index: Ints, metres: Floats) -> tuple[Ints, Floats]:
+    """Each distance of a question once, the least first."""
+    order = np.lexsort((metres, index))
+    index, metres = index[order], metres[order]
+    first = np.ones(len(index), dtype=np.bool_)
+    first[1:] = (index[1:] != index[:-1]) | (metres[1:] != metres[:-1])
+    return index[first], metres[first]
+
+
+def relations(places: Places, pool: Pool) -> dict[str, Relation]:
+    """The predicates that knowledge of places offers to an engine, whose pool learns what areas IRIs name."""
+    pool.areas = places.areas
+    return {"near": Near(places, pool)}

@@ -1,0 +1,196 @@
+"""Points on the earth, found by straight-line distance: a tree of boxes in space, where no date line and no pole is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from cep.geodesy import cartesian
+from cep.values import Floats, Ints
+
+LEAF = 16  # points in a box that is not divided, at most
+
+
+class Globe:
+    """Points, numbered in the order given. All latitudes are within 90 degrees."""
+
+    __slots__ = ("_boxes", "_leaf", "_points", "_rows", "count")
+
+    def __init__(self, lat: Floats, long: Floats) -> None:
+        self.count = len(lat)
+        points = cartesian(lat, long)
+        assert not np.isnan(points).any(), "a place has a latitude"
+        depth = max(0, (self.count - 1) // LEAF).bit_length()
+        leaves = 1 << depth
+        self._leaf = -(-self.count // leaves)
+        # The last point fills up the last box; what is met again there is passed over.
+        rows = np.minimum(np.arange(leaves * self._leaf), max(0, self.count - 1))
+        for level in range(depth):
+            rows = _halved(points, rows.reshape(1 << level, -1)).reshape(-1)
+        self._points = np.ascontiguousarray(points[rows])
+        self._boxes = _boxes(self._points.reshape(leaves, self._leaf, 3)) if self.count else np.empty((0, 6))
+        self._rows: Ints = rows
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._points.nbytes + self._boxes.nbytes + self._rows.nbytes)
+
+    def within(self, lat: Floats, long: Floats, reach: Floats) -> tuple[Ints, Ints]:
+        """All points whose straight line to a place is no longer than its reach, in metres.
+
+        Which place (ascending) and which point (ascending for each place), side by side. NaN reaches nothing.
+        """
+        asked, squares = cartesian(lat, long), reach * reach
+        indexes: list[Ints] = []
+        found: list[Ints] = []
+        start, room = 0, max(1 << 12, 4 * len(lat))
+        while start < len(lat) and self.count:
+            index, rows = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+            stop, size = _within(self._boxes, self._points, self._rows, self._leaf, asked, squares, start, index, rows)
+            indexes.append(index[:size])
+            found.append(rows[:size])
+            room = room if stop > start else 2 * room  # one place may have more points than there is room
+            start = stop
+        return _joined(indexes), _joined(found)
+
+    def nearest_is(self, lat: Floats, long: Floats, sure: Floats, reach: Floats) -> Ints:
+        """For each place 2 if some point's straight line is shorter than `sure`, else 1 if one is no longer than
+        `reach`, else 0."""
+        result: Ints = np.zeros(len(lat), dtype=np.int64)
+        if self.count:
+            _nearest_is(self._boxes, self._points, self._leaf, cartesian(lat, long), sure * sure, reach * reach, result)
+        return result
+
+
+def _joined(parts: list[Ints]) -> Ints:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+
+def _halved(points: Floats, blocks: Ints) -> Ints:
+    """Each block of rows in two halves, apart in the direction in which it is longest."""
+    inside = points[blocks]
+    longest = (inside.max(axis=1) - inside.min(axis=1)).argmax(axis=1)
+    places = np.take_along_axis(inside, longest[:, None, None], axis=2)[:, :, 0]
+    half = np.argpartition(places, blocks.shape[1] // 2, axis=1)
+    return np.take_along_axis(blocks, half, axis=1)
+
+
+def _boxes(leaves: Floats) -> Floats:
+    """The boxes around the leaves and around each two of them, up to all: those of a level after those above it."""
+    least, most = leaves.min(axis=1), leaves.max(axis=1)
+    levels = [np.concatenate([least, most], axis=1)]
+    while len(least) > 1:
+        least, most = least.reshape(-1, 2, 3).min(axis=1), most.reshape(-1, 2, 3).max(axis=1)
+        levels.append(np.concatenate([least, most], axis=1))
+    return np.concatenate(levels[::-1])
+
+
+def _compiled(function: Any) -> Any:
+    return njit(cache=True, boundscheck=False)(function)
+
+
+def _square(boxes: Any, node: Any, x: Any, y: Any, z: Any) -> Any:
+    # Of the distance from a point to a box.
+    dx = max(boxes[node, 0] - x, x - boxes[node, 3], 0.0)
+    dy = max(boxes[node, 1] - y, y - boxes[node, 4], 0.0)
+    dz = max(boxes[node, 2] - z, z - boxes[node, 5], 0.0)
+    return dx * dx + dy * dy + dz * dz
+
+
+_square = _compiled(_square)
+
+
+def _sort(rows: Any, first: Any, stop: Any) -> None:
+    if stop - first > 24:
+        rows[first:stop].sort()
+        return
+    for i in range(first + 1, stop):
+        row = rows[i]
+        j = i
+        while j > first and rows[j - 1] > row:
+            rows[j] = rows[j - 1]
+            j -= 1
+        rows[j] = row
+
+
+_sort = _compiled(_sort)
+
+
+def _within(
+    boxes: Any, points: Any, rows: Any, leaf: Any, asked: Any, squares: Any, start: Any, index: Any, found: Any
+) -> Any:
+    # From the place `start` on, as many as there is room for: the first not done, and the number of points found.
+    inner = boxes.shape[0] // 2
+    stack = np.empty(64, np.int64)
+    size = 0
+    for i in range(start, asked.shape[0]):
+        x, y, z, square = asked[i, 0], asked[i, 1], asked[i, 2], squares[i]
+        first = size
+        if not (x == x and square == square):
+            continue
+        top = 1
+        stack[0] = 0
+        while top > 0:
+            top -= 1
+            node = stack[top]
+            if _square(boxes, node, x, y, z) > square:
+                continue
+            if node < inner:
+                stack[top] = 2 * node + 2
+                stack[top + 1] = 2 * node + 1
+                top += 2
+                continue
+            for j in range((node - inner) * leaf, (node - inner + 1) * leaf):
+                dx, dy, dz = points[j, 0] - x, points[j, 1] - y, points[j, 2] - z
+                if dx * dx + dy * dy + dz * dz <= square:
+                    if size == found.shape[0]:
+                        return i, first
+                    index[size] = i
+                    found[size] = rows[j]
+                    size += 1
+        _sort(found, first, size)
+        kept = first
+        for j in range(first, size):
+            if j == first or found[j] != found[j - 1]:
+                found[kept] = found[j]
+                kept += 1
+        size = kept
+    return asked.shape[0], size
+
+
+_within = _compiled(_within)
+
+
+def _nearest_is(boxes: Any, points: Any, leaf: Any, asked: Any, sure: Any, squares: Any, result: Any) -> None:
+    inner = boxes.shape[0] // 2
+    stack = np.empty(64, np.int64)
+    for i in range(asked.shape[0]):
+        x, y, z, square = asked[i, 0], asked[i, 1], asked[i, 2], squares[i]
+        if not (x == x and square == square):
+            continue
+        top = 1
+        stack[0] = 0
+        while top > 0:
+            top -= 1
+            node = stack[top]
+            if _square(boxes, node, x, y, z) > square:
+                continue
+            if node < inner:
+                stack[top] = 2 * node + 2
+                stack[top + 1] = 2 * node + 1
+                top += 2
+                continue
+            for j in range((node - inner) * leaf, (node - inner + 1) * leaf):
+                dx, dy, dz = points[j, 0] - x, points[j, 1] - y, points[j, 2] - z
+                apart = dx * dx + dy * dy + dz * dz
+                if apart < sure[i]:
+                    result[i] = 2
+                    top = 0
+                    break
+                if apart <= square:
+                    result[i] = 1
+
+
+_nearest_is = _compiled(_nearest_is)

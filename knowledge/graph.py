@@ -1,0 +1,283 @@
+"""Background knowledge: triples, what follows from them, and the answers to what rules ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyoxigraph as ox
+
+from cep.background import Answers, Fixed
+from cep.conditions import Relation
+from cep.errors import CepError, Source
+from cep.stored import series_of
+from cep.syntax.ast import Graph
+from cep.values import Pool
+from knowledge import geometry, load, patterns, rdf, solutions, store
+from knowledge.answers import answered
+from knowledge.bindings import TooLarge
+from knowledge.canonical import Canonical
+from knowledge.change import Change, merge
+from knowledge.closure import Closed, close
+from knowledge.fingerprint import fingerprint
+from knowledge.ruleset import REASONING, Reasoning
+from knowledge.sparql import Constant, tokens
+from knowledge.tables import Table
+from knowledge.terms import NONE, Terms
+from knowledge.triples import Triples
+
+if TYPE_CHECKING:
+    import rdflib
+
+_Asked = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
+
+_MANY = 8  # a change of more than one triple in so many: a store is filled anew when it is needed
+_OPEN = frozenset(("limit", "offset", "sample", "group_concat"))  # what SPARQL leaves to the order of solutions
+
+
+class Knowledge:
+    """Triples in a default graph and in named ones, closed under the rules of a kind of reasoning.
+
+    Patterns see the union of all graphs and what is inferred from it; GRAPH sees the named ones as they were given.
+    Numbers, times and the like are one term in patterns if they are one value (knowledge/canonical.py).
+    """
+
+    def __init__(self, terms: Terms, graphs: Mapping[int, Triples], reasoning: str = "none") -> None:
+        """Of triples by the id of their graph, NONE for the default graph. Raises CepError if they contradict
+        themselves under the reasoning."""
+        if reasoning not in REASONING:
+            raise CepError(
+                f"no kind of reasoning: {reasoning}", hint=f"one of {', '.join(REASONING)}", code="knowledge"
+            )
+        self.terms = terms
+        self.reasoning: Reasoning = reasoning
+        self.graphs = dict(graphs)
+        self.asserted = _union(graphs)
+        self.closure: Closed | None = None if reasoning == "none" else close(terms, self.asserted, self.reasoning)
+        self.closed = self.asserted if self.closure is None else self.closure.triples
+        self._canonical = Canonical(terms)
+        self._asked: Triples | None = None
+        self._stores: dict[bool, ox.Store] = {}
+        self._lent = False  # whether a fork has these stores too
+        self._tables: dict[_Asked, Table | None] = {}
+        self._answers: dict[_Asked, tuple[Table, Pool, Answers]] = {}
+        self._places: geometry.Places | None = None
+        self._fingerprint: str | None = None
+
+    @classmethod
+    def load(cls, names: str | Path | Iterable[str | Path], reasoning: str = "none") -> Knowledge:
+        """What files hold: RDF by the suffix (.ttl .nt .nq .trig .rdf .owl .xml .jsonld, also .gz), GeoNames dumps, and
+        registers of places by name; folders and patterns (`*.ttl`) stand for their files.
+
+        Raises CepError, with line and column, and then nothing is loaded.
+        """
+        terms = Terms()
+        return cls(terms, _by_graph(load.load(names, terms)), reasoning)
+
+    @classmethod
+    def of(cls, source: Any, reasoning: str = "none") -> Knowledge:
+        """An rdflib Graph or Dataset, or an iterable of triples or quads of rdflib or pyoxigraph. Raises CepError."""
+        terms = Terms()
+        found = load.Quads.joined(list(load.columns(rdf.quads(source), terms, None)))
+        return cls(terms, _by_graph(found), reasoning)
+
+    def __len__(self) -> int:
+        """The number of triples, asserted and inferred."""
+        return len(self.closed)
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same quads and reasoning, in whatever order and form they were loaded."""
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(self.terms, self.graphs, self.reasoning)
+        return self._fingerprint
+
+    # --- what rules ask ---
+
+    def answers(self, graph: Graph, pool: Pool, source: Source) -> Answers:
+        """The answers of a graph pattern: a column for each of `graph.variables`, sorted by value (answers.py).
+
+        Raises CepError, with the place between the braces, for a pattern that cannot be asked or is too large.
+        """
+        key = (graph.text, graph.variables, graph.prefixes)
+        if key not in self._tables:
+            self._tables[key] = patterns.table(graph, self._seen, self._id, source)
+        table = self._tables[key]
+        if table is None:
+            words = {token.text.lower() for token in tokens(graph.text) if token.kind == "word"}
+            return patterns.by_sparql(graph, self.store(ordered=not words.isdisjoint(_OPEN)), pool, source)
+        known = self._answers.get(key)
+        if known is None or known[0] is not table or known[1] is not pool:
+            known = self._answers[key] = (table, pool, patterns.of_table(table, graph, self.terms, pool, source))
+        return known[2]
+
+    def triples(self, fixed: Fixed, pool: Pool) -> Answers:
+        """`triple(S, P, O)` where some are given: a column for each that is not."""
+        ids = [None if term is None else self.terms.id_of(str(term)) for term in fixed]
+        wanted = [i for i, id in enumerate(ids) if id is None]
+        columns = self.closed.match(*ids) if NONE not in ids else Triples.empty().columns
+        return answered(self.terms, [columns[i] for i in wanted], len(columns[0]), pool)
+
+    def relations(self, pool: Pool) -> Mapping[str, Relation]:
+        """`near` over the places of the knowledge."""
+        if self._places is None:
+            self._places = geometry.Places(self.terms, self.closed)
+        return geometry.relations(self._places, pool)
+
+    # --- what Python asks ---
+
+    def query(self, sparql: str, prefixes: Mapping[str, str] | None = None) -> pl.DataFrame | bool | rdflib.Graph:
+        """A SPARQL query: a table of values for SELECT, a boolean for ASK, an rdflib graph for CONSTRUCT and DESCRIBE.
+
+        Raises CepError where it is no SPARQL.
+        """
+        try:
+            found = self.store().query(sparql, prefixes=dict(prefixes or {}))
+        except SyntaxError as error:
+            raise CepError(f"this is no SPARQL: {error}", code="graph") from None
+        except (RuntimeError, OSError) as error:
+            raise CepError(f"the query cannot be answered: {error}", code="graph") from None
+        if isinstance(found, ox.QueryBoolean):
+            return bool(found)
+        if isinstance(found, ox.QueryTriples):
+            return Knowledge.of(found).rdflib()
+        names, pool = [variable.value for variable in found.variables], Pool()
+        terms, columns = solutions.columns(found)
+        types, values = terms.columns(columns, pool)
+        return pl.DataFrame([series_of(c, t, pool).alias(n) for n, t, c in zip(names, types, values)])
+
+    def rdflib(self, inferred: bool = True) -> rdflib.Graph:
+        """All triples, or those asserted, as an rdflib graph."""
+        import rdflib
+
+        triples = self.closed if inferred else self.asserted
+        used = np.unique(np.concatenate(triples.columns)).tolist()
+        terms = {id: rdf.to_rdflib(self.terms.term(id)) for id in used}
+        graph = rdflib.Graph()
+        for s, p, o in zip(*(column.tolist() for column in triples.columns)):
+            graph.add((terms[s], terms[p], terms[o]))
+        return graph
+
+    def store(self, ordered: bool = False) -> ox.Store:
+        """A store of all triples, which answers SPARQL; made when first asked for. See knowledge/store.py."""
+        if ordered not in self._stores:
+            self._stores[ordered] = store.filled(self.terms, self._seen, self.graphs, ordered)
+        return self._stores[ordered]
+
+    # --- change ---
+
+    def fork(self) -> Knowledge:
+        """The same knowledge in its present state, which changes by itself. Nothing is copied before it does."""
+        made = object.__new__(Knowledge)
+        made.__dict__.update(self.__dict__)
+        made.graphs = dict(self.graphs)
+        made._stores, made._tables, made._answers = dict(self._stores), dict(self._tables), dict(self._answers)
+        self._lent = made._lent = True
+        return made
+
+    def change(self, add: Any = None, remove: Any = None) -> bytes:
+        """A change: first triples go, then others come. Each is text (Turtle, TriG, N-Triples or N-Quads), a Path of a
+        file, an rdflib graph, or triples or quads of rdflib or pyoxigraph. Raises CepError.
+
+        A triple removed without the name of a graph goes from all. Blank nodes are those of that label here.
+        """
+        return Change.of(add, remove).written()
+
+    def merge(self, changes: Sequence[bytes]) -> bytes:
+        """Changes one after the other as one."""
+        return merge(changes)
+
+    def apply(self, change: bytes) -> None:
+        """Change the knowledge. Raises CepError, and changes nothing, where the new state contradicts itself."""
+        less, more = (_by_graph(quads) for quads in Change.read(change).quads(self.terms))
+        graphs = _changed(self.graphs, less, more)
+        added = _union(more).minus(self.asserted)
+        removed = _union(less)
+        removed = removed.minus(removed.minus(self.asserted))
+        for triples in graphs.values():
+            removed = removed.minus(triples)
+        asserted, closure = self.asserted.minus(removed).plus(added), self.closure
+        if closure is not None and (len(removed) or len(added)):
+            closure = closure.minus(removed) if len(removed) else closure
+            closure = closure.plus(added) if len(added) else closure
+            added, removed = closure.since(self.closure)  # type: ignore[arg-type]
+        closed = self.closed.minus(removed).plus(added)
+        before = self._seen
+        seen, new, gone = self._canonical.changed(before, closed, added, removed)
+        tables: dict[_Asked, Table | None] = {}
+        for key, table in self._tables.items():
+            try:
+                tables[key] = table and table.changed(before, seen, new, gone, self._id, patterns.MOST_CELLS)
+            except TooLarge:
+                continue  # refused when it is asked
+        self._renew_stores(graphs, new, gone)
+        if self._places is not None and self._placed(added, removed):
+            self._places = None
+        self.graphs, self.asserted, self.closure, self.closed = graphs, asserted, closure, closed
+        self._asked, self._tables, self._fingerprint = seen, tables, None
+
+    def _renew_stores(self, graphs: Mapping[int, Triples], new: Triples, gone: Triples) -> None:
+        kept = self._stores.get(False)
+        self._stores = {}
+        if self._lent or kept is None or (len(new) + len(gone)) * _MANY > len(self.closed):
+            self._lent = False
+            return
+        self._stores[False] = kept
+        changes = [(NONE, gone, new)]
+        for graph in dict.fromkeys([*self.graphs, *graphs]):
+            old, now = (each.get(graph, Triples.empty()) for each in (self.graphs, graphs))
+            if graph != NONE and old is not now:
+                changes.append((graph, old.minus(now), now.minus(old)))
+        for graph, less, more in changes:
+            for quad in store.quads(self.terms, less, graph):
+                kept.remove(quad)
+            kept.extend(store.quads(self.terms, more, graph))
+
+    def _placed(self, *changed: Triples) -> bool:
+        """Whether some of these triples say where something is."""
+        ids = [self.terms.id_of(iri) for iri in geometry.PROPERTIES]
+        return any(bool(np.isin(triples.p, ids).any()) for triples in changed)
+
+    # --- inside ---
+
+    @property
+    def _seen(self) -> Triples:
+        """The triples as patterns see them: with one literal for each value."""
+        if self._asked is None:
+            self._asked = self._canonical.triples(self.closed)
+        return self._asked
+
+    def _id(self, constant: Constant) -> int:
+        """The id that a term in a pattern has among the triples seen."""
+        return self._canonical.find(constant.text, constant.datatype, constant.language)
+
+
+def _by_graph(quads: load.Quads) -> dict[int, Triples]:
+    return {
+        graph: Triples.of(*(column[quads.g == graph] for column in (quads.s, quads.p, quads.o)))
+        for graph in np.unique(quads.g).tolist()
+    }
+
+
+def _union(graphs: Mapping[int, Triples]) -> Triples:
+    union = Triples.empty()
+    for triples in graphs.values():
+        union = union.plus(triples)
+    return union
+
+
+def _changed(
+    graphs: Mapping[int, Triples], less: Mapping[int, Triples], more: Mapping[int, Triples]
+) -> dict[int, Triples]:
+    """Graphs without some triples, which go from all where no graph is named, and then with others."""
+    nothing = Triples.empty()
+    made: dict[int, Triples] = {}
+    for graph in dict.fromkeys([*graphs, *more]):
+        triples = graphs.get(graph, nothing).minus(less.get(NONE, nothing))
+        if graph != NONE:
+            triples = triples.minus(less.get(graph, nothing))
+        made[graph] = triples.plus(more.get(graph, nothing))
+    return {graph: triples for graph, triples in made.items() if len(triples)}

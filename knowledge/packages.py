@@ -1,0 +1,42 @@
+"""Data in an installed package, found without importing it: its modules may be slow, or read all they have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from cep.errors import CepError
+
+
+def data(package: str, path: str, install: str = "") -> Path:
+    """A file of a package. Raises CepError if the package, or the file, is not there."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise CepError(
+            f"the package {install or package} is not installed",
+            hint=f"do `pip install {install or package}`",
+            code="places",
+        )
+    file = Path(spec.origin).parent / path
+    if not file.exists():
+        raise CepError(f"the package {install or package} has no {path}", hint="install another version", code="places")
+    return file
+
+
+def records(file: Path, wanted: Callable[[dict[str, Any]], Any]) -> Any:
+    """What a JSON file holds, with each object replaced by what `wanted` makes of it, as soon as it is read.
+
+    An object that is to stay is given back as it is; what nobody holds is gone before the next is read, so that a file
+    of 80 MB takes little memory. Raises CepError where the file is not JSON or an object has not what is wanted.
+    """
+    try:
+        return json.loads(file.read_bytes(), object_hook=wanted)
+    except KeyError as error:
+        raise CepError(
+            f"{file}: a record has no {error}: another version of the package is needed", code="places"
+        ) from None
+    except ValueError as error:
+        raise CepError(f"{file}: {error}", code="places") from None

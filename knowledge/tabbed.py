@@ -1,0 +1,134 @@
+"""Tab-separated files as tables, read by columns; where one is wrong, the line and the reason."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+import polars.exceptions
+
+from cep.errors import CepError
+
+DTYPES: dict[str, type[pl.DataType]] = {"text": pl.String, "int": pl.Int64, "float": pl.Float64}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a file: what it is called in the table and in messages, and what its values have to be."""
+
+    name: str
+    type: Literal["text", "int", "float"] = "text"
+    title: str = ""
+    needed: bool = False
+    low: float | None = None
+    high: float | None = None
+    among: tuple[str, ...] = ()
+    distinct: bool = False
+
+    @property
+    def tests(self) -> list[pl.Expr]:
+        """What holds for each value of this column."""
+        value = pl.col(self.name)
+        tests = [value.is_not_null()] if self.needed else []
+        if self.type == "float":
+            tests.append(value.is_finite())
+        if self.low is not None:
+            tests.append(value >= self.low)
+        if self.high is not None:
+            tests.append(value <= self.high)
+        if self.among:
+            tests.append(value.is_in(self.among))
+        if self.distinct:
+            tests.append(value.is_first_distinct())
+        return tests
+
+    def wrong(self, text: str) -> str | None:
+        """Why a text may not stand in this column; None if it may."""
+        title = self.title or self.name
+        if not text:
+            return f"has no {title}" if self.needed else None
+        if self.type != "text":
+            value = _number(text, self.type)
+            if value is None:
+                return f"has the {title} `{text}`, not a {'whole ' if self.type == 'int' else ''}number"
+            if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
+                low, high = ("" if bound is None else f"{bound:g}" for bound in (self.low, self.high))
+                return f"has the {title} `{text}`, not one {f'from {low} to {high}' if high else f'of at least {low}'}"
+        if self.among and text not in self.among:
+            return f"has the {title} `{text}`, not one of {', '.join(self.among)}"
+        return None
+
+
+def read(content: bytes, path: Path, fields: Sequence[Field], comment: str | None = None) -> pl.DataFrame:
+    """The file's lines as rows, without those that begin with `comment`; an empty field is null.
+
+    There are no quotes: a field is what stands between two tabs. Raises CepError for the first line that has not these
+    fields, with the name `path`. `content` ends with or without a line end.
+    """
+    if not content:
+        return pl.DataFrame(schema={field.name: DTYPES[field.type] for field in fields})
+    try:
+        table = pl.read_csv(
+            io.BytesIO(content),
+            separator="\t",
+            has_header=False,
+            schema={field.name: DTYPES[field.type] for field in fields},
+            quote_char=None,
+            comment_prefix=comment,
+        )
+    except polars.exceptions.PolarsError:
+        raise _blame(content, path, fields, comment) from None
+    tests = [test.all() for field in fields for test in field.tests]  # where there is no value, a test says nothing
+    if table.height != _count(content, comment) or not all(table.select(pl.all_horizontal(tests)).row(0)):
+        raise _blame(content, path, fields, comment)
+    return table
+
+
+def _count(content: bytes, comment: str | None) -> int:
+    lines = content.count(b"\n") + (not content.endswith(b"\n"))
+    if comment is not None:
+        start = comment.encode()
+        lines -= content.startswith(start) + content.count(b"\n" + start)
+    return lines
+
+
+def _blame(content: bytes, path: Path, fields: Sequence[Field], comment: str | None) -> CepError:
+    # Line by line, and only where one is wrong. Fields may be missing at the end of a line only if they are not needed.
+    seen: dict[tuple[str, str], int] = {}
+    for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), start=1):
+        if comment is not None and line.startswith(comment.encode()):
+            continue
+        reason = _wrong(line.removesuffix(b"\r"), fields, seen, number)
+        if reason is not None:
+            return CepError(f"{path}:{number}: the line {reason}", code="places")
+    raise AssertionError(f"{path}: what the table refuses is wrong in a line")
+
+
+def _wrong(line: bytes, fields: Sequence[Field], seen: dict[tuple[str, str], int], number: int) -> str | None:
+    try:
+        texts = line.decode().split("\t")
+    except UnicodeDecodeError as error:
+        return f"is not UTF-8 at its byte {error.start + 1}"
+    if not line:
+        return "is empty"
+    if len(texts) != len(fields):
+        return f"has {len(texts)} tab-separated field{'s' * (len(texts) != 1)}, not {len(fields)}"
+    for field, text in zip(fields, texts):
+        reason = field.wrong(text)
+        if reason is None and field.distinct and seen.setdefault((field.name, text), number) != number:
+            reason = f"has the {field.title or field.name} {text} of line {seen[field.name, text]}"
+        if reason is not None:
+            return reason
+    return None
+
+
+def _number(text: str, type: str) -> float | None:
+    if re.fullmatch(r"-?[0-9]+" if type == "int" else r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", text) is None:
+        return None
+    value = int(text) if type == "int" else float(text)
+    return value if abs(value) < 2**63 else None

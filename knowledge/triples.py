@@ -1,0 +1,253 @@
+"""Triples as three columns of term ids, distinct and sorted, found by any of their positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numba import njit
+from numpy.typing import NDArray
+
+from cep.values import Ints
+
+Columns = tuple[Ints, Ints, Ints]
+"""Subjects, predicates and objects of triples."""
+
+_ORDERS = ((0, 1, 2), (1, 2, 0), (2, 0, 1))  # of positions: any set of fixed ones is a beginning of one of them
+_FEW = 16  # one in how many makes a change small: then rows are put in, else all is sorted again
+
+
+class Triples:
+    """Distinct triples of ids, sorted by subject, predicate, object. Never changed; `plus` and `minus` give others."""
+
+    __slots__ = ("_orders", "columns")
+
+    def __init__(self, columns: Columns) -> None:
+        """Of columns that are sorted and distinct; `Triples.of` takes any."""
+        self.columns = columns
+        self._orders: dict[int, Columns] = {0: columns}
+
+    @classmethod
+    def of(cls, s: Ints, p: Ints, o: Ints) -> Triples:
+        """Of columns in any order, with repetitions."""
+        return cls(_sorted((s, p, o), 0))
+
+    @classmethod
+    def empty(cls) -> Triples:
+        return cls(_room(0))
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def s(self) -> Ints:
+        return self.columns[0]
+
+    @property
+    def p(self) -> Ints:
+        return self.columns[1]
+
+    @property
+    def o(self) -> Ints:
+        return self.columns[2]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the columns, in each order that was asked for."""
+        return sum(column.nbytes for columns in self._orders.values() for column in columns)
+
+    # --- found by their terms ---
+
+    def match(self, s: int | None = None, p: int | None = None, o: int | None = None) -> Columns:
+        """The triples with these ids (None: any), as three columns.
+
+        They are sorted by the order (s p o, p o s or o s p) that begins with the positions given.
+        """
+        order, start, stop = self._one(s, p, o)
+        columns = self.ordered(order)
+        return columns[0][start:stop], columns[1][start:stop], columns[2][start:stop]
+
+    def count(self, s: int | None = None, p: int | None = None, o: int | None = None) -> int:
+        """How many triples have these ids, without making them."""
+        _, start, stop = self._one(s, p, o)
+        return stop - start
+
+    def _one(self, s: int | None, p: int | None, o: int | None) -> tuple[int, int, int]:
+        given = tuple(None if id is None else np.array([id], dtype=np.int64) for id in (s, p, o))
+        order, start, stop = self.ranges(*given)
+        return (order, int(start[0]), int(stop[0])) if len(start) else (order, 0, len(self))
+
+    def ranges(self, s: Ints | None, p: Ints | None, o: Ints | None) -> tuple[int, Ints, Ints]:
+        """For each row of the columns given (None: any) the triples with these ids: the rows from `start` up to `stop`
+        of an order of the triples, which comes first. With no column given there is no row."""
+        given = (s, p, o)
+        fixed = {i for i in range(3) if given[i] is not None}
+        order = next(i for i, places in enumerate(_ORDERS) if set(places[: len(fixed)]) == fixed)
+        keys = [column for place in _ORDERS[order] if (column := given[place]) is not None]
+        rows = len(keys[0]) if keys else 0
+        start: Ints = np.empty(rows, dtype=np.int64)
+        stop: Ints = np.empty(rows, dtype=np.int64)
+        if rows:
+            columns = [self.ordered(order)[place] for place in _ORDERS[order]]
+            a, b, c = columns
+            x, y, z = (keys + keys[:1] * 2)[:3]
+            _locate(a, b, c, x, y, z, len(keys), start, stop)
+        return order, start, stop
+
+    def ordered(self, order: int) -> Columns:
+        """The columns s, p, o, with rows in an order: 0: s p o, 1: p o s, 2: o s p. Made when first asked for."""
+        if order not in self._orders:
+            self._orders[order] = _sorted(self.columns, order, distinct=True)
+        return self._orders[order]
+
+    def has(self, s: Ints, p: Ints, o: Ints) -> NDArray[np.bool_]:
+        """Which of these triples are here."""
+        _, start, stop = self.ranges(s, p, o)
+        return stop > start
+
+    # --- more and fewer ---
+
+    def plus(self, more: Triples) -> Triples:
+        """The union."""
+        if not len(self):
+            return more
+        more = more.minus(self)
+        if not len(more):
+            return self
+        if len(more) * _FEW > len(self):
+            s, p, o = (np.concatenate(pair) for pair in zip(self.columns, more.columns))
+            return Triples.of(s, p, o)
+        orders: dict[int, Columns] = {}
+        for order, columns in self._orders.items():
+            new = more.ordered(order)
+            places = self._places(order, new)[0]
+            made = _room(len(self) + len(more))
+            for old, ids, out in zip(columns, new, made):
+                _put(old, places, ids, out)
+            orders[order] = made
+        return self._with(orders)
+
+    def minus(self, less: Triples) -> Triples:
+        """Those that are not in `less`."""
+        if not len(less) or not len(self):
+            return self
+        if len(less) * _FEW > len(self):
+            keep = ~less.has(*self.columns)
+            return Triples((self.s[keep], self.p[keep], self.o[keep]))
+        orders: dict[int, Columns] = {}
+        for order, columns in self._orders.items():
+            start, stop = self._places(order, less.ordered(order))
+            gone = start[stop > start]
+            if not len(gone):
+                return self
+            made = _room(len(self) - len(gone))
+            for old, out in zip(columns, made):
+                _take(old, gone, out)
+            orders[order] = made
+        return self._with(orders)
+
+    def _places(self, order: int, triples: Columns) -> tuple[Ints, Ints]:
+        # Where triples lie, or would lie, in an order: a stretch of one row or none.
+        start: Ints = np.empty(len(triples[0]), dtype=np.int64)
+        stop: Ints = np.empty(len(triples[0]), dtype=np.int64)
+        a, b, c = (self.ordered(order)[place] for place in _ORDERS[order])
+        x, y, z = (triples[place] for place in _ORDERS[order])
+        _locate(a, b, c, x, y, z, 3, start, stop)
+        return start, stop
+
+    @staticmethod
+    def _with(orders: dict[int, Columns]) -> Triples:
+        made = Triples(orders[0])
+        made._orders = orders
+        return made
+
+
+def _room(rows: int) -> Columns:
+    return np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
+
+
+def expand(start: Ints, stop: Ints) -> tuple[Ints, Ints]:
+    """For each row of the ranges: which range it is of, and the row."""
+    counts = stop - start
+    index = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    before = np.cumsum(counts) - counts
+    return index, np.arange(len(index), dtype=np.int64) + np.repeat(start - before, counts)
+
+
+def _sorted(columns: Columns, order: int, distinct: bool = False) -> Columns:
+    frame = pl.DataFrame(dict(zip("spo", columns))).sort(["spo"[place] for place in _ORDERS[order]])
+    s, p, o = (series.to_numpy() for series in frame)
+    if distinct or not len(s):
+        return s, p, o
+    first = np.ones(len(s), dtype=np.bool_)
+    first[1:] = (s[1:] != s[:-1]) | (p[1:] != p[:-1]) | (o[1:] != o[:-1])
+    return (s, p, o) if first.all() else (s[first], p[first], o[first])
+
+
+def _put(column: Any, places: Any, more: Any, out: Any) -> None:
+    # `more[i]` goes before `column[places[i]]`; places ascend.
+    done = 0
+    for i in range(places.shape[0] + 1):
+        stop = places[i] if i < places.shape[0] else column.shape[0]
+        for row in range(done, stop):
+            out[row + i] = column[row]
+        done = stop
+        if i < places.shape[0]:
+            out[done + i] = more[i]
+
+
+def _take(column: Any, places: Any, out: Any) -> None:
+    # All but `column[places[i]]`; places ascend.
+    done = 0
+    for i in range(places.shape[0] + 1):
+        stop = places[i] if i < places.shape[0] else column.shape[0]
+        for row in range(done, stop):
+            out[row - i] = column[row]
+        done = stop + 1
+
+
+def _locate(a: Any, b: Any, c: Any, x: Any, y: Any, z: Any, width: Any, start: Any, stop: Any) -> None:
+    # Rows of a, b, c are sorted; x, y, z are searched by their first `width` columns. Where the keys ascend, as they
+    # mostly do, a search begins at the last one's place and doubles its steps.
+    size = a.shape[0]
+    low = np.int64(0)
+    for row in range(x.shape[0]):
+        if row and _before(x, y, z, row, x, y, z, row - 1, width):
+            low = np.int64(0)
+        for upper in range(2):
+            step = np.int64(1)
+            high = low
+            while high < size and _before(a, b, c, high, x, y, z, row, width, upper):
+                low = high + 1
+                high = min(size, high + step)
+                step *= 2
+            while low < high:
+                middle = (low + high) // 2
+                if _before(a, b, c, middle, x, y, z, row, width, upper):
+                    low = middle + 1
+                else:
+                    high = middle
+            if upper:
+                stop[row] = low
+            else:
+                start[row] = low
+        low = start[row]
+
+
+def _before(a: Any, b: Any, c: Any, i: Any, x: Any, y: Any, z: Any, j: Any, width: Any, equal: Any = 0) -> Any:
+    # Whether row i of a, b, c comes before row j of x, y, z, or is equal to it where that counts.
+    if a[i] != x[j]:
+        return a[i] < x[j]
+    if width > 1:
+        if b[i] != y[j]:
+            return b[i] < y[j]
+        if width > 2 and c[i] != z[j]:
+            return c[i] < z[j]
+    return equal != 0
+
+
+_before = njit(cache=True, boundscheck=False)(_before)
+_locate = njit(cache=True, boundscheck=False)(_locate)
+_put = njit(cache=True, boundscheck=False)(_put)
+_take = njit(cache=True, boundscheck=False)(_take)

@@ -1,0 +1,72 @@
+"""What is wrong with a file that is no RDF: file, line, column, the reason, and what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import islice
+from typing import IO
+from xml.parsers import expat
+
+import pyoxigraph as ox
+
+from cep.errors import CepError, Source, Span
+
+_WHERE = re.compile(r"^Parser error (?:at|between|on) line .*?: |^Parser error between line .*? and line .*?: ")
+_PREFIX = re.compile(r"[Tt]he prefix (\S*?):? has not been declared|Prefix not found|Unknown prefix")
+_HINTS = (
+    ("No scheme found", "an IRI is written in full, `<http://...>`, or relative to an `@base <http://...> .`"),
+    ("Unexpected end of file", 'the file ends within a statement: is a closing `"`, `>`, `]` or the last `.` missing?'),
+    ("not a valid RDF object", 'an object is an IRI `<...>`, a prefixed name `ex:a`, a literal `"..."` or a number'),
+    ("not a valid RDF subject", "a subject is an IRI `<...>`, a prefixed name `ex:a` or a blank node `_:b`"),
+    ("not a valid predicate", "a predicate is an IRI `<...>`, a prefixed name `ex:a`, or `a` for rdf:type"),
+    ("A dot is expected", "a statement ends with ` .`; `;` goes on with the same subject, `,` with the same predicate"),
+    ("Invalid UTF-8", "the file is UTF-8: another encoding has to be converted first"),
+    ("LoadDocumentCallback", "a context is written in the file itself: nothing is fetched from the net"),
+    ("code point", 'in an IRI a space is `%20`, and `<`, `>`, `"`, `{`, `}` are percent-encoded as well'),
+)
+_LONGEST = 100_000  # lines up to which the line itself is shown
+
+
+def unreadable(error: SyntaxError, name: str, format: ox.RdfFormat, opened: Callable[[], IO[bytes]]) -> CepError:
+    """The mistake that the parser found. `opened` gives the text again, to show the line."""
+    reason = _WHERE.sub("", error.msg)
+    hint = next((hint for part, hint in _HINTS if part in reason), None)
+    if match := _PREFIX.search(reason):
+        prefix = (match[1] or "") if match.lastindex else ""
+        hint = f"declare it above: `@prefix {prefix}: <http://...> .`"
+    line, column, end = error.lineno, error.offset or 1, error.end_offset
+    if line is None and format == ox.RdfFormat.RDF_XML:
+        line, column, reason = _ill_formed(opened, reason)
+    if not re.match("[A-Z]{2}", reason):  # `IRI` stays
+        reason = reason[:1].lower() + reason[1:]
+    message = f"this is no {format.name}: {reason}"
+    if line is None:
+        return CepError(f"{name} cannot be read: {message}", hint=hint, code="knowledge")
+    stop = end if end is not None and error.end_lineno == line and end > column else column + 1
+    return CepError(message, _shown(name, line, opened), Span(line, column, line, stop), hint, "knowledge")
+
+
+def _shown(name: str, number: int, opened: Callable[[], IO[bytes]]) -> Source:
+    if number > _LONGEST:
+        return Source("", name)
+    with opened() as file:
+        line = next(islice(file, number - 1, number), b"").decode(errors="replace")
+    return Source("\n" * (number - 1) + line, name)
+
+
+def _ill_formed(opened: Callable[[], IO[bytes]], reason: str) -> tuple[int | None, int, str]:
+    # Oxigraph does not say where; expat does where XML is ill-formed, and what is quoted can be found.
+    parser = expat.ParserCreate(namespace_separator=" ")
+    try:
+        with opened() as file:
+            parser.ParseFile(file)
+    except expat.ExpatError as error:
+        return error.lineno, error.offset + 1, expat.ErrorString(error.code)
+    quoted = re.search("'([^']+)'", reason)
+    if quoted is not None:
+        with opened() as file:
+            for number, line in enumerate(file, 1):
+                if (column := line.decode(errors="replace").find(quoted[1])) >= 0:
+                    return number, column + 1, reason
+    return None, 1, reason
