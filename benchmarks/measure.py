@@ -17,7 +17,7 @@ from benchmarks.watch import Watch, peak_memory
 
 if TYPE_CHECKING:
     from benchmarks.streams import Batch, Row
-    from benchmarks.workloads import Workload
+    from benchmarks.workload import Workload
 
 THREADS = (
     "POLARS_MAX_THREADS",
@@ -92,7 +92,8 @@ def measure_engine(workload: Workload, events: int, keys: int, profile: bool) ->
     from cep.engine import Engine
 
     program = workload.program(keys)
-    run_once(Engine.from_text(program), list(workload.stream(WARM_UP, keys).batches(WARM_UP)))
+    options = {} if workload.options is None else workload.options(keys)
+    run_once(Engine.from_text(program, **options), list(workload.stream(WARM_UP, keys).batches(WARM_UP)))
     fill, measured = workload.stream(events + workload.fill * keys, keys).split(workload.fill * keys)
     batches = list(measured.batches(workload.push)) if workload.push else [measured.tables]
     watch, plans = Watch(profile), []
@@ -100,7 +101,7 @@ def measure_engine(workload: Workload, events: int, keys: int, profile: bool) ->
     while watch.wants_more():
         out.clear()
         started = process_time()
-        engine = Engine.from_text(program)
+        engine = Engine.from_text(program, **options)
         plans.append(process_time() - started)
         if workload.fill:
             engine.push(fill.tables)

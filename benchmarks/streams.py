@@ -85,9 +85,10 @@ def kinds(events: int, keys: int, number: int, seed: int) -> Stream:
     return Stream({"reading": point_table(times, columns)})
 
 
-def weather(events: int, keys: int, seed: int) -> Stream:
+def weather(events: int, keys: int, seed: int, wind: float = 14) -> Stream:
     """`reading(station, wind, visib, temp)`, hourly from each of `keys` stations, the weather a random walk that
-    comes back: about a tenth of the readings have wind >= 15, visib < 2, temp <= 34, and they come in runs.
+    comes back: about a tenth of the readings have wind >= 15, visib < 2, temp <= 34, and they come in runs. With a
+    lower mean `wind` there are fewer.
     """
     random = np.random.default_rng(seed)
     hours = -(-events // keys)
@@ -103,7 +104,7 @@ def weather(events: int, keys: int, seed: int) -> Stream:
     times = (place // keys) * HOUR + (place % keys) * (HOUR // keys)
     columns: dict[str, np.ndarray[Any, Any]] = {
         "station": place % keys,
-        "wind": np.round(np.clip(14 + 6 * flat + random.normal(scale=2, size=events), 0, 100), 2),
+        "wind": np.round(np.clip(wind + 6 * flat + random.normal(scale=2, size=events), 0, 100), 2),
         "visib": np.round(np.clip(4 - 4 * flat + random.normal(scale=0.5, size=events), 0, 10), 2),
         "temp": np.round(30 - 12 * frosts, 2),
     }

@@ -7,44 +7,15 @@ a thousand events a second come, so an id has one every `keys` milliseconds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
-from benchmarks import baselines, rules, streams
+from benchmarks import baselines, enriched, geometry, rules, streams
 from benchmarks.baselines import Baseline
 from benchmarks.streams import Row, Rows, Stream
+from benchmarks.workload import K, M, Workload, usual
 
 MILLISECOND = 1000
 SECOND = 1_000_000
-K, M = 1_000, 1_000_000
-
-Size = tuple[int, int]
-"""How many events and how many keys."""
-
-usual: tuple[Size, ...] = ((20 * K, 100), (2 * M, 100), (2 * M, 100 * K))
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """One job for the engine and for a Python loop. Program, stream and loop are made for a number of keys.
-
-    To be reached: `rate`, in events a CPU second; `times` as much as the loop does; the program planned in `plan`
-    seconds; the cost an event `flat` over the sizes; half the rate of the workload `half_of`. A push brings `push`
-    events (all at once without). Before the clock starts, `fill` events a key have gone in.
-    """
-
-    name: str
-    program: Callable[[int], str]
-    stream: Callable[[int, int], Stream]
-    loop: Callable[[int], Baseline] | None = None
-    rate: float | None = None
-    times: float | None = 5.0
-    plan: float | None = None
-    flat: bool = True
-    half_of: str | None = None
-    sizes: tuple[Size, ...] = usual
-    push: int | None = None
-    fill: int = 0
 
 
 def mixed(types: dict[str, str], text: bool = False) -> Callable[[int, int], Stream]:
@@ -229,4 +200,4 @@ listed: tuple[Workload, ...] = (
     Workload("live goals", seq("unrestricted"), mixed(AB), times=None, sizes=((2 * M, 500), (2 * M, 500 * K)), fill=4),
 )
 
-workloads: dict[str, Workload] = {workload.name: workload for workload in listed}
+workloads: dict[str, Workload] = {workload.name: workload for workload in (*listed, *enriched.listed, *geometry.listed)}

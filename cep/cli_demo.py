@@ -26,7 +26,7 @@ def blizzard(
         str | None, typer.Option(metavar="FILE", help="Write the derived events to this file.", show_default=False)
     ] = None,
 ) -> None:
-    """Find the storms of 2013 at the airports of New York, the areas they make and the places in them.
+    """Find the winter storms of New York, 2013, and whom they hit.
 
     \b
       cep demo blizzard --picture storms.png --map areas.png
@@ -40,7 +40,7 @@ def blizzard(
 
 @demos.command()
 def jetstream() -> None:
-    """Warn airplanes of turbulence ahead: real positions over Switzerland.
+    """Warn airplanes over Switzerland of turbulence ahead.
 
     \b
       cep demo jetstream
@@ -54,7 +54,7 @@ def jetstream() -> None:
 
 @demos.command()
 def heat() -> None:
-    """Tell how hot it felt at the airports of New York in 2013, and where.
+    """Tell how hot it felt in New York, 2013, and where.
 
     \b
       cep demo heat
@@ -72,7 +72,7 @@ def fire(
         str, typer.Option(metavar="HOW", help="none, rdfs, owlrl: what the ontology is used for.")
     ] = "owlrl",
 ) -> None:
-    """Find fires with wind: which observations are of wind follows from the ontology.
+    """Find fires with wind, by reasoning over an ontology.
 
     \b
       cep demo fire
