@@ -28,8 +28,8 @@ help:
 
 # Compiled kernels are kept beside their sources; numba sees when a file has changed, but not when one it calls has.
 fresh-kernels:
-	@newest=$$(ls -t $$(grep -rl '@njit' cep connectors --include='*.py') | head -n 1); \
-	find cep connectors -name '*.nbi' ! -newer "$$newest" -exec rm -f {} +
+	@newest=$$(ls -t $$(grep -rl '@njit' cep connectors knowledge --include='*.py') | head -n 1); \
+	find cep connectors knowledge -name '*.nbi' ! -newer "$$newest" -exec rm -f {} +
 
 run: $(VENV)/.run fresh-kernels
 	@$(BIN)/cep demo blizzard --picture build/blizzard.png --map build/areas.png

@@ -90,7 +90,9 @@ def top(
 
 @app.command()
 def check(
-    rules: Annotated[list[Path], typer.Argument(metavar="RULES...", help="Files of event rules.", show_default=False)],
+    rules: Annotated[
+        list[Path] | None, typer.Argument(metavar="RULES...", help="Files of event rules.", show_default=False)
+    ] = None,
     facts: Facts = None,
     knowledge: KnowledgeFiles = None,
     reasoning: Reasoning = None,
@@ -105,12 +107,15 @@ def check(
 
     \b
       cep check rules.cep
+      cep check rules.cep --knowledge stations.ttl
+      cep check --knowledge stations.ttl --shapes shapes.ttl
 
-    A warning is no mistake, but worth knowing: what never forgets, for instance. The exit status is 2 if there
-    is an error.
+    Of knowledge, whether its stations have all that a station needs. A warning is no mistake, but worth knowing:
+    what never forgets, for instance. The exit status is 2 if there is an error.
     """
     with settled():
         from cep.engine import Engine
+        from cep.options import refuse
         from cep.progress import count
         from cep.syntax.ast import EventRule, StaticRule
         from cep.syntax.parser import parse
@@ -118,9 +123,11 @@ def check(
         refused = False
         tables = facts_of(facts)
         known = knowledge_of(knowledge, reasoning)
-        if shapes:
+        if known is None and not rules:
+            raise refuse("there is nothing to check", "name a file of rules, or `--knowledge stations.ttl`")
+        if known is not None or shapes:
             refused = not fits(known, shapes)
-        for path in rules:
+        for path in rules or ():
             try:
                 text = text_of(path)
                 engine = Engine.from_text(text, name=str(path), facts=tables, knowledge=known)
@@ -251,7 +258,7 @@ def run(
       cep run rules.cep --input 'days/*.parquet' --output storms.csv --only storm
       tail -f events.jsonl | cep run rules.cep --input - --lateness 10min
       cep run rules.cep --input events.jsonl --facts linked=links.csv --explain
-      cep run rules.cep --input events.jsonl --knowledge stations.ttl --knowledge 'ontologies/*.ttl'
+      cep run rules.cep --input events.jsonl --knowledge stations.ttl
 
     Ctrl-C ends the run after the batch at hand. The exit status is 0; 1 if there were dead letters and --strict
     is given; 2 if the program or an option is wrong; 130 after Ctrl-C.

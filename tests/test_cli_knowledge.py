@@ -1,0 +1,168 @@
+"""The command line over knowledge: what it holds, what it answers, why, whether it fits, and how it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cep.cli import app
+
+ONTOLOGY = """\
+@prefix ex: <http://example.org/> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+ex:Gale rdfs:subClassOf ex:Wind .
+ex:Wind rdfs:subClassOf ex:Weather .
+ex:o1 a ex:Gale ; ex:speed 60 .
+ex:o2 a ex:Rain .
+"""
+RULES = """\
+PREFIX ex: <http://example.org/>
+event seen(what: iri) TIME t.
+alarm(W) <- seen(W) WHERE { ?W a ex:Weather }.
+"""
+EVENTS = """\
+{"type": "seen", "t": "2024-01-01T00:00:00Z", "what": "http://example.org/o1"}
+{"type": "seen", "t": "2024-01-01T00:00:00Z", "what": "http://example.org/o2"}
+{"type": "seen", "t": "2024-01-01T02:00:00Z", "what": "http://example.org/o1"}
+{"type": "seen", "t": "2024-01-01T02:00:00Z", "what": "http://example.org/o2"}
+{"type": "seen", "t": "2024-01-01T04:00:00Z", "what": "http://example.org/o2"}
+"""
+PROV = "http://www.w3.org/ns/prov#"
+TIME = "http://www.w3.org/2001/XMLSchema#dateTime"
+UPDATES = f"""\
+<urn:1> <{PROV}generatedAtTime> "2024-01-01T01:00:00Z"^^<{TIME}> .
+<urn:1> <{PROV}invalidatedAtTime> "2024-01-01T03:00:00Z"^^<{TIME}> .
+<http://example.org/o2> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://example.org/Gale> <urn:1> .
+<urn:2> <{PROV}invalidatedAtTime> "2024-01-01T01:00:00Z"^^<{TIME}> .
+<http://example.org/o1> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://example.org/Gale> <urn:2> .
+"""
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in (
+        ("weather.ttl", ONTOLOGY),
+        ("rules.cep", RULES),
+        ("events.jsonl", EVENTS),
+        ("updates.nq", UPDATES),
+    ):
+        Path(name).write_text(text, encoding="utf-8")
+
+
+def cep(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, env={"COLUMNS": "80"})
+
+
+def whats(result: Result) -> list[tuple[str, str]]:
+    """When and what, of alarms."""
+    import json
+
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    return sorted((line["end"][11:16], line["w"].rsplit("/")[-1]) for line in lines)
+
+
+def test_a_run_asks_the_closed_knowledge() -> None:
+    result = cep("run", "rules.cep", "--input", "events.jsonl", "--knowledge", "weather.ttl")
+    assert result.exit_code == 0
+    assert whats(result) == [("00:00", "o1"), ("02:00", "o1")]
+
+
+def test_without_reasoning_only_what_is_said_holds() -> None:
+    arguments = ("run", "rules.cep", "--input", "events.jsonl", "-k", "weather.ttl", "--reasoning", "none")
+    assert whats(cep(*arguments)) == []
+
+
+def test_events_are_judged_by_the_knowledge_of_their_time() -> None:
+    changes = ("--knowledge-updates", "updates.nq")
+    result = cep("run", "rules.cep", "--input", "events.jsonl", "--knowledge", "weather.ttl", *changes)
+    assert result.exit_code == 0, result.stderr
+    assert whats(result) == [("00:00", "o1"), ("02:00", "o2")]
+
+
+def test_changes_need_knowledge_times_and_graphs() -> None:
+    run = ("run", "rules.cep", "--input", "events.jsonl", "-k", "weather.ttl", "--knowledge-updates")
+    Path("timeless.nq").write_text("<urn:a> <urn:b> <urn:c> <urn:g> .\n")
+    Path("nowhere.nq").write_text("<urn:a> <urn:b> <urn:c> .\n")
+    wrong = UPDATES.replace("2024-01-01T01:00:00Z", "yesterday", 1)
+    Path("wrong.nq").write_text(wrong)
+    for file, told in (
+        ("timeless.nq", "timeless.nq: the graph <urn:g> has no time"),
+        ("nowhere.nq", "nowhere.nq: <urn:a> <urn:b> <urn:c> is in no graph, so it has no time"),
+        ("wrong.nq", "wrong.nq: `yesterday` is no time"),
+        ("weather.ttl", "weather.ttl holds no named graphs"),
+    ):
+        result = cep(*run, file)
+        assert result.exit_code == 2
+        assert result.stderr.splitlines()[0] == told
+
+
+def test_stats_counts_what_is_said_and_what_follows() -> None:
+    result = cep("knowledge", "stats", "weather.ttl")
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[0][:2] == ["5", "triples,"] and "inferred" in lines[0]
+    assert ["ex:Weather", "1", "1", "inferred"] in lines
+
+
+def test_query_prints_tables_and_answers() -> None:
+    ask = ("knowledge", "query")
+    table = cep(*ask, "SELECT ?o ?speed { ?o a ex:Weather ; ex:speed ?speed }", "-k", "weather.ttl")
+    assert table.exit_code == 0
+    assert table.stdout.splitlines()[-1] == "1 answer"
+    assert "http://example.org/o1" in table.stdout
+    rows = cep(*ask, "SELECT ?o { ?o a ex:Weather }", "-k", "weather.ttl", "--format", "csv")
+    assert rows.stdout == "o\nhttp://example.org/o1\n"
+    assert cep(*ask, "ASK { ex:o2 a ex:Weather }", "-k", "weather.ttl").stdout == "no\n"
+    made = cep(*ask, "CONSTRUCT { ?o a ex:Thing } { ?o a ex:Weather }", "-k", "weather.ttl")
+    assert "Thing" in made.stdout
+    Path("question.rq").write_text("ASK { ex:o1 a ex:Weather }")
+    assert cep(*ask, "@question.rq", "-k", "weather.ttl").stdout == "yes\n"
+
+
+def test_what_is_no_question_is_told_where() -> None:
+    result = cep("knowledge", "query", "SELECT ?s { ?s a ex:Storm ", "-k", "weather.ttl")
+    assert result.exit_code == 2
+    assert "this is no SPARQL" in result.stderr
+    assert cep("knowledge", "query", "ASK {}", "-k", "weather.ttl", "--format", "xml").exit_code == 2
+    assert cep("knowledge", "query", "ASK {}").exit_code == 2
+
+
+def test_explain_shows_the_proof() -> None:
+    result = cep("knowledge", "explain", "ex:o1 a ex:Weather", "-k", "weather.ttl")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["ex:o1", "a", "ex:Weather", "cax-sco"]
+    assert any(line.split() == ["ex:o1", "a", "ex:Gale", "asserted"] for line in lines)
+
+
+def test_explain_of_what_is_not_there() -> None:
+    result = cep("knowledge", "explain", "ex:o2 a ex:Weather", "-k", "weather.ttl")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[0] == "`ex:o2 a ex:Weather` is neither asserted nor inferred"
+    garbled = cep("knowledge", "explain", "ex:o2 a", "-k", "weather.ttl")
+    assert garbled.exit_code == 2
+    assert "this is no triple" in garbled.stderr
+
+
+def test_check_holds_stations_against_their_shapes() -> None:
+    Path("stations.ttl").write_text(
+        "@prefix sosa: <http://www.w3.org/ns/sosa/> .\n"
+        "@prefix wgs84: <http://www.w3.org/2003/01/geo/wgs84_pos#> .\n"
+        "<urn:s1> a sosa:Platform ; wgs84:lat 95.0 .\n"
+    )
+    result = cep("check", "--knowledge", "stations.ttl")
+    assert result.exit_code == 2
+    assert "<urn:s1>: a station has one longitude (wgs84:long)" in result.stderr
+    assert cep("check", "rules.cep", "--knowledge", "weather.ttl").exit_code == 0
+
+
+def test_malformed_knowledge_is_told_with_its_place() -> None:
+    Path("broken.ttl").write_text("@prefix ex: <http://example.org/> .\nex:a ex:b ex:c\nex:d ex:e .\n")
+    result = cep("run", "rules.cep", "--input", "events.jsonl", "--knowledge", "broken.ttl")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("broken.ttl:3:1: this is no Turtle")
+    assert cep("check").exit_code == 2
+    assert "no --knowledge" in cep("check", "rules.cep", "--reasoning", "rdfs").stderr
