@@ -7,7 +7,7 @@ A fenced block is read by its first word:
     timeline  events above the axis, all that is derived from them below it: each as in tests/cases/README.md, then
     drawn events    a stream without a drawing; a program with neither has the stream of the one before it
     derived   all that is derived
-    turtle    the background knowledge of the program
+    turtle    the background knowledge of the program; with a second word a file
     error     the message in full that a program is refused with; `warning`: those of a program that is not
     csv, json a file, named by the second word
     console   commands after `$ `, each with what it prints, in a folder that holds the named files above
@@ -37,8 +37,7 @@ from cep.syntax.constants import UNITS
 from cep.syntax.patterns import AGGREGATES
 from cep.syntax.tokens import KEYWORDS
 from tests import reference
-from tests.cases_format import difference, read_event, read_events, sort_key, write_event
-from tests.reference_background import Matched
+from tests.cases_format import difference, known, read_event, read_events, sort_key, write_event
 from tests.reference_knowledge import read
 
 ROOT = Path(__file__).parent.parent
@@ -95,7 +94,7 @@ def examples() -> list[Example]:
         for block in blocks(page):
             if block.kind == "cep":
                 made.append(Example(page, block))
-            elif block.kind in ("timeline", "events", "derived", "error", "warning", "turtle"):
+            elif block.kind in ("timeline", "events", "derived", "error", "warning", "turtle") and not block.name:
                 assert made and block.kind not in made[-1].blocks, f"{page.name}:{block.line}: of which program?"
                 made[-1].blocks[block.kind] = block
     for before, after in zip(made, made[1:]):
@@ -114,8 +113,8 @@ def place(example: Example) -> str:
 @pytest.mark.parametrize("example", EXAMPLES, ids=place)
 def test_program(example: Example) -> None:
     text = example.program.text
-    triples = read(example.blocks["turtle"].text) if "turtle" in example.blocks else []
-    knowledge = Matched(triples) if triples else None
+    turtle = example.blocks["turtle"].text if "turtle" in example.blocks else ""
+    knowledge = known(turtle) if turtle else None
     if "error" in example.blocks:
         with pytest.raises(CepError) as caught:
             Engine.from_text(text, name=example.name, knowledge=knowledge)
@@ -134,7 +133,7 @@ def test_program(example: Example) -> None:
     else:
         return
     assert derived == sorted(derived, key=sort_key), "what is derived is shown by (end, start, type, arguments)"
-    by_reference = reference.detect(text, events, knowledge={-math.inf: triples})
+    by_reference = reference.detect(text, events, knowledge={-math.inf: read(turtle)})
     assert not difference(derived, by_reference), "by the reference interpreter"
     assert not difference(derived, detect(text, events, knowledge=knowledge)), "by the engine"
 
@@ -190,7 +189,7 @@ def test_commands(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for block in blocks(page):
         if "/" in block.name:
             assert (ROOT / block.name).read_text(encoding="utf-8") == block.text
-        elif block.name and block.kind in ("cep", "csv", "json"):
+        elif block.name and block.kind in ("cep", "csv", "json", "turtle"):
             Path(block.name).write_text(block.text, encoding="utf-8")
         for said in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:] if block.kind == "console" else ():
             command, _, printed = said.partition("\n")
