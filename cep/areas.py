@@ -239,9 +239,11 @@ def containment(type: str, pool: Pool) -> Callable[[Column, Column, Column], Col
         pool.areas([])
 
     def apply(lat: Column, long: Column, area: Column) -> Column:
-        lat, long, area = np.broadcast_arrays(lat, long, area)
+        columns = np.broadcast_arrays(lat, long, area)
+        lat, long, area = map(np.atleast_1d, columns)
         which = known.places(area)
         found = covers(known.shapes, known.bounds, which, lat, long)
-        return np.where((which > 0) & (np.abs(lat) <= 90.0) & (long == long), found, MISSING)
+        result = np.where((which > 0) & (np.abs(lat) <= 90.0) & (long == long), found, MISSING)
+        return result if np.ndim(columns[0]) else result[0]
 
     return apply

@@ -146,6 +146,8 @@ def _misnamed(condition: Condition, relations: Mapping[str, Arrangeable], source
         meant = nearest(name, sorted([*relations, *TESTS]))
         define = f"define it, `{name}(...) :- ...`, or give its facts: `{name}(1, 2).`, `--facts {name}=FILE`"
         hint = f"did you mean `{meant}`?" if meant else define
+        if (name, given) == ("near", 5):
+            hint = "`near` asks background knowledge: name the files that hold it, `--knowledge places.ttl`"
         yield CepError(f"unknown predicate `{name}`", source, condition.span, hint, "unknown")
     elif relations[name].arity != given:
         arity = relations[name].arity

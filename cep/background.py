@@ -12,7 +12,7 @@ from cep.events import Iri
 from cep.plan.algebra import Rules, Triples
 from cep.stored import Chosen, Stored
 from cep.syntax.ast import Graph
-from cep.values import Ints, Pool
+from cep.values import Areas, Ints, Pool
 
 Fixed = tuple[Iri | None, Iri | None, Iri | None]
 """Subject, predicate and object of a triple, None where any will do."""
@@ -53,6 +53,9 @@ class Background(Protocol):
 
     def relations(self, pool: Pool) -> Mapping[str, Relation]:
         """Further predicates that conditions can ask, by name."""
+
+    def areas(self) -> Areas | None:
+        """What gives the shapes of places by their IRIs, for `inside`. Equal ones give the same."""
 
     def fork(self) -> Background:
         """The same knowledge in its present state, which changes by itself."""
@@ -151,6 +154,7 @@ def ask(rules: Rules, background: Background | None, tables: Collection[str], po
     if background is not None:
         known.offers = {name: Offered(each) for name, each in background.relations(pool).items()}
         known.errors += _taken(rules, tables, known.offers)
+        pool.areas = background.areas()
     return known
 
 

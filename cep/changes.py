@@ -18,7 +18,7 @@ from cep.errors import CepError, Span
 from cep.plan.algebra import Rules, Triples
 from cep.stored import CODED, Stored, words
 from cep.typed import a
-from cep.values import MISSING, Ints, Pool
+from cep.values import MISSING, Areas, Ints, Pool
 
 COMPACT = 64
 """Changes that are kept one by one before they are put together."""
@@ -26,12 +26,13 @@ COMPACT = 64
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A change, and what there is from its time on: tables by predicate, and the predicates offered besides."""
+    """A change, and what there is from its time on: tables by predicate, the predicates offered besides, areas."""
 
     time: int
     change: bytes
     tables: Mapping[str, Rows]
     offers: Mapping[str, Relation]
+    areas: Areas | None
 
 
 @dataclass(slots=True)
@@ -64,11 +65,15 @@ class Changes:
             background.apply(self.loaded.merge([*self.applied, *(moment.change for moment in self.pending[:place])]))
         self._ahead = None  # until all has gone well
         made = self.pending[:place]
-        for when, each in [(time, change), *later]:
-            background.apply(each)
-            offers = background.relations(self.pool)
-            tables = self._tables(background, offers, made[-1].tables if made else self.present)
-            made.append(Moment(when, each, tables, offers))
+        present = self.pool.areas
+        try:
+            for when, each in [(time, change), *later]:
+                background.apply(each)
+                offers, self.pool.areas = background.relations(self.pool), background.areas()
+                tables = self._tables(background, offers, made[-1].tables if made else self.present)
+                made.append(Moment(when, each, tables, offers, self.pool.areas))
+        finally:
+            self.pool.areas = present
         self.pending, self._ahead = made, background
 
     def _tables(
@@ -130,20 +135,21 @@ class Changes:
         """All that is known from `time` on is known now."""
         while self.pending and self.pending[0].time <= time:
             moment = self.pending.pop(0)
-            self._show(moment.tables, moment.offers)
+            self._show(moment)
             self.applied.append(moment.change)
             if len(self.applied) > COMPACT:
                 self.applied = [self.loaded.merge(self.applied)]
 
-    def _show(self, tables: Mapping[str, Rows], offers: Mapping[str, Relation]) -> None:
-        for name, rows in tables.items():
+    def _show(self, moment: Moment) -> None:
+        for name, rows in moment.tables.items():
             if rows is not self.present.get(name):
                 stored = self.known.tables.get(name) or self.statics.relations[name]
                 assert isinstance(stored, Stored), "only tables are replaced"
                 stored.replace(*rows)
                 self.present[name] = rows
-        for name, each in offers.items():
+        for name, each in moment.offers.items():
             self.known.offers[name].relation = each
+        self.pool.areas = moment.areas
 
     # --- state ---
 

@@ -22,7 +22,6 @@ from cep.events import Event
 from cep.goals.build import Builder
 from cep.goals.contract import from_arrow, to_arrow
 from cep.goals.lineage import Lineage
-from cep.plan.partition import partition
 from cep.plan.plan import Plan, plan
 from cep.plan.staged import staged
 from cep.runtime import intake, snapshot
@@ -81,7 +80,7 @@ class Engine:
         self.stage = stage
         if stage is not None:
             self.program += f" stage {stage}"
-            self.plan = staged(self.plan, partition(self.plan)[stage - 1])
+            self.plan = staged(self.plan, stage)
         for table in statics.stored.values():
             for codes in table.codes():
                 self.pool.pin(codes)

@@ -235,8 +235,8 @@ def _varies(typed: Typed) -> bool:
     match typed:
         case TypedVariable():
             return True
-        case TypedCall(_, arguments):
-            return any(map(_varies, arguments))
+        case TypedCall(function, arguments):
+            return function == "inside" or any(map(_varies, arguments))  # what an IRI names may change
     return False
 
 

@@ -24,6 +24,9 @@ MISSING: int = -(2**63)
 FREE, INT, FLOAT, BOOL, STRING, IRI = range(6)
 """The kinds of value in a pool. A number that is whole and fits 64 bits is INT, so 1.0 is the entry of 1."""
 
+Areas = Callable[[Sequence[str]], list[Any]]
+"""IRIs to the shapes of the places they name, None where one names no place. See cep/areas.py."""
+
 _MANY = 1024  # rows from which hashing columns beats looking up row by row
 
 # Second words of keys that are not hashes of strings: numbers by value; and what makes an IRI's key its own.
@@ -46,7 +49,7 @@ class Pool:
         self._pinned: set[int] = set()
         self._text_bytes = 0
         self.generation = 0  # of codes: changes when values are forgotten
-        self.areas: Callable[[Sequence[str]], list[Any]] | None = None  # the shapes of what IRIs name, None for none
+        self.areas: Areas | None = None  # of what is known at present
         # By code. The last place stays empty: the missing code is clipped to -1 and reads from there.
         self._kind: NDArray[np.uint8] = np.zeros(16, dtype=np.uint8)
         self._number: Floats = np.full(16, np.nan)

@@ -75,7 +75,7 @@ class Closed:
         return self._prover.proof((s, p, o))
 
     def plus(self, triples: Triples) -> Closed:
-        """With more asserted triples. If they say something of lists, cardinalities or datatypes, all is closed again."""
+        """With more asserted triples. What says something of lists, cardinalities or datatypes closes all again."""
         more = self.asserted.fresh(Facts.of(*triples.columns))
         asserted = self.asserted.plus(more, 0)
         if not self.rules.fits(self.terms, more):
@@ -96,11 +96,9 @@ class Closed:
         if doubtful is None:
             return _closed(self.terms, asserted, self.reasoning)
         work.facts = self.facts.minus(doubtful)
-        work.labels = united(np.arange(len(self.labels)), work.facts[work.same].pairs)[0]
+        work.labels = united(np.arange(len(self.labels)), work.facts[work.words.same].pairs)[0]
         again, round = inferred_again(work, self.rules.giving, doubtful), self.round + 1
-        start = replace(
-            self, asserted=asserted, facts=work.facts.plus(again, round), labels=work.labels, round=round
-        )
+        start = replace(self, asserted=asserted, facts=work.facts.plus(again, round), labels=work.labels, round=round)
         return start._saturated(self.rules.giving, self.rules.giving, again)
 
     def since(self, before: Closed) -> tuple[Triples, Triples]:
@@ -120,7 +118,7 @@ class Closed:
         return replace(self, facts=work.facts, labels=work.labels, round=work.round)
 
     def _work(self) -> Saturation:
-        return Saturation(self.terms, self.facts.copy(), self.labels, self.rules.words.same, self.round)
+        return Saturation(self.terms, self.facts.copy(), self.labels, self.rules.words, self.round)
 
     @property
     def _check(self) -> Check:
@@ -128,7 +126,7 @@ class Closed:
 
     @property
     def _prover(self) -> Prover:
-        return Prover(self.facts, self.rules.giving, self.asserted, self.rules.typed, self.rules.words.same)
+        return Prover(self.facts, self.rules.giving, self.asserted, self.rules.typed, self.rules.words)
 
     def _refuse(self, contradiction: Contradiction | None) -> None:
         if contradiction:

@@ -31,7 +31,7 @@ def united(labels: Ints, pairs: Ints) -> tuple[Ints, Ints]:
 
 
 def pairs_of(labels: Ints, classes: Ints) -> Ints:
-    """All packed pairs (x, y), x and y different, of these classes, sorted. Too many are a CepError with their number."""
+    """All packed pairs (x, y), x and y different, of these classes, sorted. Too many are a CepError."""
     wanted = np.zeros(len(labels), dtype=np.bool_)
     wanted[classes] = True
     members = np.flatnonzero(wanted[labels])

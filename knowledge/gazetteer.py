@@ -55,7 +55,8 @@ class Gazetteer:
     """Places of one origin.
 
     `features`, a row each: iri, name, lat, long (degrees, WGS84), alt (metres), class (`S`), code (`AIRP`), country
-    (ISO 3166), population; a register may lack columns and have more, see PROPERTIES. What is not known is null.
+    (ISO 3166), population; a register may lack columns and have more, see PROPERTIES. What is not known is null. Other
+    names (`alternates`, of a dump) are in the table only: they have no languages, and are more than all else.
     `links`: iri, relation (`parentADM1`, ..., in GN), the other place's iri. `codes`: code (`S.AIRP`), name, comment.
     """
 
@@ -88,7 +89,6 @@ class Gazetteer:
 PROPERTIES = (
     Property(RDF_TYPE, "type"),
     Property(GN + "name", "name", XSD + "string"),
-    Property(GN + "alternateName", "alternate", XSD + "string"),
     Property(WGS84 + "lat", "lat", XSD + "decimal"),
     Property(WGS84 + "long", "long", XSD + "decimal"),
     Property(WGS84 + "alt", "alt", XSD + "decimal"),

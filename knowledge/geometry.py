@@ -13,7 +13,7 @@ import shapely
 
 from cep import geodesy
 from cep.areas import WrongArea, read_all
-from cep.conditions import Column, Mask, Probe, Relation
+from cep.conditions import Column, Mask, Probe
 from cep.errors import CepError
 from cep.values import MISSING, Floats, Ints, Pool
 from knowledge.globe import Globe
@@ -61,6 +61,12 @@ class Places:
             every["lat"].to_numpy(),
             every["long"].to_numpy(),
         )
+
+    def check(self) -> None:
+        """Raises CepError for what cannot be read."""
+        self._numbers("lat", 90.0)
+        self._numbers("long", np.inf)
+        self._read_shapes()
 
     def areas(self, iris: Sequence[str]) -> list[Any]:
         """The shapes of what these IRIs name, all of each together; None where there is none."""
@@ -116,6 +122,9 @@ class Places:
 
     @cached_property
     def _shapes(self) -> pl.DataFrame:
+        return self._read_shapes()
+
+    def _read_shapes(self) -> pl.DataFrame:
         """WKT literals: columns thing, shape, kind (of geometry), x, y (of a point)."""
         pairs = self._pairs(GEO + "asWKT", "thing", "value")
         texts = self._terms.texts(pairs["value"].to_numpy())
@@ -218,7 +227,7 @@ class _Codes:
             return np.full(len(codes), -1)
         distinct, which = np.unique(codes, return_inverse=True)
         texts = self._pool.decode(distinct, "iri")
-        places = self._iris.search_sorted(texts).to_numpy()
+        places = self._iris.search_sorted(texts).to_numpy().astype(np.int64)
         named = self._iris.gather(np.minimum(places, len(self._iris) - 1)) == texts
         return np.where(named.to_numpy(), places, -1)[which]
 
@@ -299,9 +308,3 @@ def _distinct(index: Ints, metres: Floats) -> tuple[Ints, Floats]:
     first = np.ones(len(index), dtype=np.bool_)
     first[1:] = (index[1:] != index[:-1]) | (metres[1:] != metres[:-1])
     return index[first], metres[first]
-
-
-def relations(places: Places, pool: Pool) -> dict[str, Relation]:
-    """The predicates that knowledge of places offers to an engine, whose pool learns what areas IRIs name."""
-    pool.areas = places.areas
-    return {"near": Near(places, pool)}

@@ -15,7 +15,7 @@ from cep.conditions import Relation
 from cep.errors import CepError, Source
 from cep.stored import series_of
 from cep.syntax.ast import Graph
-from cep.values import Pool
+from cep.values import Areas, Pool
 from knowledge import geometry, load, patterns, rdf, solutions, store
 from knowledge.answers import answered
 from knowledge.bindings import TooLarge
@@ -123,9 +123,18 @@ class Knowledge:
 
     def relations(self, pool: Pool) -> Mapping[str, Relation]:
         """`near` over the places of the knowledge."""
+        return {"near": geometry.Near(self.places, pool)}
+
+    def areas(self) -> Areas:
+        """The shapes of the places that IRIs name."""
+        return self.places.areas
+
+    @property
+    def places(self) -> geometry.Places:
+        """Where the things of the knowledge are."""
         if self._places is None:
             self._places = geometry.Places(self.terms, self.closed)
-        return geometry.relations(self._places, pool)
+        return self._places
 
     # --- what Python asks ---
 
@@ -204,6 +213,9 @@ class Knowledge:
             closure = closure.minus(removed) if len(removed) else closure
             closure = closure.plus(added) if len(added) else closure
             added, removed = closure.since(self.closure)  # type: ignore[arg-type]
+        placed = self._placed(added, removed)
+        if placed:
+            geometry.Places(self.terms, added).check()
         closed = self.closed.minus(removed).plus(added)
         before = self._seen
         seen, new, gone = self._canonical.changed(before, closed, added, removed)
@@ -214,7 +226,7 @@ class Knowledge:
             except TooLarge:
                 continue  # refused when it is asked
         self._renew_stores(graphs, new, gone)
-        if self._places is not None and self._placed(added, removed):
+        if placed:
             self._places = None
         self.graphs, self.asserted, self.closure, self.closed = graphs, asserted, closure, closed
         self._asked, self._tables, self._fingerprint = seen, tables, None

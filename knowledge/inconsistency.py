@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep.errors import CepError
-from cep.values import Ints
 from knowledge.join import Rows, solutions
 from knowledge.literals import KNOWN, different, ill_formed, outside
 from knowledge.names import Names, Triple
 from knowledge.proof import Prover, instance
-from knowledge.relation import Facts, packed, unpacked
+from knowledge.relation import Facts, unpacked
 from knowledge.rule import Rule
 from knowledge.saturation import ways_with
 from knowledge.terms import LITERAL, Terms
@@ -82,10 +81,9 @@ class Check:
         wrong = ill_formed(self.terms, objects[self.terms.kinds(objects) == LITERAL])
         for literal in wrong[:1].tolist():
             for predicate in facts.predicates.tolist():
-                pairs = facts[predicate].backward
-                at = int(np.searchsorted(pairs, literal << 32))
-                if predicate >= 0 and at < len(pairs) and int(pairs[at]) >> 32 == literal:
-                    return "dt-not-type", [(int(unpacked(pairs[at : at + 1])[1][0]), predicate, literal)]
+                subjects = facts[predicate].subjects_of(literal) if predicate >= 0 else []
+                if subjects:
+                    return "dt-not-type", [(subjects[0], predicate, literal)]
         return None
 
 

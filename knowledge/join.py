@@ -57,7 +57,7 @@ class Part:
 
 
 def solutions(
-    parts: Sequence[Part], start: Rows, keep: set[str], differ: Sequence[tuple[str, str]] = ()
+    parts: Sequence[Part], start: Rows, keep: set[str], differ: Sequence[tuple[str, Slot]] = ()
 ) -> Iterator[Rows]:
     """Rows that extend `start` and make all atoms true, as blocks with the columns `keep`; rows may come repeatedly.
 
@@ -80,23 +80,26 @@ def _open_predicate(parts: Sequence[Part], start: Rows) -> str | None:
     return next((p for part in parts if isinstance(p := part.atom.p, str) and p not in ends), None)
 
 
-def _solve(parts: list[Part], rows: Rows, keep: set[str], differ: list[tuple[str, str]]) -> Iterator[Rows]:
-    for pair in [pair for pair in differ if pair[0] in rows.columns and pair[1] in rows.columns]:
-        differ = [other for other in differ if other != pair]
-        unequal = rows.columns[pair[0]] != rows.columns[pair[1]]
-        rows = rows.take(unequal, int(unequal.sum()))
+def _solve(parts: list[Part], rows: Rows, keep: set[str], differ: list[tuple[str, Slot]]) -> Iterator[Rows]:
+    open_ = []
+    for x, y in differ:
+        one, other = rows.of(x), rows.of(y)
+        if one is None or other is None:
+            open_.append((x, y))
+        elif not (unequal := one != other).all():
+            rows = rows.take(unequal, int(unequal.sum()))
     if not rows.count:
         return
-    needed = keep.union(*(part.atom.variables for part in parts), *differ)
-    rows = rows.only(needed)
+    needed = keep | {slot for pair in open_ for slot in pair if isinstance(slot, str)}
+    rows = rows.only(needed.union(*(part.atom.variables for part in parts)))
     if not parts:
         yield rows
         return
     part = parts[0] if len(parts) == 1 else _cheapest(parts, rows)
     rest = [other for other in parts if other is not part]
-    later = keep.union(*(other.atom.variables for other in rest), *differ)
+    later = needed.union(*(other.atom.variables for other in rest))
     for more in _extended(part, rows, later):
-        yield from _solve(rest, more, keep, differ)
+        yield from _solve(rest, more, keep, open_)
 
 
 def _cheapest(parts: list[Part], rows: Rows) -> Part:
@@ -139,7 +142,7 @@ def _extended(part: Part, rows: Rows, later: set[str]) -> Iterator[Rows]:
         known = part.at(predicate)
         s, o = group.of(part.atom.s), group.of(part.atom.o)
         if s is not None and o is not None:
-            keep = _of_every(known, s, o) if part.atom.every else relation.has(packed(s, o), part.before)
+            keep = _of_every(known, relation, s, o) if part.atom.every else relation.has(packed(s, o), part.before)
             yield group.take(keep, int(keep.sum()))
             continue
         asked = {slot for slot, column in ((part.atom.s, s), (part.atom.o, o)) if column is None} & later
@@ -209,7 +212,7 @@ def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
         yield index, places + (lows - ends + counts)[index]
 
 
-def _of_every(part: Part, s: Ints, lists: Ints) -> NDArray[np.bool_]:
+def _of_every(part: Part, relation: Relation, s: Ints, lists: Ints) -> NDArray[np.bool_]:
     """Of which subjects the triple holds with every member of the list."""
     pairs, back = np.unique(packed(s, lists), return_inverse=True)
     subjects, heads = unpacked(pairs)
@@ -218,6 +221,6 @@ def _of_every(part: Part, s: Ints, lists: Ints) -> NDArray[np.bool_]:
     counts = np.searchsorted(members.pairs, (heads + 1) << 32) - lows
     there = np.ones(len(pairs), dtype=np.bool_)
     for index, places in _expanded(lows, counts):
-        held = part.relations[part.atom.p].has(packed(subjects[index], unpacked(members.pairs[places])[1]), part.before)
+        held = relation.has(packed(subjects[index], unpacked(members.pairs[places])[1]), part.before)
         there[index[~held]] = False
     return there[back]

@@ -52,7 +52,8 @@ def lists_of(facts: Facts, words: Vocabulary, names: Names) -> Lists:
         at = _next(facts, words.rest, at, heads[place], names)
         step += 1
         if step > len(facts[words.rest]) + 1:
-            raise CepError(f"the list {names.of(int(heads[place[0]]))} has no end: its rest leads back to it", code="list")
+            endless = names.of(int(heads[place[0]]))
+            raise CepError(f"the list {endless} has no end: its rest leads back to it", code="list")
     if not columns:
         return Lists(heads[:0], heads[:0])
     head, steps, member = (np.concatenate(column) for column in zip(*columns))

@@ -44,9 +44,10 @@ _FORMS = {
 
 _INTEGERS = [name for name, (type, _) in READ.items() if type == "int"]
 SPACES: dict[str, str] = {
-    **{name: "decimal" for name in [*_INTEGERS, XSD + "decimal"]},
+    **dict.fromkeys([*_INTEGERS, XSD + "decimal"], "decimal"),
     **{XSD + name: "string" for name in ["string", *_TEXTS]},
-    **{XSD + name: name for name in ("double", "float", "boolean", "hexBinary", "base64Binary", "anyURI", "date", "time")},
+    **{XSD + name: name for name in ("double", "float", "boolean", "anyURI", "date", "time")},
+    **{XSD + name: name for name in ("hexBinary", "base64Binary")},
     **{XSD + name: "dateTime" for name in ("dateTime", "dateTimeStamp")},
     **{XSD + name: "duration" for name in ("duration", "dayTimeDuration")},
     RDF + "langString": "langString",

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import polars as pl
 
-from knowledge.relation import Facts, unpacked
-from knowledge.rule import HAS, OWL, PREFIXES, RDF
-from knowledge.terms import BLANK, IRI, NONE, Terms
+from knowledge.relation import Facts
+from knowledge.rule import OWL, PREFIXES, RDF
+from knowledge.terms import BLANK, IRI, Terms
 
 Triple = tuple[int, int, int]
 
@@ -24,6 +23,21 @@ KNOWN = {
     "qudt": "http://qudt.org/schema/qudt/",
     "unit": "http://qudt.org/vocab/unit/",
 }
+
+
+_CLASS_WORDS = (
+    *(
+        "onProperty",
+        "someValuesFrom",
+        "allValuesFrom",
+        "hasValue",
+        "maxCardinality",
+        "maxQualifiedCardinality",
+        "onClass",
+    ),
+    *("intersectionOf", "unionOf", "oneOf", "complementOf", "inverseOf"),
+)
+"""What a class or property without a name is made of."""
 
 
 class Names:
@@ -63,8 +77,7 @@ class Names:
         if members:
             return "(" + " ".join(self.of(member, depth - 1) for member in self._list(id)) + ")"
         parts = []
-        for name in ("onProperty", "someValuesFrom", "allValuesFrom", "hasValue", "maxCardinality", "maxQualifiedCardinality",
-                     "onClass", "intersectionOf", "unionOf", "oneOf", "complementOf", "inverseOf"):  # fmt: skip
+        for name in _CLASS_WORDS:
             parts += [f"owl:{name} {self.of(o, depth - 1)}" for o in self._objects(id, OWL + name)[:1]]
         return f"[{'; '.join(parts)}]" if parts else None
 
@@ -79,11 +92,6 @@ class Names:
         return found
 
     def _objects(self, subject: int, predicate: str) -> list[int]:
-        """The objects that came first."""
         assert self.facts is not None
         p = self.terms.id_of(predicate)
-        relation = self.facts[p]
-        start, stop = (int(np.searchsorted(relation.pairs, (subject + n) << 32)) for n in (0, 1))
-        order = np.argsort(relation.rounds[start:stop], kind="stable")
-        objects: list[int] = unpacked(relation.pairs[start:stop])[1][order].tolist()
-        return objects
+        return self.facts[p].objects_of(subject)

@@ -1,24 +1,27 @@
 """The rules of OWL 2 RL/RDF as tables, one rule a line, named and ordered as the W3C does.
 
 Source: https://www.w3.org/TR/owl2-profiles/#Reasoning_in_OWL_2_RL_and_RDF_Graphs_using_Rules, tables 4 to 9.
+
 `?l has ?m`: the list has this member (`holds`: the same, asked only when both are known; `twice`: at two places).
-`?y a every ?l`: y is of every class in the list. `1` is any literal of an integer type with this value. `?x != ?y` only spares what would give nothing new, or says
-which two members of a list are meant.
+`?y a every ?l`: y is of every class in the list. `1` is any literal of an integer type with this value. `?x != ?y` only
+spares what another rule gives, or says which two members of a list are meant.
 
 What stands in no line here: eq-ref, dt-type1 and prp-ap (left out, see docs/decisions/2026-11-21-reasoning.md);
 eq-sym and eq-trans (knowledge/equality.py); prp-spo2 and prp-key, of which there is one for each list
-(knowledge/lists.py); the other dt- rules (knowledge/literals.py).
+(knowledge/lists.py); the other dt- rules (knowledge/literals.py). prp-trp and cls-int1 are here, but not joined as they
+are written (knowledge/saturation.py).
 """
 
 EQUALITY = """
-eq-rep-s    ?s owl:sameAs ?s2 . ?s ?p ?o -> ?s2 ?p ?o
+eq-rep-s    ?s owl:sameAs ?s2 . ?s ?p ?o . ?p != owl:sameAs -> ?s2 ?p ?o
 eq-rep-p    ?p owl:sameAs ?p2 . ?s ?p ?o -> ?s ?p2 ?o
-eq-rep-o    ?o owl:sameAs ?o2 . ?s ?p ?o -> ?s ?p ?o2
+eq-rep-o    ?o owl:sameAs ?o2 . ?s ?p ?o . ?p != owl:sameAs -> ?s ?p ?o2
 eq-diff1    ?x owl:sameAs ?y . ?x owl:differentFrom ?y -> false
 eq-diff1    ?x owl:differentFrom ?x -> false
 eq-diff2    ?x a owl:AllDifferent . ?x owl:members ?l . ?l has ?y . ?y owl:sameAs ?z . ?l holds ?z . ?y != ?z -> false
 eq-diff2    ?x a owl:AllDifferent . ?x owl:members ?l . ?l twice ?y -> false
-eq-diff3    ?x a owl:AllDifferent . ?x owl:distinctMembers ?l . ?l has ?y . ?y owl:sameAs ?z . ?l holds ?z . ?y != ?z -> false
+eq-diff3    ?x a owl:AllDifferent . ?x owl:distinctMembers ?l . ?l has ?y . ?y owl:sameAs ?z . ?l holds ?z
+            . ?y != ?z -> false
 eq-diff3    ?x a owl:AllDifferent . ?x owl:distinctMembers ?l . ?l twice ?y -> false
 """
 
@@ -35,7 +38,8 @@ prp-spo1    ?p1 rdfs:subPropertyOf ?p2 . ?p1 != ?p2 . ?x ?p1 ?y -> ?x ?p2 ?y
 prp-eqp1    ?p1 owl:equivalentProperty ?p2 . ?p1 != ?p2 . ?x ?p1 ?y -> ?x ?p2 ?y
 prp-eqp2    ?p1 owl:equivalentProperty ?p2 . ?p1 != ?p2 . ?x ?p2 ?y -> ?x ?p1 ?y
 prp-pdw     ?p1 owl:propertyDisjointWith ?p2 . ?x ?p1 ?y . ?x ?p2 ?y -> false
-prp-adp     ?a a owl:AllDisjointProperties . ?a owl:members ?l . ?l has ?p1 . ?l has ?p2 . ?p1 != ?p2 . ?x ?p1 ?y . ?x ?p2 ?y -> false
+prp-adp     ?a a owl:AllDisjointProperties . ?a owl:members ?l . ?l has ?p1 . ?l has ?p2 . ?p1 != ?p2
+            . ?x ?p1 ?y . ?x ?p2 ?y -> false
 prp-adp     ?a a owl:AllDisjointProperties . ?a owl:members ?l . ?l twice ?p . ?x ?p ?y -> false
 prp-inv1    ?p1 owl:inverseOf ?p2 . ?x ?p1 ?y -> ?y ?p2 ?x
 prp-inv2    ?p1 owl:inverseOf ?p2 . ?x ?p2 ?y -> ?y ?p1 ?x
@@ -56,10 +60,14 @@ cls-hv1     ?c owl:hasValue ?y . ?c owl:onProperty ?p . ?u a ?c -> ?u ?p ?y
 cls-hv2     ?c owl:hasValue ?y . ?c owl:onProperty ?p . ?u ?p ?y -> ?u a ?c
 cls-maxc1   ?c owl:maxCardinality 0 . ?c owl:onProperty ?p . ?u a ?c . ?u ?p ?y -> false
 cls-maxc2   ?c owl:maxCardinality 1 . ?c owl:onProperty ?p . ?u a ?c . ?u ?p ?y1 . ?u ?p ?y2 -> ?y1 owl:sameAs ?y2
-cls-maxqc1  ?c owl:maxQualifiedCardinality 0 . ?c owl:onProperty ?p . ?c owl:onClass ?d . ?u a ?c . ?u ?p ?y . ?y a ?d -> false
-cls-maxqc2  ?c owl:maxQualifiedCardinality 0 . ?c owl:onProperty ?p . ?c owl:onClass owl:Thing . ?u a ?c . ?u ?p ?y -> false
-cls-maxqc3  ?c owl:maxQualifiedCardinality 1 . ?c owl:onProperty ?p . ?c owl:onClass ?d . ?u a ?c . ?u ?p ?y1 . ?y1 a ?d . ?u ?p ?y2 . ?y2 a ?d -> ?y1 owl:sameAs ?y2
-cls-maxqc4  ?c owl:maxQualifiedCardinality 1 . ?c owl:onProperty ?p . ?c owl:onClass owl:Thing . ?u a ?c . ?u ?p ?y1 . ?u ?p ?y2 -> ?y1 owl:sameAs ?y2
+cls-maxqc1  ?c owl:maxQualifiedCardinality 0 . ?c owl:onProperty ?p . ?c owl:onClass ?d . ?u a ?c . ?u ?p ?y
+            . ?y a ?d -> false
+cls-maxqc2  ?c owl:maxQualifiedCardinality 0 . ?c owl:onProperty ?p . ?c owl:onClass owl:Thing . ?u a ?c
+            . ?u ?p ?y -> false
+cls-maxqc3  ?c owl:maxQualifiedCardinality 1 . ?c owl:onProperty ?p . ?c owl:onClass ?d . ?u a ?c . ?u ?p ?y1
+            . ?y1 a ?d . ?u ?p ?y2 . ?y2 a ?d -> ?y1 owl:sameAs ?y2
+cls-maxqc4  ?c owl:maxQualifiedCardinality 1 . ?c owl:onProperty ?p . ?c owl:onClass owl:Thing . ?u a ?c
+            . ?u ?p ?y1 . ?u ?p ?y2 -> ?y1 owl:sameAs ?y2
 cls-oo      ?c owl:oneOf ?l . ?l has ?y -> ?y a ?c
 """
 
@@ -68,7 +76,8 @@ cax-sco     ?c1 rdfs:subClassOf ?c2 . ?c1 != ?c2 . ?x a ?c1 -> ?x a ?c2
 cax-eqc1    ?c1 owl:equivalentClass ?c2 . ?c1 != ?c2 . ?x a ?c1 -> ?x a ?c2
 cax-eqc2    ?c1 owl:equivalentClass ?c2 . ?c1 != ?c2 . ?x a ?c2 -> ?x a ?c1
 cax-dw      ?c1 owl:disjointWith ?c2 . ?x a ?c1 . ?x a ?c2 -> false
-cax-adc     ?a a owl:AllDisjointClasses . ?a owl:members ?l . ?l has ?c1 . ?x a ?c1 . ?x a ?c2 . ?l holds ?c2 . ?c1 != ?c2 -> false
+cax-adc     ?a a owl:AllDisjointClasses . ?a owl:members ?l . ?l has ?c1 . ?x a ?c1 . ?x a ?c2 . ?l holds ?c2
+            . ?c1 != ?c2 -> false
 cax-adc     ?a a owl:AllDisjointClasses . ?a owl:members ?l . ?l twice ?c . ?x a ?c -> false
 """
 
@@ -95,11 +104,16 @@ scm-dom1    ?p rdfs:domain ?c1 . ?c1 rdfs:subClassOf ?c2 -> ?p rdfs:domain ?c2
 scm-dom2    ?p2 rdfs:domain ?c . ?p1 rdfs:subPropertyOf ?p2 -> ?p1 rdfs:domain ?c
 scm-rng1    ?p rdfs:range ?c1 . ?c1 rdfs:subClassOf ?c2 -> ?p rdfs:range ?c2
 scm-rng2    ?p2 rdfs:range ?c . ?p1 rdfs:subPropertyOf ?p2 -> ?p1 rdfs:range ?c
-scm-hv      ?c1 owl:hasValue ?i . ?c1 owl:onProperty ?p1 . ?c2 owl:hasValue ?i . ?c2 owl:onProperty ?p2 . ?p1 rdfs:subPropertyOf ?p2 -> ?c1 rdfs:subClassOf ?c2
-scm-svf1    ?c1 owl:someValuesFrom ?y1 . ?c1 owl:onProperty ?p . ?c2 owl:someValuesFrom ?y2 . ?c2 owl:onProperty ?p . ?y1 rdfs:subClassOf ?y2 -> ?c1 rdfs:subClassOf ?c2
-scm-svf2    ?c1 owl:someValuesFrom ?y . ?c1 owl:onProperty ?p1 . ?c2 owl:someValuesFrom ?y . ?c2 owl:onProperty ?p2 . ?p1 rdfs:subPropertyOf ?p2 -> ?c1 rdfs:subClassOf ?c2
-scm-avf1    ?c1 owl:allValuesFrom ?y1 . ?c1 owl:onProperty ?p . ?c2 owl:allValuesFrom ?y2 . ?c2 owl:onProperty ?p . ?y1 rdfs:subClassOf ?y2 -> ?c1 rdfs:subClassOf ?c2
-scm-avf2    ?c1 owl:allValuesFrom ?y . ?c1 owl:onProperty ?p1 . ?c2 owl:allValuesFrom ?y . ?c2 owl:onProperty ?p2 . ?p1 rdfs:subPropertyOf ?p2 -> ?c2 rdfs:subClassOf ?c1
+scm-hv      ?c1 owl:hasValue ?i . ?c1 owl:onProperty ?p1 . ?c2 owl:hasValue ?i . ?c2 owl:onProperty ?p2
+            . ?p1 rdfs:subPropertyOf ?p2 -> ?c1 rdfs:subClassOf ?c2
+scm-svf1    ?c1 owl:someValuesFrom ?y1 . ?c1 owl:onProperty ?p . ?c2 owl:someValuesFrom ?y2
+            . ?c2 owl:onProperty ?p . ?y1 rdfs:subClassOf ?y2 -> ?c1 rdfs:subClassOf ?c2
+scm-svf2    ?c1 owl:someValuesFrom ?y . ?c1 owl:onProperty ?p1 . ?c2 owl:someValuesFrom ?y
+            . ?c2 owl:onProperty ?p2 . ?p1 rdfs:subPropertyOf ?p2 -> ?c1 rdfs:subClassOf ?c2
+scm-avf1    ?c1 owl:allValuesFrom ?y1 . ?c1 owl:onProperty ?p . ?c2 owl:allValuesFrom ?y2
+            . ?c2 owl:onProperty ?p . ?y1 rdfs:subClassOf ?y2 -> ?c1 rdfs:subClassOf ?c2
+scm-avf2    ?c1 owl:allValuesFrom ?y . ?c1 owl:onProperty ?p1 . ?c2 owl:allValuesFrom ?y
+            . ?c2 owl:onProperty ?p2 . ?p1 rdfs:subPropertyOf ?p2 -> ?c2 rdfs:subClassOf ?c1
 scm-int     ?c owl:intersectionOf ?l . ?l has ?m -> ?c rdfs:subClassOf ?m
 scm-uni     ?c owl:unionOf ?l . ?l has ?m -> ?m rdfs:subClassOf ?c
 """

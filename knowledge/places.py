@@ -29,10 +29,10 @@ def known(name: str | Path) -> bool:
     return str(name) in PACKAGES or geonames.is_dump(Path(name))
 
 
-def gazetteer(name: str | Path, alternates: bool = False) -> Gazetteer:
+def gazetteer(name: str | Path) -> Gazetteer:
     """The places of a register or of a GeoNames dump (`US.txt`, `cities500.zip`) as tables.
 
-    With `alternates` the other names that a dump has. Raises CepError, with the line where it is one line's fault.
+    Raises CepError, with the line where it is one line's fault.
     """
     if str(name) in PACKAGES:
         return PACKAGES[str(name)]()
@@ -43,12 +43,12 @@ def gazetteer(name: str | Path, alternates: bool = False) -> Gazetteer:
             hint=f"a file, or one of the registers {', '.join(PACKAGES)}",
             code="places",
         )
-    return regions.gazetteer(geonames.read(path), alternates)
+    return regions.gazetteer(geonames.read(path))
 
 
-def read(name: str | Path, terms: Terms, alternates: bool = False) -> Columns:
+def read(name: str | Path, terms: Terms) -> Columns:
     """The same as triples, whose terms are added to the dictionary once all is read without a mistake."""
-    return gazetteer(name, alternates).triples(terms)
+    return gazetteer(name).triples(terms)
 
 
 def attributions(knowledge: Knowledge) -> list[str]:

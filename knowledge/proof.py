@@ -10,8 +10,9 @@ import numpy as np
 from cep.errors import CepError
 from knowledge.join import Part, Rows, solutions
 from knowledge.names import Names, Triple
-from knowledge.relation import Facts, packed, unpacked
+from knowledge.relation import Facts, Relation, flipped, packed
 from knowledge.rule import HAS, TWICE, Atom, Rule
+from knowledge.vocabulary import Vocabulary
 
 ASSERTED = "asserted"
 
@@ -65,7 +66,7 @@ class Prover:
     rules: Sequence[Rule]
     asserted: Facts
     typed: Facts
-    same: int
+    words: Vocabulary
 
     def proof(self, triple: Triple) -> Proof:
         """Of a triple of the closed facts."""
@@ -105,20 +106,22 @@ class Prover:
                 found = (max(rounds, default=0), sum(at > 0 for at in rounds), number, premises)
                 if best is None or found < best:
                     best = found
-        if p == self.same:
-            chain = self._chain(triple, round)
-            if chain and (best is None or max(map(self._round, chain)) < best[0]):
-                return "eq-sym" if len(chain) == 1 else "eq-trans", chain
+        if best is None and p == self.words.same:
+            chain = self._chain(triple, round, both=True)
+            return "eq-sym" if len(chain) == 1 else "eq-trans", chain
+        if best is None and p in self.facts[self.words.type].subjects_of(self.words.transitive):
+            axiom = (p, self.words.type, self.words.transitive)
+            return "prp-trp", [axiom, *self._chain(triple, round, both=False)]
         assert best is not None, f"what was inferred was inferred by a rule: {triple}, round {round}"
         return self.rules[best[2]].name, best[3]
 
     def _premises(self, rule: Rule, triple: Triple, before: int) -> list[list[Triple]]:
-        """The triples from which the rule gives this one, all of earlier rounds; a few of the ways, if there are many."""
+        """The triples of earlier rounds from which the rule gives this one; a few of the ways, if there are many."""
         if rule.head is None:
             return []
         known: dict[str, int] = {}
         for slot, id in zip(rule.head.slots, triple):
-            if isinstance(slot, int) and slot != id or isinstance(slot, str) and known.setdefault(slot, id) != id:
+            if (isinstance(slot, int) and slot != id) or (isinstance(slot, str) and known.setdefault(slot, id) != id):
                 return []
         start = Rows(1, {name: np.array([id]) for name, id in known.items()})
         return ways(rule, self.facts, start, before)
@@ -128,28 +131,27 @@ class Prover:
         relation = self.facts[p]
         return int(relation.rounds[np.searchsorted(relation.pairs, (s << 32) | o)])
 
-    def _chain(self, triple: Triple, before: int) -> list[Triple]:
-        """A shortest way from subject to object over owl:sameAs of earlier rounds, in either direction."""
-        s, _, o = triple
-        relation = self.facts[self.same]
-        first, second = unpacked(relation.pairs[relation.rounds < before])
+    def _chain(self, triple: Triple, before: int, both: bool) -> list[Triple]:
+        """A shortest way from subject to object over triples of earlier rounds, forward or in `both` directions."""
+        s, p, o = triple
+        relation = self.facts[p]
+        pairs = relation.pairs[relation.rounds < before]
         came: dict[int, Triple] = {}
-        reached = np.array([s])
-        seen = {s}
-        while len(reached):
-            following: dict[int, None] = {}
-            for ends, others, turned in ((first, second, False), (second, first, True)):
-                for at in np.flatnonzero(np.isin(ends, reached)).tolist():
-                    there = int(others[at])
-                    if there not in seen:
-                        seen.add(there)
-                        following[there] = None
-                        came[there] = (int(first[at]), self.same, int(second[at]))
-            if o in came:
-                break
-            reached = np.array(list(following), dtype=np.int64)
+        reached, seen = [s], {s} - {o}  # a way may lead back to where it began
+        while reached and o not in came:
+            following: list[int] = []
+            for column, turned in ((pairs, False), (np.sort(flipped(pairs)), True))[: 1 + both]:
+                early = Relation.at(column, 0)
+                for at in reached:
+                    for there in early.objects_of(at):
+                        if there not in seen:
+                            seen.add(there)
+                            following.append(there)
+                            came[there] = (there, p, at) if turned else (at, p, there)
+            reached = following
+        assert o in came, "equal terms, and the ends of a transitive property, are joined by earlier triples"
         chain: list[Triple] = []
-        while o != s and o in came:
+        while not chain or o != s:
             chain.append(came[o])
             x, _, y = came[o]
             o = x if o == y else y
@@ -178,9 +180,7 @@ def instance(body: tuple[Atom, ...], row: dict[str, int], facts: Facts) -> list[
             continue  # the list is shown with its members
         objects = [o]
         if atom.every:
-            pairs = facts[HAS].pairs
-            start, stop = (int(np.searchsorted(pairs, (o + n) << 32)) for n in (0, 1))
-            objects = unpacked(pairs[start:stop])[1].tolist()
+            objects = facts[HAS].objects_of(o)
         triples |= dict.fromkeys((s, p, member) for member in objects)
     return list(triples)
 

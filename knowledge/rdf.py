@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyoxigraph as ox
 
 from cep.errors import CepError
+from knowledge.terms import XSD
 
 if TYPE_CHECKING:
     import rdflib
@@ -93,4 +94,6 @@ def to_rdflib(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> Node:
         return BNode(term.value)
     if term.language:
         return Literal(term.value, lang=term.language)
+    if term.datatype.value == XSD + "string":  # for rdflib `"x"` and `"x"^^xsd:string` are two, and the first is usual
+        return Literal(term.value)
     return Literal(term.value, datatype=URIRef(term.datatype.value), normalize=False)

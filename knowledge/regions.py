@@ -8,7 +8,7 @@ from knowledge.gazetteer import Gazetteer, Origin
 from knowledge.geonames import Dump
 
 SWS = "https://sws.geonames.org/"
-"""What the IRIs of GeoNames features begin with: since 2018 with https, which the Linked Data of GeoNames use."""
+"""What the IRIs of GeoNames features begin with: with https, as GeoNames writes them now."""
 
 GEONAMES = Origin(
     "https://www.geonames.org/",
@@ -25,12 +25,11 @@ def feature(ids: pl.Expr) -> pl.Expr:
     return SWS + ids.cast(pl.String) + "/"
 
 
-def gazetteer(dump: Dump, alternates: bool = False) -> Gazetteer:
+def gazetteer(dump: Dump) -> Gazetteer:
     """The dump's features, with the divisions and countries that only the files beside it name.
 
     `parentADM1` to `parentADM4` and `parentCountry` are what the codes of a feature say; `parentFeature` is what the
-    hierarchy file says, and where it says nothing the lowest of those. A population of 0 is unknown. Alternate names
-    are taken only if asked for: the dump has them without their languages.
+    hierarchy file says, and where it says nothing the lowest of those. A population of 0 is unknown.
     """
     features = _complete(dump)
     parents = _parents(features, dump)
@@ -53,11 +52,11 @@ def gazetteer(dump: Dump, alternates: bool = False) -> Gazetteer:
         "class",
         "code",
         "country",
+        "alternates",
         "timezone",
         iri=feature(pl.col("id")),
         alt=pl.col("elevation"),
         population=pl.when(pl.col("population") > 0).then(pl.col("population")),
-        **({"alternate": pl.col("alternates").str.split(",")} if alternates else {}),
     )
     return Gazetteer(
         GEONAMES,

@@ -47,7 +47,14 @@ def found(within: Ints, asked: Ints) -> NDArray[np.bool_]:
         return np.zeros(len(asked), dtype=np.bool_)
     at = np.searchsorted(within, asked)
     at[at == len(within)] = 0
-    return within[at] == asked
+    there: NDArray[np.bool_] = within[at] == asked
+    return there
+
+
+def _seconds(pairs: Ints, first: int) -> list[int]:
+    start, stop = np.searchsorted(pairs, [first << 32, (first + 1) << 32])
+    seconds: list[int] = (pairs[start:stop] & _LOW).tolist()
+    return seconds
 
 
 class Relation:
@@ -95,6 +102,14 @@ class Relation:
             column = self.backward >> 32
             self._objects = column[_changes(column)]
         return self._objects
+
+    def objects_of(self, subject: int) -> list[int]:
+        """The objects of a subject, ascending."""
+        return _seconds(self.pairs, subject)
+
+    def subjects_of(self, object: int) -> list[int]:
+        """The subjects of an object, ascending."""
+        return _seconds(self.backward, object)
 
     def has(self, pairs: Ints, before: int | None = None) -> NDArray[np.bool_]:
         """Which of these packed pairs are here; with `before`, which came in an earlier round."""

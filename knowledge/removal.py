@@ -9,12 +9,16 @@ import numpy as np
 from cep.values import Ints
 from knowledge.equality import pairs_of
 from knowledge.join import Part, Rows, solutions
-from knowledge.relation import Facts, Relation, distinct, unpacked
+from knowledge.relation import Facts, Relation, distinct, found, unpacked
 from knowledge.rule import Atom, Rule
 from knowledge.saturation import Heads, Saturation
+from knowledge.transitivity import reached
 
 MOST = 0.2
 """The part of all triples that may be in doubt; with more, closing again is faster."""
+
+
+_NONE: Ints = np.empty(0, dtype=np.int64)
 
 
 def in_doubt(work: Saturation, rules: Sequence[Rule], gone: Facts, kept: Facts) -> Facts | None:
@@ -23,13 +27,22 @@ def in_doubt(work: Saturation, rules: Sequence[Rule], gone: Facts, kept: Facts) 
     None if they are too many.
     """
     doubtful, new = gone, gone
+    ways: dict[int, Ints] = {}
     while new:
         heads = Heads()
         for rule in rules:
-            work.apply(rule, new, heads, linked=False)
-        if len(same := new[work.same].pairs):
+            if rule.name != "prp-trp":
+                work.apply(rule, new, heads, linked=False)
+        for p in work.transitive:
+            # RULE prp-trp: every pair that some way with a doubtful step leads to, ways known before left out.
+            steps = new[p].pairs[~found(ways.get(p, _NONE), new[p].pairs)]
+            if len(steps):
+                more = reached(work.facts[p].pairs, steps, again=True)
+                ways[p] = distinct(np.concatenate([ways.get(p, _NONE), more]))
+                heads.add(p, more)
+        if len(same := new[work.words.same].pairs):
             # RULES eq-sym, eq-trans: every pair of a class rests on every other.
-            heads.add(work.same, pairs_of(work.labels, distinct(work.labels[unpacked(same)[0]])))
+            heads.add(work.words.same, pairs_of(work.labels, distinct(work.labels[unpacked(same)[0]])))
         given = Facts({p: Relation.at(heads.of(p), 0) for p in sorted(heads.pairs)})
         new = doubtful.fresh(kept.fresh(work.facts.common(given)))
         doubtful = doubtful.plus(new, 0)
@@ -48,8 +61,8 @@ def inferred_again(work: Saturation, rules: Sequence[Rule], doubtful: Facts) -> 
             start = _bound(rule.head, predicate, doubtful[predicate])
             for rows in solutions(parts, start, set(rule.head.variables), rule.differ):
                 work.give(rule.head, rows, heads)
-    classes = distinct(work.labels[unpacked(work.facts[work.same].pairs)[0]])
-    heads.add(work.same, pairs_of(work.labels, classes))
+    classes = distinct(work.labels[unpacked(work.facts[work.words.same].pairs)[0]])
+    heads.add(work.words.same, pairs_of(work.labels, classes))
     return doubtful.common(Facts({p: Relation.at(heads.of(p), 0) for p in sorted(heads.pairs)}))
 
 

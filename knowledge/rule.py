@@ -50,7 +50,7 @@ class Atom:
 
 @dataclass(frozen=True)
 class Rule:
-    """If the body holds and the variables in each pair of `differ` stand for different terms, the head does.
+    """If the body holds and each pair of `differ` (a variable first) stands for different terms, the head does.
 
     Without a head: then the knowledge is inconsistent. `name` is that of the W3C's tables.
     """
@@ -58,7 +58,7 @@ class Rule:
     name: str
     body: tuple[Atom, ...]
     head: Atom | None
-    differ: tuple[tuple[str, str], ...] = ()
+    differ: tuple[tuple[str, Slot], ...] = ()
 
     @cached_property
     def twins(self) -> tuple[str, str] | None:
@@ -76,7 +76,8 @@ class Rule:
     def with_slots(self, change: Callable[[Slot], Slot]) -> Rule:
         """With each slot replaced."""
         head = None if self.head is None else self.head.with_slots(change)
-        return Rule(self.name, tuple(atom.with_slots(change) for atom in self.body), head, self.differ)
+        differ = tuple((name, change(slot)) for name, slot in self.differ)
+        return Rule(self.name, tuple(atom.with_slots(change) for atom in self.body), head, differ)
 
     @property
     def number(self) -> str | None:
@@ -88,10 +89,10 @@ class Rule:
 def rules_of(table: str) -> tuple[Rule, ...]:
     """The rules of a table: `name  atom . atom . ?x != ?y -> head`, a head being an atom or `false`.
 
-    Names and numbers are still to be replaced by ids.
+    A line that begins with a space goes on with the one before. Names and numbers are still to be replaced by ids.
     """
     rules = []
-    for line in filter(None, table.splitlines()):
+    for line in filter(None, table.replace("\n ", " ").splitlines()):
         name, rest = line.split(maxsplit=1)
         body, _, head = rest.partition("->")
         parts = [part.split() for part in body.split(" . ") if part.strip()]

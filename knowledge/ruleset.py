@@ -58,7 +58,7 @@ def ruleset(reasoning: Reasoning, terms: Terms, asserted: Facts) -> Ruleset:
     if reasoning == "none":
         return Ruleset(words)
     if reasoning == "rdfs":
-        return Ruleset(words, *(_with_ids(table, words, {}) for table in (rdfs.DATA, rdfs.SCHEMA)))
+        return Ruleset(words, _with_ids(rdfs.DATA, words, {}), _with_ids(rdfs.SCHEMA, words, {}))
     names = Names(terms, facts=asserted)
     lists = lists_of(asserted, words, names)
     numbers = {str(n): _numbers(terms, asserted, words, n) for n in (0, 1)}

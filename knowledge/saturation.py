@@ -11,9 +11,11 @@ from cep.errors import CepError
 from cep.values import Ints
 from knowledge.equality import pairs_of, united
 from knowledge.join import BLOCK, Part, Rows, solutions
-from knowledge.relation import Facts, Relation, distinct, packed, unpacked
-from knowledge.rule import Atom, Rule
+from knowledge.relation import Facts, Relation, distinct, found, packed, unpacked
+from knowledge.rule import HAS, Atom, Rule
 from knowledge.terms import LITERAL, Terms
+from knowledge.transitivity import reached
+from knowledge.vocabulary import Vocabulary
 
 MOST = 100_000_000
 """Triples that a closure may hold."""
@@ -29,10 +31,10 @@ class Heads:
     def add(self, predicate: int, pairs: Ints) -> None:
         if not len(pairs):
             return
-        found = self.pairs.setdefault(predicate, [])
-        found.append(pairs)
+        parts = self.pairs.setdefault(predicate, [])
+        parts.append(pairs)
         size = self.sizes[predicate] = self.sizes.get(predicate, 0) + len(pairs)
-        if size > 4 * BLOCK and size > 2 * len(found[0]):
+        if size > 4 * BLOCK and size > 2 * len(parts[0]):
             self.pairs[predicate] = [self.of(predicate)]
             self.sizes[predicate] = len(self.pairs[predicate][0])
 
@@ -43,16 +45,20 @@ class Heads:
 
 @dataclass(slots=True)
 class Saturation:
-    """Facts on their way to being closed. `round` is the last one; what comes next is of the round after it."""
+    """Facts on their way to being closed. `round` is the last one; what comes next is of the round after it.
+
+    `walked` holds for transitive properties pairs that are closed already.
+    """
 
     terms: Terms
     facts: Facts
     labels: Ints
-    same: int
+    words: Vocabulary
     round: int = 0
+    walked: dict[int, Ints] = field(default_factory=dict)
 
     def run(self, first: Sequence[Rule], rules: Sequence[Rule], new: Facts | None) -> Iterator[Facts]:
-        """Apply `first` to the facts of which `new` are new (None: all), then `rules`. Gives what each round brought."""
+        """Apply `first` to facts of which `new` are new (None: all), then `rules`. Gives what each round brought."""
         while True:
             heads = Heads()
             for rule in first:
@@ -72,8 +78,14 @@ class Saturation:
         assert rule.head is not None, "a rule without a head gives nothing"
         if any(isinstance(atom.p, int) and atom.p not in self.facts for atom in rule.body):
             return
+        if rule.name == "prp-trp":
+            self._walk(new, heads)
+            return
+        if rule.name == "cls-int1":
+            self._meet(rule, new, heads)
+            return
         if rule.twins and linked:
-            heads.add(self.same, self._linked(rule, *rule.twins, new))
+            heads.add(self.words.same, self._linked(rule, *rule.twins, new))
             return
         keep = set(rule.head.variables)
         for parts in ways_with(rule.body, self.facts, new):
@@ -86,11 +98,11 @@ class Saturation:
         assert s is not None and p is not None and o is not None, "the body binds what the head has"
         pairs = packed(s, o)
         if isinstance(head.p, int):
-            heads.add(head.p, pairs[s != o] if head.p == self.same else pairs)
+            heads.add(head.p, pairs[s != o] if head.p == self.words.same else pairs)
             return
         for predicate in np.unique(p).tolist():
             chosen = p == predicate
-            if predicate == self.same:
+            if predicate == self.words.same:
                 chosen &= s != o
             if self.terms.kinds(np.array([predicate]))[0] != LITERAL:
                 heads.add(predicate, pairs[chosen])
@@ -106,10 +118,10 @@ class Saturation:
             if not touched:
                 return np.empty(0, dtype=np.int64)
             start = _distinct(_together(touched, group), group)
-        found = list(solutions(parts, start, {*group, y}))
-        if not found:
+        blocks = list(solutions(parts, start, {*group, y}))
+        if not blocks:
             return np.empty(0, dtype=np.int64)
-        rows = _together(found, [*group, y])
+        rows = _together(blocks, [*group, y])
         order = np.lexsort([rows.columns[name] for name in (y, *group)])
         one, other = order[:-1], order[1:]
         linked = rows.columns[y][one] != rows.columns[y][other]
@@ -117,9 +129,51 @@ class Saturation:
             linked &= rows.columns[name][one] == rows.columns[name][other]
         return packed(rows.columns[y][one[linked]], rows.columns[y][other[linked]])
 
+    def _walk(self, new: Facts | None, heads: Heads) -> None:
+        # RULE prp-trp: not joined, a pair would come as often as there are things between its ends.
+        for p in self.transitive:
+            relation = self.facts[p]
+            if p not in self.walked:
+                known = new is not None and not new[self.words.type].has(self._axiom(p))[0]
+                self.walked[p] = new[p].fresh(relation.pairs) if new is not None and known else relation.pairs[:0]
+            elif new is not None and p not in new:
+                continue
+            steps = relation.pairs[~found(self.walked[p], relation.pairs)]
+            if len(steps):
+                more = reached(self.walked[p], steps)
+                heads.add(p, more)
+                self.walked[p] = distinct(np.concatenate([relation.pairs, more]))
+
+    def _meet(self, rule: Rule, new: Facts | None, heads: Heads) -> None:
+        # RULE cls-int1: of a list's classes only the smallest is gone through, or else the types of what is new.
+        assert rule.head is not None, "the rule types a member"
+        is_list, has, is_member, of_every = rule.body
+        types = self.facts[self.words.type]
+        lists, classes = unpacked(self.facts[HAS].pairs)
+        counts = np.searchsorted(types.backward, (classes + 1) << 32) - np.searchsorted(types.backward, classes << 32)
+        order = np.lexsort((counts, lists))
+        first = np.r_[True, np.diff(lists[order]) != 0]
+        rarest = Facts({HAS: Relation.at(np.sort(self.facts[HAS].pairs[order[first]]), 0)})
+        start = Rows()
+        if new is not None and not {is_list.p, HAS} & set(new):
+            subjects = new[self.words.type].subjects
+            if len(subjects) < counts[order[first]].sum():
+                start = Rows(len(subjects), {str(rule.head.s): subjects})
+        parts = [Part(is_list, self.facts), Part(has, rarest), Part(is_member, self.facts), Part(of_every, self.facts)]
+        for rows in solutions(parts, start, set(rule.head.variables)):
+            self.give(rule.head, rows, heads)
+
+    def _axiom(self, p: int) -> Ints:
+        return packed(np.array([p]), np.array([self.words.transitive]))
+
+    @property
+    def transitive(self) -> list[int]:
+        """The transitive properties that have triples."""
+        return [p for p in self.facts[self.words.type].subjects_of(self.words.transitive) if p in self.facts]
+
     def _equate(self, new: Facts | None, heads: Heads) -> None:
         # RULES eq-sym, eq-trans: a class that grew gives all its pairs.
-        pairs = (self.facts if new is None else new)[self.same].pairs
+        pairs = (self.facts if new is None else new)[self.words.same].pairs
         if not len(pairs):
             return
         if len(self.labels) < len(self.terms):
@@ -127,7 +181,7 @@ class Saturation:
             self.labels = np.concatenate([self.labels, more])
         self.labels, grown = united(self.labels, pairs)
         if len(grown):
-            heads.add(self.same, pairs_of(self.labels, grown))
+            heads.add(self.words.same, pairs_of(self.labels, grown))
 
     def _take(self, heads: Heads) -> Facts:
         """Add what is new to the facts, as a round, and give it."""

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from cep.keys import KeySet
 from cep.stored import Column
 from cep.values import Ints, Pool
-from knowledge.values import XSD, columns_of, escaped, unescaped
+from knowledge.values import XSD as XSD
+from knowledge.values import columns_of, escaped, unescaped
 
 IRI, BLANK, LITERAL = range(3)
 """The kinds of term."""

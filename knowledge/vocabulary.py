@@ -27,5 +27,6 @@ class Vocabulary:
         self.type, self.first, self.rest, self.nil, self.chain, self.key = (self.ids[name] for name in _OTHERS)
         self.range = self.ids["rdfs:range"]
         self.same = self.ids["owl:sameAs"]
+        self.transitive = self.ids["owl:TransitiveProperty"]
         self.of_lists = tuple(self.ids["owl:" + name] for name in _LISTS)
         self.of_numbers = tuple(self.ids["owl:" + name] for name in _NUMBERS)

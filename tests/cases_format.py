@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyoxigraph as ox
+
 from cep.events import Event, Iri
+from knowledge.graph import Knowledge
 from tests.reference_conditions import key
 from tests.reference_parser import SECOND, Const, Reader, Ticks, Var, seconds
 
@@ -53,6 +56,11 @@ def read_case(path: Path) -> Case:
             title.append(line[1:].strip())
     assert title and "program" in sections, f"{path}: title or program is missing"
     return Case(" ".join(title), sections)
+
+
+def known(turtle: str) -> Knowledge:
+    """Knowledge of a text, without reasoning."""
+    return Knowledge.of(ox.parse(turtle, format=ox.RdfFormat.TURTLE))
 
 
 def read_events(text: str) -> list[Event]:

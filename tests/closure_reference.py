@@ -65,6 +65,11 @@ class Corrected(OWLRL_Semantics):  # type: ignore[misc]
             self.store_triple((s, RDFS.subClassOf if p == OWL.equivalentClass else RDFS.subPropertyOf, s))
             self.store_triple((o, RDFS.subClassOf if p == OWL.equivalentClass else RDFS.subPropertyOf, o))
 
+    def _classes(self, triple: Triple, cycle_num: int) -> None:
+        s, p, o = triple
+        if p not in (OWL.maxCardinality, OWL.maxQualifiedCardinality) or isinstance(o, Literal):  # O6
+            super()._classes(triple, cycle_num)
+
     def post_process(self) -> None:
         for s, _, o in self.graph.triples((None, RDF.type, None)):  # O4
             if isinstance(s, Literal) and not fits(s, o):

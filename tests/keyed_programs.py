@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.program_maker import SECOND, Kind, Maker, Rule
+from tests.program_maker import Kind, Maker, Rule
 from tests.programs import Program, drawn, finished, stream
 
 KEY = "K"

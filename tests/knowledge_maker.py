@@ -87,17 +87,21 @@ def _part(draw: Callable[..., str]) -> str:
         case "union":
             return f"{{ {one} }} UNION {{ {two} }}"
         case "filter":
-            test = draw(st.sampled_from(["?B = 1", "?B > 1", "isIRI(?B)", "?A != ?B", "lang(?B) = 'en'", "bound(?B)"]))
+            test = draw(
+                st.sampled_from(
+                    ["?B = 1", "isNumeric(?B) && ?B > 1", "isIRI(?B)", "?A != ?B", "lang(?B) = 'en'", "bound(?B)"]
+                )
+            )
             return f"FILTER({test})"
         case "values":
             return "VALUES ?B { ex:a 1 'x' }"
         case "minus":
-            return f"MINUS {{ {one} }}"
+            return f"MINUS {{ {one.replace('?C', '?c')} }}"
         case "exists":
-            return f"FILTER {draw(st.sampled_from(['', 'NOT ']))}EXISTS {{ {one} }}"
+            return f"FILTER {draw(st.sampled_from(['', 'NOT ']))}EXISTS {{ {one.replace('?C', '?c')} }}"
         case "count":
-            return f"{{ SELECT ?A (COUNT(?x) AS ?n) {{ ?A {draw(st.sampled_from(VERBS))} ?x }} GROUP BY ?A }}"
+            return f"{{ SELECT ?A (COUNT(?x) AS ?N) {{ ?A {draw(st.sampled_from(VERBS))} ?x }} GROUP BY ?A }} FILTER(bound(?N))"
         case "bind":
             return "{ ?A ex:p ?e BIND(isLiteral(?e) AS ?F) }"
         case _:
-            return f"OPTIONAL {{ GRAPH ?g {{ {one} }} }}"
+            return f"OPTIONAL {{ GRAPH ?G {{ {one} }} }}"

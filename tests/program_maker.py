@@ -371,7 +371,7 @@ class Maker:
         bound[node] = "iri"
         if way == "node":
             return f"{{ ?{node} k:n ?{left} }}, triple({node}, k:p, {self.pick(('_', 'k:s1', 'k:s0'))})"
-        return f'{node} = iri("http://example.org/k#s", {left}), {{ ?{node} k:p ?x }}'
+        return f'{node} = iri("http://example.org/k#s", int({left})), {{ ?{node} k:p ?x }}'
 
     def another(self, usable: dict[str, str]) -> str:
         """A variable that is not bound yet, perhaps one that is bound elsewhere in the rule."""

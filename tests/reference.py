@@ -100,6 +100,8 @@ class Run:
                 return self.build(pattern.pattern, within, pattern.choice)
             case p.Times():
                 top = self.build(pattern.pattern, within, policy)
+                if pattern.count == 1:  # there is no goal of its own, and below it nothing is decided
+                    return self.add(WhereNode(self, top, (), pattern.filters, within))
                 top.filters.extend(pattern.filters)
                 return top
             case p.Atom():

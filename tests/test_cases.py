@@ -10,8 +10,7 @@ import pytest
 from cep.engine import Engine, detect
 from cep.errors import CepError
 from tests import reference
-from tests.cases_format import FOLDER, difference, read_case, read_events, sort_key
-from tests.reference_background import Matched
+from tests.cases_format import FOLDER, difference, known, read_case, read_events, sort_key
 from tests.reference_knowledge import read
 
 PATHS = sorted(FOLDER.rglob("*.case"))
@@ -24,7 +23,7 @@ def case_name(path: Path) -> str:
 @pytest.mark.parametrize("path", PATHS, ids=case_name)
 def test_case(path: Path) -> None:
     case = read_case(path)
-    knowledge = None if case.knowledge is None else Matched(read(case.knowledge))
+    knowledge = None if case.knowledge is None else known(case.knowledge)
     if "error" in case.sections:
         with pytest.raises(CepError) as caught:
             Engine.from_text(case.program, policy=case.policy, name="case", knowledge=knowledge)

@@ -14,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep import geodesy
+from cep.engine import Engine
 from cep.errors import CepError
-from cep.events import Iri
+from cep.events import Event, Iri
 from cep.values import Pool
-from knowledge.geometry import Places, relations
+from knowledge.geometry import Near, Places
 from knowledge.globe import Globe
+from knowledge.graph import Knowledge
 from knowledge.terms import Terms
 from knowledge.triples import Triples
 
@@ -59,7 +61,7 @@ class Asked:
 
     def __init__(self, known: Places) -> None:
         self.pool = Pool()
-        self.near = relations(known, self.pool)["near"]
+        self.near = Near(known, self.pool)
 
     def columns(self, given: dict[int, list[Any]]) -> list[np.ndarray[Any, Any]]:
         return [
@@ -225,3 +227,52 @@ def test_many_places_are_ready_soon() -> None:
     each = [(index, Iri(f"http://e/f{index}"), 0.0) for index in range(2000)]
     assert set(each) <= set(found)
     assert known.features.globe.nbytes < 100 * count
+
+
+MOVING = """
+PREFIX : <http://e/>
+event at(lat: float, long: float).
+close(P) <- at(Lat, Long) WHERE near(Lat, Long, 1000, P, _).
+home <- at(Lat, Long) WHERE near(Lat, Long, 1000, :ship, _).
+in(A) <- at(Lat, Long) WHERE zone(A), inside(Lat, Long, A).
+called(A) <- at(Lat, Long) WHERE warned(Lat, Long, A).
+zone(:zone).
+warned(Lat, Long, A) :- zone(A), inside(Lat, Long, A).
+closed(A) :- zone(A), inside(40, -73, A).
+blocked(A) <- at(_, _) WHERE closed(A).
+fixed <- at(_, _) WHERE inside(40, -73, :zone).
+"""
+ZONE = ':zone geo:asWKT "POLYGON(({} 30, -60 30, -60 50, {} 50, {} 30))"^^geo:wktLiteral .'
+
+
+def test_places_move_when_their_time_comes() -> None:
+    """Each event is judged by the places of its time, also when later ones are known already."""
+    west, east = ZONE.replace("{}", "-80"), ZONE.replace("{}", "-70")
+    loaded = Knowledge.of(ox.parse(PREFIXES + ":ship wgs84:lat 40 ; wgs84:long -73 ." + west, ox.RdfFormat.TURTLE))
+    engine = Engine.from_text(MOVING, knowledge=loaded)
+    second = 1_000_000
+    engine.update(5 * second, add=PREFIXES + east, remove=PREFIXES + west)
+    engine.update(
+        3 * second,
+        add=PREFIXES + ":ship wgs84:long -72 . :boat wgs84:lat 40 ; wgs84:long -73 .",
+        remove=PREFIXES + ":ship wgs84:long -73 .",
+    )
+    for wrong in (':a geo:asWKT "POINT(1" .', ":a wgs84:lat 99 .", ':a wgs84:long "east" .'):
+        with pytest.raises(CepError) as caught:
+            engine.update(4 * second, add=PREFIXES + wrong)
+        assert caught.value.code == "geometry"
+    given_ = [Event("at", (40.0, long), t * second, t * second) for t in (1, 3, 5, 7) for long in (-73.0, -72.0)]
+    frames = [engine.push(given_[:3]), engine.push(given_[3:]), engine.close()]
+    found: dict[int, set[tuple[Any, ...]]] = {}
+    for frame in frames:
+        for name, table in frame.items():
+            for row in table.rows(named=True):
+                values = [value for key, value in row.items() if key not in ("start", "end")]
+                found.setdefault(row["end"] // second, set()).add((name, *(str(v)[9:] for v in values)))
+    wide = {("in", "zone"), ("called", "zone"), ("blocked", "zone"), ("fixed",)}
+    assert found == {
+        1: {("close", "ship"), ("home",), *wide},
+        3: {("close", "ship"), ("close", "boat"), ("home",), *wide},
+        5: {("close", "ship"), ("close", "boat"), ("home",)},
+        7: {("close", "ship"), ("close", "boat"), ("home",)},
+    }

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from cep.engine import Engine, detect
 from cep.events import Event, Iri
 from tests import reference
+from tests.cases_format import known
 from tests.program_maker import PREFIX, SECOND
 from tests.programs import Program, gone, programs, triple
-from tests.reference_background import Matched
 from tests.reference_knowledge import Triple, read
 from tests.test_equivalence import check, cut, examples, in_order, push, rows, run, types
 
@@ -25,12 +25,8 @@ KNOWING = st.one_of(
 )
 
 
-def known(program: Program) -> Matched:
-    return Matched(read(program.knowledge))
-
-
 def start(program: Program) -> Engine:
-    return Engine.from_text(program.text, types=types(program.events), knowledge=known(program))
+    return Engine.from_text(program.text, types=types(program.events), knowledge=known(program.knowledge))
 
 
 def expected(program: Program, events: list[Event]) -> list[Event]:
@@ -49,7 +45,7 @@ def retyped(engine: Engine, events: list[Event]) -> list[Event]:
 @examples(500)
 @given(KNOWING)
 def test_programs(program: Program) -> None:
-    found = detect(program.text, program.events, knowledge=known(program))
+    found = detect(program.text, program.events, knowledge=known(program.knowledge))
     check(expected(program, list(program.events)), found, "the engine (+) is not the reference (-)")
 
 

@@ -65,7 +65,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, reference_parser.Ticks):
-        return value.ticks / 1e6
+        return value.n / 1e6
     return (type(value).__name__, str(value)) if isinstance(value, bool | str) else value
 
 

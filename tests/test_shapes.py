@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdflib import Graph
 
 from benchmarks import registers
+from cep.errors import CepError
 from knowledge.graph import Knowledge
-from knowledge.shapes import Problem, check, spoken_of
+from knowledge.shapes import STATIONS, Problem, check
+from knowledge.spoken import spoken_of
 from knowledge.terms import NONE, Terms
 from knowledge.triples import Triples
 
@@ -26,6 +29,7 @@ PREFIXES = """
 @prefix sosa: <http://www.w3.org/ns/sosa/> .
 @prefix wgs84: <http://www.w3.org/2003/01/geo/wgs84_pos#> .
 """
+SHACL = "@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .\n@prefix sh: <http://www.w3.org/ns/shacl#> .\n"
 SENSORS = ":s a sosa:Sensor ; sosa:observes :p ."
 STATION = f""":a a sosa:Platform ; rdfs:label "A" ; wgs84:lat 40.7 ; wgs84:long -74.2 ; sosa:hosts :s . {SENSORS}"""
 
@@ -60,7 +64,8 @@ WRONG = [
     pytest.param(
         "wgs84:lat 40.7",
         "wgs84:lat 40.7, 40.8",
-        '<http://example.org/a>: a station has one latitude (wgs84:lat: found "40.7"^^xsd:decimal, "40.8"^^xsd:decimal)',
+        "<http://example.org/a>: a station has one latitude "
+        '(wgs84:lat: found "40.7"^^xsd:decimal, "40.8"^^xsd:decimal)',
         id="two latitudes",
     ),
     pytest.param(
@@ -92,8 +97,8 @@ WRONG = [
     pytest.param(
         "sosa:observes :p",
         'rdfs:label "blind"',
-        "<http://example.org/s>: what a station hosts observes a property (sosa:observes), acts on one, or hosts sensors "
-        "itself (sosa:observes | ^sosa:isObservedBy | sosa:actsOnProperty | sosa:forProperty | sosa:hosts)",
+        "<http://example.org/s>: what a station hosts observes a property, acts on one, or hosts sensors itself "
+        "(sosa:observes | ^sosa:isObservedBy | sosa:actsOnProperty | sosa:forProperty | sosa:hosts)",
         id="a sensor of nothing",
     ),
 ]
@@ -150,10 +155,71 @@ PARTS = [
 ]
 
 
+@settings(max_examples=50)
 @given(st.sets(st.sampled_from(PARTS)))
 def test_knowledge_is_judged_as_its_graph_is(parts: set[str]) -> None:
     graph = turtle("\n".join(sorted(parts)))
     assert check(Knowledge.of(graph)) == check(graph)
+
+
+SHAPES = [
+    "sh:targetClass sosa:Platform ; sh:property [ sh:path ( sosa:hosts sosa:observes ) ; sh:minCount 1 ]",
+    "sh:targetClass sosa:Sensor ; sh:property [ sh:path [ sh:inversePath ( sosa:hosts sosa:hosts ) ] ; sh:maxCount 0 ]",
+    "sh:targetClass sosa:Platform ; sh:property [ sh:path [ sh:oneOrMorePath sosa:hosts ] ; sh:class sosa:Sensor ]",
+    "sh:targetNode :a, :nobody ; sh:property [ sh:path [ sh:zeroOrOnePath sosa:hosts ] ; sh:maxCount 1 ]",
+    "sh:targetSubjectsOf gn:name ; sh:property [ sh:path gn:name ; sh:disjoint rdfs:label ; sh:maxLength 0 ]",
+    "sh:targetObjectsOf sosa:observes ; sh:property [ sh:path sosa:isObservedBy ; sh:minCount 1 ; sh:node :Sensing ]",
+    "sh:targetClass sosa:Platform ; sh:closed true ; sh:ignoredProperties ( rdf:type sosa:hosts )",
+    "a rdfs:Class ; sh:property [ sh:path [ sh:zeroOrMorePath [ sh:inversePath sosa:hosts ] ] ; sh:hasValue :b ]",
+]
+MORE = [
+    ":M rdfs:subClassOf :Shape .",
+    ":a a :Shape .",
+    ':b rdfs:label "B" .',
+    ":b sosa:hosts :t .",
+    ":t a sosa:Sensor .",
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@settings(max_examples=30)
+@given(parts=st.sets(st.sampled_from(PARTS + MORE)))
+def test_any_shape_judges_knowledge_as_it_judges_its_graph(
+    tmp_path_factory: pytest.TempPathFactory, shape: str, parts: set[str]
+) -> None:
+    shapes = tmp_path_factory.mktemp("shapes") / "own.ttl"
+    sensing = ":Sensing a sh:NodeShape ; sh:property [ sh:path rdf:type ; sh:minCount 1 ] ."
+    shapes.write_text(f"{PREFIXES}{SHACL}:Shape a sh:NodeShape ; {shape} .\n{sensing}", encoding="utf-8")
+    graph = turtle("\n".join(sorted(parts)))
+    assert check(Knowledge.of(graph), shapes) == check(graph, shapes)
+
+
+def test_paths_are_written_as_sparql_writes_them(tmp_path: Path) -> None:
+    shapes = tmp_path / "own.ttl"
+    path = "[ sh:alternativePath ( ( sosa:hosts [ sh:inversePath :q ] ) [ sh:oneOrMorePath :r ] ) ]"
+    shapes.write_text(f"{PREFIXES}{SHACL}:S sh:targetNode :a ; sh:property [ sh:path {path} ; sh:minCount 1 ] .")
+    (problem,) = check(turtle(""), shapes)
+    assert str(problem) == (
+        '<http://example.org/a>: it does not fit sh:minCount "1"^^xsd:integer (sosa:hosts / ^:q | :r+)'
+    )
+
+
+WRONG_SHAPES = [
+    ("", "these are no shapes: none is there"),
+    (":S sh:targetclass :C .", "these are no shapes: SHACL has no word `sh:targetclass`"),
+    (":S sh:targetNode :a ; sh:property [ sh:path :p ; sh:minCount 'x' ] .", "sh:minCount must be a literal with"),
+    (":S sh:targetNode :a ; sh:property [ sh:minCount 1 ] .", "is not a well-formed SHACL PropertyShape"),
+    (":S sh:targetNode :a ; sh:property [ sh:path :p ; sh:pattern '(' ] .", "missing ), unterminated subpattern"),
+    (":S sh:targetNode .", "own.ttl:10:18: "),
+]
+
+
+@pytest.mark.parametrize("text, reason", WRONG_SHAPES)
+def test_a_file_without_right_shapes_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    shapes = tmp_path / "own.ttl"
+    shapes.write_text(PREFIXES + SHACL + text, encoding="utf-8")
+    with pytest.raises(CepError, match=re.escape(reason)):
+        check(turtle(':a :p "x" .'), shapes)
 
 
 def test_of_large_knowledge_only_stations_are_looked_at() -> None:
@@ -162,5 +228,5 @@ def test_of_large_knowledge_only_stations_are_looked_at() -> None:
     text = "".join(f':f{i} a gn:Feature ; gn:name "A" ; wgs84:lat 1.0 ; wgs84:long 2.0 .\n' for i in place)
     graph = turtle(STATION + text)
     triples = Triples.of(*(terms.ids([triple[i] for triple in graph]) for i in range(3)))
-    shapes = Graph().parse(ONTOLOGIES / "stations.shapes.ttl")
+    shapes = Graph().parse(STATIONS)
     assert set(spoken_of(terms, triples, shapes)) == set(turtle(STATION))

@@ -17,9 +17,10 @@ Slot = tuple[str, int]
 class Book:
     """Rules go by their number in the program.
 
-    `nodes`: of each rule all that it needs, children first; `reads`: the events it takes; `makers`: the rules of each
-    derived event; `both`: derived events that also come from outside; `recursive`: those that go back to themselves;
-    `apart`: the events that some goal joins, holds against each other or groups by an argument of theirs.
+    `rank`: of each rule, a number so that needed ones come first; `nodes`: all that it needs, children first; `reads`:
+    the events it takes. `makers`: the rules of each derived event; `both`: derived events that also come from outside;
+    `recursive`: those that go back to themselves; `apart`: the events that some goal joins, holds against each other or
+    groups by an argument of theirs.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -33,6 +34,8 @@ class Book:
             self.makers.setdefault(head.event, []).append(rule)
         self.both = frozenset(name for name in self.makers if name in plan.inputs)
         self.recursive = self._recursive()
+        order = [rule for unit in self.units(range(len(plan.heads))) for rule in unit]
+        self.rank = {rule: rank for rank, rule in enumerate(order)}
         self.apart = frozenset(event for number in range(len(plan.nodes)) for event, _ in self._apart(number))
 
     def stateful(self, rule: int) -> bool:

@@ -11,6 +11,7 @@ from cep.functions import TESTS
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union, children
 from cep.plan.horizon import WAITS_LEFT, Horizon, horizon
 from cep.plan.order import Group, Unit
+from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
 from cep.plan.written import Written
 from cep.schema import Schema
@@ -59,6 +60,7 @@ class _Listing:
             self.lines.append("")
             self.group(f"{number}.", group)
         self.statics()
+        self.stages()
         return "\n".join(self.lines)
 
     def top(self) -> None:
@@ -135,6 +137,37 @@ class _Listing:
             self.lines += [""] if title else []
             self.item(title, f"{name}/{arities[0]}: {', '.join(parts) or 'a table from outside'}", 0)
             title = ""
+
+    def stages(self) -> None:
+        """How the program is split: what runs in buckets by which key, what in one place, and why."""
+        stages = partition(self.plan)
+        self.lines += [""] if stages else []
+        for stage in stages:
+            inputs = [self.routed(event, stage, stages) for event in stage.inputs if event not in stage.outputs]
+            keyed = any(isinstance(route, tuple) for route in stage.inputs.values())
+            way = ("by key" if keyed else "in buckets") if stage.keyed else "in one place"
+            self.item(f"stage {stage.number}", f"{way}: {', '.join(inputs)}" if inputs else way, 0)
+            for reason in stage.reasons:
+                self.item("", f"{self.rules([reason.rule])}: {reason.text}", 2)
+            blamed = {reason.rule for reason in stage.reasons}
+            others = [rule for rule in stage.rules if rule not in blamed]
+            if others:
+                self.item("", f"{'with them ' if blamed else ''}{self.rules(others)}", 2)
+
+    def routed(self, event: str, stage: Stage, stages: Sequence[Stage]) -> str:
+        """An input of a stage, where it comes from, and how its rows find their bucket."""
+        makers = [str(other.number) for other in stages[: stage.number - 1] if event in other.outputs]
+        text = f"{event} of stage{'s' if len(makers) > 1 else ''} {_listed(makers)}" if makers else event
+        match stage.inputs[event]:
+            case "single":
+                return text
+            case "broadcast":
+                return f"{text} to every bucket"
+            case "whole":
+                return f"{text} anyhow"
+            case positions:
+                attributes = self.plan.schemas[event].attributes
+                return f"{text} by {_listed([attributes[position].name for position in positions])}"
 
     # --- one goal ---
 

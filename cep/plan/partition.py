@@ -146,12 +146,11 @@ class _Drawing:
                 if self.worth(more) > self.worth(best):
                     held, best = held | choice, more
                     chosen.append(choice)
-        located = [rule for rule in best.rules if best.places[self.heads[rule].event] is not EVERYWHERE]
-        if not located:
-            return None
         # Small ones that nothing needs whole go anyhow, and what is made of them.
-        needed = {leaf for rule in located for leaf in self.leaves(best, rule)} & (small - held.keys())
+        needed = {leaf for rule in self.located(best) for leaf in self.leaves(best, rule)} & (small - held.keys())
         best = spread(book, rules, held, needed, given)
+        if not self.located(best):
+            return None
         used = self.inputs(best.rules, given)
         keys: dict[str, list[int]] = {event: [held[event]] for event in used & held.keys()}
         for choice in chosen:
@@ -168,15 +167,19 @@ class _Drawing:
             routes[event] = "broadcast" if event in needed else tuple(keys[event]) if event in keys else "whole"
         return _Draft(best.rules, routes, dict(best.places))
 
+    def located(self, found: Spread) -> list[int]:
+        """The rules that are not run alike in every bucket."""
+        return [rule for rule in found.rules if found.places[self.heads[rule].event] is not EVERYWHERE]
+
     def leaves(self, found: Spread, rule: int) -> Set[str]:
         """The inputs that a rule goes back to."""
         return frozenset[str]().union(*(found.leaves.get(read, {read}) for read in self.book.reads[rule]))
 
     def worth(self, found: Spread) -> tuple[int, int, int]:
         """How good a choice of keys is: rules with memory that run by key, rules whose events have it, rules."""
-        places = {rule: found.places[self.heads[rule].event] for rule in found.rules}
-        located = [rule for rule in found.rules if places[rule] is not EVERYWHERE]
-        return sum(map(self.book.stateful, located)), sum(bool(places[rule]) for rule in located), len(located)
+        located = self.located(found)
+        keyed = sum(bool(found.places[self.heads[rule].event]) for rule in located)
+        return sum(map(self.book.stateful, located)), keyed, len(located)
 
     # --- in one place ---
 
@@ -214,7 +217,8 @@ class _Drawing:
             return mine
         inputs = self.inputs(unit, given)
         small = inputs - self.book.apart
-        ways = [(held, small - held.keys()) for held in candidates(self.book, unit, inputs)]
+        choices = sorted(candidates(self.book, unit, inputs), key=lambda held: held.keys() <= small)
+        ways = [(held, small - held.keys()) for held in choices]
         tries = [spread(self.book, unit, *way, given).failures for way in [*ways, ({}, set[str]())]]
         told: list[dict[int, Failure]] = [
             {rule: failure for rule, failure in failures.items() if failure.node >= 0} for failures in tries
@@ -243,7 +247,7 @@ def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) 
                 event = waiting.pop()
                 makers = [rule for rule in book.makers[event] if rule not in forced]
                 for rule in makers:
-                    text = f"{_whose(plan, node)} goes by the order of simultaneous `{event}`"
+                    text = f"{_whose(plan, node)} goes by the order of simultaneous `{event}`, which buckets would lose"
                     found.setdefault(rule, Reason(rule, None, text))
                 blamed.add(event)
                 if not makers:

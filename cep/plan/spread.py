@@ -55,7 +55,7 @@ class _Spreading:
     ) -> None:
         self.book = book
         self.plan = book.plan
-        self.rules = sorted(rules)
+        self.rules = sorted(rules, key=book.rank.__getitem__)
         self.held = held
         self.everywhere = everywhere
         self.given = given
@@ -69,18 +69,22 @@ class _Spreading:
         while failed := self.unread() or self.unmet():
             self.failures |= failed
             self.rules = [rule for rule in self.rules if rule not in failed]
-        return Spread(tuple(self.rules), self.failures, self.places, self.leaves)
+        return Spread(tuple(sorted(self.rules)), self.failures, self.places, self.leaves)
 
     def unread(self) -> dict[int, Failure]:
         """The rules that read what is neither given nor made here whole, and those of a recursion that is not whole."""
-        there = set(self.rules)
-        whole = {event for event, makers in self.book.makers.items() if there.issuperset(makers)} | self.given
         failed: dict[int, Failure] = {}
-        for rule in self.rules:
-            event = self.plan.heads[rule].event
-            missing = sorted((self.book.reads[rule] | ({event} & self.book.recursive)) - whole)
-            if missing:
-                failed[rule] = Failure(-1, f"`{missing[0]}` is not all made with it")
+        there = set(self.rules)
+        makers = self.book.makers
+        before = -1
+        while len(failed) > before:
+            before = len(failed)
+            for rule in self.rules:
+                event = self.plan.heads[rule].event
+                for read in sorted(self.book.reads[rule] | ({event} & self.book.recursive)):
+                    if rule in there and read not in self.given and not there.issuperset(makers.get(read, (-1,))):
+                        failed[rule] = Failure(-1, f"`{read}` is not all made with it")
+                        there.remove(rule)
         return failed
 
     def unmet(self) -> dict[int, Failure]:
@@ -96,15 +100,15 @@ class _Spreading:
                 self.places[event] = self.input(event)
             else:
                 self.places[event] = frozenset(range(len(heads[rule].arguments)))
-        numbers = sorted({n for rule in self.rules for n in self.book.nodes[rule]})
         changed = True
         while changed:
             changed = False
             self.found, self.below = {}, {}
-            for number in numbers:
-                self.below[number] = self.inputs_of(self.plan.nodes[number])
-                self.found[number] = self.node(number, self.plan.nodes[number])
             for rule, event in events.items():
+                for number in self.book.nodes[rule]:
+                    if number not in self.found:
+                        self.below[number] = self.inputs_of(self.plan.nodes[number])
+                        self.found[number] = self.node(number, self.plan.nodes[number])
                 place, known = self.found[heads[rule].child], self.places[event]
                 if isinstance(place, frozenset) and known is not EVERYWHERE:
                     self.places[event] = known & self.carried(rule, place)
@@ -183,12 +187,13 @@ class _Spreading:
             if not any(a in left and b in right for a, b in pairs):
                 return self.apart(number, pairs, (join.left, left), (join.right, right))
         elif left is not right:
-            chooses = join.policy == "chronological" or (
+            if join.policy == "chronological" or (
                 join.policy == "recent" and (right is EVERYWHERE or join.relation not in WAITS_LEFT)
-            )
-            if chooses or not self.kept_apart(join.left, join.right):
-                why = f", and `{join.policy}` chooses among all" if chooses else ": every pair is tried"
-                return Failure(number, f"no variable is on both sides of {self.text(number)}{why}")
+            ):
+                why = f"and `{join.policy}` chooses among all"
+                return Failure(number, f"no variable is on both sides of {self.text(number)}, {why}")
+            if not self.kept_apart(join.left, join.right):
+                return self.apart(number, (), (join.left, left), (join.right, right))
         place = left
         if right is not EVERYWHERE:
             own = self.book.own(join)
@@ -252,8 +257,11 @@ class _Spreading:
         self, number: int, pairs: Sequence[tuple[int, int]], left: tuple[int, Place], right: tuple[int, Place]
     ) -> Failure:
         text = self.text(number)
+        goal = self.plan.nodes[number]
+        if not pairs and isinstance(goal, Join | Deadline) and goal.key:
+            return Failure(number, f"{text} joins a time or duration with a number of seconds")
         if not pairs:
-            what = "any such event ends it" if isinstance(self.plan.nodes[number], Deadline) else "every pair is tried"
+            what = "any such event ends it" if isinstance(goal, Deadline) else "every pair is tried"
             return Failure(number, f"no variable is on both sides of {text}: {what}")
         reason = f"{text} joins on {', '.join(dict.fromkeys(self.plan.names[left[0]][a] for a, _ in pairs))}"
         joined = ({a for a, _ in pairs}, {b for _, b in pairs})

@@ -1,0 +1,123 @@
+"""Closures kept on disk, found again by what they were made of."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import zipfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from knowledge.closure import Closed, close
+from knowledge.relation import Facts, Relation
+from knowledge.ruleset import Reasoning, ruleset
+from knowledge.terms import BLANK, Terms
+from knowledge.triples import Triples
+
+MOST = 2**30
+"""Bytes that kept closures may take; those not used for longest go."""
+
+
+def folder() -> Path:
+    """Where closures are kept: SEMCEP_CACHE_DIR, else `semcep` in the user's cache directory."""
+    given = os.environ.get("SEMCEP_CACHE_DIR")
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcep"
+
+
+def close_once(terms: Terms, triples: Triples, reasoning: Reasoning, where: Path | None = None) -> Closed:
+    """As `close`, or taken from the folder `where` if the same was closed before.
+
+    A file that cannot be read is made again; a folder that cannot be written is not used. Contradictions are not kept.
+    """
+    if reasoning == "none":
+        return close(terms, triples, reasoning)
+    path = (where or folder()) / f"{key(terms, triples, reasoning)}.npz"
+    found = _read(path, terms, triples, reasoning)
+    if found is not None:
+        return found
+    closed = close(terms, triples, reasoning)
+    with suppress(OSError):
+        _write(path, closed)
+        _prune(path)
+    return closed
+
+
+def key(terms: Terms, triples: Triples, reasoning: Reasoning) -> str:
+    """A name for triples and their terms, labels of blank nodes left out, one kind of reasoning, and this code."""
+    digest = hashlib.blake2b(_code(), digest_size=20)
+    digest.update(f"{reasoning} {len(terms)} {terms.sorts}".encode())
+    ids = np.arange(len(terms), dtype=np.int64)
+    digest.update(terms.sort_of(ids).tobytes())
+    texts = pl.select(pl.when(pl.Series(terms.kinds(ids) != BLANK)).then(terms.texts(ids)).otherwise(pl.lit("")))
+    column = texts.to_series().rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    for buffer in column.buffers()[1:]:
+        digest.update(buffer if buffer is not None else b"")
+    for ids in triples.columns:
+        digest.update(ids.tobytes())
+    return digest.hexdigest()
+
+
+@cache
+def _code() -> bytes:
+    """The text of everything here: other code, other closures."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.blake2b(b"".join(file.read_bytes() for file in files)).digest()
+
+
+def _read(path: Path, terms: Terms, triples: Triples, reasoning: Reasoning) -> Closed | None:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            predicates, stops, pairs, rounds = (stored[name] for name in ("predicates", "stops", "pairs", "rounds"))
+            labels, last, count = stored["labels"], int(stored["last"]), int(stored["terms"])
+        os.utime(path)
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    asserted = Facts.of(*triples.columns)
+    rules = ruleset(reasoning, terms, asserted)
+    if len(terms) != count:
+        return None
+    starts = [0, *stops.tolist()]
+    facts = Facts(
+        {
+            predicate: Relation(pairs[start:stop], rounds[start:stop])
+            for predicate, start, stop in zip(predicates.tolist(), starts, starts[1:])
+        }
+    )
+    return Closed(terms, reasoning, asserted, rules, facts, labels, last)
+
+
+def _write(path: Path, closed: Closed) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    relations = [closed.facts[predicate] for predicate in closed.facts]
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(
+                file,
+                predicates=closed.facts.predicates,
+                stops=np.cumsum([len(relation) for relation in relations]),
+                pairs=np.concatenate([relation.pairs for relation in relations]),
+                rounds=np.concatenate([relation.rounds for relation in relations]),
+                labels=closed.labels,
+                last=closed.round,
+                terms=len(closed.terms),
+            )
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _prune(kept: Path) -> None:
+    """Takes away files not used for longest, until the others are no more than MOST bytes. `kept` stays."""
+    files = [(file.stat().st_mtime_ns, file.name, file) for file in kept.parent.glob("*.npz") if file != kept]
+    total = kept.stat().st_size
+    for _, _, file in sorted(files, reverse=True):
+        total += file.stat().st_size
+        if total > MOST:
+            file.unlink(missing_ok=True)

@@ -1,0 +1,91 @@
+"""The part of knowledge that shapes speak of, as an rdflib graph: of two million triples, those of the stations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rdflib import OWL, RDF, RDFS, SH, BNode, Graph, Literal, URIRef
+
+from cep.values import Ints
+from knowledge.gazetteer import XSD, Columns
+from knowledge.terms import BLANK, IRI, NONE, Terms
+from knowledge.triples import Triples
+
+if TYPE_CHECKING:
+    from rdflib.term import Node
+
+_ANYTHING = (SH.sparql, SH.closed, SH.target, SH.rule, SH.select, SH.ask, SH.js)
+"""Words of shapes that may ask for any triple."""
+
+
+def spoken_of(terms: Terms, triples: Triples, shapes: Graph) -> Graph:
+    """The targets of shapes, what lies on paths from them, and the classes of all these; what any shape of them asks
+    for is there. All triples, where shapes may ask for any.
+    """
+    if any(word in shapes.predicates() for word in _ANYTHING):
+        return graph_of(terms, [triples.columns])
+    words: set[Node] = {node for node in shapes.objects() if isinstance(node, URIRef) and node not in SH}
+    inverse, of_objects = set(shapes.objects(None, SH.inversePath)), set(shapes.objects(None, SH.targetObjectsOf))
+    if any(isinstance(path, BNode) for path in inverse):
+        inverse = set(words)
+    ahead, behind = _known(terms, words), _known(terms, inverse | of_objects)
+    kind, below = terms.id_of(RDF.type), terms.id_of(RDFS.subClassOf)
+    nodes = _targets(terms, triples, shapes)
+    while True:
+        reached = [_of(triples, p, 0, nodes)[2] for p in ahead] + [_of(triples, p, 2, nodes)[0] for p in behind]
+        more = np.unique(np.concatenate([nodes, *reached]))
+        if len(more) == len(nodes):
+            break
+        nodes = more
+    parts = [_of(triples, p, 0, nodes) for p in [*ahead, kind]] + [_of(triples, p, 2, nodes) for p in behind]
+    return graph_of(terms, [*parts, triples.match(p=below)])
+
+
+def _targets(terms: Terms, triples: Triples, shapes: Graph) -> Ints:
+    of_class: set[Node] = {*shapes.objects(None, SH.targetClass)}
+    of_class |= {one for kind in (RDFS.Class, OWL.Class) for one in shapes.subjects(RDF.type, kind)}
+    classes = _known(terms, of_class)
+    kind, below = terms.id_of(RDF.type), terms.id_of(RDFS.subClassOf)
+    for one in classes:  # which grows
+        classes += [lower for lower in triples.match(p=below, o=one)[0].tolist() if lower not in classes]
+    found = [triples.match(p=kind, o=one)[0] for one in classes]
+    for word, place in ((SH.targetSubjectsOf, 0), (SH.targetObjectsOf, 2)):
+        found += [triples.match(p=p)[place] for p in _known(terms, set(shapes.objects(None, word)))]
+    nodes = [terms.id_of(node) for node in shapes.objects(None, SH.targetNode)]
+    return np.unique(np.concatenate([np.array([id for id in nodes if id != NONE], dtype=np.int64), *found]))
+
+
+def _known(terms: Terms, nodes: set[Node]) -> list[int]:
+    ids = (terms.id_of(node) for node in sorted(node for node in nodes if isinstance(node, URIRef)))
+    return [id for id in ids if id != NONE]
+
+
+def _of(triples: Triples, predicate: int, place: int, nodes: Ints) -> Columns:
+    # The triples with this predicate and one of these nodes at a place.
+    s, p, o = triples.match(p=predicate)
+    kept = np.isin((s, p, o)[place], nodes)
+    return s[kept], p[kept], o[kept]
+
+
+def graph_of(terms: Terms, parts: list[Columns]) -> Graph:
+    """Triples as a graph of rdflib."""
+    graph = Graph()
+    for columns in parts:
+        for triple in zip(*(_nodes(terms, ids) for ids in columns)):
+            graph.add(triple)
+    return graph
+
+
+def _nodes(terms: Terms, ids: Ints) -> list[Node]:
+    distinct, places = np.unique(ids, return_inverse=True)
+    nodes: list[Node] = []
+    for sort, text in zip((terms.sorts[i] for i in terms.sort_of(distinct)), terms.texts(distinct)):
+        if sort.kind == IRI:
+            nodes.append(URIRef(text))
+        elif sort.kind == BLANK:
+            nodes.append(BNode(text))
+        else:
+            plain = sort.language or sort.datatype == XSD + "string"
+            nodes.append(Literal(text, lang=sort.language or None, datatype=None if plain else sort.datatype))
+    return [nodes[place] for place in places.tolist()]

@@ -1,0 +1,75 @@
+"""Knowledge that changes: every answer is that of knowledge loaded afresh, by whatever changes it came there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyoxigraph as ox
+import pytest
+import rdflib
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cep.errors import CepError
+from cep.values import Pool
+from knowledge.graph import Knowledge
+from tests import knowledge_maker as maker
+from tests.test_equivalence import examples
+from tests.test_knowledge_patterns import graph, rows, source
+
+EX = "http://ex.org/"
+SCHEMA = f"""
+@prefix ex: <{EX}> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+ex:p rdfs:subPropertyOf ex:q . ex:r a owl:TransitiveProperty . ex:q owl:inverseOf ex:s .
+"""
+NUMBERS = ['"1"', '"01"', '"1"^^<int>', '"+1"', '"2"']
+
+named = maker.lines.map(lambda line: line.removesuffix(".") + f"<{EX}g> .")
+numbers = st.sampled_from(NUMBERS).map(
+    lambda form: f"<{EX}a> <{EX}p> {form if '^^' in form else form + '^^<integer>'} .".replace(
+        "^^<", "^^<http://www.w3.org/2001/XMLSchema#"
+    )
+)
+quads = st.one_of(maker.lines, maker.lines, named, numbers)
+changes = st.lists(st.tuples(st.lists(quads, max_size=3), st.lists(quads, max_size=3)), min_size=1, max_size=5)
+
+
+def knowledge_of(lines: set[str], reasoning: str) -> Knowledge:
+    found = [*ox.parse("\n".join(sorted(lines)), ox.RdfFormat.N_QUADS)]
+    schema = ox.parse(SCHEMA, ox.RdfFormat.TURTLE) if reasoning == "owlrl" else []
+    return Knowledge.of([*schema, *found], reasoning)
+
+
+def after(state: set[str], add: list[str], remove: list[str]) -> set[str]:
+    gone = set(remove)
+    return {line for line in state if line not in gone and line.replace(f" <{EX}g> .", " .") not in gone} | set(add)
+
+
+@examples(60)
+@given(
+    lines=st.lists(quads, max_size=15),
+    steps=changes,
+    texts=st.lists(st.one_of(maker.basic(), maker.basic(), maker.patterns()), min_size=1, max_size=4),
+    reasoning=st.sampled_from(["none", "none", "owlrl"]),
+)
+def test_changed_knowledge_is_that_of_a_fresh_start(
+    lines: list[str], steps: list[tuple[list[str], list[str]]], texts: list[str], reasoning: str
+) -> None:
+    state = set(lines)
+    knowledge = knowledge_of(state, reasoning).fork()
+    merged = b""
+    for add, remove in [([], []), *steps]:
+        state = after(state, add, remove)
+        change = knowledge.change("\n".join(add), "\n".join(remove))
+        merged = knowledge.merge([merged, change])
+        knowledge.apply(change)
+        fresh = knowledge_of(state, reasoning)
+        assert knowledge.fingerprint == fresh.fingerprint
+        for text in texts:
+            assert rows(knowledge, text) == rows(fresh, text)
+    at_once = knowledge_of(set(lines), reasoning)
+    at_once.apply(merged)
+    assert at_once.fingerprint == knowledge.fingerprint
+    for text in texts:
+        assert rows(at_once, text) == rows(knowledge, text)
