@@ -74,9 +74,12 @@ class Engine:
         rules = replace(rules, errors=(*rules.errors, *known.errors))
         try:
             statics = close(rules.statics, tables, self.pool, rules.source, given=known.relations(rules))
+            self.plan: Plan = plan(rules, statics.relations, self.pool, frozenset(types or ()))
         except CepError as error:
-            raise CepErrors([*rules.errors, *(error.errors if isinstance(error, CepErrors) else [error])]) from None
-        self.plan: Plan = plan(rules, statics.relations, self.pool, frozenset(types or ()))
+            found = error.errors if isinstance(error, CepErrors) else (error,)
+            if known.errors:  # without what was asked no type is known
+                found = tuple(each for each in found if each.code != "type")
+            raise CepErrors([*rules.errors, *(each for each in found if each not in rules.errors)]) from None
         self.stage = stage
         if stage is not None:
             self.program += f" stage {stage}"

@@ -112,11 +112,9 @@ class Places:
         wrong = (~(numbers.is_finite() & (numbers.abs() <= most))).fill_null(True)
         if wrong.any():
             row = int(wrong.arg_max() or 0)
-            what = (
-                f"a latitude lies between -90 and 90, and not at `{texts[row]}`"
-                if numbers[row] is not None
-                else (f"`{texts[row]}` is no number")
-            )
+            what = f"`{texts[row]}` is no number"
+            if numbers[row] is not None:
+                what = f"a latitude lies between -90 and 90, and not at `{texts[row]}`"
             raise self._refused(int(pairs["thing"][row]), f"wgs84:{name}", what, int(wrong.sum()))
         return pairs.select("thing", numbers.alias(name))
 

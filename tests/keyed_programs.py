@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.program_maker import Kind, Maker, Rule
+from tests.program_maker import VALUES, Kind, Maker, Rule
 from tests.programs import Program, drawn, finished, stream
 
 KEY = "K"
@@ -59,7 +59,8 @@ class KeyedMaker(Maker):
 
 
 def keyed(random: Random, policies: bool = True) -> Program:
-    """2 to 5 rules over two or three events of two arguments and a small one; some on what others derive."""
+    """2 to 5 rules over two or three events of two arguments and a small one; some on what others derive, which may
+    come from outside as well."""
     points = random.randrange(2) == 0
     inputs = [Kind(name, ("int", "int"), (False, False), False, False) for name in "abc"[: random.choice((2, 3))]]
     maker = KeyedMaker(random, list(inputs), policies=policies, small={"s"})
@@ -78,8 +79,10 @@ def keyed(random: Random, policies: bool = True) -> Program:
             maker.statement(again.name, maker.pick((1, 2)), again.types, bounded=True)
         else:
             heads.append(maker.statement("efghi"[len(heads)], maker.pick((1, 2, 2)), None))
-    events = stream(random, [*inputs, small], points, 16, maker.lines)
-    return finished(maker, [*inputs, small], events)
+            if maker.chance(15) and set(heads[-1].types) <= set(VALUES):
+                heads[-1] = replace(heads[-1], declared=True, optional=tuple(True for _ in heads[-1].types))
+    outside = [*inputs, small, *(kind for kind in heads if kind.declared)]
+    return finished(maker, outside, stream(random, outside, points, 16, maker.lines))
 
 
 def keyed_programs(**options: Any) -> st.SearchStrategy[Program]:

@@ -12,7 +12,7 @@ from cep.engine import Engine
 from cep.errors import CepError
 from cep.plan.explain import explain
 from cep.plan.plan import Plan
-from tests.cases_format import FOLDER, Case, read_case
+from tests.cases_format import FOLDER, Case, known, read_case
 from tests.programs import Program, programs, recursions
 from tests.test_equivalence import start
 
@@ -184,6 +184,16 @@ def test_an_event_of_the_name_of_a_goal() -> None:
     assert "e(X) <- goal1(X) SEQ c(X) WITHIN 1 h" in page
 
 
+def test_what_is_asked_of_the_knowledge_is_shown_as_it_was_written() -> None:
+    text = """PREFIX wt: <http://example.org/w#>
+        e(S, H) <- a(S) WHERE { ?x wt:code ?S ;  # a station
+                                   wt:height ?H }, not { ?x wt:code ?S ; wt:near ?N }, triple(_, wt:code, S)."""
+    page = explain(Engine.from_text(text, knowledge=known("")).plan)
+    assert "{ ?x wt:code ?S ; wt:height ?H }" in " ".join(page.split())
+    assert "not { ?x wt:code ?S ; wt:near ?N }, triple(_, <http://example.org/w#code>, S)" in " ".join(page.split())
+    assert "asks       the knowledge\n" in page + "\n"
+
+
 def test_every_rule_of_every_case_is_on_its_page() -> None:
     plans = [plan for case in PROGRAMS if (plan := planned(case)) is not None]
     assert len(plans) > 150
@@ -205,7 +215,8 @@ def test_any_program_has_a_page(program: Program) -> None:
 def planned(case: Case) -> Plan | None:
     """None where the types come with the events only."""
     try:
-        return Engine.from_text(case.program, policy=case.policy).plan
+        knowledge = None if case.knowledge is None else known(case.knowledge)
+        return Engine.from_text(case.program, policy=case.policy, knowledge=knowledge).plan
     except CepError:
         return None
 

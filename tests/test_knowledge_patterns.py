@@ -7,13 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pyoxigraph as ox
-import pytest
 import rdflib
 from hypothesis import given
 from rdflib.term import BNode, Literal, URIRef
 
 from cep.background import Answers
-from cep.errors import CepError, Source, Span
+from cep.errors import Source, Span
 from cep.events import Iri
 from cep.stored import series_of
 from cep.syntax.ast import Graph

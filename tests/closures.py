@@ -1,0 +1,65 @@
+"""Closing RDF with knowledge.closure, in the terms of rdflib."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyoxigraph as ox
+from rdflib import BNode, Literal, URIRef
+from rdflib.term import Node
+
+from knowledge.closure import Closed, close
+from knowledge.proof import Proof
+from knowledge.ruleset import Reasoning
+from knowledge.terms import Terms
+from knowledge.triples import Triples
+
+Triple = tuple[Node, Node, Node]
+
+PREFIXES = {
+    "": "http://example.org/",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+}
+HEADER = "".join(f"@prefix {name}: <{iri}> .\n" for name, iri in PREFIXES.items())
+
+
+def read(turtle: str) -> list[ox.Triple]:
+    """Triples of Turtle, with the usual prefixes, in their order."""
+    return [quad.triple for quad in ox.parse(HEADER + turtle, ox.RdfFormat.TURTLE)]
+
+
+def loaded(triples: Iterable[ox.Triple | Triple]) -> tuple[Terms, Triples]:
+    terms, rows = Terms(), [tuple(triple) for triple in triples]
+    return terms, Triples.of(*(terms.ids([row[i] for row in rows]) for i in range(3)))
+
+
+def closed(triples: Iterable[ox.Triple | Triple], reasoning: Reasoning = "owlrl") -> Closed:
+    return close(*loaded(triples), reasoning)
+
+
+def triples_of(closed: Closed, some: Triples | None = None) -> set[Triple]:
+    """Its triples."""
+    terms = [term(closed.terms.term(id)) for id in range(len(closed.terms))]
+    columns = (closed.triples if some is None else some).columns
+    return {(terms[s], terms[p], terms[o]) for s, p, o in zip(*(column.tolist() for column in columns))}
+
+
+def term(found: ox.NamedNode | ox.BlankNode | ox.Literal) -> Node:
+    if isinstance(found, ox.NamedNode):
+        return URIRef(found.value)
+    if isinstance(found, ox.BlankNode):
+        return BNode(found.value)
+    if found.language:
+        return Literal(found.value, lang=found.language)
+    return Literal(found.value, datatype=URIRef(found.datatype.value))
+
+
+def proof_of(closed: Closed, triple: ox.Triple | Triple) -> Proof:
+    return closed.proof(*(closed.terms.id_of(part) for part in triple))
+
+
+def text_of(closed: Closed, proof: Proof) -> str:
+    return "\n".join(proof.lines(closed.names(PREFIXES)))
