@@ -6,6 +6,7 @@ import hashlib
 import os
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from knowledge.closure import Closed, close
+from knowledge.names import Names
 from knowledge.relation import Facts, Relation
 from knowledge.ruleset import Reasoning, ruleset
 from knowledge.terms import BLANK, Terms
@@ -23,24 +25,31 @@ MOST = 2**30
 """Bytes that kept closures may take; those not used for longest go."""
 
 
+LEAST = 20_000
+"""Triples that are worth a file: fewer are closed in about a tenth of a second."""
+
+
 def folder() -> Path:
     """Where closures are kept: SEMCEP_CACHE_DIR, else `semcep` in the user's cache directory."""
     given = os.environ.get("SEMCEP_CACHE_DIR")
     return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcep"
 
 
-def close_once(terms: Terms, triples: Triples, reasoning: Reasoning, where: Path | None = None) -> Closed:
-    """As `close`, or taken from the folder `where` if the same was closed before.
+def close_once(
+    terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None
+) -> Closed:
+    """As `close`; if the same was closed before, taken from the folder.
 
-    A file that cannot be read is made again; a folder that cannot be written is not used. Contradictions are not kept.
+    A file that cannot be read is made again, a folder that cannot be written is not used. What contradicts itself is
+    not kept, nor is what has fewer than LEAST triples.
     """
-    if reasoning == "none":
-        return close(terms, triples, reasoning)
-    path = (where or folder()) / f"{key(terms, triples, reasoning)}.npz"
-    found = _read(path, terms, triples, reasoning)
+    if reasoning == "none" or len(triples) < LEAST:
+        return close(terms, triples, reasoning, prefixes)
+    path = folder() / f"{key(terms, triples, reasoning)}.npz"
+    found = _read(path, terms, triples, reasoning, prefixes or {})
     if found is not None:
         return found
-    closed = close(terms, triples, reasoning)
+    closed = close(terms, triples, reasoning, prefixes)
     with suppress(OSError):
         _write(path, closed)
         _prune(path)
@@ -69,18 +78,18 @@ def _code() -> bytes:
     return hashlib.blake2b(b"".join(file.read_bytes() for file in files)).digest()
 
 
-def _read(path: Path, terms: Terms, triples: Triples, reasoning: Reasoning) -> Closed | None:
+def _read(
+    path: Path, terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str]
+) -> Closed | None:
     try:
         with np.load(path, allow_pickle=False) as stored:
             predicates, stops, pairs, rounds = (stored[name] for name in ("predicates", "stops", "pairs", "rounds"))
-            labels, last, count = stored["labels"], int(stored["last"]), int(stored["terms"])
+            labels, last = stored["labels"], int(stored["last"])
         os.utime(path)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
     asserted = Facts.of(*triples.columns)
-    rules = ruleset(reasoning, terms, asserted)
-    if len(terms) != count:
-        return None
+    rules = ruleset(reasoning, terms, asserted, Names(terms, prefixes, asserted))
     starts = [0, *stops.tolist()]
     facts = Facts(
         {
@@ -88,7 +97,7 @@ def _read(path: Path, terms: Terms, triples: Triples, reasoning: Reasoning) -> C
             for predicate, start, stop in zip(predicates.tolist(), starts, starts[1:])
         }
     )
-    return Closed(terms, reasoning, asserted, rules, facts, labels, last)
+    return Closed(terms, reasoning, asserted, rules, facts, labels, last, prefixes)
 
 
 def _write(path: Path, closed: Closed) -> None:
@@ -105,7 +114,6 @@ def _write(path: Path, closed: Closed) -> None:
                 rounds=np.concatenate([relation.rounds for relation in relations]),
                 labels=closed.labels,
                 last=closed.round,
-                terms=len(closed.terms),
             )
         os.replace(name, path)
     except BaseException:

@@ -9,7 +9,7 @@ docs/decisions/2026-11-21-reasoning.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,13 +29,13 @@ from knowledge.terms import IRI, LITERAL, Terms
 from knowledge.triples import Triples
 
 
-def close(terms: Terms, triples: Triples, reasoning: Reasoning) -> Closed:
+def close(terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None) -> Closed:
     """All that follows from triples. A contradiction in them is a CepError, `inconsistent`, with rule and proof.
 
-    The terms that the rules name are added to the dictionary.
+    The terms that the rules name are added to the dictionary. Messages write names with `prefixes`.
     """
     assert reasoning in REASONING, f"no kind of reasoning: {reasoning}"
-    return _closed(terms, Facts.of(*triples.columns), reasoning)
+    return _closed(terms, Facts.of(*triples.columns), reasoning, prefixes or {})
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Closed:
     facts: Facts
     labels: Ints
     round: int
+    prefixes: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def triples(self) -> Triples:
@@ -66,7 +67,7 @@ class Closed:
 
     def names(self, prefixes: Mapping[str, str] | None = None) -> Names:
         """How terms and proofs are written."""
-        return Names(self.terms, prefixes, self.asserted)
+        return Names(self.terms, self.prefixes if prefixes is None else prefixes, self.asserted)
 
     def proof(self, s: int, p: int, o: int) -> Proof:
         """Why a triple is there; a CepError if it is not."""
@@ -79,7 +80,7 @@ class Closed:
         more = self.asserted.fresh(Facts.of(*triples.columns))
         asserted = self.asserted.plus(more, 0)
         if not self.rules.fits(self.terms, more):
-            return _closed(self.terms, asserted, self.reasoning)
+            return _closed(self.terms, asserted, self.reasoning, self.prefixes)
         new, round = self.facts.fresh(more), self.round + 1
         start = replace(self, asserted=asserted, facts=self.facts.plus(new, round), round=round)
         start._refuse(start._check.ill_formed(new))
@@ -94,7 +95,7 @@ class Closed:
         kept = asserted.plus(asserted.fresh(self.rules.lists), 0)
         doubtful = in_doubt(work, self.rules.giving, less, kept) if self.rules.fits(self.terms, less) else None
         if doubtful is None:
-            return _closed(self.terms, asserted, self.reasoning)
+            return _closed(self.terms, asserted, self.reasoning, self.prefixes)
         work.facts = self.facts.minus(doubtful)
         work.labels = united(np.arange(len(self.labels)), work.facts[work.words.same].pairs)[0]
         again, round = inferred_again(work, self.rules.giving, doubtful), self.round + 1
@@ -133,11 +134,11 @@ class Closed:
             raise inconsistent(contradiction, self._prover, self.names())
 
 
-def _closed(terms: Terms, asserted: Facts, reasoning: Reasoning) -> Closed:
-    rules = ruleset(reasoning, terms, asserted)
+def _closed(terms: Terms, asserted: Facts, reasoning: Reasoning, prefixes: Mapping[str, str]) -> Closed:
+    rules = ruleset(reasoning, terms, asserted, Names(terms, prefixes, asserted))
     assert len(terms) <= MOST_TERMS, "ids of terms fit into 31 bits"
     facts = asserted.plus(rules.lists, 0).plus(asserted.fresh(rules.typed), 0)
-    start = Closed(terms, reasoning, asserted, rules, facts, np.arange(len(terms), dtype=np.int64), 0)
+    start = Closed(terms, reasoning, asserted, rules, facts, np.arange(len(terms), dtype=np.int64), 0, prefixes)
     if reasoning == "none":
         return start
     start._refuse(start._check.ill_formed(asserted))

@@ -21,6 +21,28 @@ from knowledge.vocabulary import Vocabulary
 Contradiction = tuple[str, list[Triple]]
 """The name of a rule, and the triples that make its body true."""
 
+MEANING = {
+    "eq-diff1": "things that are said to differ are equal",
+    "eq-diff2": "members of an owl:AllDifferent are equal",
+    "eq-diff3": "members of an owl:AllDifferent are equal",
+    "prp-irp": "an irreflexive property relates a thing with itself",
+    "prp-asyp": "an asymmetric property holds both ways",
+    "prp-pdw": "disjoint properties hold between the same things",
+    "prp-adp": "disjoint properties hold between the same things",
+    "prp-npa1": "what is denied holds",
+    "prp-npa2": "what is denied holds",
+    "cls-nothing2": "a thing is of a class that can have no members",
+    "cls-com": "a thing is of a class and of its complement",
+    "cls-maxc1": "a property that may have no value has one",
+    "cls-maxqc1": "a property that may have no value of a class has one",
+    "cls-maxqc2": "a property that may have no value has one",
+    "cax-dw": "disjoint classes have a common member",
+    "cax-adc": "disjoint classes have a common member",
+    "dt-not-type": "a literal is of a datatype that does not hold it",
+    "dt-diff": "literals of different values are equal",
+}
+"""The rules that find contradictions, in words."""
+
 LINES = 40
 """How much of a proof a message shows."""
 
@@ -66,7 +88,7 @@ class Check:
         both = (self.terms.kinds(first) == LITERAL) & (self.terms.kinds(second) == LITERAL)
         for x, y in zip(first[both].tolist(), second[both].tolist()):
             if different(self.terms, x, y):
-                return "dt-diff, eq-diff1", [(x, self.words.same, y)]
+                return "dt-diff", [(x, self.words.same, y)]
         return None
 
     def ill_formed(self, facts: Facts) -> Contradiction | None:
@@ -98,11 +120,12 @@ def inconsistent(contradiction: Contradiction, prover: Prover, names: Names) -> 
     """The error: rule, triples, and for each that was inferred how."""
     rule, triples = contradiction
     shown: set[Triple] = set()
-    lines = [line for triple in triples for line in prover.proof(triple).lines(names, 1, shown)]
+    proofs = [prover.proof(triple).lines(names, 1, shown) for triple in triples]
+    lines = list(dict.fromkeys(line for proof in proofs for line in proof))
     if len(lines) > LINES:
         lines = [*lines[:LINES], f"  ... and {len(lines) - LINES} lines more"]
     return CepError(
-        "\n".join([f"the knowledge is inconsistent, by rule {rule}:", *lines]),
-        hint="one of the asserted triples does not hold; `none` and `rdfs` reasoning do not look for contradictions",
+        "\n".join([f"the knowledge is inconsistent: {MEANING[rule]} (rule {rule})", *lines]),
+        hint="one of the asserted triples has to go; `none` and `rdfs` reasoning do not look for contradictions",
         code="inconsistent",
     )

@@ -42,9 +42,24 @@ _FORMS = {
 }
 """Lexical forms of the datatypes that `knowledge.values` does not read."""
 
-_INTEGERS = [name for name, (type, _) in READ.items() if type == "int"]
+_BOUNDS: dict[str, tuple[int, int]] = {
+    XSD + "long": (-(2**63), 2**63 - 1),
+    XSD + "int": (-(2**31), 2**31 - 1),
+    XSD + "short": (-(2**15), 2**15 - 1),
+    XSD + "byte": (-128, 127),
+    XSD + "nonNegativeInteger": (0, 2**127 - 1),
+    XSD + "positiveInteger": (1, 2**127 - 1),
+    XSD + "nonPositiveInteger": (-(2**127), 0),
+    XSD + "negativeInteger": (-(2**127), -1),
+    XSD + "unsignedLong": (0, 2**64 - 1),
+    XSD + "unsignedInt": (0, 2**32 - 1),
+    XSD + "unsignedShort": (0, 2**16 - 1),
+    XSD + "unsignedByte": (0, 255),
+}
+"""The least and the most value of datatypes derived from xsd:integer; no bound is as good as one of 128 bits."""
+
 SPACES: dict[str, str] = {
-    **dict.fromkeys([*_INTEGERS, XSD + "decimal"], "decimal"),
+    **dict.fromkeys([*_BOUNDS, XSD + "integer", XSD + "decimal"], "decimal"),
     **{XSD + name: "string" for name in ["string", *_TEXTS]},
     **{XSD + name: name for name in ("double", "float", "boolean", "anyURI", "date", "time")},
     **{XSD + name: name for name in ("hexBinary", "base64Binary")},
@@ -66,6 +81,11 @@ def well_formed(datatype: str, texts: pl.Series) -> Bools:
     good = np.ones(len(texts), dtype=np.bool_)
     if datatype in READ and datatype not in _FORMS:
         good &= READ[datatype][1](texts)[0]
+    if datatype in _BOUNDS:
+        # A number that is not one of 128 bits is beyond every bound, on its side of 0.
+        huge = pl.when(texts.str.starts_with("-")).then(pl.lit(-(2**127), pl.Int128)).otherwise(pl.lit(2**127 - 1))
+        numbers = pl.select(pl.coalesce(texts.cast(pl.Int128, strict=False), huge)).to_series()
+        good &= numbers.is_between(*_BOUNDS[datatype]).to_numpy()
     if datatype in _FORMS:
         good &= texts.str.contains(_FORMS[datatype]).to_numpy()
     if datatype == XSD + "dateTimeStamp":

@@ -37,7 +37,9 @@ class Proof:
             proof, depth = waiting.pop()
             again = proof.triple in shown and bool(proof.premises)
             shown.add(proof.triple)
-            made.append(f"{'  ' * depth}{names.triple(proof.triple)}   {proof.rule}{', see above' if again else ''}")
+            line = f"{'  ' * depth}{names.triple(proof.triple)}   {proof.rule}{', see above' if again else ''}"
+            if line not in made[-1:]:  # the parts of one restriction are one line
+                made.append(line)
             if not again:
                 waiting += [(premise, depth + 1) for premise in reversed(proof.premises)]
         return made

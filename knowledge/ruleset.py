@@ -52,14 +52,13 @@ class Ruleset:
         return not len(self.typed) and not len(_asked(terms, changed, self.words))
 
 
-def ruleset(reasoning: Reasoning, terms: Terms, asserted: Facts) -> Ruleset:
+def ruleset(reasoning: Reasoning, terms: Terms, asserted: Facts, names: Names) -> Ruleset:
     """The rules for some asserted triples. The terms that rules name are added to the dictionary."""
     words = Vocabulary(terms)
     if reasoning == "none":
         return Ruleset(words)
     if reasoning == "rdfs":
         return Ruleset(words, _with_ids(rdfs.DATA, words, {}), _with_ids(rdfs.SCHEMA, words, {}))
-    names = Names(terms, facts=asserted)
     lists = lists_of(asserted, words, names)
     numbers = {str(n): _numbers(terms, asserted, words, n) for n in (0, 1)}
     data, schema = (_with_ids(table, words, numbers) for table in (owl2rl.DATA, owl2rl.SCHEMA))

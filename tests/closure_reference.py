@@ -65,7 +65,10 @@ class Corrected(OWLRL_Semantics):  # type: ignore[misc]
     def _schema_vocabulary(self, triple: Triple, cycle_num: int) -> None:
         super()._schema_vocabulary(triple, cycle_num)
         s, p, o = triple
-        for below, equal in ((RDFS.subClassOf, OWL.equivalentClass), (RDFS.subPropertyOf, OWL.equivalentProperty)):  # O3
+        for below, equal in (
+            (RDFS.subClassOf, OWL.equivalentClass),
+            (RDFS.subPropertyOf, OWL.equivalentProperty),
+        ):  # O3
             if p == equal or (p == below and (o, p, s) in self.graph):
                 for x in (s, o):
                     self.store_triple((x, below, x))

@@ -37,7 +37,7 @@ def loaded(triples: Iterable[ox.Triple | Triple]) -> tuple[Terms, Triples]:
 
 
 def closed(triples: Iterable[ox.Triple | Triple], reasoning: Reasoning = "owlrl") -> Closed:
-    return close(*loaded(triples), reasoning)
+    return close(*loaded(triples), reasoning, PREFIXES)
 
 
 def triples_of(closed: Closed, some: Triples | None = None) -> set[Triple]:
@@ -62,4 +62,4 @@ def proof_of(closed: Closed, triple: ox.Triple | Triple) -> Proof:
 
 
 def text_of(closed: Closed, proof: Proof) -> str:
-    return "\n".join(proof.lines(closed.names(PREFIXES)))
+    return "\n".join(proof.lines(closed.names()))

@@ -22,7 +22,7 @@ LITERALS = [
     '"odd"^^ex:type',
     '"no"^^xsd:integer',
 ]
-VARIABLES = ["?A", "?B", "?C", "?d"]
+VARIABLES = ["?A", "?B", "?C", "?d", "?e"]
 
 
 def _full(term: str) -> str:

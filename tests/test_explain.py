@@ -49,6 +49,9 @@ derives    settling(station: string, readings: int)
       forgets    after 6 h, or when a newer one of the same S supersedes it
 
 3.  warning(S, C) <- settling(S, C) WHERE C >= 4, duration() >= 3 h      # storm
+
+stage 1    by key: reading by station
+             storm, lines 8, 9
 """
 
 HOUSE = """
@@ -157,6 +160,16 @@ derives    fire(r: string)
 static     linked/2: 1 fact
            reach/2: 2 rules
            wet/1: 2 facts
+
+stage 1    by key: alarm by arg1, door by room, smoke by room
+             lines 8, 10, 11, 12, 13
+stage 2    in one place: alarm, hop, smoke
+             line 9: no variable is on both sides of `smoke(R, D) SEQ alarm(Q)`:
+               every pair is tried
+             line 15: `near(X, Y) AND hop(Y, Z)` joins on Y, its left side on X
+             line 16: no variable is on both sides of `smoke(R, D) AND smoke(Q,
+               D2)`: every pair is tried
+             with them line 14
 """
 
 PROGRAMS = [case for path in sorted(FOLDER.rglob("*.case")) if "error" not in (case := read_case(path)).sections]
@@ -170,6 +183,28 @@ def test_the_blizzard() -> None:
 def test_every_kind_of_goal() -> None:
     plan = Engine.from_text(HOUSE + "wet(attic). wet(cellar).\n", name="house.cep").plan
     assert explain(plan, ()) == HOUSE_PLAN.rstrip("\n")
+
+
+def test_what_stages_take_of_each_other() -> None:
+    page = explain(
+        Engine.from_text(
+            """rise(S, T) <- reading(S, T, V) SEQ reading(S, T, W) WHERE W > V.
+            hit(S, A) <- reading(S, _, V) SEQ alarm(A).
+            alert <- tick.
+            alert <- hit(S, A) AND hit(S, B) WHERE A != B.
+            many(A, N) <- hit(S, A) AGGREGATE N = count() OVER LAST 1 h BY A.
+            all(N) <- many(_, _) AGGREGATE N = count() OVER LAST 5 EVENTS."""
+        ).plan
+    )
+    assert page[page.index("stage 1") :].split("\n") == [
+        "stage 1    by key: alarm to every bucket, reading by arg1, tick evenly",
+        "             lines 1, 2, 3, 4",
+        "stage 2    by key: hit of stage 1 by a",
+        "             line 5",
+        "stage 3    in one place: many of stage 2",
+        "             line 6: `many(_, _) AGGREGATE N = count() OVER LAST 5 EVENTS` has",
+        "               no BY: one window for all",
+    ]
 
 
 def test_a_recursion_is_run_in_one_of_three_ways() -> None:

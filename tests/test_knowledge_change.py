@@ -30,8 +30,13 @@ numbers = st.sampled_from(NUMBERS).map(
         "^^<", "^^<http://www.w3.org/2001/XMLSchema#"
     )
 )
-quads = st.one_of(maker.lines, maker.lines, named, numbers)
-changes = st.lists(st.tuples(st.lists(quads, max_size=3), st.lists(quads, max_size=3)), min_size=1, max_size=5)
+dense = st.tuples(*(st.sampled_from(names) for names in (["a", "b"], ["p", "q"], ["a", "b", "c"]))).map(
+    lambda triple: " ".join(f"<{EX}{name}>" for name in triple) + " ."
+)
+quads = st.one_of(dense, dense, dense, maker.lines, named, numbers)
+gone = st.one_of(quads, st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))  # a number: one that is there
+changes = st.lists(st.tuples(st.lists(quads, max_size=3), st.lists(gone, max_size=3)), min_size=1, max_size=5)
+Steps = list[tuple[list[str], list[str | int]]]
 
 
 def knowledge_of(lines: set[str], reasoning: str) -> Knowledge:
@@ -54,7 +59,7 @@ def after(state: set[str], add: list[str], remove: list[str]) -> set[str]:
     small=st.sampled_from([True, True, False]),
 )
 def test_changed_knowledge_is_that_of_a_fresh_start(
-    lines: list[str], steps: list[tuple[list[str], list[str]]], texts: list[str], reasoning: str, small: bool
+    lines: list[str], steps: Steps, texts: list[str], reasoning: str, small: bool
 ) -> None:
     with by_difference() if small else nullcontext():
         changed_knowledge_is_that_of_a_fresh_start(lines, steps, texts, reasoning)
@@ -70,7 +75,7 @@ def by_difference() -> Iterator[None]:
 
 
 def changed_knowledge_is_that_of_a_fresh_start(
-    lines: list[str], steps: list[tuple[list[str], list[str]]], texts: list[str], reasoning: str
+    lines: list[str], steps: Steps, texts: list[str], reasoning: str
 ) -> None:
     if reasoning == "owlrl":  # to which a literal that is ill-formed is a contradiction
         lines = [line for line in lines if '"no"' not in line]
@@ -78,7 +83,9 @@ def changed_knowledge_is_that_of_a_fresh_start(
     state = set(lines)
     knowledge = knowledge_of(state, reasoning).fork()
     merged = b""
-    for add, remove in [([], []), *steps]:
+    for add, chosen in [([], []), *steps]:
+        there = sorted(state)
+        remove = [there[one % len(there)] if isinstance(one, int) else one for one in chosen if there]
         state = after(state, add, remove)
         change = knowledge.change("\n".join(add), "\n".join(remove))
         merged = knowledge.merge([merged, change])

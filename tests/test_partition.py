@@ -468,19 +468,19 @@ def check_buckets(program: Program, count: int, data: st.DataObject) -> None:
     check(wanted, found, f"in {count} buckets (+) it is not what it is in one engine (-)")
 
 
-@examples(150)
+@examples(80)
 @given(keyed_programs(), COUNTS, st.data())
 def test_keyed_programs(program: Program, count: int, data: st.DataObject) -> None:
     check_buckets(program, count, data)
 
 
-@examples(50)
+@examples(30)
 @given(keyed_programs(policies=False), COUNTS, st.data())
 def test_keyed_programs_without_policies(program: Program, count: int, data: st.DataObject) -> None:
     check_buckets(program, count, data)
 
 
-@examples(150)
+@examples(80)
 @given(ANY, COUNTS, st.data())
 def test_any_programs(program: Program, count: int, data: st.DataObject) -> None:
     check_buckets(program, count, data)

@@ -164,7 +164,7 @@ class _Listing:
             case "broadcast":
                 return f"{text} to every bucket"
             case "whole":
-                return f"{text} anyhow"
+                return f"{text} evenly"
             case positions:
                 attributes = self.plan.schemas[event].attributes
                 return f"{text} by {_listed([attributes[position].name for position in positions])}"

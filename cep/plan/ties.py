@@ -35,13 +35,14 @@ def goes_by_order(node: Node, types: Sequence[str]) -> bool:
     match node:
         case Join(policy=policy):
             return policy != "unrestricted"
-        case Aggregation(_, results, events):
+        case Aggregation(_, results, None):
             given = types[len(types) - len(results) :]
-            whole = all(
+            return not all(
                 result.function in COMMUTES or (result.function == "sum" and type in ("int", "duration"))
                 for result, type in zip(results, given, strict=True)
             )
-            return events is not None or not whole
+        case Aggregation(_, results):  # which of them are the last ones; how many there are does not
+            return not all(result.function == "count" and result.argument is None for result in results)
         case _:
             return False
 

@@ -1,0 +1,172 @@
+"""Files as a stream: new ones by name, each read where a worker runs, by the readers of a run in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+
+from cep.errors import CepError
+from cep.schema import Schema
+from cep.spark.letters import LINE_BITS, Letter, line_of, write
+from cep.spark.parcels import END, PARCEL, Parcel, batch, from_outside
+from cep.spark.program import Program
+from connectors.batch import Batch, Block
+from connectors.files import read
+from connectors.inputs import Input, inputs
+
+ROWS = 1 << 19
+"""Rows of Parquet that are taken at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Which files are read: `specs` as `connectors.inputs` has them. `journal`: the file that numbers them. `limit`: how
+    many in a micro-batch. `closing`: when all are read the input ends. `letters`: the folder of dead letters."""
+
+    program: Program
+    specs: tuple[str, ...]
+    format: str | None
+    journal: str
+    limit: int | None
+    closing: bool
+    letters: str | None
+
+
+class FileSource(DataSource):
+    """Parcels of the records of files, with the `time` that the watermark goes by."""
+
+    files: Files
+
+    @classmethod
+    def name(cls) -> str:
+        return "semcep_files"
+
+    def schema(self) -> str:
+        return f"{PARCEL}, time timestamp"
+
+    def streamReader(self, schema: Any) -> FileReader:  # noqa: N802
+        return FileReader(self.files)
+
+
+def source(files: Files) -> type[DataSource]:
+    """The data source of these files."""
+    return type("FileSource", (FileSource,), {"files": files})
+
+
+class Some(InputPartition):
+    """A file to read with its number; -1: the end of the input, -2: time points that stages wait for."""
+
+    def __init__(self, number: int, input: Input | None) -> None:
+        super().__init__((number, input))
+        self.number, self.input = number, input
+
+
+class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """An offset is how many files of the journal were read, and whether the input ended with them."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._target: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"files": 0, "end": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadAllAvailable() if self.files.limit is None else ReadMaxFiles(self.files.limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = len(self._discover())
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        there = len(self._discover()) if self._target is None else self._target
+        most = limit.max_files if isinstance(limit, ReadMaxFiles) else there
+        files = max(start["files"], min(there, start["files"] + most))
+        end = 1 if self.files.closing and files >= there else start["end"]
+        return {"files": files, "end": end}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        journal = Journal(self.files.journal).entries()
+        found = [Some(number, journal[number]) for number in range(start["files"], end["files"])]
+        if end["end"] > start["end"]:
+            found.append(Some(-1, None))
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Some), "the partitions are those of this source"
+        if partition.input is None:
+            yield batch([Parcel(-1, 0, "", 0, None, b"", END)])
+        else:
+            yield from parcels(self.files, partition.number, partition.input)
+
+    def _discover(self) -> list[Input]:
+        return Journal(self.files.journal).extend(found(self.files.program, self.files.specs, self.files.format))
+
+
+def found(program: Program, specs: Sequence[str], format: str | None) -> list[Input]:
+    """The files that are there now. CepError: see `connectors.inputs`."""
+    schemas = {name: program.schemas[name] for name in program.inputs}
+    return [replace(one, path=os.path.abspath(one.path)) for one in inputs(specs, schemas, format)]
+
+
+class Journal:
+    """The files in the order of their numbers, a line of JSON each; new ones are added by name."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def entries(self) -> list[Input]:
+        if not self._path.exists():
+            return []
+        lines = self._path.read_text(encoding="utf-8").splitlines()
+        return [Input(**json.loads(line)) for line in lines]
+
+    def extend(self, now: Sequence[Input]) -> list[Input]:
+        """With those of `now` that are not yet in it; gives all."""
+        entries = self.entries()
+        known = {one.path for one in entries}
+        new = [one for one in now if one.path not in known]
+        if new:
+            entries += new
+            fields = ("path", "format", "type", "bound")
+            lines = [json.dumps({name: getattr(one, name) for name in fields}) + "\n" for one in entries]
+            made = self._path.with_suffix(".new")
+            made.write_text("".join(lines), encoding="utf-8")
+            made.replace(self._path)
+        return entries
+
+
+def parcels(files: Files, number: int, input: Input) -> Iterator[pa.RecordBatch]:
+    """The records of a file for the stages; what is no event is written to the dead letters."""
+    schemas: Mapping[str, Schema] = {name: files.program.schemas[name] for name in files.program.inputs}
+    spec = f"{input.type}={input.path}" if input.bound else input.path
+    dead: list[Letter] = []
+    for piece in read([spec], schemas, format=input.format, rows=ROWS):
+        dead += [Letter(one.reason, one.code, one.file, one.line, one.text) for one in piece.dead]
+        yield batch(from_outside(files.program, numbered(piece, number), input.path))
+    write(files.letters, f"read-{number:08}", dead)
+
+
+def numbered(piece: Batch, number: int) -> dict[str, pl.DataFrame]:
+    """The tables of a batch, `order` by the number of the file and the line."""
+    tables = {}
+    for event, table in piece.tables.items():
+        assert len(piece.blocks) == 1, "what is read as it comes is a block at a time"
+        block: Block = piece.blocks[0]
+        place = table["order"].to_numpy() - block.first
+        lines = place + block.line if block.lines is None else block.lines[place]
+        order = np.asarray(lines, np.int64) + (number << LINE_BITS)
+        tables[event] = table.with_columns(pl.Series("order", order))
+    return tables
+
+
+__all__ = ["CepError", "FileReader", "FileSource", "Files", "Journal", "found", "line_of", "source"]

@@ -1,0 +1,130 @@
+"""Rows of one event for one bucket as a parcel: one row of Spark's, which crosses a shuffle as one value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+
+import polars as pl
+import pyarrow as pa
+
+from cep.events import Iri
+from cep.plan.partition import Stage
+from cep.runtime.buckets import buckets, deal
+from cep.spark.program import Program
+
+WORLD = 0
+"""The `stage` of what is derived and goes to no stage but out."""
+
+PARCEL = "stage int, bucket int, event string, place long, source string, rows binary"
+"""`place` sorts the parcels of a bucket: which bucket of which stage made them; `source`: the file that they are from,
+None where a stage made them; `rows`: an Arrow stream."""
+
+END = 1 << 61
+"""The time (microseconds) of the end of the input: no event is as late."""
+
+_MIXED = "mixed:"  # before the name of a column whose values are of several kinds, each as JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """`latest`: the last end among its rows."""
+
+    stage: int
+    bucket: int
+    event: str
+    place: int
+    source: str | None
+    rows: bytes
+    latest: int
+
+
+def from_outside(program: Program, tables: Mapping[str, pl.DataFrame], source: str) -> Iterator[Parcel]:
+    """Records for all stages that take them."""
+    for stage in program.stages:
+        mine = {event: table for event, table in tables.items() if event in stage.outside}
+        yield from _dealt(program, stage, mine, 0, source)
+
+
+def from_stage(
+    program: Program, stage: Stage, bucket: int, made: Mapping[str, pl.DataFrame], wanted: Sequence[str]
+) -> Iterator[Parcel]:
+    """What a bucket made, for later stages, and where it is `wanted` for the world."""
+    place = (stage.number << 32) + bucket
+    for later in program.stages[stage.number :]:
+        mine = {event: table for event, table in made.items() if event in later.inputs.keys() - later.outside}
+        yield from _dealt(program, later, mine, place, None)
+    for event, table in made.items():
+        if event not in wanted or not table.height:
+            continue
+        if event not in program.merged:
+            yield _parcel(WORLD, bucket, event, place, None, table.drop("order", "tie"))
+            continue
+        numbers = pl.Series("bucket", buckets(table, program.schemas[event], "whole", program.buckets))
+        for number in numbers.unique().sort().to_list():
+            yield _parcel(WORLD, number, event, place, None, table.filter(numbers == number))
+
+
+def _dealt(
+    program: Program, stage: Stage, tables: Mapping[str, pl.DataFrame], place: int, source: str | None
+) -> Iterator[Parcel]:
+    for bucket, dealt in enumerate(deal(stage, tables, program.schemas, program.count(stage))):
+        for event, table in dealt.items():
+            if table.height:
+                yield _parcel(stage.number, bucket, event, place, source, table)
+
+
+def _parcel(stage: int, bucket: int, event: str, place: int, source: str | None, table: pl.DataFrame) -> Parcel:
+    latest = table["end"].max()
+    assert isinstance(latest, int), "there are rows, and each has an end"
+    return Parcel(stage, bucket, event, place, source, pack(table), latest)
+
+
+def pack(table: pl.DataFrame) -> bytes:
+    """A table as an Arrow stream."""
+    mixed = [name for name in table.columns if table[name].dtype == pl.Object]
+    if mixed:
+        texts = [pl.Series(_MIXED + name, map(_text, table[name].to_list()), dtype=pl.String) for name in mixed]
+        table = table.drop(mixed).with_columns(texts)
+    sink = BytesIO()
+    table.write_ipc_stream(sink)
+    return sink.getvalue()
+
+
+def unpack(rows: bytes) -> pl.DataFrame:
+    """The table again; columns of mixed values come last."""
+    table = pl.read_ipc_stream(BytesIO(rows), rechunk=True)
+    for name in [name for name in table.columns if name.startswith(_MIXED)]:
+        values = pl.Series(name.removeprefix(_MIXED), map(_value, table[name].to_list()), dtype=pl.Object)
+        table = table.drop(name).with_columns(values)
+    return table
+
+
+def batch(parcels: Iterable[Parcel]) -> pa.RecordBatch:
+    """Parcels from outside as Spark takes them from a source: with `time`, the last end of each."""
+    found = list(parcels)
+    columns = [
+        pa.array([one.stage for one in found], pa.int32()),
+        pa.array([one.bucket for one in found], pa.int32()),
+        pa.array([one.event for one in found], pa.string()),
+        pa.array([one.place for one in found], pa.int64()),
+        pa.array([one.source for one in found], pa.string()),
+        pa.array([one.rows for one in found], pa.binary()),
+        pa.array([one.latest for one in found], pa.timestamp("us", "UTC")),
+    ]
+    return pa.RecordBatch.from_arrays(columns, ["stage", "bucket", "event", "place", "source", "rows", "time"])
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    return json.dumps({"iri": str(value)} if isinstance(value, Iri) else value)
+
+
+def _value(text: str | None) -> object:
+    if text is None:
+        return None
+    value = json.loads(text)
+    return Iri(value["iri"]) if isinstance(value, dict) else value

@@ -1,0 +1,161 @@
+"""A stage in buckets: Spark's stateful operator, called once a micro-batch for each bucket with its parcels.
+
+A bucket's state is its engine's snapshot with a version. Workers keep engines: one that is of the version that the
+state store has goes on without being read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from cep.engine import Engine
+from cep.runtime.buckets import gather
+from cep.spark.letters import Letter, line_of, write
+from cep.spark.parcels import END, PARCEL, from_stage, unpack
+from cep.spark.program import Program
+
+_engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
+"""By run, stage and bucket: version and engine."""
+
+LATE = "is late: the watermark has passed it"
+
+
+def stepped(parcels: DataFrame, program: Program, stage: int, run: str, wanted: tuple[str, ...], letters: str | None) -> DataFrame:
+    """The parcels after a stage: those for it are gone, what it made is there."""
+    processor = Buckets(program, stage, run, wanted, letters)
+    return parcels.groupBy("bucket").transformWithState(processor, PARCEL, "Append", "EventTime")
+
+
+class Buckets(StatefulProcessor):
+    """The engines of one stage. `run`: a name of this run of the query, by which a worker knows its engines again."""
+
+    def __init__(self, program: Program, stage: int, run: str, wanted: tuple[str, ...], letters: str | None) -> None:
+        self.program, self.stage = program, program.stages[stage - 1]
+        self.run, self.wanted, self.letters = run, wanted, letters
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
+        self.version = handle.getValueState("version", StructType([StructField("version", LongType())]))
+        self.state = handle.getValueState("state", StructType([StructField("state", BinaryType())]))
+        self.reached: dict[int, int] = {}
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        mine: list[Row] = []
+        for row in rows:
+            if row.stage == self.stage.number:
+                mine.append(row)
+            else:
+                yield row
+        if mine:
+            yield from self.step(key[0], mine, timerValues.getCurrentWatermarkInMs())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
+        watermark = timerValues.getCurrentWatermarkInMs()
+        if self.reached.get(key[0]) != watermark:
+            yield from self.step(key[0], [], watermark)
+
+    def close(self) -> None:
+        pass
+
+    def step(self, bucket: int, rows: list[Row], watermark: int) -> Iterator[Row]:
+        """Take the rows, go on to the watermark (milliseconds, 0: there is none yet)."""
+        version, engine = self.engine(bucket)
+        until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
+        tables, dead = self.taken(rows, bucket, until)
+        if tables:
+            engine.push(tables)
+            dead += self.refused(engine, tables, bucket, rows)
+        made: Mapping[str, pl.DataFrame] = {}
+        if until > engine.watermark:
+            made = engine.close() if until >= END - 1_000_000 else engine.advance(until)
+        name = f"stage-{self.stage.number}-{bucket:04}-{version:08}"
+        write(self.letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
+        self.keep(bucket, version + 1, engine)
+        if engine.state_rows and engine.watermark < END:
+            self.handle.registerTimer(watermark + 1)
+        self.reached[bucket] = watermark
+        for one in from_stage(self.program, self.stage, bucket, made, self.wanted):
+            yield Row(
+                stage=one.stage, bucket=one.bucket, event=one.event, place=one.place, source=one.source, rows=one.rows
+            )
+
+    def engine(self, bucket: int) -> tuple[int, Engine]:
+        """The bucket's engine, and its version."""
+        known, engine = _engines.pop((self.run, self.stage.number, bucket), (-1, None))
+        there = self.version.get() if self.version.exists() else None
+        version = 0 if there is None else int(there[0])
+        if engine is not None and known == version:
+            return version, engine
+        engine = self.program.engine(self.stage.number)
+        if version:
+            state = self.state.get()
+            assert state is not None, "a version is of a state"
+            engine.restore(bytes(state[0]))
+        return version, engine
+
+    def keep(self, bucket: int, version: int, engine: Engine) -> None:
+        self.state.update((engine.snapshot(),))
+        self.version.update((version,))
+        _engines[self.run, self.stage.number, bucket] = version, engine
+
+    def taken(self, rows: Iterable[Row], bucket: int, until: int) -> tuple[dict[str, pl.DataFrame], list[Letter]]:
+        """The tables of parcels by event, without what is late, and this."""
+        parts: dict[str, list[pl.DataFrame]] = {}
+        dead: list[Letter] = []
+        for row in sorted(rows, key=lambda row: (row.event, row.place, row.source or "")):
+            table = unpack(bytes(row.rows))
+            if row.event in self.stage.outside:
+                late = table["end"].to_numpy() <= until
+                if late.any():
+                    if self.tells(row.event, bucket):
+                        orders = table["order"].to_numpy()[late].tolist()
+                        dead += [Letter(LATE, "late", row.source, line_of(order)) for order in orders]
+                    table = table.filter(~late)
+            parts.setdefault(row.event, []).append(table)
+        outside = self.stage.outside
+        tables = {event: together(each) if event in outside else gather(each) for event, each in parts.items()}
+        return {event: table for event, table in tables.items() if table.height}, dead
+
+    def tells(self, event: str, bucket: int) -> bool:
+        """Whether it is this bucket that tells of a row of the event that is refused."""
+        if self.program.owner(event) != self.stage.number:
+            return False
+        return self.stage.inputs[event] != "broadcast" or bucket == 0
+
+    def refused(self, engine: Engine, tables: Mapping[str, pl.DataFrame], bucket: int, rows: Iterable[Row]) -> list[Letter]:
+        """What the engine refused of the rows just pushed."""
+        letters = []
+        sources: dict[int, str] = {}
+        for dead in engine.take_dead():
+            assert dead.type in self.stage.outside, "what a stage makes fits"
+            if not self.tells(dead.type, bucket):
+                continue
+            if not sources:
+                sources = files_of(rows)
+            order = int(tables[dead.type]["order"][dead.row])
+            letters.append(Letter(dead.reason, dead.code, sources.get(order >> 40), line_of(order)))
+        return letters
+
+
+def together(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Parcels of one event as a table."""
+    from cep.runtime.buckets import _stacked
+
+    return _stacked(parts)
+
+
+def files_of(rows: Iterable[Row]) -> dict[int, str]:
+    """The files by their numbers."""
+    found = {}
+    for row in rows:
+        if row.source is not None:
+            numbers = np.unique(unpack(bytes(row.rows))["order"].to_numpy() >> 40)
+            found |= dict.fromkeys(numbers.tolist(), row.source)
+    return found

@@ -1,0 +1,86 @@
+"""A program as it travels to the workers: what an engine of any stage and bucket is made of there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+
+import polars as pl
+
+from cep.background import Background
+from cep.engine import Engine
+from cep.plan.partition import Stage, partition
+from cep.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a program's meaning depends on besides its text. `facts` as Arrow, `types` of undeclared events."""
+
+    policy: str | None = None
+    facts: Mapping[str, bytes] = field(default_factory=dict)
+    knowledge: Background | None = None
+    types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    max_derivations: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A text, cut into stages, each run in `buckets` engines, or in one. `program`: the fingerprint of all of it."""
+
+    text: str
+    name: str
+    options: Options
+    buckets: int
+    stages: tuple[Stage, ...]
+    schemas: Mapping[str, Schema]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    program: str
+
+    @classmethod
+    def of(cls, engine: Engine, text: str, name: str, options: Options, buckets: int) -> Program:
+        """The program that `engine` runs."""
+        stages, schemas = partition(engine.plan), dict(engine.plan.schemas)
+        return cls(
+            text, name, options, buckets, stages, schemas, tuple(engine.inputs), tuple(engine.outputs), engine.program
+        )
+
+    def engine(self, stage: int) -> Engine:
+        """A new engine of a stage, whose time only `advance` moves."""
+        options = self.options
+        return Engine(
+            self.text,
+            self.name,
+            facts={name: pl.read_ipc_stream(BytesIO(table)) for name, table in options.facts.items()},
+            knowledge=options.knowledge,
+            types=options.types,
+            policy=options.policy,
+            lateness=None,
+            max_derivations=options.max_derivations,
+            stage=stage,
+        )
+
+    def count(self, stage: Stage) -> int:
+        """In how many buckets a stage runs."""
+        return self.buckets if stage.keyed else 1
+
+    def owner(self, event: str) -> int:
+        """The stage that tells of rows of the event that are refused: the first of those that take it from outside."""
+        return min(stage.number for stage in self.stages if event in stage.outside)
+
+    @property
+    def merged(self) -> frozenset[str]:
+        """The events of which several buckets may make the identical occurrence."""
+        return frozenset[str]().union(*(stage.merged for stage in self.stages))
+
+
+def packed_facts(facts: Mapping[str, pl.DataFrame]) -> dict[str, bytes]:
+    """Tables of facts as they travel."""
+    found = {}
+    for name, table in facts.items():
+        sink = BytesIO()
+        table.write_ipc_stream(sink)
+        found[name] = sink.getvalue()
+    return found
