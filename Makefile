@@ -38,7 +38,8 @@ jetstream: $(VENV)/.run $(VENV)/.traffic fresh-kernels
 	@$(BIN)/cep demo jetstream
 
 test: $(VENV)/.test $(VENV)/.traffic fresh-kernels
-	@$(BIN)/python -m pytest -q -n $(WORKERS)
+	@.ci/java || true
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 check: $(VENV)/.check
 	@failed=0; \
@@ -66,12 +67,12 @@ $(VENV)/.run: pyproject.toml | $(BIN)/pip
 
 $(VENV)/.test: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what its tests need into $(VENV): the first time takes a minute or two'
-	@$(PIP) --editable '.[demo,test]'
+	@$(PIP) --editable '.[demo,spark,test]'
 	@touch $(VENV)/.run $@
 
 $(VENV)/.check: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what its checks need into $(VENV): the first time takes a minute or two'
-	@$(PIP) --editable '.[demo,test,dev]'
+	@$(PIP) --editable '.[demo,spark,test,dev]'
 	@touch $(VENV)/.run $(VENV)/.test $@
 
 # Positions of airplanes. Only the data of the package are read, so what its code needs (some hundred megabytes) is not

@@ -6,7 +6,12 @@ one station in ten is in a second register too under another name, one in ten ha
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+import pyoxigraph as ox
+
+from knowledge.terms import Terms
+from knowledge.triples import Triples
 
 PREFIXES = {
     "": "http://example.org/weather#",
@@ -55,6 +60,16 @@ ONTOLOGY += "".join(
 
 PLACES = 10
 """Stations to a place; places to a district; districts to a country."""
+
+
+def loaded(stations: int) -> tuple[Terms, Triples]:
+    """Ontology and stations as ids of terms."""
+    terms = Terms()
+    prefixes = "".join(f"@prefix {name}: <{iri}> .\n" for name, iri in PREFIXES.items())
+    schema = [tuple(quad.triple) for quad in ox.parse(prefixes + ONTOLOGY, ox.RdfFormat.TURTLE)]
+    rows = triples(stations)
+    columns = [np.concatenate([terms.ids([row[i] for row in schema]), terms.tokens(rows["spo"[i]])]) for i in range(3)]
+    return terms, Triples.of(*columns)
 
 
 def turtle(stations: int) -> str:

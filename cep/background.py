@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from cep.conditions import Column, Mask, Probe, Relation
-from cep.errors import CepError, CepErrors, Source
+from cep.errors import CepError, CepErrors, Source, Warning
 from cep.events import Iri
-from cep.plan.algebra import Rules, Triples
+from cep.plan.algebra import Given, Rules, Triples
+from cep.plan.patterns import patterns
+from cep.plan.wanted import Place, wanted
 from cep.stored import Chosen, Stored
-from cep.syntax.ast import Graph
-from cep.values import Areas, Ints, Pool
+from cep.syntax.ast import Graph, Predicate
+from cep.values import MISSING, Areas, Ints, Pool
 
 Fixed = tuple[Iri | None, Iri | None, Iri | None]
 """Subject, predicate and object of a triple, None where any will do."""
@@ -50,6 +54,9 @@ class Background(Protocol):
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
         """The triples that have these terms, a column for each position that is not fixed."""
+
+    def silence(self, asked: Graph | Triples, source: Source) -> Warning:
+        """Why a pattern, or triples, of which there are none have no answers."""
 
     def relations(self, pool: Pool) -> Mapping[str, Relation]:
         """Further predicates that conditions can ask, by name."""
@@ -123,11 +130,17 @@ class _OfferedProbe:
 
 @dataclass(slots=True)
 class Known:
-    """What the rules of a program can ask of knowledge: `tables` by predicate, and what it `offers` besides."""
+    """What the rules of a program can ask of knowledge: `tables` by predicate, and what it `offers` besides.
+
+    `supposed`: the columns of tables without a value whose types are those that the rules take them to have; `silent`:
+    what has no answers.
+    """
 
     tables: dict[str, Stored]
     offers: dict[str, Offered]
     errors: list[CepError]
+    supposed: frozenset[Place] = frozenset()
+    silent: tuple[Graph | Triples, ...] = ()
 
     def relations(self, rules: Rules) -> dict[str, Relation]:
         return {name: relation(rules.asked[name], table) for name, table in self.tables.items()} | self.offers
@@ -139,23 +152,59 @@ def ask(rules: Rules, background: Background | None, tables: Collection[str], po
     `tables`: the predicates whose facts are given from outside.
     """
     known = Known({}, {}, [])
+    found: dict[str, Answers] = {}
     for name, asked in rules.asked.items():
         width = len(asked.variables) if isinstance(asked, Graph) else asked.fixed.count(None)
-        table = Stored(name, ("any",) * width)
+        found[name] = Answers(("any",) * width, (np.empty(0, dtype=np.int64),) * width, 0)
         try:
             if background is None:
                 raise _nothing_to_ask(asked, rules.source)
-            found = answers(background, asked, pool, rules.source)
-            table = Stored(name, found.types)
-            table.add(found.columns, found.rows)
+            found[name] = answers(background, asked, pool, rules.source)
         except CepError as error:
             known.errors += error.errors if isinstance(error, CepErrors) else [error]
-        known.tables[name] = table
+    types = _supposed(rules, found)
+    known.supposed, known.silent = frozenset(types), _silent(rules, found)
+    for name, each in found.items():
+        table = known.tables[name] = Stored(
+            name, tuple(types.get((name, i), type) for i, type in enumerate(each.types))
+        )
+        columns = [
+            np.full(each.rows, np.nan) if type == "float" and column.dtype != np.float64 else column
+            for column, type in zip(each.columns, table.types)
+        ]
+        table.add(columns, each.rows)
     if background is not None:
         known.offers = {name: Offered(each) for name, each in background.relations(pool).items()}
         known.errors += _taken(rules, tables, known.offers)
         pool.areas = background.areas()
     return known
+
+
+def _supposed(rules: Rules, found: Mapping[str, Answers]) -> dict[Place, str]:
+    """The types of columns that hold no value, by predicate and column, where the rules want one."""
+    columns: dict[Place, Place] = {}
+    types: dict[Place, str | None] = {}
+    for name, each in found.items():
+        asked = rules.asked[name]
+        at = range(len(each.types)) if isinstance(asked, Graph) else [i for i, x in enumerate(asked.fixed) if x is None]
+        for i, (column, type) in enumerate(zip(each.columns, each.types)):
+            columns[name, at[i]] = (name, i)
+            types[name, at[i]] = None if type == "any" and bool(np.equal(column, MISSING).all()) else type
+    if None not in types.values():
+        return {}
+    return {columns[place]: type for place, type in wanted(rules, types).items()}
+
+
+def _silent(rules: Rules, found: Mapping[str, Answers]) -> tuple[Graph | Triples, ...]:
+    """What is asked, not only denied, and has no answers; where it first stands."""
+    conditions = [condition for rule in rules.statics for condition in rule.conditions]
+    for rule in rules.rules:
+        conditions += [each for part in patterns(rule.body) if isinstance(part, Given) for each in part.conditions]
+    silent: dict[str, Graph | Triples] = {}
+    for each in conditions:
+        if isinstance(each, Predicate) and not each.negated and each.name in found and not found[each.name].rows:
+            silent.setdefault(each.name, replace(rules.asked[each.name], span=(each.graph or each).span))
+    return tuple(silent.values())
 
 
 def answers(background: Background, asked: Graph | Triples, pool: Pool, source: Source) -> Answers:

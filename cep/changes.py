@@ -14,7 +14,7 @@ import pyarrow as pa
 from cep.background import Background, Known, Rows, answers, relation
 from cep.conditions import Column, Relation
 from cep.datalog import Statics, close
-from cep.errors import CepError, Span
+from cep.errors import CepError
 from cep.plan.algebra import Rules, Triples
 from cep.stored import CODED, Stored, words
 from cep.typed import a
@@ -119,11 +119,15 @@ class Changes:
             what, span = "a position of `triple`", asked.span
         else:
             what, span = f"`?{asked.variables[place]}` of the graph pattern", asked.span
-        raise self._refused(f"after this change {what} is {a(type)}, and it was {a(wanted)} when it was read", span)
-
-    def _refused(self, message: str, span: Span) -> CepError:
-        hint = "the types of what is known stay as they were: one value of the new kind in what is loaded allows both"
-        return CepError(message, self.rules.source, span, hint, "type")
+        if (name, place) in self.known.supposed:
+            message = f"after this change {what} is {a(type)}, and the rules take it as {a(wanted)}"
+            hint = "the types of what is known stay as they were; without a value, what the rules make of it decides"
+        else:
+            message = f"after this change {what} is {a(type)}, and it was {a(wanted)} when it was read"
+            hint = (
+                "the types of what is known stay as they were: one value of the new kind in what is loaded allows both"
+            )
+        raise CepError(message, self.rules.source, span, hint, "type")
 
     # --- their time comes ---
 

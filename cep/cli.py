@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from cep import cli_spark
 from cep.cli_demo import demos
 from cep.cli_knowledge import change, fits, knowing
 from cep.errors import CepError, CepErrors
@@ -178,7 +179,7 @@ def plan(
             knowledge=knowledge_of(knowledge, reasoning),
             policy=policy,
         )
-        say(explain(engine.plan, engine.machine.compiled))
+        say(explain(engine.plan, engine.machine.compiled, answers=engine.answers))
 
 
 @app.command()
@@ -250,6 +251,14 @@ def run(
     max_derivations: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many events may be derived at one instant.")
     ] = 1_000_000,
+    on: cli_spark.On = None,
+    master: cli_spark.Master = None,
+    checkpoint: cli_spark.Checkpoint = None,
+    once: cli_spark.Once = False,
+    follow: cli_spark.Follow = False,
+    buckets: cli_spark.Buckets = None,
+    files: cli_spark.FilesEach = None,
+    conf: cli_spark.Conf = None,
 ) -> None:
     """Run a program over records and write the events it derives.
 
@@ -259,11 +268,41 @@ def run(
       tail -f events.jsonl | cep run rules.cep --input - --lateness 10min
       cep run rules.cep --input events.jsonl --facts linked=links.csv --explain
       cep run rules.cep --input events.jsonl --knowledge stations.ttl
+      cep run rules.cep --on spark --input days/ --output derived --checkpoint state
 
     Ctrl-C ends the run after the batch at hand. The exit status is 0; 1 if there were dead letters and --strict
     is given; 2 if the program or an option is wrong; 130 after Ctrl-C.
     """
     with settled():
+        wish = cli_spark.Wish(
+            rules=rules,
+            inputs=inputs,
+            format=format,
+            output=output,
+            output_format=output_format,
+            only=only,
+            policy=policy,
+            lateness=lateness,
+            dead_letter=dead_letter,
+            strict=strict,
+            facts=facts,
+            knowledge=knowledge,
+            reasoning=reasoning,
+            updates=updates,
+            max_derivations=max_derivations,
+            idle=idle,
+            explain=explain,
+            on=on,
+            master=master,
+            checkpoint=checkpoint,
+            once=once,
+            follow=follow,
+            buckets=buckets,
+            files=files,
+            conf=conf,
+        )
+        if wish.spark:
+            raise typer.Exit(cli_spark.run(wish))
         from cep.engine import Engine
         from cep.options import distinct, duration, refuse, selected, waiting
         from cep.pipeline import Interrupt, flow

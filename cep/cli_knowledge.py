@@ -79,7 +79,8 @@ def query(
         if format not in ("text", "csv", "jsonl"):
             raise CepError(f"--format: `{format}` is no format of a table", hint="text, csv or jsonl", code="option")
         known = _loaded(knowledge, reasoning)
-        answer = known.query(_read(sparql), _prefixes(knowledge or (), prefix))
+        name = sparql[1:] if sparql.startswith("@") and sparql != "@-" else "query"
+        answer = known.query(_read(sparql), _prefixes(knowledge or (), prefix), name)
         if isinstance(answer, bool):
             say("yes" if answer else "no")
         elif not isinstance(answer, pl.DataFrame):

@@ -17,7 +17,7 @@ from cep.background import Background, ask
 from cep.changes import Changes
 from cep.datalog import close
 from cep.dialects.etalis import lower
-from cep.errors import CepError, CepErrors, Warning
+from cep.errors import NOWHERE, CepError, CepErrors, Warning
 from cep.events import Event
 from cep.goals.build import Builder
 from cep.goals.contract import from_arrow, to_arrow
@@ -119,7 +119,15 @@ class Engine:
     @property
     def warnings(self) -> tuple[Warning, ...]:
         """What the author should know, by position."""
-        return self.plan.warnings
+        if self.changes is None or not self.changes.known.silent:
+            return self.plan.warnings
+        silent = [self.changes.loaded.silence(each, self.plan.source) for each in self.changes.known.silent]
+        return tuple(sorted((*self.plan.warnings, *silent), key=lambda warning: warning.span or NOWHERE))
+
+    @property
+    def answers(self) -> dict[str, int]:
+        """How many answers there are to what is asked of the knowledge, by the names of `plan.rules.asked`."""
+        return {} if self.changes is None else {name: t.count for name, t in self.changes.known.tables.items()}
 
     @property
     def inputs(self) -> dict[str, Schema]:

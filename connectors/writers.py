@@ -129,20 +129,7 @@ class Writer:
         return {type: f"{stem}.{type}{suffix}" for type in self._schemas}
 
     def _lines(self, tables: Mapping[str, pl.DataFrame]) -> bytes:
-        calendar = self.times == "iso"
-        parts: list[Pieces] = []
-        for type, table in tables.items():
-            schema = self._schemas[type]
-            keys = ["start", "end"] + [attribute.name for attribute in schema.attributes]
-            columns = [as_ticks(table["start"], calendar), as_ticks(table["end"], calendar)]
-            columns += [as_json(table[one.name], one.type, calendar) for one in schema.attributes]
-            if self._inputs is not None:
-                keys.append(BECAUSE)
-                columns.append(as_is(table[BECAUSE]))
-            parts.append(lines(keys, type, columns))
-        start = np.concatenate([table["start"].to_numpy() for table in tables.values()])
-        end = np.concatenate([table["end"].to_numpy() for table in tables.values()])
-        return merged(parts, np.lexsort((start, end)))
+        return json_lines(tables, self._schemas, self.times == "iso", self._inputs is not None)
 
     def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
         """The rows as text fields; of no table the header."""
@@ -161,23 +148,54 @@ class Writer:
         return out.getvalue()
 
     def _arrow(self, type: str) -> pa.Schema:
-        fields = [("start", _ARROW["time"]), ("end", _ARROW["time"])]
-        fields += [(one.name, _ARROW.get(one.type, pa.large_string())) for one in self._schemas[type].attributes]
-        return pa.schema(fields + ([(BECAUSE, pa.large_string())] if self._inputs is not None else []))
+        made = arrow(self._schemas[type])
+        return made if self._inputs is None else made.append(pa.field(BECAUSE, pa.large_string()))
 
     def _typed(self, type: str, table: pl.DataFrame) -> pl.DataFrame:
-        columns = [table[key].cast(pl.Datetime("us", "UTC")) for key in ("start", "end")]
-        for attribute in self._schemas[type].attributes:
-            column = table[attribute.name]
-            if attribute.type == "time":
-                column = column.cast(pl.Datetime("us", "UTC"))
-            elif attribute.type == "duration":
-                exact = column.cast(pl.Float64).to_numpy() / SECOND  # polars multiplies by the reciprocal
-                column = pl.Series(attribute.name, exact).fill_nan(None)
-            elif attribute.type == "any":
-                column = _field(column, attribute, True)
-            columns.append(column)
-        return pl.DataFrame(columns + ([table[BECAUSE]] if self._inputs is not None else []))
+        made = typed(table, self._schemas[type])
+        return made if self._inputs is None else made.with_columns(table[BECAUSE])
+
+
+def json_lines(
+    tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], calendar: bool, lineage: bool
+) -> bytes:
+    """Tables of derived events (not none) as lines of JSON, by (end, start, type). `calendar`: times are ISO 8601, else
+    seconds; `lineage`: they have it."""
+    parts: list[Pieces] = []
+    for type, table in tables.items():
+        schema = schemas[type]
+        keys = ["start", "end"] + [attribute.name for attribute in schema.attributes]
+        columns = [as_ticks(table["start"], calendar), as_ticks(table["end"], calendar)]
+        columns += [as_json(table[one.name], one.type, calendar) for one in schema.attributes]
+        if lineage:
+            keys.append(BECAUSE)
+            columns.append(as_is(table[BECAUSE]))
+        parts.append(lines(keys, type, columns))
+    start = np.concatenate([table["start"].to_numpy() for table in tables.values()])
+    end = np.concatenate([table["end"].to_numpy() for table in tables.values()])
+    return merged(parts, np.lexsort((start, end)))
+
+
+def arrow(schema: Schema) -> pa.Schema:
+    """The columns of an event in Parquet."""
+    fields = [("start", _ARROW["time"]), ("end", _ARROW["time"])]
+    return pa.schema(fields + [(one.name, _ARROW.get(one.type, pa.large_string())) for one in schema.attributes])
+
+
+def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """A table of derived events as Parquet has it."""
+    columns = [table[key].cast(pl.Datetime("us", "UTC")) for key in ("start", "end")]
+    for attribute in schema.attributes:
+        column = table[attribute.name]
+        if attribute.type == "time":
+            column = column.cast(pl.Datetime("us", "UTC"))
+        elif attribute.type == "duration":
+            exact = column.cast(pl.Float64).to_numpy() / SECOND  # polars multiplies by the reciprocal
+            column = pl.Series(attribute.name, exact).fill_nan(None)
+        elif attribute.type == "any":
+            column = _field(column, attribute, True)
+        columns.append(column)
+    return pl.DataFrame(columns)
 
 
 class _Groups:

@@ -22,12 +22,12 @@ def answered(terms: Terms, columns: Sequence[Ints], rows: int, pool: Pool) -> An
     if not columns:
         return Answers((), (), min(rows, 1))
     types, values = terms.columns(columns, pool)
-    frame = pl.DataFrame([_rank(c, t, pool).alias(f"{i}") for i, (c, t) in enumerate(zip(values, types))])
+    frame = pl.DataFrame([rank(c, t, pool).alias(f"{i}") for i, (c, t) in enumerate(zip(values, types))])
     order = frame.with_row_index("row").unique(frame.columns, keep="any").sort(frame.columns)["row"].to_numpy()
     return Answers(types, tuple(column[order] for column in values), len(order))
 
 
-def _rank(column: Column, type: str, pool: Pool) -> pl.Series:
+def rank(column: Column, type: str, pool: Pool) -> pl.Series:
     """Numbers that sort as the values do; equal numbers are equal values."""
     if type not in CODED:
         # A missing float is NaN, which would come last.

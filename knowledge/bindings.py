@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,11 +56,9 @@ def solve(
     found = start
     while left and found.rows:
         best = min(range(len(left)), key=lambda i: (_apart(left[i], found, left), _guess(left[i], triples, found), i))
-        found = _joined(left.pop(best), triples, found, most)
-        needed = {*wanted, *(slot for pattern in left for slot in pattern if isinstance(slot, str))}
-        names = [name for name in found.columns if name in needed]
-        if len(names) < len(found.columns):
-            found = found.distinct(names)
+        pattern = left.pop(best)
+        needed = {*wanted, *(slot for other in left for slot in other if isinstance(slot, str))}
+        found = _joined(pattern, triples, found, needed, most)
     if not found.rows:
         return Bindings({name: np.empty(0, dtype=np.int64) for name in wanted}, 0)
     return found.distinct(wanted)
@@ -92,7 +90,8 @@ def _guess(pattern: Pattern, triples: Triples, found: Bindings) -> float:
     return float((stop - start).sum()) * found.rows / len(rows)
 
 
-def _joined(pattern: Pattern, triples: Triples, found: Bindings, most: int) -> Bindings:
+def _joined(pattern: Pattern, triples: Triples, found: Bindings, needed: Set[str], most: int) -> Bindings:
+    """What is found with the pattern besides, in columns that are needed; distinct where others were dropped."""
     if NONE in pattern:
         return Bindings({}, 0)
     keys = _keys(pattern, found, slice(None))
@@ -102,22 +101,26 @@ def _joined(pattern: Pattern, triples: Triples, found: Bindings, most: int) -> B
         stop: Ints = np.full(found.rows, len(triples), dtype=np.int64)
     else:
         order, start, stop = triples.ranges(*keys)
+    names = [name for name in found.columns if name in needed]
+    new = [slot for slot, key in zip(pattern, keys) if isinstance(slot, str) and key is None]
+    if len(set(new)) == len(new) and not needed & set(new):  # only whether there is a triple matters
+        there = np.flatnonzero(stop > start)
+        some = Bindings({name: found.columns[name][there] for name in names}, len(there))
+        return some if len(names) == len(found.columns) else some.distinct(names)
     total = int((stop - start).sum())
-    new = dict.fromkeys(slot for slot, key in zip(pattern, keys) if isinstance(slot, str) and key is None)
-    if total * (len(found.columns) + len(new)) > most:
+    if total * len({*names, *new} & needed) > most:
         raise TooLarge(total)
-    if not new:  # a triple is there or not
-        kept = np.flatnonzero(stop > start)
-        return Bindings({name: column[kept] for name, column in found.columns.items()}, len(kept))
     index, rows = expand(start, stop)
-    columns = {name: column[index] for name, column in found.columns.items()}
+    columns = {name: found.columns[name][index] for name in names}
     same = np.ones(total, dtype=np.bool_)
     for slot, key, column in zip(pattern, keys, triples.ordered(order)):
         if key is None and isinstance(slot, str):
             if slot in columns:  # a variable that the pattern has twice
                 same &= columns[slot] == column[rows]
-            else:
+            elif slot in needed or new.count(slot) > 1:
                 columns[slot] = column[rows]
     if not same.all():
         columns = {name: column[same] for name, column in columns.items()}
-    return Bindings(columns, int(same.sum()))
+    some = Bindings(columns, int(same.sum()))
+    kept = [name for name in columns if name in needed]
+    return some if len(kept) == len({*found.columns, *new}) else some.distinct(kept)

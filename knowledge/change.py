@@ -80,7 +80,7 @@ def _lines(source: Any, name: str) -> frozenset[str]:
     if isinstance(source, str):
         found = _labelled(load.quads_of(source, name))
     elif isinstance(source, Path):
-        found = _labelled(list(load.quads(source)))
+        found = _labelled(load.quads(source))
     else:
         found = list(rdf.quads(source))
     return frozenset(_written(found, name).split("\n")) - {""}

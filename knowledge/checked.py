@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import pyoxigraph as ox
 
 from cep.errors import CepError, Source, Span
 from cep.syntax.ast import Graph
 from cep.syntax.graphs import of_the_rule
-from knowledge.slips import first_slip
+from knowledge.slips import first_slip, first_slip_of_query
 from knowledge.sparql import Token, tokens
 
 _VOLATILE = ("now", "rand", "uuid", "struuid", "bnode")
@@ -33,6 +34,9 @@ def check(graph: Graph, source: Source) -> None:
         solutions = _NOTHING.query("SELECT * WHERE\n" + graph.text, prefixes=prefixes)
     except SyntaxError as error:
         raise _no_sparql(str(error), graph, source) from None
+    except RuntimeError as error:  # a function that there is not
+        reason = str(error)[:1].lower() + str(error)[1:]
+        raise refused(f"this pattern cannot be answered: {reason}", graph, source) from None
     assert isinstance(solutions, ox.QuerySolutions), "a SELECT gives solutions"
     bound = {variable.value for variable in solutions.variables}
     for name, at in of_the_rule(graph.text).items():
@@ -65,11 +69,27 @@ def _position(graph: Graph, offset: int) -> tuple[int, int]:
     return graph.span.line + lines, offset - before.rfind("\n")
 
 
+def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> CepError:
+    """The mistake in a whole query that SPARQL refuses with the text `error`."""
+    source = Source(text, name)
+    at = _offset(error, text)
+    if at is None:
+        return CepError(f"this is no SPARQL: {error[:1].lower()}{error[1:]}", code="graph")
+    slip = first_slip_of_query(text, dict(prefixes), at)
+    whole = Graph(text, (), span=Span(1, 1, 1, 1))
+    return CepError(slip.message, source, placed(whole, slip.start, slip.end), slip.hint, "graph")
+
+
 def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
-    at = 0
-    if match := _ERROR.search(error):
-        line, column = int(match[1]) - 1, int(match[2])  # the query has a line before the pattern's
-        starts = [0, *(m.end() for m in re.finditer("\n", graph.text))]
-        at = starts[min(line, len(starts)) - 1] + column - 1
-    slip = first_slip(graph.text, dict(graph.prefixes), at)
+    at = _offset(error, graph.text, 1)  # the query has a line before the pattern's
+    slip = first_slip(graph.text, dict(graph.prefixes), at or 0)
     return CepError(slip.message, source, placed(graph, slip.start, slip.end), slip.hint, "graph")
+
+
+def _offset(error: str, text: str, before: int = 0) -> int | None:
+    """Where in a text a message says that the error is; `before`: lines that were put before it."""
+    match = _ERROR.search(error)
+    if match is None:
+        return None
+    starts = [0, *(m.end() for m in re.finditer("\n", text))]
+    return starts[min(int(match[1]) - 1 - before, len(starts) - 1)] + int(match[2]) - 1

@@ -25,21 +25,23 @@ def fingerprint(terms: Terms, graphs: Mapping[int, Triples], reasoning: str) -> 
 
     Each quad has a number that its terms' letters give; these are added up, so no order matters.
     """
-    used = np.unique(np.concatenate([*(column for t in graphs.values() for column in t.columns), _names(graphs)]))
+    there = np.zeros(len(terms), dtype=np.bool_)
+    for graph, triples in graphs.items():
+        for column in triples.columns:
+            there[column] = True
+        there[[graph] if graph != NONE else []] = True
+    used = np.flatnonzero(there)
     parts = [reasoning]
     for seed in _SEEDS:
-        words = _words(terms, used, np.uint64(seed))
+        words: Words = np.zeros(len(terms), dtype=np.uint64)
+        words[used] = _words(terms, used, np.uint64(seed))
         total = 0
         for graph, triples in graphs.items():
-            s, p, o = (words[np.searchsorted(used, column)] for column in triples.columns)
-            name = words[np.searchsorted(used, graph)] if graph != NONE else np.uint64(1)
+            s, p, o = (words[column] for column in triples.columns)
+            name = words[graph] if graph != NONE else np.uint64(1)
             total += int(_mixed(_mixed(_mixed(s, p), o), np.full(len(s), name)).sum(dtype=np.uint64))
         parts.append(f"{total & (2**64 - 1):016x}")
     return hashlib.blake2b("/".join(parts).encode(), digest_size=16).hexdigest()
-
-
-def _names(graphs: Mapping[int, Triples]) -> Ints:
-    return np.array([graph for graph in graphs if graph != NONE], dtype=np.int64)
 
 
 def _words(terms: Terms, ids: Ints, seed: np.uint64) -> Words:

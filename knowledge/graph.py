@@ -12,12 +12,13 @@ import pyoxigraph as ox
 
 from cep.background import Answers, Fixed
 from cep.conditions import Relation
-from cep.errors import CepError, Source
+from cep.errors import CepError, Source, Warning
+from cep.plan import algebra
 from cep.stored import series_of
 from cep.syntax.ast import Graph
 from cep.values import Areas, Pool
-from knowledge import geometry, load, patterns, rdf, solutions, store
-from knowledge.answers import answered
+from knowledge import checked, geometry, load, patterns, rdf, silence, solutions, store
+from knowledge.answers import answered, rank
 from knowledge.bindings import TooLarge
 from knowledge.canonical import Canonical
 from knowledge.change import Change, merge
@@ -114,6 +115,10 @@ class Knowledge:
             known = self._answers[key] = (table, pool, patterns.of_table(table, graph, self.terms, pool, source))
         return known[2]
 
+    def silence(self, asked: Graph | algebra.Triples, source: Source) -> Warning:
+        """Why a pattern that has no answers has none."""
+        return silence.reason(asked, self, source)
+
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
         """`triple(S, P, O)` where some are given: a column for each that is not."""
         ids = [None if term is None else self.terms.id_of(str(term)) for term in fixed]
@@ -138,15 +143,20 @@ class Knowledge:
 
     # --- what Python asks ---
 
-    def query(self, sparql: str, prefixes: Mapping[str, str] | None = None) -> pl.DataFrame | bool | rdflib.Graph:
+    def query(
+        self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
+    ) -> pl.DataFrame | bool | rdflib.Graph:
         """A SPARQL query: a table of values for SELECT, a boolean for ASK, an rdflib graph for CONSTRUCT and DESCRIBE.
 
-        Raises CepError where it is no SPARQL.
+        Rows are sorted by value where there is no ORDER BY. Raises CepError where it is no SPARQL, which messages call
+        by `name`.
         """
+        words = [token.text.lower() for token in tokens(sparql) if token.kind == "word" or token.text in "{}"]
         try:
-            found = self.store().query(sparql, prefixes=dict(prefixes or {}))
+            asked = self.store(ordered=not _OPEN.isdisjoint(words))
+            found = asked.query(sparql, prefixes=dict(prefixes or {}))
         except SyntaxError as error:
-            raise CepError(f"this is no SPARQL: {error}", code="graph") from None
+            raise checked.no_query(str(error), sparql, prefixes or {}, name) from None
         except (RuntimeError, OSError) as error:
             raise CepError(f"the query cannot be answered: {error}", code="graph") from None
         if isinstance(found, ox.QueryBoolean):
@@ -154,9 +164,16 @@ class Knowledge:
         if isinstance(found, ox.QueryTriples):
             return Knowledge.of(found).rdflib()
         names, pool = [variable.value for variable in found.variables], Pool()
+        if not names:
+            return pl.DataFrame()
         terms, columns = solutions.columns(found)
         types, values = terms.columns(columns, pool)
-        return pl.DataFrame([series_of(c, t, pool).alias(n) for n, t, c in zip(names, types, values)])
+        table = pl.DataFrame([series_of(c, t, pool).alias(n) for n, t, c in zip(names, types, values)])
+        ordered = "order" in words[len(words) - words[::-1].index("}") :]  # after the last brace
+        if ordered:
+            return table
+        ranks = pl.DataFrame([rank(c, t, pool).alias(n) for n, t, c in zip(names, types, values)])
+        return table[ranks.select(pl.arg_sort_by(names))[names[0]].to_numpy()]
 
     def rdflib(self, inferred: bool = True) -> rdflib.Graph:
         """All triples, or those asserted, as an rdflib graph."""

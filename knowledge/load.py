@@ -7,6 +7,7 @@ import gzip
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -136,25 +137,31 @@ def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
 
 def read(path: Path, terms: Terms, labels: Labels) -> Iterator[Quads]:
     """The triples of an RDF file, some at a time. Raises CepError with line and column."""
-    format = rdf_format(path)
-    try:
-        yield from columns(quads(path), terms, labels, format is None or format.supports_datasets)
-    except TripleTerm as error:
-        raise CepError(f"{path} cannot be read: {error}", code="knowledge") from None
+    with _parsing(path) as (parser, format):
+        yield from columns(parser, terms, labels, format.supports_datasets)
 
 
-def quads(path: Path) -> Iterator[ox.Quad]:
-    """The triples of an RDF file one by one. Raises CepError with line and column."""
+def quads(path: Path) -> list[ox.Quad]:
+    """The triples of an RDF file, as they are. Raises CepError with line and column."""
+    with _parsing(path) as (parser, _):
+        return list(parser)
+
+
+@contextmanager
+def _parsing(path: Path) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat]]:
+    """The parser of a file and its format; what goes wrong is a CepError."""
     format = rdf_format(path)
     if format is None:
         raise CepError(f"{path} has no suffix of a format that is known", hint=_known(), code="knowledge")
     try:
         with opened(path) as file:
-            yield from ox.parse(file, format, base_iri=path.resolve().as_uri())
+            yield ox.parse(file, format, base_iri=path.resolve().as_uri()), format
     except SyntaxError as error:
         raise unreadable(error, str(path), format, lambda: opened(path)) from None
     except (OSError, EOFError) as error:  # of the file system, or of gzip
         raise CepError(f"{path} cannot be read: {str(error).lower()}", code="knowledge") from None
+    except TripleTerm as error:
+        raise CepError(f"{path} cannot be read: {error}", code="knowledge") from None
 
 
 def quads_of(text: str, name: str) -> list[ox.Quad]:
@@ -187,11 +194,10 @@ def columns(
     """
     iterator: Iterator[Any] = iter(quads)
     while True:
-        chunk = list(islice(iterator, _CHUNK))
-        if not chunk:
-            return
-        written = ox.serialize(chunk, format=ox.RdfFormat.N_QUADS)
+        written = ox.serialize(islice(iterator, _CHUNK), format=ox.RdfFormat.N_QUADS)
         assert written is not None, "without an output the text is given back"
+        if not written:
+            return
         yield _split(written.decode(), terms, labels, graphs)
 
 

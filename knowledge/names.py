@@ -13,7 +13,7 @@ from knowledge.terms import BLANK, IRI, Terms
 
 Triple = tuple[int, int, int]
 
-_KNOWN = {
+KNOWN = {
     **PREFIXES,
     "sosa": "http://www.w3.org/ns/sosa/",
     "ssn": "http://www.w3.org/ns/ssn/",
@@ -24,6 +24,7 @@ _KNOWN = {
     "qudt": "http://qudt.org/schema/qudt/",
     "unit": "http://qudt.org/vocab/unit/",
 }
+"""Prefixes that need not be given."""
 _PARTS = (
     *(
         "onProperty",
@@ -48,7 +49,7 @@ class Names:
 
     def __init__(self, terms: Terms, prefixes: Mapping[str, str] | None = None, facts: Facts | None = None) -> None:
         self.terms = terms
-        self.prefixes = {**_KNOWN, **(prefixes or {})}
+        self.prefixes = {**KNOWN, **(prefixes or {})}
         self.facts = facts
 
     def of(self, id: int, depth: int = 3) -> str:

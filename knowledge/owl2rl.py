@@ -7,12 +7,13 @@ Source: https://www.w3.org/TR/owl2-profiles/#Reasoning_in_OWL_2_RL_and_RDF_Graph
 spares what another rule gives, or says which two members of a list are meant.
 
 What stands in no line here: eq-ref, dt-type1 and prp-ap (left out, see docs/decisions/2026-11-21-reasoning.md);
-eq-sym and eq-trans (knowledge/equality.py); prp-spo2 and prp-key, of which there is one for each list
-(knowledge/lists.py); the other dt- rules (knowledge/literals.py). prp-trp and cls-int1 are here, but not joined as they
-are written (knowledge/saturation.py).
+prp-spo2 and prp-key, of which there is one for each list (knowledge/lists.py); the other dt- rules
+(knowledge/literals.py). WALKED and cls-int1 are not joined as they are written (knowledge/saturation.py).
 """
 
 EQUALITY = """
+eq-sym      ?x owl:sameAs ?y -> ?y owl:sameAs ?x
+eq-trans    ?x owl:sameAs ?y . ?y owl:sameAs ?z -> ?x owl:sameAs ?z
 eq-rep-s    ?s owl:sameAs ?s2 . ?s ?p ?o . ?p != owl:sameAs -> ?s2 ?p ?o
 eq-rep-p    ?p owl:sameAs ?p2 . ?s ?p ?o -> ?s ?p2 ?o
 eq-rep-o    ?o owl:sameAs ?o2 . ?s ?p ?o . ?p != owl:sameAs -> ?s ?p ?o2
@@ -117,5 +118,8 @@ scm-avf2    ?c1 owl:allValuesFrom ?y . ?c1 owl:onProperty ?p1 . ?c2 owl:allValue
 scm-int     ?c owl:intersectionOf ?l . ?l has ?m -> ?c rdfs:subClassOf ?m
 scm-uni     ?c owl:unionOf ?l . ?l has ?m -> ?m rdfs:subClassOf ?c
 """
+
+WALKED = ("eq-sym", "eq-trans", "prp-trp")
+"""Rules whose results are found along ways of any length at once, not pair by pair."""
 
 DATA = EQUALITY + PROPERTIES + CLASSES + CLASS_AXIOMS

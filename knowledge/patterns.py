@@ -56,18 +56,14 @@ def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answ
     check(graph, source)
     _refuse_products(graph, store, source)
     prefixes = dict(graph.prefixes)
-    try:
-        if not graph.variables:
-            found = store.query("ASK\n" + graph.text, prefixes=prefixes)
-            return Answers((), (), int(bool(found)))
-        most = MOST_CELLS // len(graph.variables)
-        names = " ".join("?" + name for name in graph.variables)
-        query = f"SELECT DISTINCT {names} WHERE\n{graph.text}\nLIMIT {most + 1}"
-        rows = store.query(query, prefixes=prefixes)
-        assert isinstance(rows, ox.QuerySolutions), "a SELECT gives solutions"
-        terms, columns = solutions.columns(rows)
-    except RuntimeError as error:  # a function that there is not
-        raise refused(f"this pattern cannot be answered: {_lower(str(error))}", graph, source) from None
+    if not graph.variables:
+        return Answers((), (), int(bool(store.query("ASK\n" + graph.text, prefixes=prefixes))))
+    most = MOST_CELLS // len(graph.variables)
+    names = " ".join("?" + name for name in graph.variables)
+    query = f"SELECT DISTINCT {names} WHERE\n{graph.text}\nLIMIT {most + 1}"
+    found = store.query(query, prefixes=prefixes)
+    assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
+    terms, columns = solutions.columns(found)
     if len(columns[0]) > most:
         raise _too_large(most, graph, source, more=True)
     return answered(terms, columns, len(columns[0]), pool)
@@ -85,15 +81,19 @@ def _refuse_products(graph: Graph, store: ox.Store, source: Source) -> None:
     if len(groups) < 2:
         return
     groups = sorted((sorted(g, key=lambda part: part.start) for g in groups), key=lambda g: g[0].start)
-    links = [part for part in found if part.kind in ("filter", "bind")]
-    meant = any(sum(any(part.variables & each.variables for each in g) for g in groups) > 1 for part in links)
+    meant = False
+    for link in (part for part in found if part.kind in ("filter", "bind")):
+        touching = [g for g in groups if any(link.variables & each.variables for each in g)]
+        meant |= len(touching) > 1
+        if len(touching) == 1:
+            touching[0].append(link)  # it narrows what it is about alone
     sizes = [_size([graph.text[part.start : part.end] for part in g], graph, store) for g in groups]
-    texts = [_stretch(graph, g[0].start, g[-1].end) for g in groups]
+    texts = [_stretch(graph, g[0].start, max(part.end for part in g if part in factors)) for g in groups]
     _refuse_product(sizes, texts, graph, source, MOST_CELLS if meant else MOST_PRODUCT)
 
 
 def _size(texts: Sequence[str], graph: Graph, store: ox.Store) -> int:
-    inner = " . ".join(texts)
+    inner = " ".join(text + " ." for text in texts)
     query = f"SELECT (COUNT(*) AS ?n) {{ {{ SELECT * {{ {inner} }} LIMIT {MOST_CELLS} }} }}"
     rows = store.query(query, prefixes=dict(graph.prefixes))
     assert isinstance(rows, ox.QuerySolutions), "a SELECT gives solutions"
@@ -130,7 +130,3 @@ def _too_large(rows: int, graph: Graph, source: Source, more: bool = False) -> C
     message = f"this pattern goes through {many} answers; its table may hold {MOST_CELLS:,} values"
     hint = "narrow it by a class or a FILTER, or write variables that the rule does not need in lower case"
     return refused(message, graph, source, hint=hint)
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]

@@ -9,6 +9,7 @@ import numpy as np
 from cep.values import Ints
 from knowledge.equality import pairs_of
 from knowledge.join import Part, Rows, solutions
+from knowledge.owl2rl import WALKED
 from knowledge.relation import Facts, Relation, distinct, found, unpacked
 from knowledge.rule import Atom, Rule
 from knowledge.saturation import Heads, Saturation
@@ -31,7 +32,7 @@ def in_doubt(work: Saturation, rules: Sequence[Rule], gone: Facts, kept: Facts) 
     while new:
         heads = Heads()
         for rule in rules:
-            if rule.name != "prp-trp":
+            if rule.name not in WALKED:
                 work.apply(rule, new, heads, linked=False)
         for p in work.transitive:
             # RULE prp-trp: every pair that some way with a doubtful step leads to, ways known before left out.

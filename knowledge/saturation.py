@@ -11,6 +11,7 @@ from cep.errors import CepError
 from cep.values import Ints
 from knowledge.equality import pairs_of, united
 from knowledge.join import BLOCK, Part, Rows, solutions
+from knowledge.owl2rl import WALKED
 from knowledge.relation import Facts, Relation, distinct, found, packed, unpacked
 from knowledge.rule import HAS, Atom, Rule
 from knowledge.terms import LITERAL, Terms
@@ -63,7 +64,6 @@ class Saturation:
             heads = Heads()
             for rule in first:
                 self.apply(rule, new, heads)
-            self._equate(new, heads)
             new = self._take(heads)
             if not new:
                 return
@@ -78,8 +78,11 @@ class Saturation:
         assert rule.head is not None, "a rule without a head gives nothing"
         if any(isinstance(atom.p, int) and atom.p not in self.facts for atom in rule.body):
             return
-        if rule.name == "prp-trp":
-            self._walk(new, heads)
+        if rule.name in WALKED:
+            if rule.name == "prp-trp":
+                self._walk(new, heads)
+            elif rule.name == "eq-trans":
+                self._equate(new, heads)
             return
         if rule.name == "cls-int1":
             self._meet(rule, new, heads)
@@ -98,14 +101,11 @@ class Saturation:
         assert s is not None and p is not None and o is not None, "the body binds what the head has"
         pairs = packed(s, o)
         if isinstance(head.p, int):
-            heads.add(head.p, pairs[s != o] if head.p == self.words.same else pairs)
+            heads.add(head.p, pairs)
             return
         for predicate in np.unique(p).tolist():
-            chosen = p == predicate
-            if predicate == self.words.same:
-                chosen &= s != o
             if self.terms.kinds(np.array([predicate]))[0] != LITERAL:
-                heads.add(predicate, pairs[chosen])
+                heads.add(predicate, pairs[p == predicate])
 
     def _linked(self, rule: Rule, y: str, z: str, new: Facts | None) -> Ints:
         """Pairs that make one all that y can be for one value of the other variables."""
@@ -172,7 +172,7 @@ class Saturation:
         return [p for p in self.facts[self.words.type].subjects_of(self.words.transitive) if p in self.facts]
 
     def _equate(self, new: Facts | None, heads: Heads) -> None:
-        # RULES eq-sym, eq-trans: a class that grew gives all its pairs.
+        # RULES eq-sym, eq-trans: a class of equal terms that grew gives all its pairs.
         pairs = (self.facts if new is None else new)[self.words.same].pairs
         if not len(pairs):
             return

@@ -1,8 +1,8 @@
-"""What an author may have meant where a graph pattern is no SPARQL: the first slip, where it is, what to write."""
+"""What an author may have meant where a pattern or a query is no SPARQL: the first slip, where, what to write."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from knowledge.sparql import Token, tokens
 
@@ -17,6 +17,10 @@ _RULES = (
     ("bind", "`BIND(... AS ?x)` gives a value to a variable that no triple before it has"),
     ("filter", "a FILTER holds one expression, with all its brackets: `FILTER(?x > 3 && ?y < 5)`"),
 )
+_QUERY = "a query begins with SELECT, ASK, CONSTRUCT or DESCRIBE: `SELECT ?s { ?s a ex:Storm }`"
+_BRACES = "the pattern stands in braces: `SELECT ?s { ?s a ex:Storm }`"
+_BEFORE = ("prefix", "base")
+_AGGREGATES = ("count", "sum", "avg", "min", "max", "sample", "group_concat")
 _END = Token("end", "", -1, -1)
 
 
@@ -36,8 +40,42 @@ def first_slip(text: str, prefixes: Collection[str], at: int) -> Slip:
     found = tokens(text)
     try:
         _Walk(found, prefixes).group()
-    except Slip as slip:
-        return slip
+    except Slip as found_one:
+        return found_one
+    return _unexpected(found, at)
+
+
+def first_slip_of_query(text: str, prefixes: Collection[str], at: int) -> Slip:
+    """The same of a whole query; `prefixes` are those that it need not declare."""
+    found = tokens(text)
+    declared = [
+        name.text[:-1] for word, name in zip(found, found[1:]) if word.text.lower() == "prefix" and name.kind == "name"
+    ]
+    depth = 0
+    for i, token in enumerate(found):
+        if token.text == "{" and not depth and token.start <= at:
+            try:
+                _Walk(found[i:], [*prefixes, *declared]).group()
+            except Slip as found_one:
+                return found_one
+        depth += (token.text == "{") - (token.text == "}")
+    if not found:
+        return Slip(0, 0, "there is no query", _QUERY)
+    first = next((token for token in found if token.kind == "word" and token.text.lower() not in _BEFORE), found[0])
+    if first.text.lower() not in ("select", "ask", "construct", "describe"):
+        return Slip(first.start, first.end, f"`{first.text}` begins no query", _QUERY)
+    last = found[-1]
+    if depth > 0 and at >= last.end:
+        return Slip(last.start, last.end, "a `}` is missing behind it", _BRACES)
+    slip = _unexpected(found, at)
+    if not any(token.text == "{" for token in found):
+        slip.hint = _BRACES
+    elif not any(token.text.lower() in _AGGREGATES for token in found):
+        slip.hint = None
+    return slip
+
+
+def _unexpected(found: Sequence[Token], at: int) -> Slip:
     token = next((token for token in found if token.end > at), found[-1])
     words = {token.text.lower() for token in found if token.kind == "word"}
     hint = next((hint for word, hint in _RULES if word in words), None)
@@ -73,7 +111,7 @@ class _Walk:
             self.group()
         elif self.word in ("optional", "minus", "union", "graph"):
             self.at += 1
-            if self.next.text != "{":
+            if self.found[self.at - 1].text.lower() == "graph":
                 self.term()
             if self.next.text != "{":
                 raise self.slip("the pattern is expected here, in braces", "`OPTIONAL { ?s ex:p ?o }`")

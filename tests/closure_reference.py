@@ -161,9 +161,13 @@ def kept(triple: Triple) -> bool:
 
 
 def comparable(triples: Iterable[Triple]) -> set[Triple]:
-    """Without datatypes as types of what no literal is (D5)."""
+    """Without datatypes as types of what is no literal (D5), and without what eq-ref and another rule give (D1)."""
     datatypes = {RDFS.Datatype, *OWL_RL_Datatypes}
-    return {triple for triple in triples if triple[1] != RDF.type or triple[2] not in datatypes}
+    return {
+        (s, p, o)
+        for s, p, o in triples
+        if not (p == RDF.type and o in datatypes) and not (p == OWL.sameAs and s == o)
+    }
 
 
 def texts(triples: Iterable[Triple]) -> set[str]:

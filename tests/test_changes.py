@@ -115,6 +115,68 @@ def test_types_stay_as_they_were(height: str, kind: str) -> None:
     assert given(engine, EVENTS) == ['e("JFK", 4) @ 1', 'e("JFK", 4) @ 2', 'e("JFK", 4) @ 3', 'e("LGA", 6) @ 3']
 
 
+def test_what_has_no_value_yet_takes_the_type_that_is_declared() -> None:
+    """M23: through static rules, undeclared events, equations, aggregates and arithmetic."""
+    text = (
+        P
+        + """
+        event a(s: string).
+        event b(n: string, i: iri, h: int, t: time, ok: bool).
+        event c(most: int).
+        named(X, N) :- { ?X wt:name ?N }, { ?X wt:code ?C }.
+        seen(X, N, H) <- a(_) WHERE named(X, M), N = M, { ?X wt:size ?H ; wt:kind ?K }, K != 2.
+        b(N, X, H + 1, T, Ok) <- seen(X, N, H) WHERE { ?X wt:since ?T ; wt:good ?Ok }.
+        c(Most) <- seen(_, _, H) AGGREGATE Most = max(H) OVER LAST 1 h."""
+    )
+    engine = start(text)
+    found = {name: table.types for name, table in engine.changes.known.tables.items()} if engine.changes else {}
+    assert list(found.values()) == [
+        ("iri", "string"),
+        ("iri", "string"),
+        ("iri", "int", "any"),
+        ("iri", "time", "bool"),
+    ]
+    all = 'wt:name "Kennedy" ; wt:size 3 ; wt:kind 1 ; wt:since "1970-01-01T00:00:09Z"^^<xsd:dateTime> ; wt:good true .'
+    all = all.replace("xsd:", "http://www.w3.org/2001/XMLSchema#")
+    engine.update(2_000_000, P + "wt:jfk " + all)
+    jfk = "http://example.org/weather#jfk"
+    assert sorted(given(engine, EVENTS[:2])) == [
+        f'b("Kennedy", "{jfk}", 4, 9000000, true) @ 2',
+        "c(3) @ 2",
+        f'seen("{jfk}", "Kennedy", 3) @ 2',
+    ]
+    with pytest.raises(CepError) as caught:
+        start(text).update(2_000_000, P + "wt:jfk " + all.replace('"Kennedy"', "5"))
+    assert "`?N` of the graph pattern is an int, and the rules take it as a string" in str(caught.value)
+
+
+def test_what_nothing_is_wanted_of_may_come_as_anything() -> None:
+    engine = start(P + "event a(s: string).\ne(S, H) <- a(S) WHERE { ?x wt:code ?S ; wt:size ?H }.")
+    engine.update(2_000_000, P + 'wt:jfk wt:size 3, "three" .')
+    assert sorted(given(engine, EVENTS[:2])) == ['e("JFK", "three") @ 2', 'e("JFK", 3) @ 2']
+
+
+def test_a_policy_goes_by_a_number_that_is_not_there_yet() -> None:
+    text = P + (
+        "event a(s: string).\ne(S, T) <- f(S, G) SEQ a(T) POLICY recent(by G).\n"
+        "f(S, G) <- a(S) WHERE { ?x wt:code ?S ; wt:size ?G }."
+    )
+    engine = start(text)
+    engine.update(0, P + "wt:jfk wt:size 3, 4 .")
+    found = given(engine, EVENTS[:2])
+    assert sorted(found)[0] == 'e("JFK", "JFK") @ [1, 2]' and 'f("JFK", 4.0) @ 2' in found
+
+
+def test_what_is_wanted_as_two_types_is_refused_when_it_is_read() -> None:
+    with pytest.raises(CepError, match="is declared"):
+        start(
+            P
+            + """event a(s: string). event b(n: string). event c(n: int).
+            b(N) <- a(_) WHERE { ?x wt:name ?N }.
+            c(N) <- a(_) WHERE { ?x wt:name ?N }."""
+        )
+
+
 def test_what_is_no_rdf_is_refused_and_changes_nothing() -> None:
     engine = start(HEIGHTS)
     with pytest.raises(CepError):

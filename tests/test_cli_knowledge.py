@@ -122,10 +122,43 @@ def test_query_prints_tables_and_answers() -> None:
     assert cep(*ask, "@question.rq", "-k", "weather.ttl").stdout == "yes\n"
 
 
+def test_rows_have_an_order() -> None:
+    Path("speeds.ttl").write_text("PREFIX ex: <http://example.org/> ex:a ex:speed 10, 9, 2.5, 100, 77 .")
+    ask = ("knowledge", "query", "-k", "speeds.ttl", "--format", "csv")
+    assert cep(*ask, "SELECT ?s { ?o ex:speed ?s }").stdout.split() == ["s", "2.5", "9.0", "10.0", "77.0", "100.0"]
+    order = cep(*ask, "SELECT ?s { ?o ex:speed ?s } ORDER BY DESC(?s) LIMIT 2")
+    assert order.stdout.split() == ["s", "100", "77"]
+
+
+def test_a_name_that_is_nowhere_is_told_before_a_run() -> None:
+    Path("slip.cep").write_text(RULES.replace("ex:Weather", "ex:Wether"))
+    checked = cep("check", "slip.cep", "-k", "weather.ttl")
+    assert checked.exit_code == 0
+    assert "slip.cep:3:34: warning: `ex:Wether` is nowhere in the knowledge, so there are no answers" in checked.stderr
+    assert "hint: did you mean `ex:Weather`?" in checked.stderr
+    run = cep("run", "slip.cep", "--input", "events.jsonl", "-k", "weather.ttl")
+    assert (run.exit_code, run.stdout) == (0, "")
+    assert run.stderr.splitlines()[0] == checked.stderr.splitlines()[0]
+
+
+def test_without_knowledge_that_alone_is_told() -> None:
+    result = cep("run", "rules.cep", "--input", "events.jsonl")
+    assert result.exit_code == 2
+    assert len([line for line in result.stderr.splitlines() if line.startswith("rules.cep:")]) == 1
+
+
 def test_what_is_no_question_is_told_where() -> None:
     result = cep("knowledge", "query", "SELECT ?s { ?s a ex:Storm ", "-k", "weather.ttl")
     assert result.exit_code == 2
-    assert "this is no SPARQL" in result.stderr
+    assert result.stderr.splitlines() == [
+        "query:1:18: a `}` is missing behind it",
+        "    SELECT ?s { ?s a ex:Storm ",
+        "                     ^^^^^^^^",
+        "hint: the pattern stands in braces: `SELECT ?s { ?s a ex:Storm }`",
+    ]
+    Path("question.rq").write_text("SELECT ?s {\n  ?s a ex:Storm ; ex:speed ?speed ?speed > 3 }")
+    asked = cep("knowledge", "query", "@question.rq", "-k", "weather.ttl")
+    assert "question.rq:2:35: before `?speed` a `.` or `;` is missing" in asked.stderr
     assert cep("knowledge", "query", "ASK {}", "-k", "weather.ttl", "--format", "xml").exit_code == 2
     assert cep("knowledge", "query", "ASK {}").exit_code == 2
 

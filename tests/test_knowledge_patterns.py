@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pyoxigraph as ox
+import pytest
 import rdflib
 from hypothesis import given
 from rdflib.term import BNode, Literal, URIRef
 
 from cep.background import Answers
-from cep.errors import Source, Span
+from cep.errors import CepError, Source, Span
 from cep.events import Iri
 from cep.stored import series_of
 from cep.syntax.ast import Graph
@@ -118,3 +119,132 @@ def test_every_pattern_has_the_answers_that_rdflib_gives(lines: list[str], named
     found = rows(knowledge, text)
     assert len(set(found)) == len(found)
     assert set(found) == by_rdflib(data, text)
+
+
+STATIONS = """
+@prefix ex: <http://ex.org/> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+ex:jfk ex:code "JFK" ; ex:lat 40.64 ; ex:sensor ex:s1, ex:s2 ; ex:label "Kennedy"@en .
+ex:lga ex:code "LGA" ; ex:lat 40.78 ; ex:sensor ex:s3 .
+ex:s1 a ex:Anemometer ; ex:height 10 . ex:s2 a ex:Thermometer ; ex:height 2.0 .
+ex:s3 a ex:Anemometer ; ex:height "10.0"^^xsd:double .
+"""
+
+
+def stations() -> Knowledge:
+    return Knowledge.of(ox.parse(STATIONS, ox.RdfFormat.TURTLE))
+
+
+def words(text: str) -> list[tuple[Any, ...]]:
+    """The answers as short texts: IRIs by their last part."""
+    found = []
+    for row in rows(stations(), text):
+        found.append(tuple(v[1].rpartition("/")[2] if isinstance(v, tuple) else v for v in row))
+    return found
+
+
+def test_a_pattern_gives_each_answer_once_sorted_by_value() -> None:
+    assert words("{ ?Station ex:code ?Code ; ex:sensor ?s }") == [("jfk", "JFK"), ("lga", "LGA")]
+    assert words("{ ?s ex:height ?Height }") == [(2.0,), (10.0,)]
+    assert words("{ ?S ex:lat ?lat FILTER(?lat > 40.7) }") == [("lga",)]
+
+
+def test_a_variable_that_is_not_bound_is_a_missing_value() -> None:
+    assert words("{ ?S ex:code ?c OPTIONAL { ?S ex:label ?Label } }") == [("jfk", "Kennedy"), ("lga", None)]
+
+
+def test_numbers_of_one_type_are_one_term_however_they_are_written() -> None:
+    knowledge = Knowledge.of(ox.parse("<x:a> <x:p> 1.50, 1.5, +01 . <x:b> <x:q> 1.500, 1 .", ox.RdfFormat.TURTLE))
+    assert rows(knowledge, "{ ?s <x:p> ?N . ?t <x:q> ?N }") == [(1.0,), (1.5,)]
+    assert rows(knowledge, "{ ?s <x:p> ?N FILTER EXISTS { ?t <x:q> ?N } }") == [(1.0,), (1.5,)]
+    assert rows(knowledge, "{ ?S <x:q> 001 }") == [(("Iri", "x:b"),)]
+
+
+def test_a_pattern_without_variables_of_the_rule_holds_or_not() -> None:
+    assert words("{ ex:jfk ex:sensor [ a ex:Anemometer ] }") == [()]
+    assert words("{ ex:lga ex:sensor/a ex:Thermometer }") == []
+    assert words("{ ?s a ex:Barometer }") == []
+
+
+def test_what_sparql_leaves_open_depends_on_the_triples_alone() -> None:
+    text = "{ SELECT (GROUP_CONCAT(?c; separator=' ') AS ?Codes) (SAMPLE(?c) AS ?One) { ?s ex:code ?c } }"
+    turned = Knowledge.of(reversed(list(ox.parse(STATIONS, ox.RdfFormat.TURTLE))))
+    assert rows(turned, text) == rows(stations(), text)
+
+
+WRONG = {
+    "{ ?S ex:code ?C ?S ex:lat ?L }": ("3:21", "before `?S` a `.` or `;` is missing", "separated by ` .`"),
+    "{ ?S ex:code ?C, ?S ex:lat ?L }": ("3:20", "`,` goes on with the same subject", "between triples stands ` .`"),
+    "{ ?S ex:code ?C .\n  , ?S ex:lat ?L }": ("4:3", "between braces nothing is separated by `,`", "after `}`"),
+    "{ ?S wt:code ?C }": ("3:10", "the prefix `wt:` is not declared", "PREFIX wt: <http://...>`, without a final dot"),
+    "{ Station ex:code ?C }": ("3:7", "`Station` is no term of SPARQL", "a variable is written `?Station`"),
+    "{ ?S ex:code jfk }": ("3:18", "`jfk` is no term of SPARQL", '"jfk"'),
+    "{ ?S ex:lat ?L .\n ?L > 40 }": ("4:2", "a comparison between braces is a FILTER", "`FILTER(?X > 3)`"),
+    "{ ?S ex:lat ?L, ?L > 40 }": ("3:21", "a comparison between braces is a FILTER", "{ ... }, X > 3"),
+    "{ ?S ex:lat ?L FILTER ?L > 40 }": ("3:27", "`FILTER` takes its expression in `(...)`", "FILTER(?x > 3)"),
+    "{ ?S ex:lat ?L FILTER(?L > ) }": ("3:34", "`}` cannot stand here", "with all its brackets"),
+    "{ ?S ex:lat }": ("3:17", "a term is expected here, not `}`", "a triple is `?s ex:p ?o`"),
+    "{ ?S <lat> ?L }": ("3:10", "`<lat>` is no full IRI", "`<http://...>`"),
+    "{ ?S ex:lat ?L OPTIONAL ?S }": ("3:29", "the pattern is expected here, in braces", "OPTIONAL {"),
+    "{ SELECT ?S (COUNT(?c) AS ?N) { ?S ex:code ?c } }": ("3:53", "`}` cannot stand here", "GROUP BY ?s"),
+    "{ ?s ex:lat ?l FILTER(?L > 40) }": ("3:27", "`?L` gets no value from this pattern", "{ ... }, L > 3"),
+    "{ ?S ex:lat ?l MINUS { ?S ex:code ?C } }": ("3:39", "`?C` gets no value", "after the braces"),
+    "{ SERVICE <http://a.org/> { ?S ex:lat ?L } }": ("3:7", "`SERVICE` asks over the network", "--knowledge FILE"),
+    "{ ?S ex:since ?t FILTER(?t < NOW()) }": ("3:34", "`NOW()` gives something else each time", "end() > T"),
+    "{ ?S ex:lat ?l FILTER(ex:odd(?l)) }": ("3:5", "cannot be answered: the custom function", None),
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_pattern_that_cannot_be_asked_is_refused_where_it_is_wrong(text: str) -> None:
+    place, message, hint = WRONG[text]
+    with pytest.raises(CepError) as refused:
+        rows(stations(), text)
+    assert str(refused.value).startswith(f"<program>:{place}: ")
+    assert message in refused.value.message and (hint is None or hint in (refused.value.hint or ""))
+
+
+def many() -> Knowledge:
+    """Two thousand stations with a sensor each."""
+    lines = (f"<x:s{i}> <x:sensor> <x:n{i}> .\n<x:n{i}> <x:height> {i} ." for i in range(2000))
+    return Knowledge.of(ox.parse("\n".join(lines), ox.RdfFormat.TURTLE))
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("{ ?S <x:sensor> ?N . ?M <x:height> ?H }", "3:26"),
+        ("{ ?S <x:sensor>+ ?N . ?M <x:height> ?H }", "3:27"),
+        ("{ ?S <x:sensor> ?n . { ?M <x:height> ?H } UNION { ?M <x:sensor> ?H } }", "3:26"),
+    ],
+)
+def test_a_cross_product_is_refused_before_it_is_made(text: str, place: str) -> None:
+    with pytest.raises(CepError, match=r"cross product of [48],000,000 answers") as refused:
+        rows(many(), text)
+    assert str(refused.value).startswith(f"<program>:{place}: ")
+    assert "`{ ... }, { ... }`" in (refused.value.hint or "")
+
+
+def test_a_small_product_and_one_that_a_filter_narrows_are_answered() -> None:
+    assert len(rows(many(), "{ ?S <x:sensor> ?n . ?m <x:height> ?H FILTER(?H < 10) }")) == 20_000
+    assert len(rows(many(), "{ ?S <x:sensor> <x:n7> . ?M <x:height> ?H }")) == 2000
+    assert len(rows(many(), "{ ?s <x:sensor> ?N . ?m <x:height> ?H FILTER(?H = 7 && ?s = <x:s7>) }")) == 1
+
+
+def test_a_table_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "MOST_CELLS", 3999)
+    for text in ("{ ?S <x:sensor> ?N }", "{ ?S <x:sensor>+ ?N }"):
+        with pytest.raises(CepError, match=r"goes through 2,000|goes through more than 1,999") as refused:
+            rows(many(), text)
+        assert str(refused.value).startswith("<program>:3:5: ")
+    assert len(rows(many(), "{ ?S <x:sensor> ?n }")) == 2000
+
+
+def test_triples_are_asked_by_their_terms() -> None:
+    knowledge, pool = stations(), Pool()
+    found = knowledge.triples((None, Iri("http://ex.org/code"), None), pool)
+    assert found.types == ("iri", "string")
+    assert [row[1][1] for row in shown(found, pool)] == ["JFK", "LGA"]
+    assert knowledge.triples((Iri("http://ex.org/nowhere"), None, None), pool).rows == 0
+    assert (
+        knowledge.triples((Iri("http://ex.org/s1"), Iri("http://ex.org/is"), Iri("http://ex.org/s1")), pool).rows == 0
+    )

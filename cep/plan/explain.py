@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from cep.functions import TESTS
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union, children
@@ -13,27 +13,35 @@ from cep.plan.horizon import WAITS_LEFT, Horizon, horizon
 from cep.plan.order import Group, Unit
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
-from cep.plan.written import Written
+from cep.plan.written import LONGEST, Written
 from cep.schema import Schema
 from cep.syntax import ast
 from cep.syntax.constants import write_duration
+from cep.syntax.graphs import on_one_line
 from cep.syntax.printer import print_pattern, print_statement
 
 KINDS = {Join: "join", Deadline: "deadline", Aggregation: "window", Union: "union", Select: "filter"}
 MARK, ITEM, LABEL = 4, 6, 11
 
 
-def explain(plan: Plan, compiled: Collection[str] | None = None, width: int = 80) -> str:
+def explain(
+    plan: Plan,
+    compiled: Collection[str] | None = None,
+    width: int = 80,
+    answers: Mapping[str, int] | None = None,
+) -> str:
     """What `cep plan` prints: goals and rules in the order in which they run, `width` characters wide.
 
-    `compiled`: the recursive events that run as one compiled pass; None where that is not known.
+    `compiled`: the recursive events that run as one compiled pass; None where that is not known. `answers`: how many
+    there are of what is asked of the background knowledge, by the names of `plan.rules.asked`.
     """
-    return _Listing(plan, compiled, width).text()
+    return _Listing(plan, compiled, width, answers or {}).text()
 
 
 class _Listing:
-    def __init__(self, plan: Plan, compiled: Collection[str] | None, width: int) -> None:
+    def __init__(self, plan: Plan, compiled: Collection[str] | None, width: int, answers: Mapping[str, int]) -> None:
         self.plan = plan
+        self.answers = answers
         self.compiled = compiled
         self.width = width
         self.lines: list[str] = []
@@ -60,6 +68,7 @@ class _Listing:
             self.lines.append("")
             self.group(f"{number}.", group)
         self.statics()
+        self.knowledge()
         self.stages()
         return "\n".join(self.lines)
 
@@ -136,6 +145,15 @@ class _Listing:
             parts = [_count(n, what) for n, what in ((facts, "fact"), (len(mine) - facts, "rule")) if n]
             self.lines += [""] if title else []
             self.item(title, f"{name}/{arities[0]}: {', '.join(parts) or 'a table from outside'}", 0)
+            title = ""
+
+    def knowledge(self) -> None:
+        """What rules ask of the background knowledge, and how many answers that has."""
+        title = "knowledge"
+        for name, asked in self.plan.rules.asked.items():
+            text = on_one_line(asked.text, longest=LONGEST) if isinstance(asked, ast.Graph) else name
+            self.lines += [""] if title else []
+            self.item(title, text, 0, _count(self.answers[name], "answer") if name in self.answers else "")
             title = ""
 
     def stages(self) -> None:
@@ -240,15 +258,20 @@ class _Listing:
         first = MARK if mark or note else 0
         lines = _wrapped(text, self.width, first, indent)
         lines[0] = mark.ljust(first) + lines[0][first:]
-        note = f"  # {note}" if note else ""
-        if len(lines[-1]) + len(note) > self.width:
-            lines.append("")
-        lines[-1] = lines[-1].ljust(self.width - len(note)) + note if note else lines[-1]
-        self.lines += lines
+        self.noted(lines, note)
 
-    def item(self, label: str, text: str, indent: int = ITEM) -> None:
+    def item(self, label: str, text: str, indent: int = ITEM, note: str = "") -> None:
         lines = _wrapped(text, self.width, indent + LABEL, indent + LABEL + 2)
         lines[0] = " " * indent + label.ljust(LABEL) + lines[0][indent + LABEL :]
+        self.noted(lines, note)
+
+    def noted(self, lines: list[str], note: str) -> None:
+        """Lines with a note on the right of the last, or of one more."""
+        note = f"  # {note}" if note else ""
+        if note and len(lines[-1]) + len(note) > self.width:
+            lines.append("")
+        if note:
+            lines[-1] = lines[-1].ljust(self.width - len(note)) + note
         self.lines += lines
 
 
@@ -297,7 +320,7 @@ _CLAUSE = re.compile(r" (?=(?:SEQ|AND|PAR|OR|EQUALS|MEETS|DURING|STARTS|FINISHES
 
 def _wrapped(text: str, width: int, first: int, rest: int) -> list[str]:
     """Lines no wider than `width`, indented by `first` and `rest`: rules broken before a clause where they can be, all
-    between words; strings and durations stay whole."""
+    between words; strings and durations stay whole, also where they are wider."""
     whole = _WHOLE.sub(lambda match: match[0].replace(" ", "\0"), text)
     lines = [""]
     for clause in _CLAUSE.split(whole) if " <- " in text else [whole]:
@@ -307,7 +330,9 @@ def _wrapped(text: str, width: int, first: int, rest: int) -> list[str]:
             lines.append("")
             joined, room = clause, width - rest
         if len(joined) > room:
-            lines[-1:] = textwrap.wrap(joined, room, break_long_words=False, break_on_hyphens=False)
+            more = " " * (0 if len(lines) > 1 else rest - first)  # further lines are indented by `rest`
+            broken = textwrap.wrap(joined, room, subsequent_indent=more, break_long_words=False, break_on_hyphens=False)
+            lines[-1:] = [line.strip() for line in broken]
         else:
             lines[-1] = joined
     return [" " * (rest if i else first) + line.replace("\0", " ") for i, line in enumerate(lines)]

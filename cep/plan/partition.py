@@ -65,7 +65,6 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
         found = _disordered(ties, drafts, forced)
         if not found:
             return _stages(book, drafts)
-        assert not found.keys() <= forced.keys(), "each time a rule more runs in one place"
         forced |= found
 
 
@@ -250,6 +249,7 @@ def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) 
                     text = f"{_whose(plan, node)} goes by the order of simultaneous `{event}`, which buckets would lose"
                     found.setdefault(rule, Reason(rule, None, text))
                 blamed.add(event)
+                assert makers or tainted.get(event), "what is made in one place has an order"
                 if not makers:
                     waiting += sorted(tainted.get(event, frozenset()) - blamed)
         unsure |= mixed.events

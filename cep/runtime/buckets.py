@@ -152,21 +152,21 @@ def _spelt(stops, data):  # type: ignore[no-untyped-def]
 def gather(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """What buckets gave of one event in a round, as a table for the stages that take it: in order of arrival. What ties
     stays as its bucket made it."""
-    table = _stacked(parts)
+    table = stacked(parts)
     place = [table[name].to_numpy() for name in reversed(PLACE)]
     return table[np.lexsort(place)].drop("tie")
 
 
 def settle(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """What buckets and stages gave of one event in a round, for the world: identical occurrences are one (M1)."""
-    table = _stacked(parts).drop("order", "tie")
+    table = stacked(parts).drop("order", "tie")
     pool = Pool()
     mixed = [name for name in table.columns if table[name].dtype == pl.Object]
     plain = table.with_columns(pl.Series(name, pool.encode(table[name], "any")) for name in mixed)
     return table.filter(plain.select(pl.struct(pl.all()).is_first_distinct()).to_series())
 
 
-def _stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Tables of the same columns, one below the other; a column of several types holds values of several kinds."""
     if len({tuple(part.dtypes) for part in parts}) == 1:
         return pl.concat(parts)

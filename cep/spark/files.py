@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from cep.errors import CepError
 from cep.schema import Schema
-from cep.spark.letters import LINE_BITS, Letter, line_of, write
+from cep.spark.letters import LINE_BITS, Letter, write
 from cep.spark.parcels import END, PARCEL, Parcel, batch, from_outside
 from cep.spark.program import Program
+from cep.spark.stopping import NAME as STOP
 from connectors.batch import Batch, Block
 from connectors.files import read
 from connectors.inputs import Input, inputs
@@ -30,8 +32,8 @@ ROWS = 1 << 19
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Which files are read: `specs` as `connectors.inputs` has them. `journal`: the file that numbers them. `limit`: how
-    many in a micro-batch. `closing`: when all are read the input ends. `letters`: the folder of dead letters."""
+    """Which files are read: `specs` as `connectors.inputs` has them. `journal`: the file that numbers them. `limit`:
+    how many in a micro-batch. `closing`: when all are read the input ends. `letters`: the folder of dead letters."""
 
     program: Program
     specs: tuple[str, ...]
@@ -64,7 +66,7 @@ def source(files: Files) -> type[DataSource]:
 
 
 class Some(InputPartition):
-    """A file to read with its number; -1: the end of the input, -2: time points that stages wait for."""
+    """A file to read, with its number; none: the end of the input."""
 
     def __init__(self, number: int, input: Input | None) -> None:
         super().__init__((number, input))
@@ -88,6 +90,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = len(self._discover())
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        if (Path(self.files.journal).parent / STOP).exists():
+            return start
         there = len(self._discover()) if self._target is None else self._target
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else there
         files = max(start["files"], min(there, start["files"] + most))
@@ -109,7 +113,12 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from parcels(self.files, partition.number, partition.input)
 
     def _discover(self) -> list[Input]:
-        return Journal(self.files.journal).extend(found(self.files.program, self.files.specs, self.files.format))
+        journal = Journal(self.files.journal)
+        now: list[Input] = []
+        for spec in self.files.specs:
+            with suppress(CepError):  # none is there yet, or any more: the start of the run has looked at the words
+                now += found(self.files.program, [spec], self.files.format)
+        return journal.extend(now)
 
 
 def found(program: Program, specs: Sequence[str], format: str | None) -> list[Input]:
@@ -152,7 +161,7 @@ def parcels(files: Files, number: int, input: Input) -> Iterator[pa.RecordBatch]
     dead: list[Letter] = []
     for piece in read([spec], schemas, format=input.format, rows=ROWS):
         dead += [Letter(one.reason, one.code, one.file, one.line, one.text) for one in piece.dead]
-        yield batch(from_outside(files.program, numbered(piece, number), input.path))
+        yield batch(from_outside(files.program, numbered(piece, number), number, input.path))
     write(files.letters, f"read-{number:08}", dead)
 
 
@@ -167,6 +176,3 @@ def numbered(piece: Batch, number: int) -> dict[str, pl.DataFrame]:
         order = np.asarray(lines, np.int64) + (number << LINE_BITS)
         tables[event] = table.with_columns(pl.Series("order", order))
     return tables
-
-
-__all__ = ["CepError", "FileReader", "FileSource", "Files", "Journal", "found", "line_of", "source"]

@@ -1,9 +1,10 @@
-"""Dead letters of distributed tasks: a file for each piece of work, written whole, the same whenever it is done again."""
+"""Dead letters of distributed tasks: a file a piece of work, written whole, the same whenever it is done again."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,11 @@ def line_of(order: int) -> int:
     return order & ((1 << LINE_BITS) - 1)
 
 
+def file_of(order: int) -> int:
+    """The number of its file."""
+    return order >> LINE_BITS
+
+
 def write(folder: str | None, name: str, letters: Sequence[Letter]) -> None:
     """Write the letters of a piece of work of that name, as lines of JSON. Without a folder they are lost."""
     if folder is None or not letters:
@@ -45,6 +51,14 @@ def write(folder: str | None, name: str, letters: Sequence[Letter]) -> None:
     made = place / f".{name}.{os.getpid()}"
     made.write_text(lines, encoding="utf-8")
     made.replace(place / f"{name}.jsonl")
+
+
+def counted(folder: Path) -> Counter[str]:
+    """How many letters a folder holds, by code."""
+    found: Counter[str] = Counter()
+    for file in sorted(folder.glob("*.jsonl")):
+        found.update(json.loads(line)["code"] for line in file.read_text(encoding="utf-8").splitlines())
+    return found
 
 
 def _record(text: str | None) -> object:

@@ -19,11 +19,11 @@ WORLD = 0
 """The `stage` of what is derived and goes to no stage but out."""
 
 PARCEL = "stage int, bucket int, event string, place long, source string, rows binary"
-"""`place` sorts the parcels of a bucket: which bucket of which stage made them; `source`: the file that they are from,
-None where a stage made them; `rows`: an Arrow stream."""
+"""`place` sorts the parcels of a bucket: which file they are from, or which bucket of which stage made them; `source`:
+the name of the file, None where a stage made them; `rows`: an Arrow stream."""
 
 END = 1 << 61
-"""The time (microseconds) of the end of the input: no event is as late."""
+"""The time (microseconds) of the end of the input, beyond that of any event by more than any lateness."""
 
 _MIXED = "mixed:"  # before the name of a column whose values are of several kinds, each as JSON
 
@@ -41,11 +41,11 @@ class Parcel:
     latest: int
 
 
-def from_outside(program: Program, tables: Mapping[str, pl.DataFrame], source: str) -> Iterator[Parcel]:
-    """Records for all stages that take them."""
+def from_outside(program: Program, tables: Mapping[str, pl.DataFrame], place: int, source: str) -> Iterator[Parcel]:
+    """Records of the file `source`, of number `place`, for all stages that take them."""
     for stage in program.stages:
         mine = {event: table for event, table in tables.items() if event in stage.outside}
-        yield from _dealt(program, stage, mine, 0, source)
+        yield from _dealt(program, stage, mine, place, source)
 
 
 def from_stage(
@@ -95,7 +95,7 @@ def pack(table: pl.DataFrame) -> bytes:
 
 def unpack(rows: bytes) -> pl.DataFrame:
     """The table again; columns of mixed values come last."""
-    table = pl.read_ipc_stream(BytesIO(rows), rechunk=True)
+    table = pl.read_ipc_stream(BytesIO(rows)).rechunk()
     for name in [name for name in table.columns if name.startswith(_MIXED)]:
         values = pl.Series(name.removeprefix(_MIXED), map(_value, table[name].to_list()), dtype=pl.Object)
         table = table.drop(name).with_columns(values)

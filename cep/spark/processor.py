@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import polars as pl
 from pyspark.sql import DataFrame, Row
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from cep.engine import Engine
-from cep.runtime.buckets import gather
-from cep.spark.letters import Letter, line_of, write
-from cep.spark.parcels import END, PARCEL, from_stage, unpack
+from cep.runtime.buckets import gather, stacked
+from cep.runtime.intake import FARTHEST
+from cep.spark.letters import Letter, file_of, line_of, write
+from cep.spark.parcels import PARCEL, from_stage, unpack
 from cep.spark.program import Program
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
@@ -27,7 +27,9 @@ _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 LATE = "is late: the watermark has passed it"
 
 
-def stepped(parcels: DataFrame, program: Program, stage: int, run: str, wanted: tuple[str, ...], letters: str | None) -> DataFrame:
+def stepped(
+    parcels: DataFrame, program: Program, stage: int, run: str, wanted: tuple[str, ...], letters: str | None
+) -> DataFrame:
     """The parcels after a stage: those for it are gone, what it made is there."""
     processor = Buckets(program, stage, run, wanted, letters)
     return parcels.groupBy("bucket").transformWithState(processor, PARCEL, "Append", "EventTime")
@@ -74,11 +76,11 @@ class Buckets(StatefulProcessor):
             dead += self.refused(engine, tables, bucket, rows)
         made: Mapping[str, pl.DataFrame] = {}
         if until > engine.watermark:
-            made = engine.close() if until >= END - 1_000_000 else engine.advance(until)
+            made = engine.close() if until > FARTHEST else engine.advance(until)
         name = f"stage-{self.stage.number}-{bucket:04}-{version:08}"
         write(self.letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
         self.keep(bucket, version + 1, engine)
-        if engine.state_rows and engine.watermark < END:
+        if engine.state_rows and engine.watermark < FARTHEST:
             self.handle.registerTimer(watermark + 1)
         self.reached[bucket] = watermark
         for one in from_stage(self.program, self.stage, bucket, made, self.wanted):
@@ -120,7 +122,7 @@ class Buckets(StatefulProcessor):
                     table = table.filter(~late)
             parts.setdefault(row.event, []).append(table)
         outside = self.stage.outside
-        tables = {event: together(each) if event in outside else gather(each) for event, each in parts.items()}
+        tables = {event: stacked(each) if event in outside else gather(each) for event, each in parts.items()}
         return {event: table for event, table in tables.items() if table.height}, dead
 
     def tells(self, event: str, bucket: int) -> bool:
@@ -129,33 +131,16 @@ class Buckets(StatefulProcessor):
             return False
         return self.stage.inputs[event] != "broadcast" or bucket == 0
 
-    def refused(self, engine: Engine, tables: Mapping[str, pl.DataFrame], bucket: int, rows: Iterable[Row]) -> list[Letter]:
+    def refused(
+        self, engine: Engine, tables: Mapping[str, pl.DataFrame], bucket: int, rows: Iterable[Row]
+    ) -> list[Letter]:
         """What the engine refused of the rows just pushed."""
         letters = []
-        sources: dict[int, str] = {}
+        sources = {row.place: row.source for row in rows if row.source is not None}
         for dead in engine.take_dead():
             assert dead.type in self.stage.outside, "what a stage makes fits"
             if not self.tells(dead.type, bucket):
                 continue
-            if not sources:
-                sources = files_of(rows)
             order = int(tables[dead.type]["order"][dead.row])
-            letters.append(Letter(dead.reason, dead.code, sources.get(order >> 40), line_of(order)))
+            letters.append(Letter(dead.reason, dead.code, sources[file_of(order)], line_of(order)))
         return letters
-
-
-def together(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Parcels of one event as a table."""
-    from cep.runtime.buckets import _stacked
-
-    return _stacked(parts)
-
-
-def files_of(rows: Iterable[Row]) -> dict[int, str]:
-    """The files by their numbers."""
-    found = {}
-    for row in rows:
-        if row.source is not None:
-            numbers = np.unique(unpack(bytes(row.rows))["order"].to_numpy() >> 40)
-            found |= dict.fromkeys(numbers.tolist(), row.source)
-    return found

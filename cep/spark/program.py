@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from io import BytesIO
 
 import polars as pl
@@ -16,11 +18,13 @@ from cep.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a program's meaning depends on besides its text. `facts` as Arrow, `types` of undeclared events."""
+    """What a program's meaning depends on besides its text: `facts` as Arrow streams, `knowledge` pickled, its
+    `updates` by time as it makes them of changes, `types` of undeclared events."""
 
     policy: str | None = None
     facts: Mapping[str, bytes] = field(default_factory=dict)
-    knowledge: Background | None = None
+    knowledge: bytes | None = None
+    updates: tuple[tuple[int, bytes], ...] = ()
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     max_derivations: int = 1_000_000
 
@@ -50,17 +54,25 @@ class Program:
     def engine(self, stage: int) -> Engine:
         """A new engine of a stage, whose time only `advance` moves."""
         options = self.options
-        return Engine(
+        made = Engine(
             self.text,
             self.name,
             facts={name: pl.read_ipc_stream(BytesIO(table)) for name, table in options.facts.items()},
-            knowledge=options.knowledge,
+            knowledge=None if options.knowledge is None else known(options.knowledge),
             types=options.types,
             policy=options.policy,
             lateness=None,
             max_derivations=options.max_derivations,
             stage=stage,
         )
+        if made.changes is not None:
+            for time, change in options.updates:
+                made.changes.add(time, change)
+        return made
+
+    def bare(self) -> Program:
+        """Without what only engines need."""
+        return replace(self, options=Options())
 
     def count(self, stage: Stage) -> int:
         """In how many buckets a stage runs."""
@@ -74,6 +86,13 @@ class Program:
     def merged(self) -> frozenset[str]:
         """The events of which several buckets may make the identical occurrence."""
         return frozenset[str]().union(*(stage.merged for stage in self.stages))
+
+
+@lru_cache(maxsize=1)
+def known(pickled: bytes) -> Background:
+    """The knowledge again, once in a worker."""
+    found: Background = pickle.loads(pickled)
+    return found
 
 
 def packed_facts(facts: Mapping[str, pl.DataFrame]) -> dict[str, bytes]:

@@ -1,0 +1,243 @@
+"""`cep run --on spark`: what the options mean there, and the run from its start to what is told at its end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cep.options import distinct, duration, refuse, selected
+from cep.terminal import CLEAN, DEAD_LETTERS, compiles, facts_of, knowledge_of, text_of, warn, warnings_of
+
+if TYPE_CHECKING:
+    from cep.engine import Engine
+    from cep.spark.program import Options
+
+BUCKETS = 16
+
+On = Annotated[
+    str | None,
+    typer.Option("--on", metavar="WHERE", show_default=False, help="`spark`: as a streaming query, exactly once."),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", show_default=False, help="Spark: the cluster, by default that of spark-submit, else `local[*]`."
+    ),
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(metavar="FOLDER", show_default=False, help="Spark: where the state is kept, to go on from."),
+]
+Once = Annotated[
+    bool, typer.Option("--once", help="Spark: take what there is, and leave open what is open, for the next time.")
+]
+Follow = Annotated[bool, typer.Option("--follow", help="Spark: wait for more files, until Ctrl-C or SIGTERM.")]
+Buckets = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, show_default=False, help=f"Spark: how many buckets keys have ({BUCKETS})."),
+]
+FilesEach = Annotated[
+    int | None,
+    typer.Option("--files", metavar="N", min=1, show_default=False, help="Spark: files of a micro-batch, at most."),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", show_default=False, help="Spark: a setting of the session. Repeatable."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """The options of a run, as they were given."""
+
+    rules: Path
+    inputs: list[str] | None
+    format: str | None
+    output: str
+    output_format: str | None
+    only: list[str] | None
+    policy: str | None
+    lateness: str | None
+    dead_letter: str | None
+    strict: bool
+    facts: list[str] | None
+    knowledge: list[str] | None
+    reasoning: str | None
+    updates: list[str] | None
+    max_derivations: int
+    idle: str | None
+    explain: bool
+    on: str | None
+    master: str | None
+    checkpoint: str | None
+    once: bool
+    follow: bool
+    buckets: int | None
+    files: int | None
+    conf: list[str] | None
+
+    @property
+    def spark(self) -> bool:
+        """Whether it is for Spark. CepError: it is for what there is not, or half of it is."""
+        if self.on == "spark":
+            return True
+        if self.on is not None:
+            raise refuse(f"--on: `{self.on}` is nothing that programs run on", "`--on spark`, or none for one process")
+        given = {
+            "--master": self.master,
+            "--checkpoint": self.checkpoint,
+            "--once": self.once,
+            "--follow": self.follow,
+            "--buckets": self.buckets,
+            "--files": self.files,
+            "--conf": self.conf,
+        }
+        for option, value in given.items():
+            if value:
+                raise refuse(f"{option} is for Spark", "add `--on spark`")
+        return False
+
+
+def run(wish: Wish) -> int:
+    """Run the query to its end; the exit status."""
+    from cep.spark.program import Program
+
+    inputs, checkpoint = _checked(wish)
+    text = text_of(wish.rules)
+    options, engine = _engine(wish, text)
+    wanted = tuple(selected(engine.outputs, wish.only or ()))
+    if not wanted:
+        raise refuse(f"{wish.rules} has no rules, so it derives nothing", "`warning(S) <- reading(S, W) WHERE W > 15.`")
+    try:
+        from cep.spark import job, session
+    except ModuleNotFoundError as error:
+        raise refuse(f"Spark is not installed: no module {error.name}", "pip install 'semcep[spark]'") from None
+    from cep.spark import checkpoint as kept
+    from cep.spark import files, letters, stopping, tidy
+
+    program = Program.of(engine, text, str(wish.rules), options, wish.buckets or BUCKETS)
+    found = [one.path for one in files.found(program, inputs, wish.format)]
+    distinct(found, {"--output": wish.output, "--dead-letter": wish.dead_letter, "--checkpoint": wish.checkpoint})
+    query = job.Job(
+        program,
+        tuple(inputs),
+        str(Path(wish.output).absolute()),
+        checkpoint,
+        wanted,
+        None if wish.lateness is None else duration(wish.lateness, "--lateness"),
+        wish.output_format or "parquet",
+        wish.format,
+        wish.files,
+        not (wish.once or wish.follow),
+        None if wish.dead_letter is None else str(Path(wish.dead_letter).absolute()),
+    )
+    warn(warnings_of(engine, wish.rules), wish.rules)
+    compiles()
+    facts = {name: hashlib.sha256(table).hexdigest() for name, table in options.facts.items()}
+    updates = hashlib.sha256(repr(options.updates).encode()).hexdigest() if options.updates else None
+    kept.claim(
+        Path(checkpoint),
+        kept.Kept(
+            engine.program,
+            text,
+            wish.policy,
+            facts,
+            None if engine.changes is None else engine.changes.loaded.fingerprint,
+            updates,
+            program.buckets,
+            query.output,
+            query.format,
+            list(wanted),
+        ),
+    )
+    tidy.sweep(Path(query.output))
+    spark = session.session(wish.master, dict(_setting(one) for one in wish.conf or ()))
+    with stopping.Wish(Path(checkpoint)).listening() as stop:
+        stop.wait(job.start(spark, query, wish.follow), wish.follow)
+    tidy.sweep(Path(query.output))
+    dead = Counter[str]() if query.letters is None else letters.counted(Path(query.letters))
+    typer.echo(_closing(tidy.rows(spark, query), dead, bool(stop.wished)), err=True)
+    if stop.wished:
+        return 128 + stop.wished
+    return DEAD_LETTERS if wish.strict and dead else CLEAN
+
+
+def _checked(wish: Wish) -> tuple[list[str], str]:
+    """The inputs and the checkpoint. CepError: what Spark cannot do, or needs to be told."""
+    for option, value in (("--explain", wish.explain), ("--idle", wish.idle)):
+        if value:
+            raise refuse(f"{option} is not for Spark", "run it in one process, without `--on spark`")
+    if not wish.inputs:
+        raise refuse("there is no --input", "name files, or a folder: `--input readings/`")
+    if "-" in wish.inputs:
+        raise refuse("--input -: Spark cannot read standard input", "name files, or a folder")
+    if wish.output == "-":
+        raise refuse("there is no --output", "name a folder: `--output derived`")
+    if wish.output_format not in (None, "jsonl", "parquet"):
+        raise refuse(f"--output-format: Spark does not write {wish.output_format}", "jsonl or parquet")
+    if wish.checkpoint is None:
+        raise refuse("there is no --checkpoint", "name a folder, in which the state is kept: `--checkpoint state`")
+    if wish.once and wish.follow:
+        raise refuse("--once and --follow exclude each other")
+    if (wish.once or wish.follow) and wish.lateness is None:
+        option = "--once" if wish.once else "--follow"
+        raise refuse(f"{option} needs a --lateness", "how much later than others an event may come: `--lateness 10min`")
+    if wish.files is not None and wish.lateness is None:
+        raise refuse("--files needs a --lateness", "without one, all files are one micro-batch, sorted by time")
+    return wish.inputs, str(Path(wish.checkpoint).absolute())
+
+
+def _engine(wish: Wish, text: str) -> tuple[Options, Engine]:
+    """The program in one engine, by which it is checked and cut, and what others are made of."""
+    import pickle
+
+    from cep.engine import Engine
+    from cep.spark.program import Options, packed_facts
+
+    facts = facts_of(wish.facts)
+    knowledge = knowledge_of(wish.knowledge, wish.reasoning)
+    pickled = None if knowledge is None else pickle.dumps(knowledge)
+    engine = Engine.from_text(
+        text,
+        name=str(wish.rules),
+        facts=facts,
+        knowledge=knowledge,
+        policy=wish.policy,
+        max_derivations=wish.max_derivations,
+    )
+    changes: list[tuple[int, bytes]] = []
+    if wish.updates:
+        from knowledge.updates import read
+
+        if engine.changes is None:
+            raise refuse("--knowledge-updates: there is no --knowledge that could change")
+        loaded = engine.changes.loaded
+        changes = [(one.time, loaded.change(one.add, one.remove)) for one in read(wish.updates)]
+    options = Options(wish.policy, packed_facts(facts), pickled, tuple(changes), {}, wish.max_derivations)
+    return options, engine
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise refuse(f"--conf: expected `name=value`, found `{text}`", "`--conf spark.sql.shuffle.partitions=8`")
+    return name, value
+
+
+def _closing(derived: Counter[str], dead: Counter[str], stopped: bool) -> str:
+    """`stopped: 12 dead letters (12 late), 120 derived events: storm 100, ...`."""
+    from cep.progress import REASONS, count
+
+    parts = []
+    if dead:
+        reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in dead.most_common())
+        parts.append(f"{count(dead.total(), 'dead letter')} ({reasons})")
+    types = ", ".join(f"{name} {number:,}" for name, number in derived.most_common())
+    told = count(derived.total(), "derived event")
+    parts.append(f"{told}: {types}" if types else told)
+    return ("stopped: " if stopped else "") + ", ".join(parts)

@@ -1,0 +1,67 @@
+"""A program as a streaming query: source, stages one after another, sink; and how it is run to its end."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cep.spark import output
+from cep.spark.files import Files, source
+from cep.spark.processor import stepped
+from cep.spark.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`lateness` in microseconds, None: nothing is late before the end of the input. `limit`: files in a micro-batch.
+    `closing`: the end of the files is the end of the input. `format`: jsonl or parquet. `letters`: a folder."""
+
+    program: Program
+    inputs: tuple[str, ...]
+    output: str
+    checkpoint: str
+    wanted: tuple[str, ...]
+    lateness: int | None
+    format: str = "parquet"
+    input_format: str | None = None
+    limit: int | None = None
+    closing: bool = True
+    letters: str | None = None
+
+
+def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
+    """The query, running: over what is there, or until it is stopped."""
+    closing = job.closing and not follow
+    journal = str(Path(job.checkpoint) / "files.jsonl")
+    files = Files(job.program.bare(), job.inputs, job.input_format, journal, job.limit, closing, job.letters)
+    found = source(files)
+    spark.dataSource.register(found)
+    parcels = derived(spark.readStream.format(found.name()).load(), job)
+    made = written(parcels, job)
+    writer = made.writeStream.outputMode("append").option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
+    writer = writer.format("text" if job.format == "jsonl" else "parquet").option("path", job.output)
+    if "type" in made.columns:
+        writer = writer.partitionBy("type")
+    writer = writer.trigger(processingTime="0 seconds") if follow else writer.trigger(availableNow=True)
+    return writer.start()
+
+
+def derived(records: DataFrame, job: Job) -> DataFrame:
+    """What all stages make of parcels with their `time`."""
+    late = 0 if job.lateness is None else job.lateness
+    parcels = records.withWatermark("time", f"{late} microseconds").drop("time")
+    run = uuid.uuid4().hex
+    for stage in job.program.stages:
+        parcels = stepped(parcels, job.program, stage.number, run, job.wanted, job.letters)
+    return parcels
+
+
+def written(parcels: DataFrame, job: Job) -> DataFrame:
+    """The rows of the sink."""
+    if job.format == "jsonl":
+        return output.lines(parcels, job.program)
+    return output.columns(parcels, job.program, job.wanted)

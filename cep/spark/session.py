@@ -1,0 +1,74 @@
+"""The Spark session of a run, and what has to be so for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from cep.errors import CepError
+
+NEEDED: Mapping[str, str] = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Without these a query is not right, or not run at all."""
+
+CHOSEN: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""What suits a run on one machine; `options` and spark-defaults.conf come first on others."""
+
+
+OLDEST = 17
+"""The first Java that Spark 4 runs on."""
+
+
+def java() -> int | None:
+    """Which Java there is, None: none."""
+    home = os.environ.get("JAVA_HOME")
+    program = shutil.which("java") if home is None else os.path.join(home, "bin", "java")
+    if program is None or not os.path.exists(program):
+        return None
+    told = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', told)
+    return None if found is None else int(found[1])
+
+
+def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
+    """The session. CepError: there is no Java for it."""
+    found = java()
+    if found is None or found < OLDEST:
+        raise CepError(
+            f"Spark needs Java {OLDEST} or newer, and there is {'none' if found is None else f'Java {found}'}",
+            hint="Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17",
+            code="spark",
+        )
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    home = str(Path(__file__).resolve().parents[2])
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if home not in paths:  # run from its source: workers are to find it as well
+        os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, paths)])
+    builder = SparkSession.builder.appName("semcep")
+    if master is not None:
+        builder = builder.master(master)
+    for name, value in {**CHOSEN, **options, **NEEDED}.items():
+        builder = builder.config(name, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    return made

@@ -1,0 +1,54 @@
+"""Ctrl-C and SIGTERM as a wish to stop: the source gives nothing more, and the query ends when its state is kept."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+NAME = "stop"
+"""While a checkpoint holds this file, sources give nothing."""
+
+_BEAT = 0.2  # seconds between two looks at the wish
+
+
+class Wish:
+    """`wished` is the signal's number, 0 while there is none. A second one stops at once: the micro-batch at hand is
+    done again the next time."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.wished = 0
+        self._again = False
+        self._file = checkpoint / NAME
+
+    @contextmanager
+    def listening(self) -> Iterator[Wish]:
+        """The signals that come while the block runs are wishes."""
+        self._file.unlink(missing_ok=True)
+        before = [(number, signal.signal(number, self._wish)) for number in (signal.SIGINT, signal.SIGTERM)]
+        try:
+            yield self
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
+            self._file.unlink(missing_ok=True)
+
+    def wait(self, query: StreamingQuery, endless: bool) -> None:
+        """Until the query has ended, of itself or as it is wished. Raises what it failed with."""
+        while not query.awaitTermination(_BEAT):  # type: ignore[arg-type]
+            if self._again:
+                query.stop()
+            elif self.wished:
+                self._file.touch()
+                if endless:
+                    query.processAllAvailable()
+                    query.stop()
+
+    def _wish(self, number: int, frame: FrameType | None) -> None:
+        self._again, self.wished = bool(self.wished), number

@@ -1,0 +1,94 @@
+"""Programs over files of events, in one process and on Spark, and what they derive there as events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from cep.engine import Engine
+from cep.events import Event
+from cep.spark.job import Job, start
+from cep.spark.program import Options, Program
+from cep.spark.session import OLDEST, java, session
+from connectors.files import read
+from tests.cases_format import _seconds
+
+THERE = (java() or 0) >= OLDEST
+MISSING = f"no Java {OLDEST}: Spark needs one (Debian, Ubuntu: apt install openjdk-17-jre-headless)"
+SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.sql.streaming.pollingDelay": "10ms"}
+
+
+def spark() -> Any:
+    """The one session of all tests."""
+    return session("local[2]", SETTINGS)
+
+
+def write(folder: Path, events: Sequence[Event], files: int, random: Random, lateness: int = 0) -> list[str]:
+    """Events as JSON Lines in so many files; each may come before others that end up to `lateness` earlier."""
+    folder.mkdir()
+    arriving = sorted(events, key=lambda event: event.end + random.randrange(lateness + 1))
+    cuts = sorted(random.randrange(len(events) + 1) for _ in range(files - 1))
+    for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(events)])):
+        lines = [line(event) for event in arriving[first:last]]
+        (folder / f"{number:03}.jsonl").write_text("".join(lines))
+    return [str(folder)]
+
+
+def line(event: Event) -> str:
+    """A record that gives its values in order."""
+    values = json.dumps(list(event.args))
+    times = f'"start": {_seconds(event.start)}, "end": {_seconds(event.end)}'
+    return f'{{"type": "{event.type}", {times}, "args": {values}}}\n'
+
+
+def alone(text: str, inputs: Sequence[str], lateness: int, **options: Any) -> list[Event]:
+    """What one process derives of the files."""
+    engine = Engine.from_text(text, lateness=lateness, **options)
+    found: list[Event] = []
+    for batch in read(inputs, engine.inputs):
+        assert not batch.dead
+        found += of_tables(engine.push(batch.tables).items())
+    found += of_tables(engine.close().items())
+    assert not engine.take_dead()
+    return found
+
+
+def of_tables(tables: Iterable[tuple[str, Any]]) -> list[Event]:
+    return [Event(type, tuple(args), s, e) for type, table in tables for s, e, *args in table.iter_rows()]
+
+
+def job(text: str, inputs: Sequence[str], folder: Path, buckets: int = 2, **options: Any) -> Job:
+    """What Spark is to do, with all that it writes in a folder."""
+    engine = Engine.from_text(text)
+    program = Program.of(engine, text, "<program>", Options(), buckets)
+    (folder / "state").mkdir(parents=True, exist_ok=True)
+    places = str(folder / "derived"), str(folder / "state")
+    return Job(program, tuple(inputs), *places, program.outputs, **{"format": "jsonl"} | options)
+
+
+def distributed(wanted: Job) -> list[Event]:
+    """What Spark derives."""
+    query = start(spark(), wanted)
+    query.awaitTermination()
+    return derived(wanted)
+
+
+def derived(wanted: Job) -> list[Event]:
+    """What the folder of the sink holds, read as any reader does."""
+    schemas = wanted.program.schemas
+    found = []
+    for file in sorted(Path(wanted.output).glob("part-*")):
+        for text in file.read_text().splitlines():
+            record = json.loads(text)
+            values = (record[attribute.name] for attribute in schemas[record["type"]].attributes)
+            found.append(Event(record["type"], tuple(values), _ticks(record["start"]), _ticks(record["end"])))
+    return found
+
+
+def _ticks(text: str) -> int:
+    from connectors.times import of_iso
+
+    return of_iso(text)

@@ -1,0 +1,85 @@
+"""Programs on Spark derive what one process derives, whatever the buckets, the order of arrival, the micro-batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cep.events import Event
+from tests import spark_runs
+from tests.cases_format import difference
+from tests.keyed_programs import keyed
+from tests.program_maker import SECOND
+from tests.spark_runs import alone, distributed, job, write
+
+pytestmark = [
+    pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
+    pytest.mark.xdist_group("spark"),
+]
+
+LATENESS = 20 * SECOND
+
+READINGS = "event reading(station: string, wind: float). event settling(station: string, n: int)."
+PROGRAMS = {
+    "seq": "event reading(station: string, wind: float)."
+    "gust(S, V, W) <- (reading(S, V) SEQ reading(S, W)) WITHIN 6 s WHERE W > V + 5.",
+    "unless": "event reading(station: string, wind: float)."
+    "calm(S) <- reading(S, W) UNLESS reading(S, _) WITHIN 5 s WHERE W > 5.",
+    "not": "event reading(station: string, wind: float). event check(station: string)."
+    "quiet(S) <- NOT(check(S)).[reading(S, V), reading(S, W)] WHERE V < W.",
+    "aggregate": "event reading(station: string, wind: float)."
+    "mean(S, A, N) <- reading(S, W) AGGREGATE A = avg(W), N = count() OVER LAST 10 s BY S.",
+    "blizzard": f"""{READINGS} policy recent.
+    settling(S, 1) <- reading(S, W) WHERE W >= 7.
+    settling(S, C + 1) <- settling(S, C) SEQ reading(S, W) WHERE W >= 7.
+    warning(S, C) <- settling(S, C) WHERE C >= 4.
+    passed(S) <- warning(S, _) UNLESS reading(S, _) WITHIN 8 s.""",
+    "stages": """event reading(station: string, wind: float).
+    gust(S, W) <- reading(S, V) SEQ reading(S, W) WHERE W > V + 6 POLICY chronological.
+    many(N) <- gust(S, W) AGGREGATE N = count() OVER LAST 10 s.
+    lull(N) <- many(N) UNLESS gust(_, _) WITHIN 3 s.""",
+    "rekeyed": """event trade(seller: string, buyer: int).
+    x(S, N) <- trade(S, B) AGGREGATE N = count() OVER LAST 10 s BY S.
+    y(B, N) <- trade(S, B) AGGREGATE N = count() OVER LAST 10 s BY B.
+    z(B) <- x(S, N) SEQ y(B, N).""",
+    "made twice": "event reading(station: string, wind: float). some <- reading(_, _). hot(W) <- reading(_, W).",
+    "chronological": "event reading(station: string, wind: float). policy chronological."
+    "pair(S, V, W) <- reading(S, V) SEQ reading(S, W).",
+}
+
+
+def events(name: str, random: Random) -> list[Event]:
+    """Two minutes and a half of readings, of checks and of trades."""
+    found = []
+    for _ in range(120):
+        end = random.randrange(150) * SECOND
+        station = random.choice("abcdefg")
+        if name == "rekeyed":
+            found.append(Event("trade", (station, random.randrange(4)), end, end))
+        elif name == "not" and random.randrange(4) == 0:
+            found.append(Event("check", (station,), end, end))
+        else:
+            found.append(Event("reading", (station, float(random.randrange(12))), end, end))
+    return found
+
+
+@pytest.mark.parametrize("buckets, name", list(zip([1, 2, 7] * 3, PROGRAMS)) + [(1, "stages"), (2, "stages")])
+def test_what_one_process_derives(buckets: int, name: str, tmp_path: Path) -> None:
+    random = Random(f"{name} {buckets}")
+    inputs = write(tmp_path / "in", events(name, random), 5, random, LATENESS)
+    expected = alone(PROGRAMS[name], inputs, LATENESS)
+    assert expected
+    found = distributed(job(PROGRAMS[name], inputs, tmp_path, buckets, lateness=LATENESS, limit=2))
+    assert difference(expected, found) == ""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_generated_programs(seed: int, tmp_path: Path) -> None:
+    random = Random(seed)
+    program = keyed(random)
+    inputs = write(tmp_path / "in", program.events, 3, random, LATENESS)
+    expected = alone(program.text, inputs, LATENESS)
+    found = distributed(job(program.text, inputs, tmp_path, (1, 2, 7)[seed], lateness=LATENESS, limit=1))
+    assert difference(expected, found) == "", program.text

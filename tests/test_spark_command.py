@@ -1,0 +1,159 @@
+"""`cep run --on spark` as its users meet it: files in, files out, dead letters, runs that go on, and refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+from cep import progress
+from cep.cli import app
+from tests import spark_runs
+
+needs_java = pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
+pytestmark = pytest.mark.xdist_group("spark")
+
+PROGRAM = """\
+event heat(room: string, temp: float in -50..500 FROM celsius) TIME at.
+event smoke(room: string, level: int?).
+event fire(room: string, temp: float).
+
+fire(R, T) <- (smoke(R, _) SEQ heat(R, T) WHERE T > 50) WITHIN 1 min.
+"""
+SMOKE = [
+    {"time": 1, "room": "attic", "level": 3},
+    {"time": 2, "room": "cellar"},
+    {"time": 70, "room": "attic", "level": 1},
+]
+HEAT = "at,room,celsius\n4,attic,80.5\n5,cellar,90\n6,cellar,9000\nnever,attic,20\n75,attic,60\n"
+
+
+@pytest.fixture
+def session() -> None:
+    """The session that runs use."""
+    spark_runs.spark()
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(progress, "compiled", lambda: True)
+    Path("fire.cep").write_text(PROGRAM)
+    Path("smoke.jsonl").write_text("".join(json.dumps(record) + "\n" for record in SMOKE))
+    Path("heat.csv").write_text(HEAT)
+
+
+def run(*arguments: str, rules: str = "fire.cep") -> Result:
+    places = ["--output", "out", "--checkpoint", "state", "--dead-letter", "dead", "--buckets", "2"]
+    return CliRunner().invoke(app, ["run", rules, "--on", "spark", *places, *arguments], prog_name="cep")
+
+
+FILES = ["--input", "smoke=smoke.jsonl", "--input", "heat=heat.csv"]
+
+
+def lines(folder: str) -> list[Any]:
+    found = [line for file in sorted(Path(folder).glob("[!._]*")) for line in file.read_text().splitlines()]
+    return [json.loads(line) for line in found]
+
+
+@needs_java
+def test_files_of_several_formats_with_dead_letters(session: None) -> None:
+    result = run(*FILES, "--output-format", "jsonl", "--strict")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "2 dead letters (1 out of range, 1 with a wrong time), 3 derived events: fire 3\n",
+    )
+    assert sorted((fire["room"], fire["temp"], fire["end"]) for fire in lines("out")) == [
+        ("attic", 60.0, "1970-01-01T00:01:15Z"),
+        ("attic", 80.5, "1970-01-01T00:00:04Z"),
+        ("cellar", 90.0, "1970-01-01T00:00:05Z"),
+    ]
+    dead = [(letter["code"], Path(letter["file"]).name, letter["line"]) for letter in lines("dead")]
+    assert sorted(dead) == [("range", "heat.csv", 4), ("time", "heat.csv", 5)]
+
+
+@needs_java
+def test_a_run_goes_on_where_the_one_before_it_ended(session: None) -> None:
+    options = ["--lateness", "5 s", "--input", "days"]
+    Path("days").mkdir()
+
+    def day(name: str, *rows: tuple[str, int, str, float | None]) -> None:
+        types = [{"type": type, "time" if type == "smoke" else "at": at, "room": room} for type, at, room, _ in rows]
+        records = [record | ({} if row[3] is None else {"celsius": row[3]}) for record, row in zip(types, rows)]
+        Path("days", name).write_text("".join(json.dumps(record) + "\n" for record in records))
+
+    day("1.jsonl", ("smoke", 10, "attic", None), ("heat", 20, "cellar", 60.0))
+    assert run(*options, "--once").exit_code == 0
+    assert not list(Path("out").glob("part-*"))
+    day("2.jsonl", ("heat", 21, "attic", 70.0), ("heat", 12, "attic", 90.0), ("heat", 80, "attic", 75.0))
+    result = run(*options, "--once")
+    assert result.stderr == "1 dead letter (1 late), 1 derived event: fire 1\n"
+    assert lines("dead") == [
+        {
+            "reason": "is late: the watermark has passed it",
+            "code": "late",
+            "file": str(Path("days/2.jsonl").absolute()),
+            "line": 2,
+            "record": None,
+        }
+    ]
+    day("3.jsonl", ("smoke", 79, "attic", None))
+    assert run(*options).exit_code == 0
+    table = pl.read_parquet("out/part-*.parquet")
+    assert sorted(table.select("room", "temp").rows()) == [("attic", 70.0), ("attic", 75.0)]
+    Path("fire.cep").write_text(PROGRAM.replace("50)", "55)"))
+    refused = run(*options)
+    assert refused.exit_code == 2
+    assert "-fire(R, T) <- (smoke(R, _) SEQ heat(R, T) WHERE T > 50) WITHIN 1 min.\n" in refused.stderr
+    assert "+fire(R, T) <- (smoke(R, _) SEQ heat(R, T) WHERE T > 55) WITHIN 1 min.\n" in refused.stderr
+
+
+@needs_java
+def test_knowledge_and_its_changes(session: None) -> None:
+    Path("rooms.ttl").write_text("@prefix : <urn:> . :attic :name 'attic' ; :floor 3 . :cellar :name 'cellar' .")
+    Path("more.trig").write_text(
+        "@prefix : <urn:> . @prefix prov: <http://www.w3.org/ns/prov#> . @prefix xsd: "
+        "<http://www.w3.org/2001/XMLSchema#> . :change prov:generatedAtTime '1970-01-01T00:00:05Z'^^xsd:dateTime . "
+        ":change { :cellar :floor 0 } "
+    )
+    Path("floors.cep").write_text(
+        "PREFIX : <urn:> event heat(room: string, temp: float FROM celsius) TIME at.\n"
+        "hot(N, F) <- heat(N, T) WHERE T > 50 AND { ?R :name ?N ; :floor ?F }.\n"
+    )
+    knowledge = ["--knowledge", "rooms.ttl", "--knowledge-updates", "more.trig"]
+    result = run("--input", "heat=heat.csv", *knowledge, "--output-format", "jsonl", rules="floors.cep")
+    assert result.exit_code == 0, result.stderr
+    assert sorted((hot["n"], hot["f"], hot["end"][-4:]) for hot in lines("out")) == [
+        ("attic", 3, ":04Z"),
+        ("attic", 3, ":15Z"),
+        ("cellar", 0, ":05Z"),
+        ("cellar", 0, ":06Z"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--once", *FILES], "--once needs a --lateness"),
+        (["--explain", *FILES], "--explain is not for Spark"),
+        (["--input", "-"], "--input -: Spark cannot read standard input"),
+        (["--files", "2", *FILES], "--files needs a --lateness"),
+        (["--output-format", "csv", *FILES], "--output-format: Spark does not write csv"),
+        (["--conf", "memory=2g", *FILES], "--conf: expected `name=value`, found `memory=2g`"),
+        ([], "there is no --input"),
+    ],
+)
+def test_what_spark_cannot_do_or_has_to_be_told(arguments: list[str], message: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (2, f"error: {message}")
+
+
+def test_options_of_spark_alone() -> None:
+    result = CliRunner().invoke(app, ["run", "fire.cep", *FILES, "--checkpoint", "state"], prog_name="cep")
+    assert result.exit_code == 2
+    assert "--checkpoint is for Spark" in result.stderr
