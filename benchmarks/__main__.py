@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import closure, processes
+from benchmarks import closure, knowledge, processes
 from benchmarks.measure import Measured, measure
 from benchmarks.table import Line, Target, json_lines, markdown, short, show
 from benchmarks.workload import Size, Workload
@@ -100,6 +100,7 @@ def main() -> None:
         if options.only in workload.name:
             sizes = smaller(workload.sizes) if options.quick else workload.sizes
             results += lines(workload, sizes, costs)
+    results += knowledge.lines(options.quick, options.only)
     results += closure.lines(options.quick, options.only)
     results += processes.lines(QUICK if options.quick else 2_000_000, options.only)
     show(results)

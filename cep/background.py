@@ -174,7 +174,10 @@ def ask(rules: Rules, background: Background | None, tables: Collection[str], po
         ]
         table.add(columns, each.rows)
     if background is not None:
-        known.offers = {name: Offered(each) for name, each in background.relations(pool).items()}
+        own = {rule.name: len(rule.arguments) for rule in rules.statics}
+        for name, offered in background.relations(pool).items():
+            if own.get(name, offered.arity) == offered.arity:
+                known.offers[name] = Offered(offered)
         known.errors += _taken(rules, tables, known.offers)
         pool.areas = background.areas()
     return known

@@ -94,7 +94,7 @@ class Changes:
             table.add(*found[name])
             given[name] = relation(asked, table)
         if self.rules.statics:
-            given |= offers
+            given |= {name: each for name, each in offers.items() if name in self.known.offers}
             closed = close(self.rules.statics, self.facts, self.pool, self.rules.source, given=given)
             for name, table in closed.stored.items():
                 old = self.statics.relations[name]
@@ -151,8 +151,8 @@ class Changes:
                 assert isinstance(stored, Stored), "only tables are replaced"
                 stored.replace(*rows)
                 self.present[name] = rows
-        for name, each in moment.offers.items():
-            self.known.offers[name].relation = each
+        for name, offered in self.known.offers.items():
+            offered.relation = moment.offers[name]
         self.pool.areas = moment.areas
 
     # --- state ---

@@ -66,7 +66,7 @@ def query(
     knowledge: KnowledgeFiles = None,
     reasoning: Reasoning = None,
     prefix: Prefixes = None,
-    format: Annotated[str, typer.Option(metavar="FORMAT", help="Of a table: text, csv, jsonl.")] = "text",
+    format: Annotated[str, typer.Option(metavar="FORMAT", help="Of a table: text, csv, tsv, json.")] = "text",
 ) -> None:
     """Ask the closed knowledge in SPARQL. Prefixes of the files need not be declared again.
 
@@ -74,23 +74,14 @@ def query(
       cep knowledge query 'SELECT ?s { ?s a sosa:Platform }' -k stations.ttl
     """
     with settled():
-        import polars as pl
+        from knowledge.results import FORMATS, text
 
-        if format not in ("text", "csv", "jsonl"):
-            raise CepError(f"--format: `{format}` is no format of a table", hint="text, csv or jsonl", code="option")
+        if format not in FORMATS:
+            told = f"--format: `{format}` is no format of a table"
+            raise CepError(told, hint=f"one of {', '.join(FORMATS)}", code="option")
         known = _loaded(knowledge, reasoning)
         name = sparql[1:] if sparql.startswith("@") and sparql != "@-" else "query"
-        answer = known.query(_read(sparql), _prefixes(knowledge or (), prefix), name)
-        if isinstance(answer, bool):
-            say("yes" if answer else "no")
-        elif not isinstance(answer, pl.DataFrame):
-            say(answer.serialize(format="turtle").rstrip())
-        elif format == "csv":
-            say(answer.write_csv().rstrip("\n"))
-        elif format == "jsonl":
-            say(answer.write_ndjson().rstrip("\n"))
-        else:
-            say(_table(answer))
+        say(text(known, _read(sparql), _prefixes(knowledge or (), prefix), format, name))
 
 
 @knowing.command()
@@ -183,22 +174,3 @@ def _counted(title: str, counts: Sequence[Count]) -> list[str]:
     if len(counts) > SHOWN:
         lines.append(f"  and {len(counts) - SHOWN:,} more")
     return lines
-
-
-def _table(answer: object) -> str:
-    import polars as pl
-
-    assert isinstance(answer, pl.DataFrame), "the caller has looked"
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD)
-    for name in answer.columns:
-        table.add_column(name, overflow="fold")
-    for row in answer.iter_rows():
-        table.add_row(*("" if value is None else str(value) for value in row))
-    console = Console(highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get().strip("\n") + f"\n{answer.height:,} answer{'s' * (answer.height != 1)}"

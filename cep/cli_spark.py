@@ -108,6 +108,7 @@ def run(wish: Wish) -> int:
     from cep.spark.program import Program
 
     inputs, checkpoint = _checked(wish)
+    settings = dict(_setting(one) for one in wish.conf or ())
     text = text_of(wish.rules)
     options, engine = _engine(wish, text)
     wanted = tuple(selected(engine.outputs, wish.only or ()))
@@ -156,7 +157,7 @@ def run(wish: Wish) -> int:
         ),
     )
     tidy.sweep(Path(query.output))
-    spark = session.session(wish.master, dict(_setting(one) for one in wish.conf or ()))
+    spark = session.session(wish.master, settings)
     with stopping.Wish(Path(checkpoint)).listening() as stop:
         stop.wait(job.start(spark, query, wish.follow), wish.follow)
     tidy.sweep(Path(query.output))
@@ -231,13 +232,13 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _closing(derived: Counter[str], dead: Counter[str], stopped: bool) -> str:
     """`stopped: 12 dead letters (12 late), 120 derived events: storm 100, ...`."""
-    from cep.progress import REASONS, count
+    from cep.progress import REASONS, count, ranked
 
     parts = []
     if dead:
-        reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in dead.most_common())
+        reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in ranked(dead))
         parts.append(f"{count(dead.total(), 'dead letter')} ({reasons})")
-    types = ", ".join(f"{name} {number:,}" for name, number in derived.most_common())
+    types = ", ".join(f"{name} {number:,}" for name, number in ranked(derived))
     told = count(derived.total(), "derived event")
     parts.append(f"{told}: {types}" if types else told)
     return ("stopped: " if stopped else "") + ", ".join(parts)

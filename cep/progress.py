@@ -59,7 +59,7 @@ class Tally:
         """`26,115 records, 6 dead letters (5 missing, 1 out of range), 120 derived events: ..., 0.8 s`."""
         parts = [count(self.records, "record")]
         if self.dead:
-            reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in _ranked(self.dead))
+            reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in ranked(self.dead))
             parts.append(f"{count(self.dead.total(), 'dead letter')} ({reasons})")
         if self.unseen and self.records:
             names = [f"`{name}`" for name in self.unseen]
@@ -70,7 +70,7 @@ class Tally:
         written = self.derived if self.written is None else self.written
         if written.total() != self.derived.total():
             derived = f"{written.total():,} of {derived} written"
-        types = ", ".join(f"{name} {number:,}" for name, number in _ranked(written))
+        types = ", ".join(f"{name} {number:,}" for name, number in ranked(written))
         parts.append(f"{derived}: {types}" if types else derived)
         return ", ".join(parts) + f", {self.seconds:.1f} s"
 
@@ -126,5 +126,6 @@ def moment(ticks: int) -> str:
     return write_time(second) if OUR_DAYS[0] <= ticks < OUR_DAYS[1] else f"{ticks / 1_000_000:g} s"
 
 
-def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:
+def ranked(counts: Counter[str]) -> list[tuple[str, int]]:
+    """The largest first, equal ones by name."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -43,6 +43,7 @@ class Canonical:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._of: Ints = np.empty(0, dtype=np.int64)
+        self._found: dict[tuple[str, str, str], int] = {}
         self.changes = False  # whether there is an id that is not its own
 
     def ids(self, ids: Ints) -> Ints:
@@ -61,7 +62,9 @@ class Canonical:
         """What `triples(closed)` is, where it was `before` and some were added and removed since; what has come to it;
         what has gone."""
         new, gone = self.triples(added).minus(before), self.triples(removed)
-        if self.changes and len(gone):  # another literal of the same value may still be there
+        if not self.changes:
+            return closed, new, gone
+        if len(gone):  # another literal of the same value may still be there
             order, start, stop = closed.ranges(gone.s, gone.p, None)
             rows = expand(start, stop)[1]
             s, p, o = (column[rows] for column in closed.ordered(order))
@@ -70,11 +73,17 @@ class Canonical:
 
     def find(self, text: str, datatype: str, language: str) -> int:
         """The id that stands for an IRI (without datatype and language) or a literal; NONE if there is none."""
+        known = self._found.get((text, datatype, language))
+        if known is not None:
+            return known
         sort = Sort(LITERAL if datatype or language else IRI, LANG_STRING if language else datatype, language)
         token = sort.written(pl.Series([text], dtype=pl.String))
         if datatype in _BY_VALUE:
             token = _given_back(token)
-        return int(self.ids(self._terms.tokens(token, add=False))[0])
+        found = int(self.ids(self._terms.tokens(token, add=False))[0])
+        if found != NONE:
+            self._found[text, datatype, language] = found
+        return found
 
     def _keep_up(self) -> None:
         done, terms = len(self._of), self._terms

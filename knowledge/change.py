@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyoxigraph as ox
 
 from cep.errors import CepError
+from cep.values import Ints
 from knowledge import load, rdf
-from knowledge.terms import Terms
+from knowledge.terms import NONE, Terms
 
+_FEW = 1000  # quads whose terms are looked up one by one
 _TRIPLE = re.compile(r'\S+ \S+ (?:<[^>]*>|_:\S+|"(?:[^"\\]|\\.)*"(?:\^\^<[^>]*>|@[A-Za-z0-9-]+)?)')
 
 
@@ -53,10 +56,20 @@ class Change:
     def quads(self, terms: Terms) -> tuple[load.Quads, load.Quads]:
         """What is removed and what is added as columns of ids."""
         removed, added = (
-            load.Quads.joined(list(load.columns(ox.parse("\n".join(sorted(lines)), ox.RdfFormat.N_QUADS), terms, None)))
+            _columns(list(ox.parse("\n".join(sorted(lines)), ox.RdfFormat.N_QUADS)), terms)
             for lines in (self.removed, self.added)
         )
         return removed, added
+
+
+def _columns(quads: list[ox.Quad], terms: Terms) -> load.Quads:
+    if len(quads) > _FEW:
+        return load.Quads.joined(list(load.columns(quads, terms, None)))
+    s, p, o = (terms.ids([q.triple[place] for q in quads]) for place in range(3))
+    g: Ints = np.full(len(quads), NONE, dtype=np.int64)
+    named = [i for i, q in enumerate(quads) if not isinstance(q.graph_name, ox.DefaultGraph)]
+    g[named] = terms.ids([quads[i].graph_name for i in named])
+    return load.Quads(s, p, o, g)
 
 
 def merge(changes: Sequence[bytes]) -> bytes:
@@ -78,9 +91,9 @@ def _lines(source: Any, name: str) -> frozenset[str]:
     if source is None:
         return frozenset()
     if isinstance(source, str):
-        found = _labelled(load.quads_of(source, name))
+        found = labelled(load.quads_of(source, name))
     elif isinstance(source, Path):
-        found = _labelled(load.quads(source))
+        found = labelled(load.quads(source))
     else:
         found = list(rdf.quads(source))
     return frozenset(_written(found, name).split("\n")) - {""}
@@ -95,7 +108,7 @@ def _written(quads: list[ox.Quad], name: str) -> str:
     return text
 
 
-def _labelled(quads: list[ox.Quad]) -> list[ox.Quad]:
+def labelled(quads: list[ox.Quad]) -> list[ox.Quad]:
     """With labels for the blank nodes that had none: the parser's are random, these depend on the quads alone."""
     nodes = [t for q in quads for t in (q.subject, q.object, q.graph_name) if isinstance(t, ox.BlankNode)]
     random = dict.fromkeys(node for node in nodes if load.GENERATED.fullmatch(node.value))

@@ -151,14 +151,7 @@ class Knowledge:
         Rows are sorted by value where there is no ORDER BY. Raises CepError where it is no SPARQL, which messages call
         by `name`.
         """
-        words = [token.text.lower() for token in tokens(sparql) if token.kind == "word" or token.text in "{}"]
-        try:
-            asked = self.store(ordered=not _OPEN.isdisjoint(words))
-            found = asked.query(sparql, prefixes=dict(prefixes or {}))
-        except SyntaxError as error:
-            raise checked.no_query(str(error), sparql, prefixes or {}, name) from None
-        except (RuntimeError, OSError) as error:
-            raise CepError(f"the query cannot be answered: {error}", code="graph") from None
+        found = self.found(sparql, prefixes, name)
         if isinstance(found, ox.QueryBoolean):
             return bool(found)
         if isinstance(found, ox.QueryTriples):
@@ -169,11 +162,22 @@ class Knowledge:
         terms, columns = solutions.columns(found)
         types, values = terms.columns(columns, pool)
         table = pl.DataFrame([series_of(c, t, pool).alias(n) for n, t, c in zip(names, types, values)])
-        ordered = "order" in words[len(words) - words[::-1].index("}") :]  # after the last brace
-        if ordered:
+        if in_order(sparql):
             return table
         ranks = pl.DataFrame([rank(c, t, pool).alias(n) for n, t, c in zip(names, types, values)])
         return table[ranks.select(pl.arg_sort_by(names))[names[0]].to_numpy()]
+
+    def found(
+        self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
+    ) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
+        """What Oxigraph answers to a query. Raises CepError where it is no SPARQL."""
+        words = {token.text.lower() for token in tokens(sparql) if token.kind == "word"}
+        try:
+            return self.store(ordered=not _OPEN.isdisjoint(words)).query(sparql, prefixes=dict(prefixes or {}))
+        except SyntaxError as error:
+            raise checked.no_query(str(error), sparql, prefixes or {}, name) from None
+        except (RuntimeError, OSError) as error:
+            raise CepError(f"the query cannot be answered: {error}", code="graph") from None
 
     def rdflib(self, inferred: bool = True) -> rdflib.Graph:
         """All triples, or those asserted, as an rdflib graph."""
@@ -225,7 +229,9 @@ class Knowledge:
         removed = removed.minus(removed.minus(self.asserted))
         for triples in graphs.values():
             removed = removed.minus(triples)
-        asserted, closure = self.asserted.minus(removed).plus(added), self.closure
+        single = graphs.keys() <= {NONE} and self.graphs.keys() <= {NONE}
+        asserted = _union(graphs) if single else self.asserted.minus(removed).plus(added)
+        closure = self.closure
         if closure is not None and (len(removed) or len(added)):
             closure = closure.minus(removed) if len(removed) else closure
             closure = closure.plus(added) if len(added) else closure
@@ -233,7 +239,7 @@ class Knowledge:
         placed = self._placed(added, removed)
         if placed:
             geometry.Places(self.terms, added).check()
-        closed = self.closed.minus(removed).plus(added)
+        closed = asserted if closure is None else self.closed.minus(removed).plus(added)
         before = self._seen
         seen, new, gone = self._canonical.changed(before, closed, added, removed)
         tables: dict[_Asked, Table | None] = {}
@@ -282,6 +288,12 @@ class Knowledge:
     def _id(self, constant: Constant) -> int:
         """The id that a term in a pattern has among the triples seen."""
         return self._canonical.find(constant.text, constant.datatype, constant.language)
+
+
+def in_order(sparql: str) -> bool:
+    """Whether a query says in which order its answers come: ORDER BY after the last brace."""
+    words = [token.text.lower() for token in tokens(sparql) if token.kind == "word" or token.text == "}"]
+    return "}" in words and "order" in words[len(words) - words[::-1].index("}") :]
 
 
 def _by_graph(quads: load.Quads) -> dict[int, Triples]:

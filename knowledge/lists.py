@@ -88,7 +88,7 @@ def rules_of_lists(facts: Facts, lists: Lists, words: Vocabulary, names: Names) 
         key = _filled(lists.of(head), words.key, names)
         same = [Atom(of, p, f"?z{i}") for i, p in enumerate(key) for of in ("?x", "?y")]
         axiom, types = Atom("?c", words.key, head), [Atom(of, words.type, "?c") for of in ("?x", "?y")]
-        rules.append(Rule("prp-key", (axiom, *types, *same), Atom("?x", words.same, "?y")))
+        rules.append(Rule("prp-key", (axiom, *types, *same), Atom("?x", words.same, "?y"), (("?x", "?y"),)))
     return tuple(rules)
 
 

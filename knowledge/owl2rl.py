@@ -13,7 +13,7 @@ prp-spo2 and prp-key, of which there is one for each list (knowledge/lists.py); 
 
 EQUALITY = """
 eq-sym      ?x owl:sameAs ?y -> ?y owl:sameAs ?x
-eq-trans    ?x owl:sameAs ?y . ?y owl:sameAs ?z -> ?x owl:sameAs ?z
+eq-trans    ?x owl:sameAs ?y . ?y owl:sameAs ?z . ?x != ?z -> ?x owl:sameAs ?z
 eq-rep-s    ?s owl:sameAs ?s2 . ?s ?p ?o . ?p != owl:sameAs -> ?s2 ?p ?o
 eq-rep-p    ?p owl:sameAs ?p2 . ?s ?p ?o -> ?s ?p2 ?o
 eq-rep-o    ?o owl:sameAs ?o2 . ?s ?p ?o . ?p != owl:sameAs -> ?s ?p ?o2
@@ -29,8 +29,8 @@ eq-diff3    ?x a owl:AllDifferent . ?x owl:distinctMembers ?l . ?l twice ?y -> f
 PROPERTIES = """
 prp-dom     ?p rdfs:domain ?c . ?x ?p ?y -> ?x a ?c
 prp-rng     ?p rdfs:range ?c . ?x ?p ?y -> ?y a ?c
-prp-fp      ?p a owl:FunctionalProperty . ?x ?p ?y1 . ?x ?p ?y2 -> ?y1 owl:sameAs ?y2
-prp-ifp     ?p a owl:InverseFunctionalProperty . ?x1 ?p ?y . ?x2 ?p ?y -> ?x1 owl:sameAs ?x2
+prp-fp      ?p a owl:FunctionalProperty . ?x ?p ?y1 . ?x ?p ?y2 . ?y1 != ?y2 -> ?y1 owl:sameAs ?y2
+prp-ifp     ?p a owl:InverseFunctionalProperty . ?x1 ?p ?y . ?x2 ?p ?y . ?x1 != ?x2 -> ?x1 owl:sameAs ?x2
 prp-irp     ?p a owl:IrreflexiveProperty . ?x ?p ?x -> false
 prp-symp    ?p a owl:SymmetricProperty . ?x ?p ?y -> ?y ?p ?x
 prp-asyp    ?p a owl:AsymmetricProperty . ?x ?p ?y . ?y ?p ?x -> false
@@ -60,15 +60,16 @@ cls-avf     ?c owl:allValuesFrom ?d . ?c owl:onProperty ?p . ?u a ?c . ?u ?p ?v 
 cls-hv1     ?c owl:hasValue ?y . ?c owl:onProperty ?p . ?u a ?c -> ?u ?p ?y
 cls-hv2     ?c owl:hasValue ?y . ?c owl:onProperty ?p . ?u ?p ?y -> ?u a ?c
 cls-maxc1   ?c owl:maxCardinality 0 . ?c owl:onProperty ?p . ?u a ?c . ?u ?p ?y -> false
-cls-maxc2   ?c owl:maxCardinality 1 . ?c owl:onProperty ?p . ?u a ?c . ?u ?p ?y1 . ?u ?p ?y2 -> ?y1 owl:sameAs ?y2
+cls-maxc2   ?c owl:maxCardinality 1 . ?c owl:onProperty ?p . ?u a ?c . ?u ?p ?y1 . ?u ?p ?y2
+            . ?y1 != ?y2 -> ?y1 owl:sameAs ?y2
 cls-maxqc1  ?c owl:maxQualifiedCardinality 0 . ?c owl:onProperty ?p . ?c owl:onClass ?d . ?u a ?c . ?u ?p ?y
             . ?y a ?d -> false
 cls-maxqc2  ?c owl:maxQualifiedCardinality 0 . ?c owl:onProperty ?p . ?c owl:onClass owl:Thing . ?u a ?c
             . ?u ?p ?y -> false
 cls-maxqc3  ?c owl:maxQualifiedCardinality 1 . ?c owl:onProperty ?p . ?c owl:onClass ?d . ?u a ?c . ?u ?p ?y1
-            . ?y1 a ?d . ?u ?p ?y2 . ?y2 a ?d -> ?y1 owl:sameAs ?y2
+            . ?y1 a ?d . ?u ?p ?y2 . ?y2 a ?d . ?y1 != ?y2 -> ?y1 owl:sameAs ?y2
 cls-maxqc4  ?c owl:maxQualifiedCardinality 1 . ?c owl:onProperty ?p . ?c owl:onClass owl:Thing . ?u a ?c
-            . ?u ?p ?y1 . ?u ?p ?y2 -> ?y1 owl:sameAs ?y2
+            . ?u ?p ?y1 . ?u ?p ?y2 . ?y1 != ?y2 -> ?y1 owl:sameAs ?y2
 cls-oo      ?c owl:oneOf ?l . ?l has ?y -> ?y a ?c
 """
 

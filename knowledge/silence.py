@@ -104,7 +104,7 @@ def _nearest(iri: str, knowledge: Knowledge) -> str | None:
         near = near.filter(lengths.abs() <= 3).unique().sort()
         if near.len() <= _MOST:
             names = {name.lower(): name for name in near.to_list()}
-            close = difflib.get_close_matches(local.lower(), names, n=1, cutoff=0.7)
+            close = difflib.get_close_matches(local.lower(), names, n=1, cutoff=0.65)
             if close:
                 return begin + str(names[close[0]])
         others = texts.filter(texts.str.ends_with(local)).unique().sort().to_list() if local else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -60,10 +60,15 @@ def of_tables(tables: Iterable[tuple[str, Any]]) -> list[Event]:
     return [Event(type, tuple(args), s, e) for type, table in tables for s, e, *args in table.iter_rows()]
 
 
-def job(text: str, inputs: Sequence[str], folder: Path, buckets: int = 2, **options: Any) -> Job:
+Types = Mapping[str, tuple[str, ...]]
+
+
+def job(
+    text: str, inputs: Sequence[str], folder: Path, buckets: int = 2, types: Types | None = None, **options: Any
+) -> Job:
     """What Spark is to do, with all that it writes in a folder."""
-    engine = Engine.from_text(text)
-    program = Program.of(engine, text, "<program>", Options(), buckets)
+    engine = Engine.from_text(text, types=types)
+    program = Program.of(engine, text, "<program>", Options(types=types or {}), buckets)
     (folder / "state").mkdir(parents=True, exist_ok=True)
     places = str(folder / "derived"), str(folder / "state")
     return Job(program, tuple(inputs), *places, program.outputs, **{"format": "jsonl"} | options)

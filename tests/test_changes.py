@@ -269,5 +269,13 @@ def test_places_that_come_are_near() -> None:
 
 def test_a_predicate_of_the_knowledge_is_not_defined_again() -> None:
     with pytest.raises(CepError) as caught:
-        start("e(X) <- a(X) WHERE near(X, _).\nnear(1, 2).\nnear(2, 3).")
+        start("e(X) <- a(X) WHERE near(X, X, X, _, _).\nnear(1, 2, 3, x, 4).\nnear(2, 3, 4, x, 5).")
     assert "`near` is a predicate of the background knowledge already" in str(caught.value)
+
+
+def test_a_predicate_with_another_number_of_arguments_is_the_programs_own() -> None:
+    engine = start("e(X) <- a(X) WHERE near(X, _).\nnear(1, 2).\nnear(2, 3).")
+    engine.push([Event("a", (1,), 1, 1), Event("a", (3,), 1, 1)])
+    engine.update(5, add="<urn:a> <urn:b> <urn:c> .")
+    engine.push([Event("a", (2,), 9, 9)])
+    assert engine.close()["e"]["x"].to_list() == [2]

@@ -23,7 +23,7 @@ from tests.conftest import FUZZ
 from tests.graph_maker import GraphMaker
 
 random = st.randoms(use_true_random=False)
-often = settings(max_examples=60 * max(1, FUZZ))
+often = settings(max_examples=40 * max(1, FUZZ))
 
 
 def closed_or_error(triples: Graph | list[Triple]) -> Closed | CepError:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
+import numpy as np
 import pyoxigraph as ox
 import pytest
+import rdflib
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.errors import CepError
+from cep.values import Pool
 from knowledge import graph, tables, triples
 from knowledge.graph import Knowledge
 from tests import knowledge_maker as maker
 from tests.test_equivalence import examples
-from tests.test_knowledge_patterns import rows
+from tests.test_knowledge_patterns import graph as pattern
+from tests.test_knowledge_patterns import rows, source
 
 EX = "http://ex.org/"
 SCHEMA = f"""
@@ -110,3 +116,107 @@ def changed_knowledge_is_that_of_a_fresh_start(
     assert at_once.fingerprint == knowledge.fingerprint
     for text in texts:
         assert rows(at_once, text) == rows(knowledge, text)
+
+
+def test_text_files_and_triples_are_changes(tmp_path: Path) -> None:
+    knowledge = Knowledge.of([])
+    (tmp_path / "more.ttl").write_text("<x:a> <x:p> 3 .")
+    triple = (rdflib.URIRef("x:a"), rdflib.URIRef("x:p"), rdflib.Literal(4))
+    for add in (
+        "@prefix x: <x:> . x:a x:p 1 .",
+        '<x:a> <x:p> "2" <x:g> .',
+        tmp_path / "more.ttl",
+        [triple],
+        "<x:g> { <x:a> <x:p> 5 }",
+    ):
+        knowledge.apply(knowledge.change(add))
+    assert rows(knowledge, "{ <x:a> <x:p> ?O }") == [(1,), (3,), (4,), (5,), (("str", "2"),)]
+    knowledge.apply(knowledge.change(remove="<x:a> <x:p> 5, 1, 99 ."))  # from every graph; what is not there stays away
+    knowledge.apply(knowledge.change(remove=[triple]))
+    assert rows(knowledge, "{ <x:a> <x:p> ?O }") == [(3,), (("str", "2"),)]
+
+
+def test_a_change_that_is_no_rdf_changes_nothing() -> None:
+    knowledge = Knowledge.of([])
+    with pytest.raises(CepError) as refused:
+        knowledge.change("<x:a> <x:p> 1 .\n<x:a> <x:p> oops .")
+    assert str(refused.value).startswith("what is added:2:13: this is no TriG: oops is not a valid RDF object")
+    with pytest.raises(CepError, match="what is removed:1:"):
+        knowledge.change(remove='<x:a> <x:p> "x" <x:g> . oops')
+    with pytest.raises(CepError, match="this is no triple"):
+        knowledge.change([(1, 2, 3)])
+    assert len(knowledge) == 0
+
+
+def test_a_contradiction_changes_nothing() -> None:
+    schema = "<x:A> <http://www.w3.org/2002/07/owl#disjointWith> <x:B> . <x:a> a <x:A> ."
+    knowledge = Knowledge.of(ox.parse(schema, ox.RdfFormat.TURTLE), "owlrl")
+    before = knowledge.fingerprint, len(knowledge)
+    with pytest.raises(CepError, match="inconsistent"):
+        knowledge.apply(knowledge.change("<x:a> a <x:B> ."))
+    assert (knowledge.fingerprint, len(knowledge)) == before
+    assert rows(knowledge, "{ ?S a <x:B> }") == []
+    knowledge.apply(knowledge.change("<x:a> a <x:B> .", "<x:a> a <x:A> ."))
+    assert rows(knowledge, "{ ?S a <x:B> }") == [(("Iri", "x:a"),)]
+
+
+def test_a_fork_goes_its_own_way() -> None:
+    one = Knowledge.of(ox.parse("<x:a> <x:p> 1 .", ox.RdfFormat.TURTLE))
+    texts = ("{ ?S <x:p> ?O }", "{ ?S <x:p>+ ?O }", "{ ?S <x:p> ?O FILTER(?O < 10) }")
+    for text in texts:
+        rows(one, text)
+    two = one.fork()
+    two.apply(two.change("<x:a> <x:p> 2 ."))
+    one.apply(one.change("<x:a> <x:p> 3 .", "<x:a> <x:p> 1 ."))
+    for text in texts:
+        assert [row[1] for row in rows(one, text)] == [3]
+        assert [row[1] for row in rows(two, text)] == [1, 2]
+
+
+def test_blank_nodes_in_changes_are_told_apart_by_their_labels() -> None:
+    knowledge = Knowledge.of(ox.parse("_:n <x:p> 1 .", ox.RdfFormat.TURTLE))
+    knowledge.apply(knowledge.change("_:n <x:p> 2 . [] <x:p> 3 ."))
+    change = knowledge.change("[] <x:p> 4 .")
+    assert change == knowledge.change("[] <x:p> 4 .")  # no random label
+    knowledge.apply(knowledge.merge([change, knowledge.change(remove="_:n <x:p> 1 .")]))
+    assert sorted(number for _, number in rows(knowledge, "{ ?S <x:p> ?O }")) == [2, 3, 4]
+    labels = {node for node, _ in rows(knowledge, "{ ?S <x:p> ?O }")}
+    assert len(labels) == 3 and ("Iri", "_:n") in labels
+
+
+def test_an_answer_that_a_change_leaves_alone_is_the_same_object() -> None:
+    knowledge, pool = Knowledge.of(ox.parse("<x:a> <x:p> 1 .", ox.RdfFormat.TURTLE)), Pool()
+    asked = pattern("{ ?S <x:p> ?O }")
+    before = knowledge.answers(asked, pool, source(asked.text))
+    with by_difference():
+        knowledge.apply(knowledge.change("<x:a> <x:q> 1 ."))
+    assert knowledge.answers(asked, pool, source(asked.text)) is before
+    knowledge.apply(knowledge.change("<x:b> <x:p> 1 ."))
+    assert knowledge.answers(asked, pool, source(asked.text)).rows == 2
+
+
+def test_a_table_that_grows_too_large_is_refused_when_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knowledge.patterns.MOST_CELLS", 7)
+    knowledge = Knowledge.of(ox.parse("<x:a> <x:p> 1, 2, 3 .", ox.RdfFormat.TURTLE))
+    assert len(rows(knowledge, "{ ?S <x:p> ?O }")) == 3
+    knowledge.apply(knowledge.change("<x:a> <x:p> 4 ."))
+    with pytest.raises(CepError, match="goes through 4 answers"):
+        rows(knowledge, "{ ?S <x:p> ?O }")
+    knowledge.apply(knowledge.change(remove="<x:a> <x:p> 1 ."))
+    assert len(rows(knowledge, "{ ?S <x:p> ?O }")) == 3
+
+
+def test_places_follow_a_change_of_where_things_are() -> None:
+    wgs84 = "http://www.w3.org/2003/01/geo/wgs84_pos#"
+    text = f"<x:a> <{wgs84}lat> 40 ; <{wgs84}long> -73 ."
+    knowledge, pool = Knowledge.of(ox.parse(text, ox.RdfFormat.TURTLE)), Pool()
+
+    def near() -> int:
+        probe = knowledge.relations(pool)["near"].probe({0: "float", 1: "float", 2: "float"}, (3,))
+        return len(probe.answers([np.array([40.0]), np.array([-73.0]), np.array([10.0])], 1)[0])
+
+    assert near() == 1
+    knowledge.apply(knowledge.change("<x:a> <x:p> 1 ."))
+    assert near() == 1
+    knowledge.apply(knowledge.change(text.replace("x:a", "x:b")))
+    assert near() == 2

@@ -8,11 +8,13 @@ from random import Random
 import pytest
 
 from cep.events import Event
+from cep.spark.keys import hashed, keys
 from tests import spark_runs
 from tests.cases_format import difference
 from tests.keyed_programs import keyed
 from tests.program_maker import SECOND
 from tests.spark_runs import alone, distributed, job, write
+from tests.test_equivalence import types
 
 pytestmark = [
     pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
@@ -75,11 +77,32 @@ def test_what_one_process_derives(buckets: int, name: str, tmp_path: Path) -> No
     assert difference(expected, found) == ""
 
 
+def test_time_points_come_without_events(tmp_path: Path) -> None:
+    text = """event reading(station: string).
+    due <- 1970-01-01T00:01:00Z.
+    dawn(S) <- 1970-01-01T00:00:30Z SEQ reading(S)."""
+    inputs = write(tmp_path / "in", [Event("reading", ("a",), 40 * SECOND, 40 * SECOND)], 1, Random(1))
+    expected = alone(text, inputs, 0)
+    assert len(expected) == 2
+    assert difference(expected, distributed(job(text, inputs, tmp_path))) == ""
+
+
+def test_buckets_go_evenly_to_partitions() -> None:
+    from pyspark.sql import functions
+
+    numbers = keys(16)
+    assert [hashed(number) % 4 for number in numbers] == [bucket % 4 for bucket in range(16)]
+    frame = spark_runs.spark().createDataFrame([(number,) for number in numbers], "key int")
+    rows = frame.select(functions.hash("key").alias("hash")).collect()
+    assert [row.hash for row in rows] == [hashed(number) for number in numbers]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_generated_programs(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
     program = keyed(random)
     inputs = write(tmp_path / "in", program.events, 3, random, LATENESS)
-    expected = alone(program.text, inputs, LATENESS)
-    found = distributed(job(program.text, inputs, tmp_path, (1, 2, 7)[seed], lateness=LATENESS, limit=1))
+    known = types(program.events)
+    expected = alone(program.text, inputs, LATENESS, types=known)
+    found = distributed(job(program.text, inputs, tmp_path, (1, 2, 7)[seed], known, lateness=LATENESS, limit=1))
     assert difference(expected, found) == "", program.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,8 +19,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from cep.errors import CepError
 from cep.schema import Schema
+from cep.spark.keys import keys
 from cep.spark.letters import LINE_BITS, Letter, write
-from cep.spark.parcels import END, PARCEL, Parcel, batch, from_outside
+from cep.spark.parcels import END, PARCEL, Parcel, batch, calls, from_outside
 from cep.spark.program import Program
 from cep.spark.stopping import NAME as STOP
 from connectors.batch import Batch, Block
@@ -65,12 +67,28 @@ def source(files: Files) -> type[DataSource]:
     return type("FileSource", (FileSource,), {"files": files})
 
 
+END_OF_INPUT, CALL = -1, -2
+FILE_BITS = 22
+"""A file's number is the place of its spec, and in so many bits its own place there."""
+
+
 class Some(InputPartition):
-    """A file to read, with its number; none: the end of the input."""
+    """A file to read, with its number; or what is told in its stead."""
 
     def __init__(self, number: int, input: Input | None) -> None:
         super().__init__((number, input))
         self.number, self.input = number, input
+
+    @property
+    def path(self) -> str:
+        return "" if self.input is None else self.input.path
+
+    def line(self) -> str:
+        """As the journal has it."""
+        one = self.input
+        assert one is not None, "a journal holds files"
+        fields = {"path": one.path, "format": one.format, "type": one.type, "bound": one.bound}
+        return json.dumps({"number": self.number} | fields, ensure_ascii=False) + "\n"
 
 
 class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -99,26 +117,28 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"files": files, "end": end}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        journal = Journal(self.files.journal).entries()
-        found = [Some(number, journal[number]) for number in range(start["files"], end["files"])]
+        found = Journal(self.files.journal).entries()[start["files"] : end["files"]]
         if end["end"] > start["end"]:
-            found.append(Some(-1, None))
+            found.append(Some(END_OF_INPUT, None))
+        if start == self.initialOffset() and self.files.program.ticking:
+            found.append(Some(CALL, None))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Some), "the partitions are those of this source"
-        if partition.input is None:
-            yield batch([Parcel(-1, 0, "", 0, None, b"", END)])
+        if partition.number == CALL:
+            yield batch(calls(self.files.program))
+        elif partition.input is None:
+            yield batch([Parcel(-1, keys(1)[0], "", 0, None, b"", END)])
         else:
             yield from parcels(self.files, partition.number, partition.input)
 
-    def _discover(self) -> list[Input]:
-        journal = Journal(self.files.journal)
-        now: list[Input] = []
-        for spec in self.files.specs:
+    def _discover(self) -> list[Some]:
+        now: list[tuple[int, Input]] = []
+        for place, spec in enumerate(self.files.specs):
             with suppress(CepError):  # none is there yet, or any more: the start of the run has looked at the words
-                now += found(self.files.program, [spec], self.files.format)
-        return journal.extend(now)
+                now += [(place, one) for one in found(self.files.program, [spec], self.files.format)]
+        return Journal(self.files.journal).extend(now)
 
 
 def found(program: Program, specs: Sequence[str], format: str | None) -> list[Input]:
@@ -128,28 +148,33 @@ def found(program: Program, specs: Sequence[str], format: str | None) -> list[In
 
 
 class Journal:
-    """The files in the order of their numbers, a line of JSON each; new ones are added by name."""
+    """The files in the order in which they are read, a line of JSON each. New ones are added by their names alone, so
+    that folders of several events are read side by side; numbers go spec by spec, in each by time of coming."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
 
-    def entries(self) -> list[Input]:
+    def entries(self) -> list[Some]:
         if not self._path.exists():
             return []
-        lines = self._path.read_text(encoding="utf-8").splitlines()
-        return [Input(**json.loads(line)) for line in lines]
+        lines = [json.loads(line) for line in self._path.read_text(encoding="utf-8").splitlines()]
+        return [Some(line.pop("number"), Input(**line)) for line in lines]
 
-    def extend(self, now: Sequence[Input]) -> list[Input]:
-        """With those of `now` that are not yet in it; gives all."""
+    def extend(self, now: Sequence[tuple[int, Input]]) -> list[Some]:
+        """With those of `now`, each with the place of its spec, that are not yet in it; gives all."""
         entries = self.entries()
         known = {one.path for one in entries}
-        new = [one for one in now if one.path not in known]
+        following = Counter(one.number >> FILE_BITS for one in entries)
+        new = []
+        for place, one in now:
+            if one.path not in known:
+                known.add(one.path)
+                new.append(Some((place << FILE_BITS) + following[place], one))
+                following[place] += 1
         if new:
-            entries += new
-            fields = ("path", "format", "type", "bound")
-            lines = [json.dumps({name: getattr(one, name) for name in fields}) + "\n" for one in entries]
+            entries += sorted(new, key=lambda one: (os.path.basename(one.path), one.number))
             made = self._path.with_suffix(".new")
-            made.write_text("".join(lines), encoding="utf-8")
+            made.write_text("".join(one.line() for one in entries), encoding="utf-8")
             made.replace(self._path)
         return entries
 

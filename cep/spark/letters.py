@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-LINE_BITS = 40
+LINE_BITS = 36
 """A row's `order` is the number of its file, and in so many bits its line there (of Parquet its row, from 1)."""
 
 

@@ -115,5 +115,5 @@ def settled(batches: Batches, program: Program) -> Iterator[tuple[str, pl.DataFr
 
 
 def _world(parcels: DataFrame, program: Program) -> DataFrame:
-    found = parcels.filter(f"stage = {WORLD}").select("bucket", "event", "rows")
-    return found.repartition("bucket") if program.merged else found
+    found = parcels.filter(f"stage = {WORLD}").select("key", "event", "rows")
+    return found.repartition("key") if program.merged else found

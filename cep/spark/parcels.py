@@ -13,14 +13,16 @@ import pyarrow as pa
 from cep.events import Iri
 from cep.plan.partition import Stage
 from cep.runtime.buckets import buckets, deal
+from cep.spark.keys import keys as keys_of
 from cep.spark.program import Program
 
 WORLD = 0
 """The `stage` of what is derived and goes to no stage but out."""
 
-PARCEL = "stage int, bucket int, event string, place long, source string, rows binary"
-"""`place` sorts the parcels of a bucket: which file they are from, or which bucket of which stage made them; `source`:
-the name of the file, None where a stage made them; `rows`: an Arrow stream."""
+PARCEL = "stage int, key int, event string, place long, source string, rows binary"
+"""`key` stands for the bucket (`cep.spark.keys`); `place` sorts the parcels of a bucket: which file they are from, or
+which bucket of which stage made them; `source`: the name of the file, None where a stage made them; `rows`: an Arrow
+stream."""
 
 END = 1 << 61
 """The time (microseconds) of the end of the input, beyond that of any event by more than any lateness."""
@@ -33,7 +35,7 @@ class Parcel:
     """`latest`: the last end among its rows."""
 
     stage: int
-    bucket: int
+    key: int
     event: str
     place: int
     source: str | None
@@ -56,30 +58,40 @@ def from_stage(
     for later in program.stages[stage.number :]:
         mine = {event: table for event, table in made.items() if event in later.inputs.keys() - later.outside}
         yield from _dealt(program, later, mine, place, None)
+    keys = keys_of(program.buckets)
     for event, table in made.items():
         if event not in wanted or not table.height:
             continue
         if event not in program.merged:
-            yield _parcel(WORLD, bucket, event, place, None, table.drop("order", "tie"))
+            yield _parcel(WORLD, keys[bucket], event, place, None, table.drop("order", "tie"))
             continue
         numbers = pl.Series("bucket", buckets(table, program.schemas[event], "whole", program.buckets))
         for number in numbers.unique().sort().to_list():
-            yield _parcel(WORLD, number, event, place, None, table.filter(numbers == number))
+            yield _parcel(WORLD, keys[number], event, place, None, table.filter(numbers == number))
+
+
+def calls(program: Program) -> Iterator[Parcel]:
+    """To the buckets that have something to do when no row has come yet: parcels without rows."""
+    for stage in program.stages:
+        if stage.number in program.ticking:
+            for key in keys_of(program.buckets)[: program.count(stage)]:
+                yield Parcel(stage.number, key, "", 0, None, b"", 0)
 
 
 def _dealt(
     program: Program, stage: Stage, tables: Mapping[str, pl.DataFrame], place: int, source: str | None
 ) -> Iterator[Parcel]:
+    keys = keys_of(program.buckets)
     for bucket, dealt in enumerate(deal(stage, tables, program.schemas, program.count(stage))):
         for event, table in dealt.items():
             if table.height:
-                yield _parcel(stage.number, bucket, event, place, source, table)
+                yield _parcel(stage.number, keys[bucket], event, place, source, table)
 
 
-def _parcel(stage: int, bucket: int, event: str, place: int, source: str | None, table: pl.DataFrame) -> Parcel:
+def _parcel(stage: int, key: int, event: str, place: int, source: str | None, table: pl.DataFrame) -> Parcel:
     latest = table["end"].max()
     assert isinstance(latest, int), "there are rows, and each has an end"
-    return Parcel(stage, bucket, event, place, source, pack(table), latest)
+    return Parcel(stage, key, event, place, source, pack(table), latest)
 
 
 def pack(table: pl.DataFrame) -> bytes:
@@ -107,14 +119,14 @@ def batch(parcels: Iterable[Parcel]) -> pa.RecordBatch:
     found = list(parcels)
     columns = [
         pa.array([one.stage for one in found], pa.int32()),
-        pa.array([one.bucket for one in found], pa.int32()),
+        pa.array([one.key for one in found], pa.int32()),
         pa.array([one.event for one in found], pa.string()),
         pa.array([one.place for one in found], pa.int64()),
         pa.array([one.source for one in found], pa.string()),
         pa.array([one.rows for one in found], pa.binary()),
         pa.array([one.latest for one in found], pa.timestamp("us", "UTC")),
     ]
-    return pa.RecordBatch.from_arrays(columns, ["stage", "bucket", "event", "place", "source", "rows", "time"])
+    return pa.RecordBatch.from_arrays(columns, ["stage", "key", "event", "place", "source", "rows", "time"])
 
 
 def _text(value: object) -> str | None:

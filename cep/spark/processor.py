@@ -17,6 +17,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from cep.engine import Engine
 from cep.runtime.buckets import gather, stacked
 from cep.runtime.intake import FARTHEST
+from cep.spark.keys import places
 from cep.spark.letters import Letter, file_of, line_of, write
 from cep.spark.parcels import PARCEL, from_stage, unpack
 from cep.spark.program import Program
@@ -32,7 +33,7 @@ def stepped(
 ) -> DataFrame:
     """The parcels after a stage: those for it are gone, what it made is there."""
     processor = Buckets(program, stage, run, wanted, letters)
-    return parcels.groupBy("bucket").transformWithState(processor, PARCEL, "Append", "EventTime")
+    return parcels.groupBy("key").transformWithState(processor, PARCEL, "Append", "EventTime")
 
 
 class Buckets(StatefulProcessor):
@@ -46,6 +47,7 @@ class Buckets(StatefulProcessor):
         self.handle = handle
         self.version = handle.getValueState("version", StructType([StructField("version", LongType())]))
         self.state = handle.getValueState("state", StructType([StructField("state", BinaryType())]))
+        self.places = places(self.program.buckets)
         self.reached: dict[int, int] = {}
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
@@ -56,12 +58,13 @@ class Buckets(StatefulProcessor):
             else:
                 yield row
         if mine:
-            yield from self.step(key[0], mine, timerValues.getCurrentWatermarkInMs())
+            yield from self.step(self.places[key[0]], mine, timerValues.getCurrentWatermarkInMs())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
         watermark = timerValues.getCurrentWatermarkInMs()
-        if self.reached.get(key[0]) != watermark:
-            yield from self.step(key[0], [], watermark)
+        bucket = self.places[key[0]]
+        if self.reached.get(bucket) != watermark:
+            yield from self.step(bucket, [], watermark)
 
     def close(self) -> None:
         pass
@@ -80,13 +83,11 @@ class Buckets(StatefulProcessor):
         name = f"stage-{self.stage.number}-{bucket:04}-{version:08}"
         write(self.letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
         self.keep(bucket, version + 1, engine)
-        if engine.state_rows and engine.watermark < FARTHEST:
+        if (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST:
             self.handle.registerTimer(watermark + 1)
         self.reached[bucket] = watermark
         for one in from_stage(self.program, self.stage, bucket, made, self.wanted):
-            yield Row(
-                stage=one.stage, bucket=one.bucket, event=one.event, place=one.place, source=one.source, rows=one.rows
-            )
+            yield Row(stage=one.stage, key=one.key, event=one.event, place=one.place, source=one.source, rows=one.rows)
 
     def engine(self, bucket: int) -> tuple[int, Engine]:
         """The bucket's engine, and its version."""
@@ -112,6 +113,8 @@ class Buckets(StatefulProcessor):
         parts: dict[str, list[pl.DataFrame]] = {}
         dead: list[Letter] = []
         for row in sorted(rows, key=lambda row: (row.event, row.place, row.source or "")):
+            if not row.event:
+                continue  # a call
             table = unpack(bytes(row.rows))
             if row.event in self.stage.outside:
                 late = table["end"].to_numpy() <= until

@@ -12,6 +12,8 @@ import polars as pl
 
 from cep.background import Background
 from cep.engine import Engine
+from cep.plan.algebra import Tick
+from cep.plan.book import Book
 from cep.plan.partition import Stage, partition
 from cep.schema import Schema
 
@@ -31,7 +33,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A text, cut into stages, each run in `buckets` engines, or in one. `program`: the fingerprint of all of it."""
+    """A text, cut into stages, each run in `buckets` engines, or in one. `program`: the fingerprint of all of it;
+    `ticking`: the stages in which something happens at a time of itself."""
 
     text: str
     name: str
@@ -42,13 +45,24 @@ class Program:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     program: str
+    ticking: frozenset[int]
 
     @classmethod
     def of(cls, engine: Engine, text: str, name: str, options: Options, buckets: int) -> Program:
         """The program that `engine` runs."""
-        stages, schemas = partition(engine.plan), dict(engine.plan.schemas)
+        stages, book = partition(engine.plan), Book(engine.plan)
+        ticks = {number for number, node in enumerate(engine.plan.nodes) if isinstance(node, Tick)}
         return cls(
-            text, name, options, buckets, stages, schemas, tuple(engine.inputs), tuple(engine.outputs), engine.program
+            text,
+            name,
+            options,
+            buckets,
+            stages,
+            dict(engine.plan.schemas),
+            tuple(engine.inputs),
+            tuple(engine.outputs),
+            engine.program,
+            frozenset(s.number for s in stages if any(ticks.intersection(book.nodes[rule]) for rule in s.rules)),
         )
 
     def engine(self, stage: int) -> Engine:
