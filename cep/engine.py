@@ -28,6 +28,7 @@ from cep.runtime import intake, snapshot
 from cep.runtime.clock import BEGINNING, END_OF_TIME, Clock
 from cep.runtime.intake import Dead
 from cep.runtime.machine import Machine
+from cep.runtime.memory import keep_freed
 from cep.runtime.outlet import frames, places, to_events, why
 from cep.schema import Schema
 from cep.syntax.ast import PolicyChoice, PolicyStatement
@@ -64,6 +65,7 @@ class Engine:
         if lateness is not None and lateness < 0:
             raise ValueError("lateness is a number of microseconds, 0 or more; None: only `advance` moves the time")
         choice = _policy(policy)
+        keep_freed()
         tables = facts or {}
         loaded = None if knowledge is None else knowledge.fingerprint
         self.program = snapshot.fingerprint(text, policy, types, tables, loaded)
