@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cep.events import Value
 from cep.expressions import Typed, TypedConstant, TypedVariable
-from cep.goals.intrinsics import as_bits, as_float
+from cep.goals.intrinsics import as_bits, as_float, bare
 from cep.goals.keys import MISSING
 
 LEFT, RIGHT, BEGIN, FINISH, LITERAL, TEST = 0, 1, 2, 3, 4, 5
@@ -107,7 +107,7 @@ def _literal(node: TypedConstant, pool_code: Callable[[Value], int]) -> int:
     return int(value)
 
 
-@njit(cache=True)
+@bare
 def run(code, first, last, literals, stack, partner, p, offset, current, partner_is_left, start, end):  # type: ignore[no-untyped-def]
     """Run operations `first` to `last` on the pair (row `p` of the store `partner`, its arguments from column
     `offset` on; the arriving row `current`).
@@ -189,7 +189,7 @@ def _compare(which, a, b):  # type: ignore[no-untyped-def]
     return 1 if a >= b else 0
 
 
-@njit(cache=True)
+@bare
 def _integer(operation, a, b):  # type: ignore[no-untyped-def]
     if a == MISSING or b == MISSING:
         return MISSING
@@ -215,7 +215,7 @@ def _integer(operation, a, b):  # type: ignore[no-untyped-def]
     return max(a, b)
 
 
-@njit(cache=True)
+@bare
 def _real(operation, a, b):  # type: ignore[no-untyped-def]
     if math.isnan(a) or math.isnan(b):
         return math.nan

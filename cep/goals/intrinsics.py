@@ -1,4 +1,5 @@
-"""What numba lacks: a hint to the processor that a row will be read soon, and the bits of a float as an integer.
+"""What numba lacks: a hint to the processor that a row will be read soon, the bits of a float as an integer, and
+kernels without reference counts.
 
 Waiting for memory is most of what a goal with many keys does.
 """
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from llvmlite import ir
+from numba import njit
 from numba.core import cgutils, imputils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
@@ -61,3 +63,7 @@ def _as_bits(typing_context: Any, value: Any) -> Any:
 prefetch: Callable[[Any, Any], None] = cast(Any, intrinsic(_prefetch))
 as_float: Callable[[Any], Any] = cast(Any, intrinsic(_as_float))
 as_bits: Callable[[Any], Any] = cast(Any, intrinsic(_as_bits))
+
+# A kernel that makes no array, nor calls one that does: without this each array that it gives to a function costs two
+# atomic operations.
+bare: Callable[[Callable[..., Any]], Any] = cast(Any, njit)(cache=True, _nrt=False)

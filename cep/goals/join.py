@@ -122,6 +122,8 @@ class Join:
         self.chains = np.full((16, 4), -1, np.int64)
         self.absent_chains = np.full((16, 2), -1, np.int64)
         self.watched = 1024
+        widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1), 64, len(spec.absent_key)
+        self.scratch = tuple(np.empty(n, np.int64) for n in widths)
 
     def _absence(self) -> int:
         spec = self.spec
@@ -201,7 +203,7 @@ class Join:
             self.numbers, left, right, absent, left_slots, right_slots, absent_of[2], absent_of[1], absent_of[0],
             self.absent_from, self.absent_keys.index, self.absent_keys.table, self.chains, self.absent_chains,
             self.hot, self.cold, self.absent_hot, self.absent_cold, self.code, self.literals,
-            self.head, self.head_literals, self.head_ends, pairs, state,
+            self.head, self.head_literals, self.head_ends, pairs, state, *self.scratch,
         ):  # fmt: skip
             pairs = room(pairs, 2 * len(pairs))
             if self.feeds:

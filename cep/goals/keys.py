@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from cep.goals.intrinsics import prefetch
+from cep.goals.intrinsics import bare, prefetch
 from cep.table import FIRST, Table
 
 Ints = NDArray[np.int64]
@@ -98,7 +98,7 @@ def _slots_of(table, columns, index, keys, count, insert, groups):  # type: igno
     return slots, count
 
 
-@njit(cache=True)
+@bare
 def slot_of_key(key, index, keys):  # type: ignore[no-untyped-def]
     """The slot of one key (an int64 vector), or -1."""
     hashed = np.uint64(0)

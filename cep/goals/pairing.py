@@ -1,9 +1,7 @@
 """The kernel of every binary goal: an arrival meets the partners that wait under its key.
 
 Generic over relation, policy, tie rule, WITHIN, absence and the feedback of a recursive rule, all of them numbers
-in `spec`, so
-nothing is compiled for a rule. (No array is assigned inside the loop but when it grows: each would cost two atomic
-operations.)
+in `spec`, so nothing is compiled for a rule.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from cep.goals.bytecode import run
-from cep.goals.intrinsics import prefetch
+from cep.goals.intrinsics import bare, prefetch
 from cep.goals.keys import MISSING, slot_of_key
 from cep.goals.store import (
     ARRIVAL,
@@ -22,12 +20,11 @@ from cep.goals.store import (
     GONE,
     HEADER,
     NAME,
-    NEAR,
-    NEARER,
     NEXT,
     OTHER,
     PREVIOUS,
     SLOT,
+    ask_ahead,
     feed,
     known,
     link,
@@ -93,11 +90,11 @@ def begins(relation, a, c):  # type: ignore[no-untyped-def]
     return a
 
 
-@njit(cache=True)
+@bare
 def pair(  # type: ignore[no-untyped-def]
     spec, left, right, absent, left_slots, right_slots, absent_slots, right_absent, left_absent, absent_key,
     absent_index, absent_keys, chains, absent_chains, hot, cold, absent_hot, absent_cold,
-    code, literals, head, head_literals, head_ends, pairs, state,
+    code, literals, head, head_literals, head_ends, pairs, state, current, new, stack, key,
 ):  # fmt: skip
     """Arrivals of both sides in order, against what waits and each other. Gives whether all is done.
 
@@ -123,6 +120,7 @@ def pair(  # type: ignore[no-untyped-def]
     instant = relation == EQUALS or relation == FINISHES
     backward = policy == RECENT
     from_tail = 1 if backward else 0
+    onward = PREVIOUS if backward else NEXT
     longest = tie == 0 or (tie == 2 and policy == RECENT)
 
     n_left = left.shape[1]
@@ -131,10 +129,6 @@ def pair(  # type: ignore[no-untyped-def]
     made = state[A_MADE]
     count = state[A_COUNT]
     absent_count = state[A_ABSENT]
-    current = np.empty(max(width_left, width_right) + 1, np.int64)
-    new = np.empty(max(width_left, 1), np.int64)
-    stack = np.empty(64, np.int64)
-    key = np.empty(absent_key.shape[0], np.int64)
     i = state[A_I]
     j = state[A_J]
     x = state[A_X]
@@ -156,26 +150,11 @@ def pair(  # type: ignore[no-untyped-def]
                 else:
                     side = 0 if left[ORDER, i] <= right[ORDER, j] else 1
             if side == 0:
-                if i + FAR < n_left:
-                    prefetch(chains, left_slots[i + FAR])
-                    ahead = left_slots[i + NEAR]
-                    if ahead >= 0:
-                        prefetch(hot, chains[ahead, 1])
-                        if keep_right:
-                            prefetch(hot, chains[ahead, 2 + from_tail])
-                    ahead = left_slots[i + NEARER]
-                    if supersedes and ahead >= 0 and chains[ahead, 1] >= 0:
-                        prefetch(hot, hot[chains[ahead, 1], PREVIOUS])
+                ask_ahead(hot, chains, left_slots, i, True, supersedes, 0, keep_right, 2 + from_tail, onward)
                 row = i
                 i += 1
             else:
-                if j + FAR < n_right:
-                    prefetch(chains, right_slots[j + FAR])
-                    ahead = right_slots[j + NEAR]
-                    if ahead >= 0:
-                        prefetch(hot, chains[ahead, from_tail])
-                        if keep_right:
-                            prefetch(hot, chains[ahead, 3])
+                ask_ahead(hot, chains, right_slots, j, keep_right, False, 2, True, from_tail, onward)
                 row = j
                 j += 1
         if side == 0:
@@ -190,6 +169,7 @@ def pair(  # type: ignore[no-untyped-def]
         if resumed < 0:
             if absence != NO_ABSENCE:
                 while x < n_absent and absent[T_END, x] < now:
+                    ask_ahead(absent_hot, absent_chains, absent_slots, x, True, point, 0, False, 0, PREVIOUS)
                     if absent_slots[x] >= 0:
                         note_absent(
                             absent_hot, absent_cold, absent_count, absent, x, absent_slots[x], absent_chains, point
@@ -463,9 +443,11 @@ def assemble(pairs, relation, hot, cold, right, right_stored, take_left, take_ri
         if i + FAR < n:
             prefetch(hot, pairs[i + FAR, 0])
             prefetch(cold, pairs[i + FAR, 0])
+            prefetch(cold, pairs[i + FAR, 0] + 1)  # where a row ends on another line of the cache
             if right_stored:
                 prefetch(hot, pairs[i + FAR, 1])
                 prefetch(cold, pairs[i + FAR, 1])
+                prefetch(cold, pairs[i + FAR, 1] + 1)
         p = pairs[i, 0]
         q = pairs[i, 1]
         if right_stored:

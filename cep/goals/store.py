@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from cep.goals.intrinsics import bare, prefetch
 from cep.goals.keys import MISSING, NAN, Keys
 from cep.table import END as T_END
 from cep.table import FIRST, IDENTITY, ORDER, START
@@ -25,8 +26,8 @@ HEADER = 5
 GONE = -2
 FOREVER = 2**62
 
-# How many arrivals ahead chains, then their rows, then the rows before those are asked for.
-FAR, NEAR, NEARER = 24, 12, 6
+# How many arrivals ahead chains, then their first rows, the second ones and the third ones are asked for.
+FAR, NEAR, NEARER, NEAREST = 24, 12, 6, 3
 
 
 def new_store(width: int) -> tuple[Ints, Ints]:
@@ -57,7 +58,7 @@ def kept(hot: Ints, cold: Ints, keep: Ints) -> tuple[Ints, Ints, int]:
     return compacted(hot, keep), compacted(cold, keep), len(keep)
 
 
-@njit(cache=True)
+@bare
 def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyped-def]
     """Row `i` of `table` as row `count` of a store, in no chain yet."""
     hot[count, BEGIN] = table[START, i]
@@ -74,6 +75,40 @@ def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyp
 
 
 @njit(cache=True, inline="always")
+def ask_ahead(store, chains, slots, i, stored, supersedes, own, searches, searched, onward):  # type: ignore[no-untyped-def]
+    """Ask for the memory that the arrivals after the `i`th will need: the rows before one that is `stored` in its `own`
+    chain, and the rows that one which `searches` will look at, from the end `searched` of the other chain `onward`."""
+    n = slots.shape[0]
+    if i + FAR < n:
+        prefetch(chains, slots[i + FAR])
+    if i + NEAR < n:
+        slot = slots[i + NEAR]
+        if slot >= 0:
+            if stored:
+                prefetch(store, chains[slot, own + 1])
+            if searches:
+                prefetch(store, chains[slot, searched])
+    if (searches or supersedes) and i + NEARER < n:
+        slot = slots[i + NEARER]
+        if slot >= 0:
+            if supersedes:
+                p = chains[slot, own + 1]
+                if p >= 0:
+                    prefetch(store, store[p, PREVIOUS])
+            if searches:
+                p = chains[slot, searched]
+                if p >= 0:
+                    prefetch(store, store[p, onward])
+        slot = slots[i + NEAREST]
+        if searches and slot >= 0:
+            p = chains[slot, searched]
+            if p >= 0:
+                p = store[p, onward]
+                if p >= 0:
+                    prefetch(store, store[p, onward])
+
+
+@njit(cache=True, inline="always")
 def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
     """Append row `p` to the chain of `slot`."""
     tail = chains[slot, head + 1]
@@ -85,7 +120,7 @@ def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
     chains[slot, head + 1] = p
 
 
-@njit(cache=True)
+@bare
 def link_sorted(store, cold, chains, slot, head, p):  # type: ignore[no-untyped-def]
     """Put row `p` into the chain of `slot` by (end, start, order), after its equals."""
     before = chains[slot, head + 1]
@@ -111,7 +146,7 @@ def link_sorted(store, cold, chains, slot, head, p):  # type: ignore[no-untyped-
         chains[slot, head + 1] = p
 
 
-@njit(cache=True)
+@bare
 def unlink(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
     """Take row `p` out of its chain for good."""
     before = store[p, PREVIOUS]
@@ -127,7 +162,7 @@ def unlink(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
     store[p, NEXT] = GONE
 
 
-@njit(cache=True)
+@bare
 def supersede(store, chains, slot, head, within):  # type: ignore[no-untyped-def]
     """Forget what is superseded for ever where right sides are points: they come no earlier than the chain's latest
     end, so that of the ends before it only the last can still be chosen."""
@@ -150,7 +185,7 @@ def supersede(store, chains, slot, head, within):  # type: ignore[no-untyped-def
         p = before
 
 
-@njit(cache=True)
+@bare
 def note_absent(store, cold, count, table, x, slot, chains, forgets):  # type: ignore[no-untyped-def]
     """An occurrence of what is to be absent: kept with the latest start so far under its key.
 
@@ -174,7 +209,7 @@ def note_absent(store, cold, count, table, x, slot, chains, forgets):  # type: i
             p = before
 
 
-@njit(cache=True)
+@bare
 def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untyped-def]
     """Whether the very same occurrence as row `i` of `table` waits already."""
     p = chains[slot, 1]
@@ -188,7 +223,7 @@ def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untype
     return False
 
 
-@njit(cache=True)
+@bare
 def feed(hot, cold, count, chains, slot, start, end, order, arguments, width):  # type: ignore[no-untyped-def]
     """A derived occurrence becomes a left side of its own rule (row `count`, for which there is room).
 
