@@ -35,6 +35,8 @@ from cep.goals.store import (
     relink,
     renumber,
     room,
+    shrunk,
+    tidied,
 )
 from cep.table import END, Table, empty, rows, slice_until
 
@@ -272,11 +274,15 @@ class Join:
             self.watched = max(1024, 2 * (self.count + self.absent_count))
 
     def _compact(self, watermark: int) -> None:
-        keep = live(self.hot, self.cold, self.count, self.within, self.instant_left, self.instant_right, watermark)
-        self.hot, self.cold, self.count = kept(self.hot, self.cold, keep)
-        renumber(self.cold, self.count, self.keys)
-        self.chains = np.full((max(16, self.keys.count), 4), -1, np.int64)
-        relink(self.hot, self.cold, self.count, self.chains, self._in_order())
+        self.count = tidied(
+            self.hot, self.cold, self.chains, self.count, self.within, self.instant_left, self.instant_right,
+            watermark, self._in_order(),
+        )  # fmt: skip
+        self.hot, self.cold = shrunk(self.hot, self.count), shrunk(self.cold, self.count)
+        if self.keys.count > self.count:
+            renumber(self.cold, self.count, self.keys)
+            self.chains = np.full((max(16, self.keys.count), 4), -1, np.int64)
+            relink(self.hot, self.cold, self.count, self.chains, self._in_order())
         if self.spec.absent:
             self._compact_absent(watermark)
 
@@ -317,6 +323,7 @@ class Join:
         self.absent_count = len(self.absent_hot)
         self.keys.become(state["keys"], len(state["keys"]))
         self.absent_keys.become(state["absent_keys"], len(state["absent_keys"]))
+        self.chains = more_chains(self.chains, self.keys.count)
         self._compact(-FOREVER)
 
     def codes(self) -> list[Ints]:

@@ -327,6 +327,43 @@ def _renumbered(cold, count, keys, slots):  # type: ignore[no-untyped-def]
     return fresh, n
 
 
+@bare
+def tidied(hot, cold, chains, count, within, left_instant, right_instant, watermark, in_order):  # type: ignore[no-untyped-def]
+    """The rows that may still be needed (see `live`) moved together in place, and chained anew. Gives how many."""
+    for slot in range(chains.shape[0]):
+        for cell in range(chains.shape[1]):
+            chains[slot, cell] = -1
+    n = 0
+    for p in range(count):
+        if p + FAR < count:
+            prefetch(chains, cold[p + FAR, SLOT])
+            prefetch(hot, chains[cold[p + NEAR, SLOT], 2 * cold[p + NEAR, SIDE] + 1])
+        if hot[p, NEXT] == GONE:
+            continue
+        if (left_instant and cold[p, SIDE] == 0) or (right_instant and cold[p, SIDE] == 1):
+            if hot[p, END] <= watermark:
+                continue
+        elif hot[p, BEGIN] <= watermark - within:
+            continue
+        hot[n, BEGIN] = hot[p, BEGIN]
+        hot[n, END] = hot[p, END]
+        hot[n, NEXT] = -1
+        hot[n, PREVIOUS] = -1
+        for cell in range(cold.shape[1]):
+            cold[n, cell] = cold[p, cell]
+        if in_order:
+            link(hot, chains, cold[n, SLOT], 2 * cold[n, SIDE], n)
+        else:
+            link_sorted(hot, cold, chains, cold[n, SLOT], 0, n)
+        n += 1
+    return n
+
+
+def shrunk(array: Ints, count: int) -> Ints:
+    """The array, or a smaller one with its first `count` rows where these are few of what it has room for."""
+    return array if array.shape[0] <= max(8 * count, 1 << 17) else array[: 2 * count + 1024].copy()
+
+
 @njit(cache=True)
 def relink(hot, cold, count, chains, in_order):  # type: ignore[no-untyped-def]
     """Chain the rows of a store anew, in their order, or sorted by arrival. A row of a negative slot is in no chain."""
