@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from cep.goals.intrinsics import bare
 from cep.goals.keys import mix
-from cep.table import END, FIRST, ORDER, START, Table
+from cep.table import END, FIRST, ORDER, START, Table, concat, rows
 
 
-@njit(cache=True)
+@bare
 def _disorder(table):  # type: ignore[no-untyped-def]
     """0: sorted; 1: only inside instants unsorted; 2: unsorted by end."""
     worst = 0
@@ -67,18 +71,26 @@ def take(table, index):  # type: ignore[no-untyped-def]
 
 def by_arrival(table: Table) -> Table:
     """The table sorted by arrival, stably; itself where it is already."""
-    disorder = _disorder(table)
-    if disorder == 0:
+    if _disorder(table) == 0:
         return table
-    if disorder == 2:
-        table = take(table, np.argsort(table[END], kind="stable"))
-        if _disorder(table) == 0:
-            return table
-    sorted_table: Table = take(table, _sort_instants(table))
+    sorted_table: Table = take(table, order_of_arrival(table))
     return sorted_table
 
 
-@njit(cache=True)
+def order_of_arrival(table: Table) -> NDArray[np.int64]:
+    """The places of the table's rows in order of arrival, stably."""
+    disorder = _disorder(table)
+    if disorder == 0:
+        return np.arange(rows(table))
+    if disorder == 1:
+        permutation: NDArray[np.int64] = _sort_instants(table)
+        return permutation
+    by_end = np.argsort(table[END], kind="stable")
+    within: NDArray[np.int64] = by_end[_sort_instants(take(table[: ORDER + 1], by_end))]
+    return within
+
+
+@bare
 def _same(table, i, j):  # type: ignore[no-untyped-def]
     for c in range(FIRST, table.shape[0]):
         if table[c, i] != table[c, j]:
@@ -123,6 +135,34 @@ def _firsts(table):  # type: ignore[no-untyped-def]
                     doubles += 1
         first = last
     return keep, doubles
+
+
+@bare
+def _plain(table):  # type: ignore[no-untyped-def]
+    """Whether the table is sorted by arrival, and no occurrence seen at once to be there twice."""
+    for i in range(1, table.shape[1]):
+        if table[END, i] != table[END, i - 1]:
+            if table[END, i] < table[END, i - 1]:
+                return False
+        elif table[START, i] != table[START, i - 1]:
+            if table[START, i] < table[START, i - 1]:
+                return False
+        else:
+            if table[ORDER, i] < table[ORDER, i - 1]:
+                return False
+            j = i - 1
+            while j >= 0 and table[END, i] == table[END, j] and table[START, i] == table[START, j]:
+                if i - j > 12 or _same(table, i, j):
+                    return False
+                j -= 1
+    return True
+
+
+def as_set(tables: Sequence[Table]) -> Table:
+    """Sorted tables as one, identical occurrences (arguments, interval) made one: the first to arrive."""
+    if len(tables) == 1 and _plain(tables[0]):
+        return tables[0]
+    return distinct(by_arrival(concat(tables)))
 
 
 def distinct(table: Table) -> Table:

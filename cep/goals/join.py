@@ -13,11 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cep.goals import pairing
-from cep.goals.arrival import by_arrival, take
+from cep.goals.arrival import order_of_arrival, take
 from cep.goals.bytecode import Code
 from cep.goals.contract import Ints, from_arrow, to_arrow
 from cep.goals.keys import Keys
 from cep.goals.lineage import Lineage
+from cep.goals.pairs import assemble, consume
 from cep.goals.store import (
     FOREVER,
     GONE,
@@ -38,7 +39,7 @@ from cep.goals.store import (
     shrunk,
     tidied,
 )
-from cep.table import END, Table, empty, rows, slice_until
+from cep.table import END, FIRST, Table, empty, rows, slice_until
 
 NOTHING: Ints = np.empty(0, np.int64)
 NO_CODE: Ints = np.empty((0, 2), np.int64)
@@ -157,14 +158,14 @@ class Join:
             pairs = self._consumed(pairs, right)
         elif len(pairs) == 0:
             return empty(width)
-        table, names = self._assembled(pairs, right)
+        table, names = self._assembled(pairs, right, True)
         if self.spec.test is not None and not self.external and (self.spec.policy != "chronological"):
             keep = self.spec.test(table)
             if not keep.all():
                 index = np.flatnonzero(keep)
                 table, names = take(table, index), take(names, index)
         self._link(table, names)
-        return by_arrival(table)
+        return table
 
     def _link(self, table: Table, names: Ints) -> None:
         if self.lineage is not None:
@@ -221,25 +222,26 @@ class Join:
         here, there = (self.spec.left_key, self.spec.right_key)[:: 1 if side == 0 else -1]
         return here[there.index(column)]
 
-    def _assembled(self, pairs: Ints, right: Table) -> tuple[Table, Ints]:
-        table, names = pairing.assemble(
-            pairs,
-            int(self.numbers[pairing.S_RELATION]),
-            self.hot,
-            self.cold,
-            right,
-            self.keep_right,
-            self.take_left,
-            self.take_right,
-        )
+    def _assembled(self, pairs: Ints, right: Table, sorts: bool) -> tuple[Table, Ints]:
+        """The pairs as a table, in their order or sorted by arrival, and for lineage the names of both sides."""
+        n = len(pairs)
+        table = np.empty((FIRST + len(self.take_left) + len(self.take_right), n), np.int64)
+        names = np.empty((2, 0 if self.lineage is None else n), np.int64)
+        in_order = assemble(
+            pairs, int(self.numbers[pairing.S_RELATION]), self.hot, self.cold, right, self.keep_right,
+            self.take_left, self.take_right, sorts, np.empty(n, np.int64), table, names,
+        )  # fmt: skip
+        if sorts and not in_order:
+            index = order_of_arrival(table)
+            table, names = take(table, index), names if self.lineage is None else take(names, index)
         return table, names
 
     def _consumed(self, pairs: Ints, right: Table) -> Ints:
         """The chronological choice where a condition is not the machine's: all fitting pairs, tested, then chosen
         from."""
         assert self.spec.test is not None, "an outside condition has a test"
-        table, _ = self._assembled(pairs, right)
-        taken = pairing.consume(
+        table, _ = self._assembled(pairs, right, False)
+        taken = consume(
             pairs, self.spec.test(table), int(self.numbers[pairing.S_TIE]),
             self.spec.by[0], self.spec.by[1], int(self.spec.by_float), self.hot, self.cold,
             self.keep_right, self.chains,
@@ -262,9 +264,9 @@ class Join:
             pieces = [t[:, a:b] for t, a, b in zip((left, right, absent), done, stop, strict=True)]
             done = stop
             pairs = self._consumed(self._pairs(*pieces), pieces[1])
-            table, names = self._assembled(pairs, pieces[1])
+            table, names = self._assembled(pairs, pieces[1], True)
             self._link(table, names)
-            outputs.append(by_arrival(table))
+            outputs.append(table)
             self._compact(end)
         return np.concatenate(outputs, axis=1)
 

@@ -6,24 +6,19 @@ in `spec`, so nothing is compiled for a rule.
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
 from cep.goals.bytecode import run
-from cep.goals.intrinsics import bare, prefetch
+from cep.goals.intrinsics import bare
 from cep.goals.keys import MISSING, slot_of_key
 from cep.goals.store import (
-    ARRIVAL,
     BEGIN,
     END,
-    FAR,
     GONE,
     HEADER,
-    NAME,
     NEXT,
     OTHER,
     PREVIOUS,
-    SLOT,
     ask_ahead,
     feed,
     known,
@@ -36,7 +31,7 @@ from cep.goals.store import (
     unlink,
 )
 from cep.table import END as T_END
-from cep.table import FIRST, IDENTITY, ORDER, START
+from cep.table import FIRST, ORDER, START
 
 RELATIONS = {"SEQ": 0, "AND": 1, "PAR": 2, "EQUALS": 3, "MEETS": 4, "DURING": 5, "STARTS": 6, "FINISHES": 7}
 SEQ, AND, PAR, EQUALS, MEETS, DURING, STARTS, FINISHES = range(8)
@@ -384,94 +379,3 @@ def pair(  # type: ignore[no-untyped-def]
     state[A_ABSENT] = absent_count
     state[A_MADE] = made
     return True
-
-
-@njit(cache=True)
-def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_right, chains):  # type: ignore[no-untyped-def]
-    """The chronological choice among pairs that are all those fitting, in order of arrival, and are `allowed`.
-
-    Gives which pairs were taken; what they took is out of the chains.
-    """
-    taken = np.zeros(pairs.shape[0], np.bool_)
-    used = np.zeros(hot.shape[0], np.bool_)  # a row may be out of its chain for another reason: it has expired since
-    first = 0
-    while first < pairs.shape[0]:
-        side = pairs[first, 2]
-        mine = pairs[first, side]
-        last = first
-        best = -1
-        while last < pairs.shape[0] and pairs[last, 2] == side and pairs[last, side] == mine:
-            p = pairs[last, 1 - side]
-            if allowed[last] and not used[p]:
-                if best < 0:
-                    best = last
-                else:
-                    b = pairs[best, 1 - side]
-                    if hot[p, END] < hot[b, END]:
-                        best = last
-                    elif hot[p, END] == hot[b, END]:
-                        by = -1
-                        if tie == 2:
-                            by = by_left if side == 1 else by_right
-                        if by >= 0:
-                            if sortable(cold[p, HEADER + by], by_float) > sortable(cold[b, HEADER + by], by_float):
-                                best = last
-                        elif tie == 0 and hot[p, BEGIN] < hot[b, BEGIN]:
-                            best = last
-                        elif tie != 0 and hot[p, BEGIN] > hot[b, BEGIN]:
-                            best = last
-            last += 1
-        if best >= 0:
-            taken[best] = True
-            for which in range(2):
-                if which == 0 or keep_right:
-                    p = pairs[best, which]
-                    used[p] = True
-                    if hot[p, NEXT] != GONE:
-                        unlink(hot, chains, cold[p, SLOT], 2 * which, p)
-        first = last
-    return taken
-
-
-@njit(cache=True)
-def assemble(pairs, relation, hot, cold, right, right_stored, take_left, take_right):  # type: ignore[no-untyped-def]
-    """The pairs as a table: interval, order of the completing side, then the arguments taken from each side."""
-    n = pairs.shape[0]
-    table = np.empty((FIRST + take_left.shape[0] + take_right.shape[0], n), np.int64)
-    names = np.empty((2, n), np.int64)
-    for i in range(n):
-        if i + FAR < n:
-            prefetch(hot, pairs[i + FAR, 0])
-            prefetch(cold, pairs[i + FAR, 0])
-            prefetch(cold, pairs[i + FAR, 0] + 1)  # where a row ends on another line of the cache
-            if right_stored:
-                prefetch(hot, pairs[i + FAR, 1])
-                prefetch(cold, pairs[i + FAR, 1])
-                prefetch(cold, pairs[i + FAR, 1] + 1)
-        p = pairs[i, 0]
-        q = pairs[i, 1]
-        if right_stored:
-            c = hot[q, BEGIN]
-            d = hot[q, END]
-            order = cold[q, ARRIVAL]
-            names[1, i] = cold[q, NAME]
-        else:
-            c = right[START, q]
-            d = right[T_END, q]
-            order = right[ORDER, q]
-            names[1, i] = right[IDENTITY, q]
-        names[0, i] = cold[p, NAME]
-        table[START, i] = begins(relation, hot[p, BEGIN], c)
-        table[T_END, i] = max(hot[p, END], d)
-        table[ORDER, i] = order if pairs[i, 2] == 1 else cold[p, ARRIVAL]
-        table[IDENTITY, i] = 0
-        for k in range(take_left.shape[0]):
-            table[FIRST + k, i] = cold[p, HEADER + take_left[k]]
-    base = FIRST + take_left.shape[0]
-    for k in range(take_right.shape[0]):
-        for i in range(n):
-            if right_stored:
-                table[base + k, i] = cold[pairs[i, 1], HEADER + take_right[k]]
-            else:
-                table[base + k, i] = right[FIRST + take_right[k], pairs[i, 1]]
-    return table, names

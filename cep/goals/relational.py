@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cep.conditions import Conditions
-from cep.goals.arrival import by_arrival, distinct, take
+from cep.goals.arrival import as_set, by_arrival, take
 from cep.goals.contract import Ints, from_arrow, to_arrow
 from cep.table import END, FIRST, START, Column, Table, bits, column, concat, empty, rows
 
@@ -185,4 +185,4 @@ class Make(Memoryless):
                 made.append(project(table, types, evaluations))
         if not made:
             return empty(self.width)
-        return distinct(by_arrival(concat(made)))
+        return as_set(made)
