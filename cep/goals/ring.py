@@ -9,13 +9,16 @@ import numpy as np
 from numba import njit
 
 from cep.goals.intrinsics import prefetch
-from cep.goals.partial import DISTINCT, combine, lift, outcome
+from cep.goals.partial import DISTINCT, SUM_INT, combine, lift, outcome
 from cep.table import END, FIRST, IDENTITY, ORDER, START
 
 # a ring: rows in it, place of the oldest; then n rows of least start, name and the values
 R_COUNT, R_OLDEST = 0, 1
 RING = 2
 SHORT = 64
+
+# A group's whole ring is asked for so many rows ahead, a line of the cache after the other.
+AHEAD, LINE = 12, 8
 
 
 @njit(cache=True)
@@ -25,6 +28,8 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
     Gives (results, edges): an edge is (result, name of a row in it), for lineage.
     """
     n = table.shape[1]
+    words = rings.shape[1]
+    cells = rings.reshape((rings.size, 1))
     results = kinds.shape[0]
     width = keys.shape[1]
     step = 2 + results
@@ -38,8 +43,10 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
         now = table[END, i]
         first = i
         while i < n and table[END, i] == now:
-            if i + 16 < n:
-                prefetch(rings, slots[i + 16])
+            if i + AHEAD < n:
+                prefetch(keys, slots[i + AHEAD])
+                for word in range(0, words, LINE):
+                    prefetch(cells, slots[i + AHEAD] * words + word)
             slot = slots[i]
             filled = rings[slot, R_COUNT]
             oldest = rings[slot, R_OLDEST]
@@ -66,8 +73,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
             filled = rings[slot, R_COUNT]
             oldest = rings[slot, R_OLDEST]
             start = rings[slot, RING + oldest * step]
-            for e in range(filled):
-                place = oldest + e if oldest + e < events else oldest + e - events
+            for place in range(filled):
                 start = min(start, rings[slot, RING + place * step])
             made[START, out] = start
             made[END, out] = now
@@ -80,6 +86,18 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                 count = 0
                 x = 0
                 y = 0
+                if kind == SUM_INT:
+                    # In any order: a sum of integers is exact.
+                    for place in range(filled):
+                        value = rings[slot, RING + place * step + 2 + k]
+                        if lift(SUM_INT, value) == 1:
+                            total = x + value
+                            if ((x ^ total) & (value ^ total)) < 0:
+                                y += 1 if x > 0 else -1
+                            x = total
+                            count += 1
+                    made[FIRST + width + k, out] = outcome(kind, count, x, y)
+                    continue
                 for e in range(filled):
                     place = oldest + e if oldest + e < events else oldest + e - events
                     value = rings[slot, RING + place * step + 2 + k]
