@@ -198,7 +198,7 @@ def _sorted(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> I
         yield Batch({}, dead, blocks, total, total)
         return
     ends = {type: table["end"].to_numpy() for type, table in tables.items()}
-    every = np.sort(np.concatenate(list(ends.values())))
+    every = np.sort(np.concatenate(list(ends.values())), kind="stable")  # quick where it is in order
     done = dict.fromkeys(tables, 0)
     for cut in np.unique(np.append(every[rows - 1 :: rows], every[-1])).tolist():
         out = {}

@@ -251,7 +251,7 @@ class Join:
 
     def _in_chunks(self, left: Table, right: Table, absent: Table, watermark: int) -> Table:
         """The same in slices of whole instants, so that the pairs to test stay few."""
-        ends = np.sort(np.concatenate([left[END], right[END]]))
+        ends = np.sort(np.concatenate([left[END], right[END]]), kind="stable")  # two runs
         outputs = []
         done = [0, 0, 0]
         until: list[int] = [int(e) for e in ends[CHUNK - 1 :: CHUNK]]
