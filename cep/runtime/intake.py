@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from cep.errors import CepError
 from cep.events import Event, Iri
+from cep.goals.keys import NAN
 from cep.schema import Attribute, Schema
 from cep.table import END, FIRST, IDENTITY, ORDER, START, Table
 from cep.values import MISSING, Pool
 
 Mask = NDArray[np.bool_]
+Numbers = NDArray[np.int64] | NDArray[np.float64]
 
 # Times of the input lie within 36 thousand years of 1970, so that no deadline overflows.
 FARTHEST = 2**60
@@ -47,28 +49,24 @@ def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitt
     Raises CepError where a column is missing; rows that do not fit the schema are dead.
     """
     n = frame.height
-    table = np.zeros((FIRST + len(schema.attributes), n), np.int64)
+    table = np.empty((FIRST + len(schema.attributes), n), np.int64)
     start = frame["start"] if "start" in frame.columns else _column(frame, "time", schema)
     end = frame["end"] if "end" in frame.columns else start
     table[START], no_start = _integers(start)
     table[END], no_end = _integers(end)
-    table[ORDER] = _order(frame, schema) if "order" in frame.columns else np.arange(first, first + n)
-    table[IDENTITY] = np.arange(first, first + n) + 1
-    faults: list[tuple[Mask, str, str]] = [
-        (no_start | no_end, "time", "has no time"),
-        (table[END] < table[START], "interval", "ends before it starts"),
-        (_far(table), "time", FAR),
-    ]
-    if schema.point:
-        faults.append(
-            (table[END] != table[START], "interval", "is an interval; the event is declared with TIME, an instant")
-        )
+    table[IDENTITY] = np.arange(first + 1, first + 1 + n)
+    table[ORDER] = _order(frame, schema) if "order" in frame.columns else table[IDENTITY] - 1
+    missing = [none for none in (no_start, no_end) if none is not None]
+    faults: list[tuple[Mask, str, str]] = [(none, "time", "has no time") for none in missing]
+    if not _plain(table, schema.point):
+        faults += [(table[END] < table[START], "interval", "ends before it starts"), *_odd_times(table, schema)]
     for i, attribute in enumerate(schema.attributes):
         if attribute.name not in frame.columns and attribute.optional and schema.declared:
-            table[FIRST + i] = np.array(np.nan).view(np.int64) if attribute.type == "float" else MISSING
+            table[FIRST + i] = NAN if attribute.type == "float" else MISSING
             continue
         values, wrong = _values(_column(frame, attribute.name, schema), attribute, pool)
-        faults.append((wrong, "type", f"`{attribute.name}` is not {_a(attribute.type)}"))
+        if wrong is not None:
+            faults.append((wrong, "type", f"`{attribute.name}` is not {_a(attribute.type)}"))
         faults += _bounds(values, wrong, attribute)
         table[FIRST + i] = values.view(np.int64)
     return _judged(table, schema.name, faults)
@@ -85,11 +83,7 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
     width = len(schema.attributes)
     odd = np.array([len(event.args) != width for _, event in events], np.bool_)
     count = "no arguments" if width == 0 else "1 argument" if width == 1 else f"{width} arguments"
-    faults: list[tuple[Mask, str, str]] = [(odd, "arity", f"must have {count}"), (_far(table), "time", FAR)]
-    if schema.point:
-        faults.append(
-            (table[END] != table[START], "interval", "is an interval; the event is declared with TIME, an instant")
-        )
+    faults: list[tuple[Mask, str, str]] = [(odd, "arity", f"must have {count}"), *_odd_times(table, schema)]
     for i, attribute in enumerate(schema.attributes):
         column = [event.args[i] if i < len(event.args) else None for _, event in events]
         values, wrong = _python_values(column, attribute.type, pool)
@@ -103,10 +97,22 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
     return admitted
 
 
-def _far(table: Table) -> Mask:
+def _plain(table: Table, point: bool) -> bool:
+    """Whether all times are fit: within reach, no end before its start, or, for a `point`, none other than it."""
+    start, end = table[START], table[END]
+    if not len(start):
+        return True
+    fit = start == end if point else start <= end
+    return bool(fit.all()) and int(start.min()) >= -FARTHEST and int(end.max()) <= FARTHEST
+
+
+def _odd_times(table: Table, schema: Schema) -> list[tuple[Mask, str, str]]:
     start, end = table[START], table[END]
     beyond: Mask = (start < -FARTHEST) | (start > FARTHEST) | (end < -FARTHEST) | (end > FARTHEST)
-    return beyond
+    faults: list[tuple[Mask, str, str]] = [(beyond, "time", FAR)]
+    if schema.point:
+        faults.append((end != start, "interval", "is an interval; the event is declared with TIME, an instant"))
+    return faults
 
 
 def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]]) -> Admitted:
@@ -123,13 +129,11 @@ def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]]) ->
     return Admitted(table, rows, dead)
 
 
-def _bounds(
-    values: NDArray[np.int64] | NDArray[np.float64], wrong: Mask, attribute: Attribute
-) -> list[tuple[Mask, str, str]]:
+def _bounds(values: Numbers, wrong: Mask | None, attribute: Attribute) -> list[tuple[Mask, str, str]]:
     faults: list[tuple[Mask, str, str]] = []
-    missing = np.isnan(values) if attribute.type == "float" else values == MISSING
-    if not attribute.optional:
-        faults.append((missing & ~wrong, "missing", f"`{attribute.name}` is missing"))
+    missing = _missing(values)
+    if missing is not None and not attribute.optional:
+        faults.append((missing if wrong is None else missing & ~wrong, "missing", f"`{attribute.name}` is missing"))
     if attribute.low is not None or attribute.high is not None:
         outside = np.zeros(len(values), np.bool_)
         if attribute.low is not None:
@@ -137,8 +141,17 @@ def _bounds(
         if attribute.high is not None:
             outside |= values > attribute.high
         bounds = f"{_bound(attribute.low, attribute.type)}..{_bound(attribute.high, attribute.type)}"
-        faults.append((outside & ~missing, "range", f"`{attribute.name}` is outside its range {bounds}"))
+        outside = outside if missing is None else outside & ~missing
+        faults.append((outside, "range", f"`{attribute.name}` is outside its range {bounds}"))
     return faults
+
+
+def _missing(values: Numbers) -> Mask | None:
+    """Which values are missing, None where all are there."""
+    if values.dtype == np.float64:
+        missing: Mask = np.isnan(values)
+        return missing if missing.any() else None
+    return values == MISSING if len(values) and int(values.min()) == MISSING else None  # the least number of all
 
 
 def _bound(value: int | float | None, type: str) -> str:
@@ -168,26 +181,29 @@ def _order(frame: pl.DataFrame, schema: Schema) -> NDArray[np.int64]:
     return order.cast(pl.Int64).to_numpy()
 
 
-def _integers(series: pl.Series) -> tuple[NDArray[np.int64], Mask]:
+def _integers(series: pl.Series) -> tuple[NDArray[np.int64], Mask | None]:
+    """Times as numbers, and which are missing, None where none is."""
     if series.dtype == pl.Int64 and not series.null_count():
-        return series.to_numpy(), np.zeros(len(series), np.bool_)
+        return series.to_numpy(), None
     if series.dtype.is_temporal():
         series = series.cast(pl.Datetime("us")).cast(pl.Int64)
     if series.dtype.is_float():
         series = pl.select(pl.when(series == series.floor()).then(series)).to_series()
     if series.dtype != pl.Int64:
         series = series.cast(pl.Int64, strict=False)
-    nulls = series.is_null().to_numpy() if series.null_count() else np.zeros(len(series), np.bool_)
-    return series.fill_null(0).to_numpy(), nulls
+    if not series.null_count():
+        return series.to_numpy(), None
+    return series.fill_null(0).to_numpy(), series.is_null().to_numpy()
 
 
-def _values(
-    series: pl.Series, attribute: Attribute, pool: Pool
-) -> tuple[NDArray[np.int64] | NDArray[np.float64], Mask]:
-    """The column in its representation, and which values are of another type."""
+def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[Numbers, Mask | None]:
+    """The column in its representation, and which values are of another type, None where none is."""
     n = len(series)
-    wrong = np.zeros(n, np.bool_)
+    wrong: Mask | None = None
     type = attribute.type
+    if series.dtype == pl.Int64 and type == "int" and not series.null_count():
+        whole = series.to_numpy()
+        return whole, _missing(whole)  # -2**63 stands for what is missing
     if series.dtype == pl.Null:
         return (np.full(n, np.nan) if type == "float" else np.full(n, MISSING)), wrong
     if series.dtype == pl.Object and type != "any":
@@ -200,7 +216,9 @@ def _values(
         if series.null_count():
             values = series.cast(pl.Float64).fill_null(np.nan).to_numpy()
         endless = np.isinf(values)
-        return (np.where(endless, np.nan, values + 0.0) if endless.any() else values + 0.0), endless
+        if not endless.any():
+            return values + 0.0, None
+        return np.where(endless, np.nan, values + 0.0), endless
     if type in ("string", "iri"):
         if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
             return np.full(n, MISSING), series.is_not_null().to_numpy()
@@ -227,16 +245,14 @@ def _values(
         return np.where(np.isnan(floats) | odd, MISSING, whole), odd
     if series.dtype == pl.Int64 and not series.null_count():
         whole = series.to_numpy()
-        return whole, whole == MISSING  # -2**63 stands for what is missing
+        return whole, _missing(whole)
     cast = series.cast(pl.Int64, strict=False)
     if series.dtype in (pl.UInt64, pl.Int64, pl.Int128):
         wrong = ((cast.is_null() | (cast == MISSING)) & series.is_not_null()).fill_null(False).to_numpy()
     return (cast.fill_null(MISSING) if cast.null_count() else cast).to_numpy(), wrong
 
 
-def _python_values(
-    column: Sequence[object], type: str, pool: Pool
-) -> tuple[NDArray[np.int64] | NDArray[np.float64], Mask]:
+def _python_values(column: Sequence[object], type: str, pool: Pool) -> tuple[Numbers, Mask]:
     """Python values in the representation of a type, and which are of another."""
     wrong = np.array([value is not None and not fits(value, type) for value in column], np.bool_)
     good = [None if bad else value for value, bad in zip(column, wrong, strict=True)]
