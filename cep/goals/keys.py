@@ -33,11 +33,9 @@ def grow(array, needed):  # type: ignore[no-untyped-def]
     return larger
 
 
-@njit(cache=True)
-def reindex(keys, count, capacity):  # type: ignore[no-untyped-def]
-    """A hash index of the first `count` keys; capacity a power of two."""
-    index = np.full(capacity, -1, np.int64)
-    mask = capacity - 1
+@bare
+def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
+    mask = index.shape[0] - 1
     for slot in range(count):
         hashed = np.uint64(0)
         for k in range(keys.shape[1]):
@@ -46,6 +44,12 @@ def reindex(keys, count, capacity):  # type: ignore[no-untyped-def]
         while index[place] >= 0:
             place = (place + 1) & mask
         index[place] = slot
+
+
+def reindex(keys: Ints, count: int, capacity: int) -> Ints:
+    """A hash index of the first `count` keys; capacity a power of two."""
+    index = np.full(capacity, -1, np.int64)  # made by numpy, which asks for huge pages
+    _reindex(keys, count, index)
     return index
 
 
