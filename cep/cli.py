@@ -268,7 +268,7 @@ def run(
       tail -f events.jsonl | cep run rules.cep --input - --lateness 10min
       cep run rules.cep --input events.jsonl --facts linked=links.csv --explain
       cep run rules.cep --input events.jsonl --knowledge stations.ttl
-      cep run rules.cep --on spark --input days/ --output derived --checkpoint state
+      cep run rules.cep --on spark --input days --output out --checkpoint state
 
     Ctrl-C ends the run after the batch at hand. The exit status is 0; 1 if there were dead letters and --strict
     is given; 2 if the program or an option is wrong; 130 after Ctrl-C.

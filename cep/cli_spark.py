@@ -122,7 +122,7 @@ def run(wish: Wish) -> int:
     from cep.spark import files, letters, stopping, tidy
 
     program = Program.of(engine, text, str(wish.rules), options, wish.buckets or BUCKETS)
-    found = [one.path for one in files.found(program, inputs, wish.format)]
+    found = [one.path for one in files.found(engine.inputs, inputs, wish.format)]
     distinct(found, {"--output": wish.output, "--dead-letter": wish.dead_letter, "--checkpoint": wish.checkpoint})
     query = job.Job(
         program,

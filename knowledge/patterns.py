@@ -27,12 +27,16 @@ MOST_PRODUCT = 100_000
 
 _TIMES = 10  # a product is taken to be meant, too, while it is not so many times as large as its factors together
 
+_LOOKED_AT = 2_000_000  # values up to which the triples of a pattern are joined to see how many answers they have
+_ENDLESS = 2_000_000_000  # answers that a store would take an hour for
+
 
 def table(graph: Graph, triples: Triples, resolve: Resolve, source: Source) -> Table | None:
     """The answers of a pattern of triples only, None if it is another. Raises CepError."""
     check(graph, source)
     patterns = basic(graph.text, dict(graph.prefixes))
     if patterns is None:
+        _refuse_explosion(graph, triples, resolve, source)
         return None
     try:
         return tabled(patterns, graph.variables, triples, resolve, MOST_CELLS)
@@ -52,8 +56,7 @@ def of_table(found: Table, graph: Graph, terms: Terms, pool: Pool, source: Sourc
 
 
 def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answers:
-    """The answers of any pattern from a store that holds all triples. Raises CepError."""
-    check(graph, source)
+    """The answers of any pattern that `table` found to be one, from a store of all triples. Raises CepError."""
     _refuse_products(graph, store, source)
     prefixes = dict(graph.prefixes)
     if not graph.variables:
@@ -67,6 +70,23 @@ def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answ
     if len(columns[0]) > most:
         raise _too_large(most, graph, source, more=True)
     return answered(terms, columns, len(columns[0]), pool)
+
+
+def _refuse_explosion(graph: Graph, triples: Triples, resolve: Resolve, source: Source) -> None:
+    """Refuse triples with so many answers that no store ever goes through them, however few a FILTER leaves."""
+    found = parts(graph.text)
+    if any(part.kind not in ("triples", "filter", "optional", "minus") for part in found):
+        return  # something else may narrow them
+    if any("=" in graph.text[p.start : p.end].replace("!=", "") for p in found if p.kind == "filter"):
+        return
+    core = " . ".join(graph.text[part.start : part.end] for part in found if part.kind == "triples")
+    patterns = basic(f"{{ {core} }}", dict(graph.prefixes))
+    every = tuple(dict.fromkeys(name for pattern in patterns or () for name in pattern.variables))
+    try:
+        tabled(patterns or (), every, triples, resolve, _LOOKED_AT)
+    except TooLarge as error:
+        if error.rows > _ENDLESS:
+            raise _too_large(error.rows, graph, source) from None
 
 
 def _refuse_products(graph: Graph, store: ox.Store, source: Source) -> None:

@@ -36,7 +36,8 @@ def in_doubt(work: Saturation, rules: Sequence[Rule], gone: Facts, kept: Facts) 
                 work.apply(rule, new, heads, linked=False)
         for p in work.transitive:
             # RULE prp-trp: every pair that some way with a doubtful step leads to, ways known before left out.
-            steps = new[p].pairs[~found(ways.get(p, _NONE), new[p].pairs)]
+            steps = work.facts[p].pairs if work.is_transitive(p, new) else new[p].pairs
+            steps = steps[~found(ways.get(p, _NONE), steps)]
             if len(steps):
                 more = reached(work.facts[p].pairs, steps, again=True)
                 ways[p] = distinct(np.concatenate([ways.get(p, _NONE), more]))

@@ -134,8 +134,8 @@ class Saturation:
         for p in self.transitive:
             relation = self.facts[p]
             if p not in self.walked:
-                known = new is not None and not new[self.words.type].has(self._axiom(p))[0]
-                self.walked[p] = new[p].fresh(relation.pairs) if new is not None and known else relation.pairs[:0]
+                walked = new is not None and not self.is_transitive(p, new)
+                self.walked[p] = new[p].fresh(relation.pairs) if new is not None and walked else relation.pairs[:0]
             elif new is not None and p not in new:
                 continue
             steps = relation.pairs[~found(self.walked[p], relation.pairs)]
@@ -163,8 +163,9 @@ class Saturation:
         for rows in solutions(parts, start, set(rule.head.variables)):
             self.give(rule.head, rows, heads)
 
-    def _axiom(self, p: int) -> Ints:
-        return packed(np.array([p]), np.array([self.words.transitive]))
+    def is_transitive(self, p: int, by: Facts) -> bool:
+        """Whether some facts say that a property is."""
+        return bool(by[self.words.type].has(packed(np.array([p]), np.array([self.words.transitive])))[0])
 
     @property
     def transitive(self) -> list[int]:

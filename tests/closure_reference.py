@@ -157,16 +157,14 @@ def kept(triple: Triple) -> bool:
         return False  # D3, dt-type1
     if isinstance(s, Literal) or not isinstance(p, URIRef):
         return False  # D4, generalised triples
-    return "agent-ont#" not in p + str(o)  # how owlrl tells of contradictions
+    return "agent-ont#" not in f"{p} {o}"  # how owlrl tells of contradictions
 
 
 def comparable(triples: Iterable[Triple]) -> set[Triple]:
     """Without datatypes as types of what is no literal (D5), and without what eq-ref and another rule give (D1)."""
     datatypes = {RDFS.Datatype, *OWL_RL_Datatypes}
     return {
-        (s, p, o)
-        for s, p, o in triples
-        if not (p == RDF.type and o in datatypes) and not (p == OWL.sameAs and s == o)
+        (s, p, o) for s, p, o in triples if not (p == RDF.type and o in datatypes) and not (p == OWL.sameAs and s == o)
     }
 
 

@@ -122,7 +122,9 @@ class GraphMaker:
         elif kind == 13:
             self.add(self.property(), OWL.propertyChainAxiom, self.list_of([self.property() for _ in range(2)]))
         elif kind == 14:
-            self.add(self.class_(), OWL.hasKey, self.list_of([self.property(), self.property()][self.random.randrange(2) :]))
+            self.add(
+                self.class_(), OWL.hasKey, self.list_of([self.property(), self.property()][self.random.randrange(2) :])
+            )
         elif kind == 15:
             self.add(self.class_(), self.one_of([OWL.disjointWith, OWL.complementOf]), self.class_())
         elif kind == 16:

@@ -100,7 +100,8 @@ def _part(draw: Callable[..., str]) -> str:
         case "exists":
             return f"FILTER {draw(st.sampled_from(['', 'NOT ']))}EXISTS {{ {one.replace('?C', '?c')} }}"
         case "count":
-            return f"{{ SELECT ?A (COUNT(?x) AS ?N) {{ ?A {draw(st.sampled_from(VERBS))} ?x }} GROUP BY ?A }} FILTER(bound(?N))"
+            counted = f"?A {draw(st.sampled_from(VERBS))} ?x"
+            return f"{{ SELECT ?A (COUNT(?x) AS ?N) {{ {counted} }} GROUP BY ?A }} FILTER(bound(?N))"
         case "bind":
             return "{ ?A ex:p ?e BIND(isLiteral(?e) AS ?F) }"
         case _:

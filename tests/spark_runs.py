@@ -18,7 +18,11 @@ from tests.cases_format import _seconds
 
 THERE = (java() or 0) >= OLDEST
 MISSING = f"no Java {OLDEST}: Spark needs one (Debian, Ubuntu: apt install openjdk-17-jre-headless)"
-SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.sql.streaming.pollingDelay": "10ms"}
+SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.streaming.pollingDelay": "10ms",
+    "spark.python.authenticate.socketTimeout": "60s",  # of workers that start beside other tests
+}
 
 
 def spark() -> Any:

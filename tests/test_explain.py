@@ -242,9 +242,9 @@ def test_answers_are_counted() -> None:
     page = explain(engine.plan, answers=engine.answers)
     listed = page[page.index("knowledge ") : page.index("\nstage")].rstrip().split("\n")
     assert [line.split() for line in listed] == [
-        "knowledge { ?x wt:code ?S ; wt:height 4 } # 1 answer".split(),
-        "triple(_, <http://example.org/w#code>, _) # 2 answers".split(),
-        "{ ?x wt:height 5 ; wt:code ?S ; wt:elevation 60 } # 0 answers".split(),
+        ["knowledge", "{", "?x", "wt:code", "?S", ";", "wt:height", "4", "}", "#", "1", "answer"],
+        ["triple(_,", "<http://example.org/w#code>,", "_)", "#", "2", "answers"],
+        ["{", "?x", "wt:height", "5", ";", "wt:code", "?S", ";", "wt:elevation", "60", "}", "#", "0", "answers"],
     ]
     assert {len(line) for line in listed} == {80}
 

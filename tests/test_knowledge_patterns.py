@@ -10,6 +10,8 @@ import pyoxigraph as ox
 import pytest
 import rdflib
 from hypothesis import given
+from hypothesis import strategies as st
+from owlrl import DeductiveClosure, OWLRL_Semantics
 from rdflib.term import BNode, Literal, URIRef
 
 from cep.background import Answers
@@ -23,6 +25,7 @@ from knowledge import patterns, rdf, sparql
 from knowledge.graph import Knowledge
 from tests import knowledge_maker as maker
 from tests import reference_knowledge, reference_parser
+from tests.test_equivalence import examples
 
 logging.getLogger("rdflib.term").setLevel(logging.ERROR)  # it warns of ill-formed literals with a traceback
 
@@ -239,6 +242,14 @@ def test_a_table_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert len(rows(many(), "{ ?S <x:sensor> ?n }")) == 2000
 
 
+def test_a_filter_does_not_hide_that_there_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "_ENDLESS", 1_000_000)
+    with pytest.raises(CepError, match=r"goes through 8,000,000 answers"):
+        rows(many(), "{ ?S ?p ?o . ?T ?p ?u FILTER(?S != ?T) }")
+    assert len(rows(many(), "{ ?S ?p ?o . ?t ?p ?u FILTER(?S = <x:s1> && ?t = <x:s2>) }")) == 1
+    assert len(rows(many(), "{ ?S ?p ?o . ?t ?p ?u VALUES (?S ?t) { (<x:s1> <x:s2>) } }")) == 1
+
+
 def test_triples_are_asked_by_their_terms() -> None:
     knowledge, pool = stations(), Pool()
     found = knowledge.triples((None, Iri("http://ex.org/code"), None), pool)
@@ -248,3 +259,32 @@ def test_triples_are_asked_by_their_terms() -> None:
     assert (
         knowledge.triples((Iri("http://ex.org/s1"), Iri("http://ex.org/is"), Iri("http://ex.org/s1")), pool).rows == 0
     )
+
+
+ONTOLOGY = """
+@prefix ex: <http://ex.org/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+ex:p rdfs:subPropertyOf ex:q ; rdfs:domain ex:Origin . ex:r a owl:TransitiveProperty . ex:q owl:inverseOf ex:s .
+ex:Origin rdfs:subClassOf ex:Place . ex:t owl:propertyChainAxiom (ex:p ex:r) . ex:u a owl:SymmetricProperty .
+"""
+INFERRED = [
+    "{ ?A a ex:Place }",
+    "{ ?A ex:q ?B . ?B ex:s ?C }",
+    "{ ?A ex:r ?B ; ex:t ?C }",
+    "{ ?A ex:u ?b FILTER NOT EXISTS { ?b ex:u ex:a } }",
+    "{ ?A ex:t/ex:s ?B OPTIONAL { ?B a ex:Origin ; ex:r ?C } }",
+    "{ { ?A ex:s ?B } UNION { ?B ex:t ?A } MINUS { ?A a ex:Place } }",
+]
+names = st.sampled_from([f"ex:{letter}" for letter in "abcd"])
+
+
+@examples(8)
+@given(st.lists(st.tuples(names, st.sampled_from(["ex:p", "ex:q", "ex:r", "ex:u"]), names), max_size=12))
+def test_patterns_see_what_owlrl_infers(triples: list[tuple[str, str, str]]) -> None:
+    text = ONTOLOGY + "".join(f"{' '.join(triple)} .\n" for triple in triples)
+    knowledge = Knowledge.of(ox.parse(text, ox.RdfFormat.TURTLE), "owlrl")
+    data = rdflib.Dataset(default_union=True)
+    data.default_graph.parse(data=text, format="turtle")
+    DeductiveClosure(OWLRL_Semantics).expand(data.default_graph)
+    for pattern in INFERRED:
+        assert set(rows(knowledge, pattern)) == by_rdflib(data, pattern)

@@ -4,46 +4,66 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import chdir, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from cep.errors import CepError
 from cep.schema import Schema
-from cep.spark.keys import keys
-from cep.spark.letters import LINE_BITS, Letter, write
-from cep.spark.parcels import END, PARCEL, Parcel, batch, calls, from_outside
-from cep.spark.program import Program
 from cep.spark.stopping import NAME as STOP
-from connectors.batch import Batch, Block
-from connectors.files import read
 from connectors.inputs import Input, inputs
 
-ROWS = 1 << 19
-"""Rows of Parquet that are taken at a time."""
+if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
+    import pyarrow as pa
+
+    from cep.spark.program import Program
+
+PARCELS = "stage int, key int, event string, place long, source string, rows binary, time timestamp"
+"""As `cep.spark.parcels` makes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Which files are read: `specs` as `connectors.inputs` has them. `journal`: the file that numbers them. `limit`:
-    how many in a micro-batch. `closing`: when all are read the input ends. `letters`: the folder of dead letters."""
+    """Which files are read: `specs` as `connectors.inputs` has them, seen from `folder`, of the events of `schemas`.
+    `program`: pickled, so
+    that who only plans need not load it; `ticking`: whether some of its stages are to be called. `journal`: the file
+    that numbers the files. `limit`: how many in a micro-batch. `closing`: when all are read the input ends. `letters`:
+    the folder of dead letters."""
 
-    program: Program
+    program: bytes
+    ticking: bool
+    schemas: Mapping[str, Schema]
     specs: tuple[str, ...]
+    folder: str
     format: str | None
     journal: str
     limit: int | None
     closing: bool
     letters: str | None
+
+    @classmethod
+    def of(
+        cls,
+        program: Program,
+        specs: tuple[str, ...],
+        format: str | None,
+        journal: str,
+        limit: int | None,
+        closing: bool,
+        letters: str | None,
+    ) -> Files:
+        """The files of a program."""
+        schemas = {name: program.schemas[name] for name in program.inputs}
+        carried = pickle.dumps(program.bare())
+        ticking, here = bool(program.ticking), os.getcwd()
+        return cls(carried, ticking, schemas, specs, here, format, journal, limit, closing, letters)
 
 
 class FileSource(DataSource):
@@ -56,7 +76,7 @@ class FileSource(DataSource):
         return "semcep_files"
 
     def schema(self) -> str:
-        return f"{PARCEL}, time timestamp"
+        return PARCELS
 
     def streamReader(self, schema: Any) -> FileReader:  # noqa: N802
         return FileReader(self.files)
@@ -120,30 +140,33 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = Journal(self.files.journal).entries()[start["files"] : end["files"]]
         if end["end"] > start["end"]:
             found.append(Some(END_OF_INPUT, None))
-        if start == self.initialOffset() and self.files.program.ticking:
+        if start == self.initialOffset() and self.files.ticking:
             found.append(Some(CALL, None))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from cep.spark import reading
+
         assert isinstance(partition, Some), "the partitions are those of this source"
+        program: Program = pickle.loads(self.files.program)
         if partition.number == CALL:
-            yield batch(calls(self.files.program))
+            yield reading.calls(program)
         elif partition.input is None:
-            yield batch([Parcel(-1, keys(1)[0], "", 0, None, b"", END)])
+            yield reading.end()
         else:
-            yield from parcels(self.files, partition.number, partition.input)
+            yield from reading.parcels(program, partition.number, partition.input, self.files.letters)
 
     def _discover(self) -> list[Some]:
         now: list[tuple[int, Input]] = []
-        for place, spec in enumerate(self.files.specs):
-            with suppress(CepError):  # none is there yet, or any more: the start of the run has looked at the words
-                now += [(place, one) for one in found(self.files.program, [spec], self.files.format)]
+        with chdir(self.files.folder):
+            for place, spec in enumerate(self.files.specs):
+                with suppress(CepError):  # none is there yet, or any more: the start of the run has looked at them
+                    now += [(place, one) for one in found(self.files.schemas, [spec], self.files.format)]
         return Journal(self.files.journal).extend(now)
 
 
-def found(program: Program, specs: Sequence[str], format: str | None) -> list[Input]:
-    """The files that are there now. CepError: see `connectors.inputs`."""
-    schemas = {name: program.schemas[name] for name in program.inputs}
+def found(schemas: Mapping[str, Schema], specs: Sequence[str], format: str | None) -> list[Input]:
+    """The files that are there now, of events of these schemas. CepError: see `connectors.inputs`."""
     return [replace(one, path=os.path.abspath(one.path)) for one in inputs(specs, schemas, format)]
 
 
@@ -177,27 +200,3 @@ class Journal:
             made.write_text("".join(one.line() for one in entries), encoding="utf-8")
             made.replace(self._path)
         return entries
-
-
-def parcels(files: Files, number: int, input: Input) -> Iterator[pa.RecordBatch]:
-    """The records of a file for the stages; what is no event is written to the dead letters."""
-    schemas: Mapping[str, Schema] = {name: files.program.schemas[name] for name in files.program.inputs}
-    spec = f"{input.type}={input.path}" if input.bound else input.path
-    dead: list[Letter] = []
-    for piece in read([spec], schemas, format=input.format, rows=ROWS):
-        dead += [Letter(one.reason, one.code, one.file, one.line, one.text) for one in piece.dead]
-        yield batch(from_outside(files.program, numbered(piece, number), number, input.path))
-    write(files.letters, f"read-{number:08}", dead)
-
-
-def numbered(piece: Batch, number: int) -> dict[str, pl.DataFrame]:
-    """The tables of a batch, `order` by the number of the file and the line."""
-    tables = {}
-    for event, table in piece.tables.items():
-        assert len(piece.blocks) == 1, "what is read as it comes is a block at a time"
-        block: Block = piece.blocks[0]
-        place = table["order"].to_numpy() - block.first
-        lines = place + block.line if block.lines is None else block.lines[place]
-        order = np.asarray(lines, np.int64) + (number << LINE_BITS)
-        tables[event] = table.with_columns(pl.Series("order", order))
-    return tables

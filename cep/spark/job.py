@@ -25,7 +25,7 @@ class Job:
     output: str
     checkpoint: str
     wanted: tuple[str, ...]
-    lateness: int | None
+    lateness: int | None = None
     format: str = "parquet"
     input_format: str | None = None
     limit: int | None = None
@@ -37,7 +37,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     """The query, running: over what is there, or until it is stopped."""
     closing = job.closing and not follow
     journal = str(Path(job.checkpoint) / "files.jsonl")
-    files = Files(job.program.bare(), job.inputs, job.input_format, journal, job.limit, closing, job.letters)
+    files = Files.of(job.program, job.inputs, job.input_format, journal, job.limit, closing, job.letters)
     found = source(files)
     spark.dataSource.register(found)
     parcels = derived(spark.readStream.format(found.name()).load(), job)

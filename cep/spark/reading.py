@@ -1,0 +1,55 @@
+"""The records of one file as parcels, read where a worker runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from cep.spark.keys import keys
+from cep.spark.letters import LINE_BITS, Letter, write
+from cep.spark.parcels import END, Parcel, batch, from_outside
+from cep.spark.parcels import calls as calls_of
+from cep.spark.program import Program
+from connectors.batch import Batch, Block
+from connectors.files import read
+from connectors.inputs import Input
+
+ROWS = 1 << 19
+"""Rows of Parquet that are taken at a time."""
+
+
+def parcels(program: Program, number: int, input: Input, letters: str | None) -> Iterator[pa.RecordBatch]:
+    """The records of a file for the stages; what is no event is written to the dead letters."""
+    schemas = {name: program.schemas[name] for name in program.inputs}
+    spec = f"{input.type}={input.path}" if input.bound else input.path
+    dead: list[Letter] = []
+    for piece in read([spec], schemas, format=input.format, rows=ROWS):
+        dead += [Letter(one.reason, one.code, one.file, one.line, one.text) for one in piece.dead]
+        yield batch(from_outside(program, numbered(piece, number), number, input.path))
+    write(letters, f"read-{number:08}", dead)
+
+
+def calls(program: Program) -> pa.RecordBatch:
+    """To the buckets that have something to do when no row has come yet."""
+    return batch(calls_of(program))
+
+
+def end() -> pa.RecordBatch:
+    """The end of the input."""
+    return batch([Parcel(-1, keys(1)[0], "", 0, None, b"", END)])
+
+
+def numbered(piece: Batch, number: int) -> dict[str, pl.DataFrame]:
+    """The tables of a batch, `order` by the number of the file and the line."""
+    tables = {}
+    for event, table in piece.tables.items():
+        assert len(piece.blocks) == 1, "what is read as it comes is a block at a time"
+        block: Block = piece.blocks[0]
+        place = table["order"].to_numpy() - block.first
+        lines = place + block.line if block.lines is None else block.lines[place]
+        order = np.asarray(lines, np.int64) + (number << LINE_BITS)
+        tables[event] = table.with_columns(pl.Series("order", order))
+    return tables

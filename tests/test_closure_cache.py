@@ -1,0 +1,139 @@
+"""Closures kept on disk: found again by content, made again when anything is wrong."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyoxigraph as ox
+import pytest
+
+from cep.errors import CepError
+from knowledge import cache, closure
+from knowledge.cache import close_once, folder, key
+from knowledge.closure import Closed
+from knowledge.terms import Terms
+from knowledge.triples import Triples
+from tests.closures import closed, loaded, proof_of, read, text_of, triples_of
+
+KNOWLEDGE = """
+:hosts rdfs:domain :Platform . :Platform owl:disjointWith :Sensor . :measures owl:propertyChainAxiom (:hosts :observes) .
+:ewr :hosts :s1 . :s1 :observes :wind . :newark owl:sameAs :ewr .
+"""
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, empty, in which even the smallest closure is kept."""
+    monkeypatch.setenv("SEMCEP_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setattr(cache, "LEAST", 0)
+    return tmp_path / "kept"
+
+
+@pytest.fixture
+def times_closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A mark for each time that something is really closed."""
+    marks: list[str] = []
+
+    def counted(terms: Terms, triples: Triples, reasoning: closure.Reasoning, prefixes: dict[str, str]) -> Closed:
+        marks.append(reasoning)
+        return closure.close(terms, triples, reasoning, prefixes)
+
+    monkeypatch.setattr(cache, "close", counted)
+    return marks
+
+
+def same(one: Closed, other: Closed) -> bool:
+    return all((a == b).all() for a, b in zip(one.triples.columns, other.triples.columns))
+
+
+def test_what_was_closed_is_found_with_its_proofs(kept: Path, times_closed: list[str]) -> None:
+    first = close_once(*loaded(read(KNOWLEDGE)), "owlrl")
+    again = close_once(*loaded(read(KNOWLEDGE)), "owlrl")
+    assert times_closed == ["owlrl"] and len(list(kept.iterdir())) == 1
+    assert same(first, again)
+    wanted = read(":newark :measures :wind .")[0]
+    assert text_of(again, proof_of(again, wanted)) == text_of(first, proof_of(first, wanted))
+
+
+def test_what_was_found_goes_on_changing(kept: Path) -> None:
+    terms, triples = loaded(read(KNOWLEDGE))
+    close_once(*loaded(read(KNOWLEDGE)), "owlrl")
+    found = close_once(terms, triples, "owlrl")
+    more = Triples.of(*(np.array([terms.iri(f"http://example.org/{name}")]) for name in ("jfk", "hosts", "s1")))
+    whole = closed(read(KNOWLEDGE + ":jfk :hosts :s1 ."))
+    assert triples_of(found.plus(more)) == triples_of(whole)
+    assert same(found.plus(more).minus(more), found)
+
+
+def test_other_triples_and_other_reasoning_are_others(kept: Path, times_closed: list[str]) -> None:
+    close_once(*loaded(read(KNOWLEDGE)), "owlrl")
+    close_once(*loaded(read(KNOWLEDGE)), "rdfs")
+    close_once(*loaded(read(KNOWLEDGE + ":jfk :hosts :s2 .")), "owlrl")
+    assert times_closed == ["owlrl", "rdfs", "owlrl"]
+
+
+def test_labels_of_blank_nodes_do_not_matter(kept: Path) -> None:
+    labelled = [":A owl:unionOf _:{0} . _:{0} rdf:first :B ; rdf:rest () .".format(label) for label in ("x", "list7")]
+    assert len({key(*loaded(read(text)), "owlrl") for text in labelled}) == 1
+    literal = [read(text.replace(":B", '"B"')) for text in labelled]
+    assert key(*loaded(literal[0]), "owlrl") != key(*loaded(read(labelled[0])), "owlrl")
+
+
+@pytest.mark.parametrize("damage", [b"", b"no archive", None])
+def test_a_damaged_file_is_made_again(kept: Path, times_closed: list[str], damage: bytes | None) -> None:
+    first = close_once(*loaded(read(KNOWLEDGE)), "owlrl")
+    (file,) = kept.iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2] if damage is None else damage)
+    assert same(close_once(*loaded(read(KNOWLEDGE)), "owlrl"), first)
+    assert same(close_once(*loaded(read(KNOWLEDGE)), "owlrl"), first)
+    assert times_closed == ["owlrl", "owlrl"]
+
+
+def test_a_flipped_bit_is_seen(kept: Path, times_closed: list[str]) -> None:
+    close_once(*loaded(read(KNOWLEDGE)), "owlrl")
+    (file,) = kept.iterdir()
+    damaged = bytearray(file.read_bytes())
+    damaged[damaged.index(b"pairs.npy") + 150] ^= 1
+    file.write_bytes(damaged)
+    close_once(*loaded(read(KNOWLEDGE)), "owlrl")
+    assert times_closed == ["owlrl", "owlrl"]
+
+
+def test_a_folder_that_cannot_be_made_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("SEMCEP_CACHE_DIR", str(tmp_path / "file" / "kept"))
+    monkeypatch.setattr(cache, "LEAST", 0)
+    assert close_once(*loaded(read(KNOWLEDGE)), "owlrl").inferred > 0
+
+
+def test_what_contradicts_and_what_is_small_is_not_kept(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CepError, match="inconsistent"):
+        close_once(*loaded(read(KNOWLEDGE + ":ewr a :Sensor .")), "owlrl")
+    monkeypatch.setattr(cache, "LEAST", 1000)
+    close_once(*loaded(read(KNOWLEDGE)), "owlrl")
+    assert not kept.exists()
+
+
+def test_what_was_not_used_for_longest_goes(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(3):
+        close_once(*loaded(read(f"{KNOWLEDGE} :ewr :number {n} .")), "owlrl")
+        for file in kept.iterdir():
+            os.utime(file, ns=(file.stat().st_atime_ns, file.stat().st_mtime_ns - 1_000_000_000))
+    oldest = min(kept.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    monkeypatch.setattr(cache, "MOST", 3 * oldest.stat().st_size + 100)
+    close_once(*loaded(read(f"{KNOWLEDGE} :ewr :number 3 .")), "owlrl")
+    assert len(list(kept.iterdir())) == 3 and not oldest.exists()
+
+
+def test_where_they_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SEMCEP_CACHE_DIR", str(tmp_path / "own"))
+    assert folder() == tmp_path / "own"
+    monkeypatch.delenv("SEMCEP_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert folder() == tmp_path / "semcep"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert folder() == tmp_path / ".cache" / "semcep"
