@@ -16,6 +16,7 @@ from knowledge.sparql import Token, tokens
 _VOLATILE = ("now", "rand", "uuid", "struuid", "bnode")
 _ERROR = re.compile(r"error at (\d+):(\d+): ")
 _NOTHING = ox.Store()
+GEOF = "http://www.opengis.net/def/function/geosparql/"
 
 
 def check(graph: Graph, source: Source) -> None:
@@ -26,6 +27,10 @@ def check(graph: Graph, source: Source) -> None:
         if word == "service":
             hint = "load what the other endpoint knows: `--knowledge FILE`"
             raise refused("`SERVICE` asks over the network, which a pattern does not", graph, source, token, hint)
+        if _iri(token, graph).startswith(GEOF):
+            message = f"`{token.text}` would measure on a plane or a sphere; the rules measure on the earth"
+            hint = "after the braces: `distance(...)`, `inside(...)`, `near(...)`"
+            raise refused(message, graph, source, token, hint)
         if word in _VOLATILE and following.text == "(":
             message = f"`{token.text}()` gives something else each time, and a pattern is answered once"
             raise refused(message, graph, source, token, "times of events are tested after the braces: `end() > T`")
@@ -44,6 +49,14 @@ def check(graph: Graph, source: Source) -> None:
             message = f"`?{name}` gets no value from this pattern, which is answered before any event"
             hint = f"a test of the rule's `{name}` stands after the braces: `{{ ... }}, {name} > 3`"
             raise refused(message, graph, source, Token("variable", name, at - 1, at + len(name)), hint)
+
+
+def _iri(token: Token, graph: Graph) -> str:
+    """The IRI that a token stands for; empty where it is none."""
+    if token.text.startswith("<"):
+        return token.text[1:-1]
+    prefix, colon, local = token.text.partition(":")
+    return dict(graph.prefixes).get(prefix, "") + local if colon else ""
 
 
 def refused(
