@@ -55,7 +55,8 @@ def test_lexical_forms(datatype: str) -> None:
 def literal(text: str) -> ox.Literal:
     """`5` `5.0` `"x"` `"x"@en` `"x"^^name`: of XML Schema where no full name is given."""
     if text[0] != '"':
-        kind = "boolean" if text in ("true", "false") else "double" if "e" in text else "decimal" if "." in text else "integer"
+        number = "double" if "e" in text else "decimal" if "." in text else "integer"
+        kind = "boolean" if text in ("true", "false") else number
         return ox.Literal(text, datatype=ox.NamedNode(XSD + kind))
     value, _, rest = text[1:].rpartition('"')
     if rest.startswith("@"):
