@@ -162,7 +162,9 @@ def test_a_proof_proves_a_thing_once() -> None:
         ":linked owl:propertyChainAxiom (:near :near) . :ewr :beside :lga ."
     )
     found = closed(triples)
-    assert text_of(found, proof_of(found, read(":ewr :linked :ewr .")[0])) == """\
+    assert (
+        text_of(found, proof_of(found, read(":ewr :linked :ewr .")[0]))
+        == """\
 :ewr :linked :ewr   prp-spo2
   :linked owl:propertyChainAxiom (:near :near)   asserted
   :ewr :near :lga   prp-spo1
@@ -171,6 +173,7 @@ def test_a_proof_proves_a_thing_once() -> None:
   :lga :near :ewr   prp-symp
     :near a owl:SymmetricProperty   asserted
     :ewr :near :lga   prp-spo1, see above"""
+    )
 
 
 def test_what_is_not_there_has_no_proof() -> None:
