@@ -32,10 +32,11 @@ PARCELS = "stage int, key int, event string, place long, source string, rows bin
 @dataclass(frozen=True, slots=True)
 class Files:
     """Which files are read: `specs` as `connectors.inputs` has them, seen from `folder`, of the events of `schemas`.
-    `program`: pickled, so
-    that who only plans need not load it; `ticking`: whether some of its stages are to be called. `journal`: the file
-    that numbers the files. `limit`: how many in a micro-batch. `closing`: when all are read the input ends. `letters`:
-    the folder of dead letters."""
+
+    `program`: pickled, so that who only plans need not load it; `ticking`: whether some of its stages are to be
+    called. `journal`: the file that numbers the files. `limit`: how many in a micro-batch. `closing`: when all are
+    read the input ends. `letters`: the folder of dead letters.
+    """
 
     program: bytes
     ticking: bool
