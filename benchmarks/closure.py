@@ -63,7 +63,7 @@ def _in_process(side: str, stations: int) -> dict[str, Any]:
 
 def ours(stations: int) -> dict[str, Any]:
     """Our closure of so many stations, from triples of ids to triples of ids."""
-    from knowledge.closure import close
+    from knowledge.reasoning.closure import close
 
     assert len(close(*network.loaded(2), "owlrl").triples), "this compiles the kernels"
     watch = Watch()
@@ -76,8 +76,8 @@ def ours(stations: int) -> dict[str, Any]:
 
 def change(stations: int) -> dict[str, Any]:
     """One station's triples added, and taken away again."""
-    from knowledge.closure import close
-    from knowledge.triples import Triples
+    from knowledge.rdf.triples import Triples
+    from knowledge.reasoning.closure import close
 
     terms, triples = network.loaded(stations)
     station = terms.id_of(f"{network.PREFIXES['id']}station-{stations // 2}")

@@ -36,10 +36,10 @@ ONTOLOGIES, AREAS = ROOT / "ontologies", ROOT / "demos" / "blizzard" / "areas.ce
 @cache
 def register(stations: int, features: int = 0) -> Any:
     """So many stations with five sensors each, and perhaps places, closed under OWL 2 RL with the ontologies."""
-    from knowledge import load
     from knowledge.graph import Knowledge
-    from knowledge.terms import NONE, Terms
-    from knowledge.triples import Triples
+    from knowledge.rdf import load
+    from knowledge.rdf.terms import NONE, Terms
+    from knowledge.rdf.triples import Triples
 
     terms = Terms()
     said = load.load([ONTOLOGIES / f"{name}.ttl" for name in ("sensors", "weather", "places")], terms)
@@ -84,8 +84,8 @@ def closed(turtle: str) -> Any:
 def places() -> Any:
     """Places spread over the United States."""
     from knowledge.graph import Knowledge
-    from knowledge.terms import NONE, Terms
-    from knowledge.triples import Triples
+    from knowledge.rdf.terms import NONE, Terms
+    from knowledge.rdf.triples import Triples
 
     terms = Terms()
     return Knowledge(terms, {NONE: Triples.of(*registers.stations(PLACES, seed=2).triples(terms))}, "none")

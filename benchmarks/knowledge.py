@@ -140,7 +140,7 @@ def change(stations: int) -> dict[str, Any]:
 
 def _network(stations: int) -> Any:
     from knowledge.graph import Knowledge
-    from knowledge.terms import NONE
+    from knowledge.rdf.terms import NONE
 
     terms, triples = network.loaded(stations)
     return Knowledge(terms, {NONE: triples})

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 import pyoxigraph as ox
 
-from knowledge.terms import Terms
-from knowledge.triples import Triples
+from knowledge.rdf.terms import Terms
+from knowledge.rdf.triples import Triples
 
 PREFIXES = {
     "": "http://example.org/weather#",

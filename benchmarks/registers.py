@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from knowledge.gazetteer import OWN
-from knowledge.geonames import FEATURES
+from knowledge.gazetteers.gazetteer import OWN
+from knowledge.gazetteers.geonames import FEATURES
+from knowledge.gazetteers.tabbed import DTYPES
 from knowledge.stations import SENSORS, Register
-from knowledge.tabbed import DTYPES
 
 Array = NDArray[Any]
 

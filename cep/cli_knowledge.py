@@ -74,7 +74,7 @@ def query(
       cep knowledge query 'SELECT ?s { ?s a sosa:Platform }' -k stations.ttl
     """
     with settled():
-        from knowledge.results import FORMATS, text
+        from knowledge.asking.results import FORMATS, text
 
         if format not in FORMATS:
             told = f"--format: `{format}` is no format of a table"
@@ -144,7 +144,7 @@ def _loaded(files: list[str] | None, reasoning: str | None) -> Knowledge:
 
 
 def _prefixes(files: Sequence[str], given: list[str] | None) -> dict[str, str]:
-    from knowledge.names import KNOWN
+    from knowledge.rdf.names import KNOWN
     from knowledge.report import prefixes
 
     found = {**KNOWN, **prefixes(files)}

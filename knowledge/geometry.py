@@ -17,11 +17,10 @@ from cep.conditions import Column, Mask, Probe
 from cep.errors import CepError
 from cep.values import MISSING, Floats, Ints, Pool
 from knowledge.globe import Globe
-from knowledge.terms import IRI, NONE, Terms
-from knowledge.triples import Triples
+from knowledge.namespaces import GEO, WGS84
+from knowledge.rdf.terms import IRI, NONE, Terms
+from knowledge.rdf.triples import Triples
 
-WGS84 = "http://www.w3.org/2003/01/geo/wgs84_pos#"
-GEO = "http://www.opengis.net/ont/geosparql#"
 GEOMETRIES = (GEO + "hasGeometry", GEO + "hasDefaultGeometry")
 LINKS = (WGS84 + "location", *GEOMETRIES)
 PROPERTIES = (WGS84 + "lat", WGS84 + "long", GEO + "asWKT", *LINKS)

@@ -17,18 +17,20 @@ from cep.plan import algebra
 from cep.stored import series_of
 from cep.syntax.ast import Graph
 from cep.values import Areas, Pool
-from knowledge import checked, geometry, load, patterns, rdf, silence, solutions, store
-from knowledge.answers import answered, rank
-from knowledge.bindings import TooLarge
-from knowledge.canonical import Canonical
-from knowledge.change import Change, merge
-from knowledge.closure import Closed, close
-from knowledge.fingerprint import fingerprint
-from knowledge.ruleset import REASONING, Reasoning
-from knowledge.sparql import Constant, tokens
-from knowledge.tables import Table
-from knowledge.terms import NONE, Terms
-from knowledge.triples import Triples
+from knowledge import geometry
+from knowledge.asking import checked, patterns, silence, solutions, store
+from knowledge.asking.answers import answered, rank
+from knowledge.asking.bindings import TooLarge
+from knowledge.asking.sparql import Constant, tokens
+from knowledge.asking.tables import Table
+from knowledge.rdf import foreign, load
+from knowledge.rdf.canonical import Canonical
+from knowledge.rdf.change import Change, merge
+from knowledge.rdf.fingerprint import fingerprint
+from knowledge.rdf.terms import NONE, Terms
+from knowledge.rdf.triples import Triples
+from knowledge.reasoning.closure import Closed, close
+from knowledge.reasoning.ruleset import REASONING, Reasoning
 
 if TYPE_CHECKING:
     import rdflib
@@ -43,7 +45,7 @@ class Knowledge:
     """Triples in a default graph and in named ones, closed under the rules of a kind of reasoning.
 
     Patterns see the union of all graphs and what is inferred from it; GRAPH sees the named ones as they were given.
-    Numbers, times and the like are one term in patterns if they are one value (knowledge/canonical.py).
+    Numbers, times and the like are one term in patterns if they are one value (knowledge/rdf/canonical.py).
     """
 
     def __init__(self, terms: Terms, graphs: Mapping[int, Triples], reasoning: str = "none") -> None:
@@ -82,7 +84,7 @@ class Knowledge:
     def of(cls, source: Any, reasoning: str = "none") -> Knowledge:
         """An rdflib Graph or Dataset, or an iterable of triples or quads of rdflib or pyoxigraph. Raises CepError."""
         terms = Terms()
-        found = load.Quads.joined(list(load.columns(rdf.quads(source), terms, None)))
+        found = load.Quads.joined(list(load.columns(foreign.quads(source), terms, None)))
         return cls(terms, _by_graph(found), reasoning)
 
     def __len__(self) -> int:
@@ -185,14 +187,14 @@ class Knowledge:
 
         triples = self.closed if inferred else self.asserted
         used = np.unique(np.concatenate(triples.columns)).tolist()
-        terms = {id: rdf.to_rdflib(self.terms.term(id)) for id in used}
+        terms = {id: foreign.to_rdflib(self.terms.term(id)) for id in used}
         graph = rdflib.Graph()
         for s, p, o in zip(*(column.tolist() for column in triples.columns)):
             graph.add((terms[s], terms[p], terms[o]))
         return graph
 
     def store(self, ordered: bool = False) -> ox.Store:
-        """A store of all triples, which answers SPARQL; made when first asked for. See knowledge/store.py."""
+        """A store of all triples, which answers SPARQL; made when first asked for. See knowledge/asking/store.py."""
         if ordered not in self._stores:
             self._stores[ordered] = store.filled(self.terms, self._seen, self.graphs, ordered)
         return self._stores[ordered]

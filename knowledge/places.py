@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cep.errors import CepError
-from knowledge import airports, cities, geonames, regions
-from knowledge.gazetteer import DATASET, DCTERMS, RDF_TYPE, Columns, Gazetteer
-from knowledge.terms import NONE, Terms
+from knowledge.gazetteers import airports, cities, geonames, regions
+from knowledge.gazetteers.gazetteer import DATASET, Columns, Gazetteer
+from knowledge.namespaces import DCTERMS, RDF_TYPE
+from knowledge.rdf.terms import NONE, Terms
 
 if TYPE_CHECKING:
     from knowledge.graph import Knowledge

@@ -13,13 +13,13 @@ import pyoxigraph as ox
 from cep.errors import CepError, Source, Span
 from cep.values import Ints
 from knowledge.graph import Knowledge
-from knowledge.load import files
-from knowledge.names import Names
+from knowledge.namespaces import RDF_TYPE
 from knowledge.places import attributions
-from knowledge.terms import NONE
-from knowledge.triples import Triples
+from knowledge.rdf.load import files
+from knowledge.rdf.names import Names
+from knowledge.rdf.terms import NONE
+from knowledge.rdf.triples import Triples
 
-RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 _PREFIX = re.compile(r"^\s*@?prefix\s+([^\s:]*):\s*<([^>]*)>", re.IGNORECASE | re.MULTILINE)
 _DECLARED = 1 << 16  # characters of a file in which prefixes are looked for
 

@@ -13,11 +13,11 @@ from rdflib import SH, BNode, Graph, URIRef
 from rdflib.collection import Collection
 
 from cep.errors import CepError
-from knowledge.load import load
-from knowledge.names import KNOWN
+from knowledge.rdf.load import load
+from knowledge.rdf.names import KNOWN
+from knowledge.rdf.terms import Terms
 from knowledge.report import prefixes
 from knowledge.spoken import graph_of, spoken_of
-from knowledge.terms import Terms
 
 if TYPE_CHECKING:
     from rdflib.term import Node

@@ -8,9 +8,10 @@ import numpy as np
 from rdflib import OWL, RDF, RDFS, SH, BNode, Graph, Literal, URIRef
 
 from cep.values import Ints
-from knowledge.gazetteer import XSD, Columns
-from knowledge.terms import BLANK, IRI, NONE, Terms
-from knowledge.triples import Triples
+from knowledge.gazetteers.gazetteer import Columns
+from knowledge.namespaces import XSD
+from knowledge.rdf.terms import BLANK, IRI, NONE, Terms
+from knowledge.rdf.triples import Triples
 
 if TYPE_CHECKING:
     from rdflib.term import Node

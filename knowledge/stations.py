@@ -17,9 +17,10 @@ import pyoxigraph as ox
 
 from cep.errors import CepError
 from cep.geodesy import distance
-from knowledge import airports, cities
-from knowledge.gazetteer import GN, OWN, RDF_TYPE, WGS84, XSD, Columns, Origin, Property, described, joined
-from knowledge.terms import Terms
+from knowledge.gazetteers import airports, cities
+from knowledge.gazetteers.gazetteer import OWN, Columns, Origin, Property, described, joined
+from knowledge.namespaces import GN, RDF_TYPE, WGS84, XSD
+from knowledge.rdf.terms import Terms
 
 SOSA = "http://www.w3.org/ns/sosa/"
 OM = "http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#"

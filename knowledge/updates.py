@@ -18,11 +18,11 @@ import pyoxigraph as ox
 
 from cep.errors import CepError
 from cep.syntax.constants import read_time
-from knowledge.change import labelled
-from knowledge.load import files, opened, rdf_format
-from knowledge.unreadable import unreadable
+from knowledge.namespaces import PROV
+from knowledge.rdf.change import labelled
+from knowledge.rdf.load import files, opened, rdf_format
+from knowledge.rdf.unreadable import unreadable
 
-PROV = "http://www.w3.org/ns/prov#"
 FROM, UNTIL = PROV + "generatedAtTime", PROV + "invalidatedAtTime"
 _HINT = (
     'the default graph says when: `<urn:1> <http://www.w3.org/ns/prov#generatedAtTime> "2013-02-08T18:00:00Z"'

@@ -8,11 +8,11 @@ import pyoxigraph as ox
 from rdflib import BNode, Literal, URIRef
 from rdflib.term import Node
 
-from knowledge.closure import Closed, close
-from knowledge.proof import Proof
-from knowledge.ruleset import Reasoning
-from knowledge.terms import Terms
-from knowledge.triples import Triples
+from knowledge.rdf.terms import Terms
+from knowledge.rdf.triples import Triples
+from knowledge.reasoning.closure import Closed, close
+from knowledge.reasoning.proof import Proof
+from knowledge.reasoning.ruleset import Reasoning
 
 Triple = tuple[Node, Node, Node]
 

@@ -13,10 +13,10 @@ from rdflib.namespace import OWL, RDF
 
 from benchmarks import network
 from cep.errors import CepError
-from knowledge import equality, join, removal, saturation, transitivity
-from knowledge.closure import Closed, close
-from knowledge.proof import Proof
-from knowledge.triples import Triples
+from knowledge.rdf.triples import Triples
+from knowledge.reasoning import equality, join, removal, saturation, transitivity
+from knowledge.reasoning.closure import Closed, close
+from knowledge.reasoning.proof import Proof
 from tests.closure_reference import closed_by_owlrl, closed_by_owlrl_in_rdfs, comparable, texts
 from tests.closures import Triple, closed, loaded, proof_of, read, text_of, triples_of
 from tests.conftest import FUZZ

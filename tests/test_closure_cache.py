@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from cep.errors import CepError
-from knowledge import cache, closure
-from knowledge.cache import close_once, folder, key
-from knowledge.closure import Closed
-from knowledge.terms import Terms
-from knowledge.triples import Triples
+from knowledge.rdf.terms import Terms
+from knowledge.rdf.triples import Triples
+from knowledge.reasoning import cache, closure
+from knowledge.reasoning.cache import close_once, folder, key
+from knowledge.reasoning.closure import Closed
 from tests.closures import closed, loaded, proof_of, read, text_of, triples_of
 
 KNOWLEDGE = """

@@ -10,8 +10,8 @@ from owlrl import OWLRL_Semantics
 from rdflib import Graph
 
 from cep.errors import CepError
-from knowledge import owl2rl
-from knowledge.rule import rules_of
+from knowledge.reasoning import owl2rl
+from knowledge.reasoning.rule import rules_of
 from tests.closure_reference import closed_by_owlrl, comparable, texts
 from tests.closures import Triple, closed, proof_of, read, term, text_of, triples_of
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledge.literals import different, ill_formed, inside, outside, well_formed
-from knowledge.rule import RDF, RDFS, XSD
-from knowledge.terms import Terms
+from knowledge.namespaces import RDF, RDFS, XSD
+from knowledge.rdf.terms import Terms
+from knowledge.reasoning.literals import different, ill_formed, inside, outside, well_formed
 
 FORMS = {
     "integer": (["5", "-05", "+5", "9" * 50], ["", "5.0", " 5", "five", "5e3"]),

@@ -21,8 +21,8 @@ from cep.values import Pool
 from knowledge.geometry import Near, Places
 from knowledge.globe import Globe
 from knowledge.graph import Knowledge
-from knowledge.terms import Terms
-from knowledge.triples import Triples
+from knowledge.rdf.terms import Terms
+from knowledge.rdf.triples import Triples
 
 PREFIXES = """
 PREFIX : <http://e/>

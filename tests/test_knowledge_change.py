@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from cep.errors import CepError
 from cep.values import Pool
-from knowledge import graph, tables, triples
+from knowledge import graph
+from knowledge.asking import tables
 from knowledge.graph import Knowledge
+from knowledge.rdf import triples
 from tests import knowledge_maker as maker
 from tests.test_equivalence import examples
 from tests.test_knowledge_patterns import graph as pattern
@@ -196,7 +198,7 @@ def test_an_answer_that_a_change_leaves_alone_is_the_same_object() -> None:
 
 
 def test_a_table_that_grows_too_large_is_refused_when_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("knowledge.patterns.MOST_CELLS", 7)
+    monkeypatch.setattr("knowledge.asking.patterns.MOST_CELLS", 7)
     knowledge = Knowledge.of(ox.parse("<x:a> <x:p> 1, 2, 3 .", ox.RdfFormat.TURTLE))
     assert len(rows(knowledge, "{ ?S <x:p> ?O }")) == 3
     knowledge.apply(knowledge.change("<x:a> <x:p> 4 ."))

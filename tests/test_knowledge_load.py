@@ -12,9 +12,9 @@ from hypothesis import given
 from rdflib.compare import isomorphic
 
 from cep.errors import CepError, CepErrors
-from knowledge import store
+from knowledge.asking import store
 from knowledge.graph import Knowledge
-from knowledge.terms import NONE
+from knowledge.rdf.terms import NONE
 from tests import knowledge_maker as maker
 from tests.test_equivalence import examples
 from tests.test_knowledge_patterns import rows
@@ -59,7 +59,7 @@ def test_chunks_of_any_size_are_the_file(tmp_path: Path, lines: list[str]) -> No
     path = tmp_path / "some.nt"
     path.write_text("\n".join(lines))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("knowledge.load._CHUNK", 3)
+        patch.setattr("knowledge.rdf.load._CHUNK", 3)
         knowledge = Knowledge.load(path)
     assert {str(q.triple) for q in store.quads(knowledge.terms, knowledge.closed)} == {line[:-2] for line in lines}
     assert knowledge.fingerprint == Knowledge.of(ox.parse("\n".join(lines), ox.RdfFormat.N_TRIPLES)).fingerprint

@@ -21,8 +21,9 @@ from cep.stored import series_of
 from cep.syntax.ast import Graph
 from cep.syntax.graphs import of_the_rule
 from cep.values import Pool
-from knowledge import patterns, rdf, sparql
+from knowledge.asking import patterns, sparql
 from knowledge.graph import Knowledge
+from knowledge.rdf import foreign
 from tests import knowledge_maker as maker
 from tests import reference_knowledge, reference_parser
 from tests.test_equivalence import examples
@@ -101,7 +102,9 @@ def both(lines: list[str], named: list[str]) -> tuple[Knowledge, rdflib.Dataset]
     for text, name in [*((line, None) for line in lines), *((line, "http://ex.org/g") for line in named)]:
         (triple,) = ox.parse(text, ox.RdfFormat.N_TRIPLES)
         quads.append(ox.Quad(*triple.triple, ox.NamedNode(name)) if name else triple)
-        (data.graph(URIRef(name)) if name else data.default_graph).add(tuple(rdf.to_rdflib(t) for t in triple.triple))
+        (data.graph(URIRef(name)) if name else data.default_graph).add(
+            tuple(foreign.to_rdflib(t) for t in triple.triple)
+        )
     return Knowledge.of(quads), data
 
 

@@ -15,10 +15,10 @@ from rdflib.term import BNode, Literal, URIRef
 
 from cep.stored import series_of
 from cep.values import Pool
-from knowledge.rdf import of_rdflib, to_rdflib
-from knowledge.terms import BLANK, IRI, LITERAL, NONE, Terms
-from knowledge.triples import Triples
-from knowledge.values import XSD
+from knowledge.namespaces import XSD
+from knowledge.rdf.foreign import of_rdflib, to_rdflib
+from knowledge.rdf.terms import BLANK, IRI, LITERAL, NONE, Terms
+from knowledge.rdf.triples import Triples
 
 letters = st.text(st.characters(exclude_categories=["Cs"]))
 iris = st.text("abc/é-", max_size=6).map(lambda text: ox.NamedNode("http://ex.org/" + text))
@@ -204,7 +204,7 @@ def test_triples_are_found_by_any_of_their_terms(triples: list[tuple[int, ...]],
 def test_more_and_fewer_triples(first: list[Any], second: list[Any], orders: list[int], small: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if small:
-            patch.setattr("knowledge.triples._FEW", 0)
+            patch.setattr("knowledge.rdf.triples._FEW", 0)
         one, two = table(first), table(second)
         for order in orders:
             one.ordered(order)

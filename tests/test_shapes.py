@@ -14,10 +14,10 @@ from rdflib import Graph
 from benchmarks import registers
 from cep.errors import CepError
 from knowledge.graph import Knowledge
+from knowledge.rdf.terms import NONE, Terms
+from knowledge.rdf.triples import Triples
 from knowledge.shapes import STATIONS, Problem, check
 from knowledge.spoken import spoken_of
-from knowledge.terms import NONE, Terms
-from knowledge.triples import Triples
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
 ONTOLOGIES = Path(__file__).parent.parent / "ontologies"

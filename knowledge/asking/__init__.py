@@ -1,0 +1,1 @@
+"""Graph patterns and SPARQL: checked, answered, kept as tables."""

@@ -1,0 +1,126 @@
+"""Basic graph patterns: triples joined column by column, the smallest first, each by its sorted order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from cep.values import Ints
+from knowledge.rdf.terms import NONE
+from knowledge.rdf.triples import Triples, expand
+
+Slot = str | int
+"""A variable, or the id of a term; NONE for a term that is not in the knowledge."""
+Pattern = tuple[Slot, Slot, Slot]
+
+_SAMPLE = 512  # rows by which the size of a join is guessed
+
+
+class TooLarge(Exception):
+    """A join would have this many rows."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """Rows of ids, a column for each variable."""
+
+    columns: Mapping[str, Ints]
+    rows: int
+
+    def distinct(self, names: Collection[str]) -> Bindings:
+        """These columns, each row once, sorted."""
+        if not names:
+            return Bindings({}, min(self.rows, 1))
+        frame = pl.DataFrame({name: self.columns[name] for name in names})
+        frame = frame.unique().sort(frame.columns)
+        return Bindings({name: frame[name].to_numpy() for name in names}, frame.height)
+
+
+ONE = Bindings({}, 1)
+
+
+def solve(
+    patterns: Sequence[Pattern], triples: Triples, wanted: Collection[str], start: Bindings = ONE, most: int = 2**62
+) -> Bindings:
+    """The distinct bindings of the wanted variables with which all patterns are in the triples.
+
+    `start` binds variables already. No table of more than `most` cells is made: then TooLarge is raised.
+    """
+    left = list(patterns)
+    found = start
+    while left and found.rows:
+        best = min(range(len(left)), key=lambda i: (_apart(left[i], found, left), _guess(left[i], triples, found), i))
+        pattern = left.pop(best)
+        needed = {*wanted, *(slot for other in left for slot in other if isinstance(slot, str))}
+        found = _joined(pattern, triples, found, needed, most)
+    if not found.rows:
+        return Bindings({name: np.empty(0, dtype=np.int64) for name in wanted}, 0)
+    return found.distinct(wanted)
+
+
+def _apart(pattern: Pattern, found: Bindings, left: Sequence[Pattern]) -> bool:
+    # Patterns that share no variable with what is found come last.
+    return bool(found.columns) and not any(slot in found.columns for slot in pattern)
+
+
+def _keys(pattern: Pattern, found: Bindings, rows: Ints | slice) -> list[Ints | None]:
+    count = found.rows if isinstance(rows, slice) else len(rows)
+    return [
+        np.full(count, slot, dtype=np.int64)
+        if isinstance(slot, int)
+        else (found.columns[slot][rows] if slot in found.columns else None)
+        for slot in pattern
+    ]
+
+
+def _guess(pattern: Pattern, triples: Triples, found: Bindings) -> float:
+    if NONE in pattern:
+        return 0
+    rows = np.unique(np.linspace(0, found.rows - 1, min(found.rows, _SAMPLE)).astype(np.int64))
+    keys = _keys(pattern, found, rows)
+    if all(key is None for key in keys):
+        return float(found.rows) * len(triples)
+    _, start, stop = triples.ranges(*keys)
+    return float((stop - start).sum()) * found.rows / len(rows)
+
+
+def _joined(pattern: Pattern, triples: Triples, found: Bindings, needed: Set[str], most: int) -> Bindings:
+    """What is found with the pattern besides, in columns that are needed; distinct where others were dropped."""
+    if NONE in pattern:
+        return Bindings({}, 0)
+    keys = _keys(pattern, found, slice(None))
+    if all(key is None for key in keys):
+        order = 0
+        start: Ints = np.zeros(found.rows, dtype=np.int64)
+        stop: Ints = np.full(found.rows, len(triples), dtype=np.int64)
+    else:
+        order, start, stop = triples.ranges(*keys)
+    names = [name for name in found.columns if name in needed]
+    new = [slot for slot, key in zip(pattern, keys) if isinstance(slot, str) and key is None]
+    if len(set(new)) == len(new) and not needed & set(new):  # only whether there is a triple matters
+        there = np.flatnonzero(stop > start)
+        some = Bindings({name: found.columns[name][there] for name in names}, len(there))
+        return some if len(names) == len(found.columns) else some.distinct(names)
+    total = int((stop - start).sum())
+    if total * len({*names, *new} & needed) > most:
+        raise TooLarge(total)
+    index, rows = expand(start, stop)
+    columns = {name: found.columns[name][index] for name in names}
+    same = np.ones(total, dtype=np.bool_)
+    for slot, key, column in zip(pattern, keys, triples.ordered(order)):
+        if key is None and isinstance(slot, str):
+            if slot in columns:  # a variable that the pattern has twice
+                same &= columns[slot] == column[rows]
+            elif slot in needed or new.count(slot) > 1:
+                columns[slot] = column[rows]
+    if not same.all():
+        columns = {name: column[same] for name, column in columns.items()}
+    some = Bindings(columns, int(same.sum()))
+    kept = [name for name in columns if name in needed]
+    return some if len(kept) == len({*found.columns, *new}) else some.distinct(kept)

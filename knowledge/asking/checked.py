@@ -1,0 +1,108 @@
+"""Whether a graph pattern can be asked: it is SPARQL, it binds what the rule takes, it has one answer at all times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pyoxigraph as ox
+
+from cep.errors import CepError, Source, Span
+from cep.syntax.ast import Graph
+from cep.syntax.graphs import of_the_rule
+from knowledge.asking.slips import first_slip, first_slip_of_query
+from knowledge.asking.sparql import Token, tokens
+from knowledge.namespaces import GEOF
+
+_VOLATILE = ("now", "rand", "uuid", "struuid", "bnode")
+_ERROR = re.compile(r"error at (\d+):(\d+): ")
+_NOTHING = ox.Store()
+
+
+def check(graph: Graph, source: Source) -> None:
+    """Raises CepError, with the place between the braces, for a pattern that cannot be asked."""
+    found = tokens(graph.text)
+    for token, following in zip(found, [*found[1:], Token("end", "", 0, 0)]):
+        word = token.text.lower() if token.kind == "word" else ""
+        if word == "service":
+            hint = "load what the other endpoint knows: `--knowledge FILE`"
+            raise refused("`SERVICE` asks over the network, which a pattern does not", graph, source, token, hint)
+        if _iri(token, graph).startswith(GEOF):
+            message = f"`{token.text}` would measure on a plane or a sphere; the rules measure on the earth"
+            hint = "after the braces: `distance(...)`, `inside(...)`, `near(...)`"
+            raise refused(message, graph, source, token, hint)
+        if word in _VOLATILE and following.text == "(":
+            message = f"`{token.text}()` gives something else each time, and a pattern is answered once"
+            raise refused(message, graph, source, token, "times of events are tested after the braces: `end() > T`")
+    prefixes = dict(graph.prefixes)
+    try:
+        solutions = _NOTHING.query("SELECT * WHERE\n" + graph.text, prefixes=prefixes)
+    except SyntaxError as error:
+        raise _no_sparql(str(error), graph, source) from None
+    except RuntimeError as error:  # a function that there is not
+        reason = str(error)[:1].lower() + str(error)[1:]
+        raise refused(f"this pattern cannot be answered: {reason}", graph, source) from None
+    assert isinstance(solutions, ox.QuerySolutions), "a SELECT gives solutions"
+    bound = {variable.value for variable in solutions.variables}
+    for name, at in of_the_rule(graph.text).items():
+        if name not in bound:
+            message = f"`?{name}` gets no value from this pattern, which is answered before any event"
+            hint = f"a test of the rule's `{name}` stands after the braces: `{{ ... }}, {name} > 3`"
+            raise refused(message, graph, source, Token("variable", name, at - 1, at + len(name)), hint)
+
+
+def _iri(token: Token, graph: Graph) -> str:
+    """The IRI that a token stands for; empty where it is none."""
+    if token.text.startswith("<"):
+        return token.text[1:-1]
+    prefix, colon, local = token.text.partition(":")
+    return dict(graph.prefixes).get(prefix, "") + local if colon else ""
+
+
+def refused(
+    message: str, graph: Graph, source: Source, token: Token | None = None, hint: str | None = None
+) -> CepError:
+    """An error at a token of the pattern, or at all of it."""
+    span = graph.span if token is None else placed(graph, token.start, token.end)
+    return CepError(message, source, span, hint, "graph")
+
+
+def placed(graph: Graph, start: int, end: int) -> Span:
+    """The place in the program of a stretch of a pattern's text."""
+    line, column = _position(graph, start)
+    end_line, end_column = _position(graph, end)
+    return Span(line, column, end_line, end_column)
+
+
+def _position(graph: Graph, offset: int) -> tuple[int, int]:
+    before = graph.text[:offset]
+    lines = before.count("\n")
+    if not lines:
+        return graph.span.line, graph.span.column + offset
+    return graph.span.line + lines, offset - before.rfind("\n")
+
+
+def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> CepError:
+    """The mistake in a whole query that SPARQL refuses with the text `error`."""
+    source = Source(text, name)
+    at = _offset(error, text)
+    if at is None:
+        return CepError(f"this is no SPARQL: {error[:1].lower()}{error[1:]}", code="graph")
+    slip = first_slip_of_query(text, dict(prefixes), at)
+    whole = Graph(text, (), span=Span(1, 1, 1, 1))
+    return CepError(slip.message, source, placed(whole, slip.start, slip.end), slip.hint, "graph")
+
+
+def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
+    at = _offset(error, graph.text, 1)  # the query has a line before the pattern's
+    slip = first_slip(graph.text, dict(graph.prefixes), at or 0)
+    return CepError(slip.message, source, placed(graph, slip.start, slip.end), slip.hint, "graph")
+
+
+def _offset(error: str, text: str, before: int = 0) -> int | None:
+    """Where in a text a message says that the error is; `before`: lines that were put before it."""
+    match = _ERROR.search(error)
+    if match is None:
+        return None
+    starts = [0, *(m.end() for m in re.finditer("\n", text))]
+    return starts[min(int(match[1]) - 1 - before, len(starts) - 1)] + int(match[2]) - 1

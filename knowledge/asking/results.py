@@ -1,0 +1,123 @@
+"""Answers of SPARQL queries as text: a table for people, the W3C's CSV, TSV and JSON, and Turtle for triples."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyoxigraph as ox
+
+from cep.errors import CepError
+from knowledge.graph import Knowledge, in_order
+from knowledge.namespaces import XSD
+from knowledge.rdf.names import Names
+from knowledge.rdf.terms import Terms
+
+NUMBERS = frozenset(XSD + name for name in ("integer", "decimal", "double", "float", "int", "long", "short", "byte"))
+Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple | None
+Rows = list[list[Term]]
+
+
+def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format: str, name: str = "query") -> str:
+    """The answer to a query in one of FORMATS, terms as they are. Rows are sorted where the query does not order them.
+
+    Raises CepError where it is no SPARQL, and where its answer is no table and another format than `text` is asked for.
+    """
+    found = knowledge.found(sparql, prefixes, name)
+    if not isinstance(found, ox.QuerySolutions):
+        if format != "text":
+            told = f"the answer is no table, so there is no {format} of it"
+            raise CepError(told, hint="leave `--format` away", code="option")
+        return ("yes" if found else "no") if isinstance(found, ox.QueryBoolean) else _turtle(found, prefixes)
+    variables = [variable.value for variable in found.variables]
+    rows: Rows = [[solution[name] for name in variables] for solution in found]
+    if not in_order(sparql):
+        rows.sort(key=lambda row: [_rank(term) for term in row])
+    return FORMATS[format](variables, rows, prefixes)
+
+
+def _rank(term: Term) -> tuple[bool, float, str]:
+    """Numbers by value, then all else by its letters."""
+    try:
+        number = float(term.value) if isinstance(term, ox.Literal) and _letters(term.datatype) in NUMBERS else math.inf
+    except ValueError:
+        number = math.inf
+    return (not number < math.inf, number if number < math.inf else 0.0, str(term))
+
+
+def _turtle(triples: ox.QueryTriples, prefixes: Mapping[str, str]) -> str:
+    every = sorted(triples, key=str)
+    written = "".join(f"{triple.subject} {triple.predicate} {triple.object}\n" for triple in every)
+    used = {name: iri for name, iri in prefixes.items() if name and f"<{iri}" in written}
+    made = ox.serialize(every, format=ox.RdfFormat.TURTLE, prefixes=used)
+    assert made is not None, "without an output the text is given"
+    lines = made.decode().splitlines()
+    named = sorted(line for line in lines if line.startswith("@prefix"))  # they come in any order
+    return "\n".join([*named, *lines[len(named) :]])
+
+
+def _table(variables: Sequence[str], rows: Rows, prefixes: Mapping[str, str]) -> str:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    terms = Terms()
+    names = Names(terms, prefixes)
+    table = Table(box=SIMPLE_HEAD)
+    for variable in variables:
+        table.add_column(Text(variable), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("" if term is None else names.of(int(terms.ids([term])[0]))) for term in row))
+    console = Console(highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().strip("\n") + f"\n{len(rows):,} answer{'s' * (len(rows) != 1)}"
+
+
+def _csv(variables: Sequence[str], rows: Rows, prefixes: Mapping[str, str]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(variables)
+    writer.writerows([["" if term is None else _letters(term) for term in row] for row in rows])
+    return out.getvalue().rstrip("\n")
+
+
+def _tsv(variables: Sequence[str], rows: Rows, prefixes: Mapping[str, str]) -> str:
+    lines = [["?" + variable for variable in variables]]
+    lines += [["" if term is None else str(term).replace("\t", "\\t") for term in row] for row in rows]
+    return "\n".join("\t".join(line) for line in lines)
+
+
+def _json(variables: Sequence[str], rows: Rows, prefixes: Mapping[str, str]) -> str:
+    bindings = [{name: _binding(term) for name, term in zip(variables, row) if term is not None} for row in rows]
+    return json.dumps({"head": {"vars": list(variables)}, "results": {"bindings": bindings}}, ensure_ascii=False)
+
+
+def _letters(term: Term) -> str:
+    return term.value if isinstance(term, ox.NamedNode | ox.Literal) else str(term)
+
+
+def _binding(term: Term) -> dict[str, Any]:
+    if not isinstance(term, ox.Literal):
+        kind = "uri" if isinstance(term, ox.NamedNode) else "bnode"
+        return {"type": kind, "value": _letters(term).removeprefix("_:")}
+    made: dict[str, Any] = {"type": "literal", "value": term.value}
+    if term.language:
+        made["xml:lang"] = term.language
+    elif term.datatype.value != XSD + "string":
+        made["datatype"] = term.datatype.value
+    return made
+
+
+FORMATS: Mapping[str, Callable[[Sequence[str], Rows, Mapping[str, str]], str]] = {
+    "text": _table,
+    "csv": _csv,
+    "tsv": _tsv,
+    "json": _json,
+}
+"""How a table of answers is written."""

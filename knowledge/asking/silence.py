@@ -1,0 +1,136 @@
+"""Why a pattern has no answers: a name that the knowledge does not have, or a part that nothing fits."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from cep.errors import Source, Span, Warning
+from cep.plan.algebra import Triples
+from cep.syntax.ast import Graph
+from cep.syntax.graphs import on_one_line
+from knowledge.asking.checked import placed
+from knowledge.asking.sparql import Constant, Token, basic, parts, tokens
+from knowledge.rdf.terms import IRI, NONE
+
+if TYPE_CHECKING:
+    from knowledge.graph import Knowledge
+
+_NEEDED = ("triples", "group", "graph", "values", "select")
+_PREFIX = re.compile(r"^\s*PREFIX\s+(\S*):\s*<([^>]*)>", re.MULTILINE)
+_MOST = 20_000  # names that are compared letter by letter
+
+
+def reason(asked: Graph | Triples, knowledge: Knowledge, source: Source) -> Warning:
+    """The warning that a pattern has no answers: with the name that is nowhere in the knowledge if there is one, and
+    the nearest that is; else with the first part that has no answers; else that all have some."""
+    if isinstance(asked, Triples):
+        return _of_triples(asked, knowledge, source)
+    prefixes = dict(asked.prefixes)
+    for token, iri in _names(asked.text, prefixes):
+        if not _occurs(iri, knowledge):
+            return _unknown(token.text, iri, prefixes, knowledge, source, placed(asked, token.start, token.end))
+    for start, end in _empty(asked, knowledge):
+        part = on_one_line(asked.text[start:end])
+        message = f"this pattern has no answers: nothing in the knowledge fits `{part}`"
+        return Warning(message, source, placed(asked, start, end), None, "no-answers")
+    message = "this pattern has no answers: its parts have some, but none together"
+    hint = "a shared variable has to be one term in all parts, and every FILTER to hold"
+    return Warning(message, source, asked.span, hint, "no-answers")
+
+
+def _of_triples(asked: Triples, knowledge: Knowledge, source: Source) -> Warning:
+    prefixes = dict(_PREFIX.findall(source.text))
+    for iri in asked.fixed:
+        if iri is not None and not _occurs(str(iri), knowledge):
+            return _unknown(_short(str(iri), prefixes), str(iri), prefixes, knowledge, source, asked.span)
+    return Warning("there is no such triple in the knowledge", source, asked.span, None, "no-answers")
+
+
+def _names(text: str, prefixes: Mapping[str, str]) -> Iterator[tuple[Token, str]]:
+    """The IRIs that have to be there for an answer, in order; not those of functions and datatypes."""
+    found = tokens(text)
+    after = dict(zip(found, [*(token.text for token in found[1:]), ""]))
+    before = dict(zip(found[1:], (token.text for token in found)))
+    needed = [part for part in parts(text) if part.kind in _NEEDED]
+    for token in found:
+        if token.kind not in ("iri", "name") or after[token] == "(" or before.get(token) == "^^":
+            continue
+        if any(part.start <= token.start < part.end for part in needed):
+            name, _, local = token.text.partition(":")
+            full = token.text[1:-1] if token.kind == "iri" else prefixes[name] + re.sub(r"\\(.)", r"\1", local)
+            yield token, full
+
+
+def _occurs(iri: str, knowledge: Knowledge) -> bool:
+    id = knowledge.terms.id_of(iri)
+    if id == NONE:
+        return False
+    closed = knowledge.closed
+    return id in knowledge.graphs or any(closed.count(**{place: id}) for place in "pso")
+
+
+def _unknown(
+    written: str, iri: str, prefixes: Mapping[str, str], knowledge: Knowledge, source: Source, span: Span
+) -> Warning:
+    message = f"`{written}` is nowhere in the knowledge, so there are no answers"
+    near = _nearest(iri, knowledge)
+    return Warning(message, source, span, near and f"did you mean `{_short(near, prefixes)}`?", "no-answers")
+
+
+def _short(iri: str, prefixes: Mapping[str, str]) -> str:
+    fits = [(len(begin), name) for name, begin in prefixes.items() if begin and iri.startswith(begin)]
+    if not fits:
+        return f"<{iri}>"
+    length, name = max(fits)
+    return f"{name}:{iri[length:]}"
+
+
+def _nearest(iri: str, knowledge: Knowledge) -> str | None:
+    """The IRI of the knowledge that was probably meant: properties before others, the same namespace before the same
+    name in another."""
+    begin, local = _split(iri)
+    closed, terms = knowledge.closed, knowledge.terms
+    for ids in (closed.p, np.concatenate([closed.s, closed.o])):
+        ids = np.unique(ids)
+        texts = terms.texts(ids[terms.kinds(ids) == IRI])
+        near = texts.filter(texts.str.starts_with(begin)).str.slice(len(begin))
+        lengths = near.str.len_chars().cast(pl.Int64) - len(local)
+        near = near.filter(lengths.abs() <= 3).unique().sort()
+        if near.len() <= _MOST:
+            names = {name.lower(): name for name in near.to_list()}
+            close = difflib.get_close_matches(local.lower(), names, n=1, cutoff=0.65)
+            if close:
+                return begin + str(names[close[0]])
+        others = texts.filter(texts.str.ends_with(local)).unique().sort().to_list() if local else []
+        same = [other for other in others if _split(other)[1] == local]
+        if same:
+            return str(same[0])
+    return None
+
+
+def _split(iri: str) -> tuple[str, str]:
+    at = max(iri.rfind("#"), iri.rfind("/"), iri.rfind(":")) + 1
+    return iri[:at], iri[at:]
+
+
+def _empty(graph: Graph, knowledge: Knowledge) -> Iterator[tuple[int, int]]:
+    """The stretches of the pattern's text that have no answers by themselves."""
+    prefixes = dict(graph.prefixes)
+    patterns = basic(graph.text, prefixes)
+    if patterns is not None:
+        for pattern in patterns:
+            ids = [knowledge._id(slot) if isinstance(slot, Constant) else None for slot in pattern.slots]
+            if NONE in ids or not knowledge._seen.count(*ids):
+                yield pattern.start, pattern.end
+        return
+    for part in parts(graph.text):
+        if part.kind in _NEEDED[:-1]:
+            query = f"ASK {{ {graph.text[part.start : part.end]} }}"
+            if not bool(knowledge.store().query(query, prefixes=prefixes)):
+                yield part.start, part.end

@@ -1,0 +1,275 @@
+"""What an author may have meant where a pattern or a query is no SPARQL: the first slip, where, what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from knowledge.asking.sparql import Token, tokens
+
+_TERMS = ("variable", "iri", "name", "blank", "string", "number")
+_COMPARISONS = ("=", "<", ">", "<=", ">=", "!=")
+_RULES = (
+    ("group", "what a SELECT with GROUP BY gives is grouped by or an aggregate: `SELECT ?s (COUNT(?o) AS ?n)`"),
+    (
+        "select",
+        "an aggregate is named, and what stands beside it grouped by: `SELECT ?s (COUNT(?o) AS ?n) ... GROUP BY ?s`",
+    ),
+    ("bind", "`BIND(... AS ?x)` gives a value to a variable that no triple before it has"),
+    ("filter", "a FILTER holds one expression, with all its brackets: `FILTER(?x > 3 && ?y < 5)`"),
+)
+_QUERY = "a query begins with SELECT, ASK, CONSTRUCT or DESCRIBE: `SELECT ?s { ?s a ex:Storm }`"
+_BRACES = "the pattern stands in braces: `SELECT ?s { ?s a ex:Storm }`"
+_BEFORE = ("prefix", "base")
+_AGGREGATES = ("count", "sum", "avg", "min", "max", "sample", "group_concat")
+_END = Token("end", "", -1, -1)
+
+
+class Slip(Exception):
+    """From where to where in the text of the pattern, what is wrong, and what to write instead."""
+
+    def __init__(self, start: int, end: int, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.start = start
+        self.end = end
+        self.message = message
+        self.hint = hint
+
+
+def first_slip(text: str, prefixes: Collection[str], at: int) -> Slip:
+    """The first mistake in a pattern that SPARQL refuses; `at` is the offset where its parser gave up."""
+    found = tokens(text)
+    try:
+        _Walk(found, prefixes).group()
+    except Slip as found_one:
+        return found_one
+    return _unexpected(found, at)
+
+
+def first_slip_of_query(text: str, prefixes: Collection[str], at: int) -> Slip:
+    """The same of a whole query; `prefixes` are those that it need not declare."""
+    found = tokens(text)
+    declared = [
+        name.text[:-1] for word, name in zip(found, found[1:]) if word.text.lower() == "prefix" and name.kind == "name"
+    ]
+    depth = 0
+    for i, token in enumerate(found):
+        if token.text == "{" and not depth and token.start <= at:
+            try:
+                _Walk(found[i:], [*prefixes, *declared]).group()
+            except Slip as found_one:
+                return found_one
+        depth += (token.text == "{") - (token.text == "}")
+    if not found:
+        return Slip(0, 0, "there is no query", _QUERY)
+    first = next((token for token in found if token.kind == "word" and token.text.lower() not in _BEFORE), found[0])
+    if first.text.lower() not in ("select", "ask", "construct", "describe"):
+        return Slip(first.start, first.end, f"`{first.text}` begins no query", _QUERY)
+    last = found[-1]
+    if depth > 0 and at >= last.end:
+        return Slip(last.start, last.end, "a `}` is missing behind it", _BRACES)
+    slip = _unexpected(found, at)
+    if not any(token.text == "{" for token in found):
+        slip.hint = _BRACES
+    elif not any(token.text.lower() in _AGGREGATES for token in found):
+        slip.hint = None
+    return slip
+
+
+def _unexpected(found: Sequence[Token], at: int) -> Slip:
+    token = next((token for token in found if token.end > at), found[-1])
+    words = {token.text.lower() for token in found if token.kind == "word"}
+    hint = next((hint for word, hint in _RULES if word in words), None)
+    return Slip(token.start, token.end, f"this is no SPARQL: `{token.text}` cannot stand here", hint)
+
+
+class _Walk:
+    def __init__(self, found: list[Token], prefixes: Collection[str]) -> None:
+        self.found = found
+        self.prefixes = prefixes
+        self.at = 0
+
+    @property
+    def next(self) -> Token:
+        return self.found[self.at] if self.at < len(self.found) else _END
+
+    @property
+    def word(self) -> str:
+        return self.next.text.lower() if self.next.kind == "word" else ""
+
+    def group(self) -> None:
+        self.at += 1
+        while self.next is not _END:
+            if self.next.text == "}":
+                self.at += 1
+                return
+            self.part()
+
+    def part(self) -> None:
+        if self.next.text == ".":
+            self.at += 1
+        elif self.next.text == "{":
+            self.group()
+        elif self.word in ("optional", "minus", "union", "graph"):
+            self.at += 1
+            if self.found[self.at - 1].text.lower() == "graph":
+                self.term()
+            if self.next.text != "{":
+                raise self.slip("the pattern is expected here, in braces", "`OPTIONAL { ?s ex:p ?o }`")
+            self.group()
+        elif self.word in ("filter", "bind", "values"):
+            self.skip()
+        elif self.word == "select":
+            while self.next is not _END and self.next.text != "{":
+                self.check()
+                self.at += 1
+            self.group()
+            while self.next is not _END and self.next.text != "}":
+                self.check()
+                self.at += 1
+        elif self.next.text == ",":
+            raise self.slip(
+                "between braces nothing is separated by `,`",
+                "triples are separated by ` .`; `,` stands between objects, and between conditions after `}`",
+            )
+        else:
+            self.triples()
+
+    def skip(self) -> None:
+        # A FILTER, BIND or VALUES, with groups after EXISTS.
+        word, depth = self.word, 0
+        self.at += 1
+        while self.next is not _END:
+            if self.word == "exists":
+                self.at += 1
+                if self.next.text == "{":
+                    self.group()
+                    if not depth:
+                        return
+                continue
+            if not depth and (self.next.text == "}" or (word != "values" and self.next.kind == "variable")):
+                raise self.slip(f"`{word.upper()}` takes its expression in `(...)`", "`FILTER(?x > 3)`")
+            self.check()
+            depth += self.next.text in ("(", "{")
+            depth -= self.next.text in (")", "}")
+            closes = self.next.text in (")", "}")
+            self.at += 1
+            if closes and not depth and not (word == "values" and self.next.text == "{"):
+                return
+
+    def triples(self) -> None:
+        self.term()
+        if self.next.text in (".", "}") and self.found[self.at - 1].text == "]":
+            return
+        while True:
+            self.path()
+            self.term()
+            comma = None
+            while self.next.text == ",":
+                comma = self.next
+                self.at += 1
+                self.term()
+                if self.next.text in _COMPARISONS:
+                    self.path()
+            if self.next.kind in _TERMS or self.next.text == "[" or self.word == "a":
+                self.missing_dot(comma)
+            if self.next.text != ";":
+                return
+            while self.next.text == ";":
+                self.at += 1
+            if self.next.text in (".", "}", "]"):
+                return
+
+    def missing_dot(self, comma: Token | None) -> None:
+        if comma is not None:
+            raise Slip(
+                comma.start,
+                comma.end,
+                "`,` goes on with the same subject and predicate",
+                "between triples stands ` .`: `?s ex:p ?o . ?t ex:q ?u`; `,` separates conditions after `}`",
+            )
+        raise self.slip(
+            f"before `{self.next.text}` a `.` or `;` is missing",
+            "triples are separated by ` .`; `;` goes on with the same subject: `?s ex:p ?o ; ex:q ?u`",
+        )
+
+    def path(self) -> None:
+        if self.next.text in _COMPARISONS:
+            end = self.found[self.at + 1].end if self.at + 1 < len(self.found) else self.next.end
+            raise Slip(
+                self.found[self.at - 1].start,
+                end,
+                "a comparison between braces is a FILTER",
+                "`FILTER(?X > 3)`, or after the braces, where `?X` is `X`: `{ ... }, X > 3`",
+            )
+        if self.word == "a":
+            self.at += 1
+        elif self.next.text in ("^", "!"):
+            self.at += 1
+            self.path()
+            return
+        elif self.next.text == "(":
+            self.at += 1
+            self.path()
+            self.at += self.next.text == ")"
+        elif self.next.kind in ("string", "number") or self.next.text in ("}", "."):
+            raise self.slip("a predicate is expected here", "a triple is subject, predicate, object: `?s ex:p ?o`")
+        else:
+            self.term()
+        while self.next.text in ("*", "+", "?"):
+            self.at += 1
+        if self.next.text in ("/", "|"):
+            self.at += 1
+            self.path()
+
+    def term(self) -> None:
+        token = self.next
+        self.check()
+        if token.text in ("[", "("):
+            self.at += 1
+            while self.next is not _END and self.next.text not in ("]", ")"):
+                if token.text == "[":
+                    self.path()
+                self.term()
+                while self.next.text in (",", ";"):
+                    self.at += 1
+                    if self.found[self.at - 1].text == ",":
+                        self.term()
+            self.at += 1
+            return
+        if token.kind == "word" and token.text not in ("true", "false"):
+            hint = (
+                f"a variable is written `?{token.text}`"
+                if token.text[0].isupper()
+                else f'a name has a prefix, `ex:{token.text}`; a text stands in quotes, `"{token.text}"`'
+            )
+            raise self.slip(f"`{token.text}` is no term of SPARQL", hint)
+        if token.text in ("+", "-"):
+            self.at += 1
+        elif token.kind == "mark":
+            raise self.slip(f"a term is expected here, not `{token.text}`", "a triple is `?s ex:p ?o`")
+        self.at += 1
+        if token.kind == "string":
+            if self.next.kind == "language":
+                self.at += 1
+            elif self.next.text == "^^":
+                self.at += 1
+                self.term()
+
+    def check(self) -> None:
+        token = self.next
+        if token.kind == "name" and token.text.partition(":")[0] not in self.prefixes:
+            prefix = token.text.partition(":")[0]
+            raise self.slip(
+                f"the prefix `{prefix}:` is not declared",
+                f"declare it: `PREFIX {prefix}: <http://...>`, without a final dot",
+            )
+        if token.kind == "iri" and ":" not in token.text:
+            raise self.slip(
+                f"`{token.text}` is no full IRI", "an IRI is written in full, `<http://...>`, or as `ex:name`"
+            )
+
+    def slip(self, message: str, hint: str | None = None) -> Slip:
+        token = self.next
+        if token is _END:
+            token = self.found[-1]
+        return Slip(token.start, token.end, message, hint)

@@ -1,0 +1,70 @@
+"""Triples in an Oxigraph store, which answers SPARQL: filled from columns, kept up with changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import polars as pl
+import pyoxigraph as ox
+
+from cep.values import Ints
+from knowledge.rdf.terms import BLANK, NONE, Terms
+from knowledge.rdf.triples import Columns, Triples
+
+_CHUNK = 200_000  # triples written at a time
+
+
+def filled(terms: Terms, triples: Triples, graphs: Mapping[int, Triples], ordered: bool = False) -> ox.Store:
+    """A store with the triples as its default graph and the named ones of `graphs` beside it.
+
+    With `ordered` they go in by their letters: then what SPARQL leaves to the order of solutions (LIMIT, SAMPLE,
+    GROUP_CONCAT) depends on the triples alone.
+    """
+    store = ox.Store()
+    for graph, some in [(NONE, triples), *((graph, some) for graph, some in graphs.items() if graph != NONE)]:
+        name = ox.DefaultGraph() if graph == NONE else terms.term(graph)
+        assert not isinstance(name, ox.Literal), "the name of a graph is no literal"
+        columns = _by_letters(terms, some) if ordered else some.columns
+        kinds = [terms.kinds(column) == BLANK for column in columns]
+        blank = kinds[0] | kinds[2]
+        for text in _written(terms, _only(columns, ~blank)):
+            store.load(text, ox.RdfFormat.N_TRIPLES, to_graph=name, lenient=True)
+        for text in _written(terms, _only(columns, blank)):  # `load` would give blank nodes new labels
+            store.extend(
+                ox.Quad(q.subject, q.predicate, q.object, name) for q in ox.parse(text, ox.RdfFormat.N_TRIPLES)
+            )
+    return store
+
+
+def quads(terms: Terms, triples: Triples, graph: int = NONE) -> list[ox.Quad]:
+    """A few triples, as a store takes them."""
+    made: dict[int, ox.NamedNode | ox.BlankNode | ox.Literal] = {}
+    for column in triples.columns:
+        made |= {id: terms.term(id) for id in set(column.tolist()) - made.keys()}
+    name = None if graph == NONE else terms.term(graph)
+    rows = zip(*(column.tolist() for column in triples.columns))
+    return [ox.Quad(made[s], made[p], made[o], name) for s, p, o in rows]  # type: ignore[arg-type]
+
+
+def _only(columns: Columns, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Columns:
+    s, p, o = columns
+    return (s, p, o) if mask.all() else (s[mask], p[mask], o[mask])
+
+
+def _written(terms: Terms, columns: Columns) -> Iterator[str]:
+    """N-Triples, some at a time."""
+    for start in range(0, len(columns[0]), _CHUNK):
+        s, p, o = (terms.written(column[start : start + _CHUNK]) for column in columns)
+        lines = pl.select(pl.concat_str([pl.lit(s), pl.lit(p), pl.lit(o), pl.lit(".\n")], separator=" "))
+        yield "".join(lines.to_series().to_list())
+
+
+def _by_letters(terms: Terms, triples: Triples) -> Columns:
+    used: Ints = np.unique(np.concatenate(triples.columns))
+    rank: Ints = np.empty(len(used), dtype=np.int64)
+    rank[terms.written(used).arg_sort().to_numpy()] = np.arange(len(used))
+    keys = [rank[np.searchsorted(used, column)] for column in triples.columns]
+    order = pl.DataFrame(dict(zip("spo", keys))).with_row_index("row").sort("s", "p", "o")["row"].to_numpy()
+    s, p, o = triples.columns
+    return s[order], p[order], o[order]

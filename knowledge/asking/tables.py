@@ -1,0 +1,135 @@
+"""The answers of a basic graph pattern as a table that follows the knowledge: only what a change touches is joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from cep.values import Ints
+from knowledge.asking import sparql
+from knowledge.asking.bindings import Bindings, Pattern, solve
+from knowledge.asking.sparql import Constant
+from knowledge.rdf.triples import Triples
+
+Resolve = Callable[[Constant], int]
+"""The id of a constant, NONE while the knowledge has no such term."""
+
+_LARGE = 8  # a change of more than one in so many triples: all is answered anew
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Triple patterns connected by variables, and the distinct bindings of those of them that are wanted."""
+
+    patterns: tuple[sparql.Pattern, ...]
+    wanted: tuple[str, ...]
+    found: Bindings
+
+    def solved(self, triples: Triples, resolve: Resolve, most: int) -> Piece:
+        """Answered anew."""
+        return replace(self, found=solve(self._resolved(resolve), triples, self.wanted, most=most))
+
+    def changed(
+        self, before: Triples, after: Triples, added: Triples, removed: Triples, resolve: Resolve, most: int
+    ) -> Piece:
+        """Answered for the triples `after` where it is for those `before`: without the removed, with the added."""
+        patterns, wanted = self._resolved(resolve), self.wanted
+        lost = self._touching(patterns, before, removed, most)
+        won = self._touching(patterns, after, added, most)
+        if not lost.rows and not won.rows:
+            return self
+        if not wanted:
+            return self.solved(after, resolve, most)
+        here, gone, new = (_frame(bindings, wanted) for bindings in (self.found, lost, won))
+        still = _frame(solve(patterns, after, wanted, lost, most), wanted)
+        here = here.join(gone.join(still, on=wanted, how="anti"), on=wanted, how="anti")
+        here = pl.concat([here, new.join(here, on=wanted, how="anti")]).sort(wanted)
+        return replace(self, found=Bindings({name: here[name].to_numpy() for name in wanted}, here.height))
+
+    def _touching(self, patterns: Sequence[Pattern], triples: Triples, few: Triples, most: int) -> Bindings:
+        """The bindings that have at least one of a few triples in them."""
+        parts: list[Bindings] = []
+        for i, pattern in enumerate(patterns) if len(few) else ():
+            variables = [slot for slot in pattern if isinstance(slot, str)]
+            start = solve([pattern], few, variables)
+            if start.rows:
+                others = [*patterns[:i], *patterns[i + 1 :]]
+                parts.append(solve(others, triples, self.wanted, start, most))
+        rows = sum(part.rows for part in parts)
+        nothing: Ints = np.empty(0, dtype=np.int64)
+        columns = {name: np.concatenate([nothing, *(part.columns[name] for part in parts)]) for name in self.wanted}
+        return Bindings(columns, rows).distinct(self.wanted)
+
+    def _resolved(self, resolve: Resolve) -> list[Pattern]:
+        return [
+            tuple(resolve(slot) if isinstance(slot, Constant) else slot for slot in pattern.slots)  # type: ignore[misc]
+            for pattern in self.patterns
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A basic pattern, answered piece by piece: its answers are every combination of theirs."""
+
+    variables: tuple[str, ...]
+    pieces: tuple[Piece, ...]
+
+    @property
+    def rows(self) -> int:
+        """The number of answers."""
+        total = 1
+        for piece in self.pieces:
+            total *= piece.found.rows
+        return total
+
+    def columns(self) -> list[Ints]:
+        """A column of ids for each of the variables."""
+        total, every = self.rows, 1
+        columns: dict[str, Ints] = {}
+        if not total:
+            return [np.empty(0, dtype=np.int64) for _ in self.variables]
+        for piece in self.pieces:
+            # Each row of the earlier pieces with each of this one's.
+            for name, column in piece.found.columns.items():
+                columns[name] = np.tile(np.repeat(column, total // (every * piece.found.rows)), every)
+            every *= piece.found.rows
+        return [columns[name] for name in self.variables]
+
+    def changed(
+        self, before: Triples, after: Triples, added: Triples, removed: Triples, resolve: Resolve, most: int
+    ) -> Table:
+        """The same pattern for other triples, see Piece.changed. Raises TooLarge."""
+        if (len(added) + len(removed)) * _LARGE > len(after):
+            pieces = tuple(piece.solved(after, resolve, most) for piece in self.pieces)
+        else:
+            pieces = tuple(piece.changed(before, after, added, removed, resolve, most) for piece in self.pieces)
+        same = all(new is old for new, old in zip(pieces, self.pieces))
+        return self if same else replace(self, pieces=pieces)
+
+
+def tabled(
+    patterns: Sequence[sparql.Pattern], variables: tuple[str, ...], triples: Triples, resolve: Resolve, most: int
+) -> Table:
+    """The answers of a basic pattern. Raises TooLarge."""
+    pieces = [
+        Piece(group, tuple(name for name in variables if any(name in p.variables for p in group)), Bindings({}, 0))
+        for group in _connected(patterns)
+    ]
+    return Table(variables, tuple(piece.solved(triples, resolve, most) for piece in pieces))
+
+
+def _connected(patterns: Sequence[sparql.Pattern]) -> list[tuple[sparql.Pattern, ...]]:
+    """Patterns that share variables, directly or by others, in the order in which they are written."""
+    groups: list[list[int]] = []
+    for i, pattern in enumerate(patterns):
+        touching = [g for g in groups if any(set(patterns[j].variables) & set(pattern.variables) for j in g)]
+        groups = [g for g in groups if g not in touching]
+        groups.append(sorted([i, *(j for g in touching for j in g)]))
+    return [tuple(patterns[i] for i in group) for group in sorted(groups)]
+
+
+def _frame(bindings: Bindings, names: Sequence[str]) -> pl.DataFrame:
+    return pl.DataFrame({name: bindings.columns[name] for name in names})

@@ -1,0 +1,1 @@
+"""Places of the world: dumps and registers as tables."""

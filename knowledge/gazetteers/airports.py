@@ -1,0 +1,128 @@
+"""Airports, heliports and seaplane bases of the packages airportsdata and avwx-engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cep.errors import CepError
+from knowledge.gazetteers.gazetteer import NO_CODES, NO_LINKS, OWN, Gazetteer, Origin
+from knowledge.gazetteers.packages import data, records
+
+AIRPORTSDATA = Origin(
+    "https://github.com/mborsetti/airportsdata",
+    "airportsdata",
+    "https://spdx.org/licenses/MIT",
+    "Airport data: airportsdata (https://github.com/mborsetti/airportsdata), © 2020- Mike Borsetti, © 2014 mwgg, MIT",
+)
+AVWX = Origin(
+    "https://github.com/avwx-rest/avwx-engine",
+    "avwx-engine",
+    "https://spdx.org/licenses/MIT",
+    "Airport and heliport data: avwx-engine (https://github.com/avwx-rest/avwx-engine), © 2015 Michael duPont, MIT, "
+    "from OurAirports (https://ourairports.com/), public domain",
+)
+FOOT = 0.3048
+"""Metres."""
+
+_KINDS = {
+    "large_airport": "AIRP",
+    "medium_airport": "AIRP",
+    "small_airport": "AIRP",
+    "heliport": "AIRH",
+    "seaplane_base": "AIRS",
+    "balloonport": "AIRF",
+    "weather_station": "STNM",
+}
+"""Kinds of OurAirports, and of avwx-engine itself, as feature codes of GeoNames."""
+
+
+def airportsdata() -> Gazetteer:
+    """Airports and landing strips of the world, `urn:semcep:airportsdata:KEWR`, with their codes.
+
+    The package has no kinds: what is called a heliport or a seaplane base is one (AIRH, AIRS), the rest are AIRP. Its
+    elevations are in feet, and often wrong, it says.
+    """
+    file = data("airportsdata", "airports.csv")
+    try:
+        table = pl.read_csv(
+            file,
+            schema_overrides={"icao": pl.String, "iata": pl.String, "lid": pl.String, "elevation": pl.Float64},
+            infer_schema_length=None,
+        )
+        kind = pl.when(pl.col("name").str.contains(r"Heliport")).then(pl.lit("AIRH"))
+        features = table.select(
+            "name",
+            "lat",
+            "country",
+            "city",
+            "iata",
+            long="lon",
+            iri=OWN + "airportsdata:" + pl.col("icao"),
+            code=kind.when(pl.col("name").str.contains("Seaplane Base")).then(pl.lit("AIRS")).otherwise(pl.lit("AIRP")),
+            alt=(pl.col("elevation") * FOOT).round(1),
+            # Others are the package's own, for those that have none.
+            icao=pl.when(pl.col("icao").str.contains("^[A-Z]{4}$")).then("icao"),
+            local="lid",
+            **{"class": pl.lit("S")},
+        )
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise CepError(f"{file}: {error}: another version of the package is needed", code="places") from None
+    empty = [pl.when(pl.col(name) != "").then(name).alias(name) for name in ("iata", "local")]
+    return Gazetteer(AIRPORTSDATA, features.with_columns(empty), NO_LINKS, NO_CODES)
+
+
+def avwx() -> Gazetteer:
+    """Aerodromes and weather stations of avwx-engine, `urn:semcep:avwx:KEWR`."""
+    return avwx_stations(data("avwx", "data/files/stations.json", "avwx-engine"))
+
+
+def avwx_stations(file: Path) -> Gazetteer:
+    """The same of the package's file. Heliports, those of hospitals too, are AIRH: only their names tell which."""
+    found = records(file, _avwx)
+    rows = [(key, *values) for key, values in found.items()]
+    schema = {"key": pl.String, "name": pl.String, "lat": pl.Float64, "long": pl.Float64, "alt": pl.Float64}
+    schema |= dict.fromkeys(("country", "city", "icao", "iata", "local", "kind"), pl.String)
+    table = pl.DataFrame(rows, schema=schema, orient="row")
+    unknown = table.filter(~pl.col("kind").is_in(list(_KINDS)))
+    if unknown.height:
+        raise CepError(
+            f"{file}: {unknown['key'][0]} is a `{unknown['kind'][0]}`: another version of the package is needed",
+            code="places",
+        )
+    features = table.select(
+        "name",
+        "lat",
+        "long",
+        "alt",
+        "country",
+        "city",
+        "icao",
+        "iata",
+        "local",
+        iri=OWN + "avwx:" + pl.col("key"),
+        code=pl.col("kind").replace_strict(_KINDS),
+        **{"class": pl.lit("S")},
+    )
+    return Gazetteer(AVWX, features, NO_LINKS, NO_CODES)
+
+
+def _avwx(record: dict[str, Any]) -> Any:
+    if "ident1" in record:
+        return None  # a runway
+    if "latitude" not in record:
+        return record  # the whole file, by key
+    return (
+        record["name"],
+        record["latitude"],
+        record["longitude"],
+        record["elevation_m"],
+        record["country"],
+        record["city"],
+        record["icao"],
+        record["iata"],
+        record["local"],
+        record["type"],
+    )

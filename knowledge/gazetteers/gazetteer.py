@@ -1,0 +1,159 @@
+"""A gazetteer: places as tables, and the same as triples in the ontology of GeoNames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from cep.values import Ints
+from knowledge.namespaces import DCTERMS, GN, RDF_TYPE, SKOS, WGS84, XSD
+from knowledge.rdf.terms import Terms
+
+Columns = tuple[Ints, Ints, Ints]
+"""Triples as columns of ids: subjects, predicates, objects; in any order."""
+
+OWN = "urn:semcep:"
+DATASET = "http://rdfs.org/ns/void#Dataset"
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A column of a table as a predicate: with `datatype` literals of it, with `language` texts, else IRIs."""
+
+    iri: str
+    column: str
+    datatype: str = ""
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where places are from: the dataset's IRI and name, the licence's IRI, and what has to be shown with them."""
+
+    iri: str
+    title: str
+    license: str
+    rights: str
+
+    def triples(self, terms: Terms) -> Columns:
+        """As triples: a void:Dataset with title, license and rights."""
+        table = pl.DataFrame({"iri": [self.iri], "type": [DATASET], "title": [self.title]})
+        said = table.with_columns(license=pl.lit(self.license), rights=pl.lit(self.rights))
+        return described(said, _ORIGIN, terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Gazetteer:
+    """Places of one origin.
+
+    `features`, a row each: iri, name, lat, long (degrees, WGS84), alt (metres), class (`S`), code (`AIRP`), country
+    (ISO 3166), population; a register may lack columns and have more, see PROPERTIES. What is not known is null. Other
+    names (`alternates`, of a dump) are in the table only: they have no languages, and are more than all else.
+    `links`: iri, relation (`parentADM1`, ..., in GN), the other place's iri. `codes`: code (`S.AIRP`), name, comment.
+    """
+
+    origin: Origin
+    features: pl.DataFrame
+    links: pl.DataFrame
+    codes: pl.DataFrame
+
+    def triples(self, terms: Terms) -> Columns:
+        """All of it as triples, whose terms are added to the dictionary."""
+        features = self.features.with_columns(
+            type=pl.lit(GN + "Feature"),
+            class_iri=GN + pl.col("class"),
+            code_iri=GN + pl.col("class") + "." + pl.col("code"),
+        )
+        codes = self.codes.select(
+            pl.all(), iri=GN + pl.col("code"), type=pl.lit(GN + "Code"), scheme=GN + pl.col("code").str.head(1)
+        )
+        relations = self.links.with_columns(predicate=GN + pl.col("relation"))
+        return joined(
+            [
+                described(features, PROPERTIES, terms),
+                described(codes, CODE_PROPERTIES, terms),
+                tuple(terms.iris(relations[name]) for name in ("iri", "predicate", "other")),  # type: ignore[list-item]
+                self.origin.triples(terms),
+            ]
+        )
+
+
+PROPERTIES = (
+    Property(RDF_TYPE, "type"),
+    Property(GN + "name", "name", XSD + "string"),
+    Property(WGS84 + "lat", "lat", XSD + "decimal"),
+    Property(WGS84 + "long", "long", XSD + "decimal"),
+    Property(WGS84 + "alt", "alt", XSD + "decimal"),
+    Property(GN + "featureClass", "class_iri"),
+    Property(GN + "featureCode", "code_iri"),
+    Property(GN + "countryCode", "country", XSD + "string"),
+    Property(GN + "population", "population", XSD + "integer"),
+    Property(OWN + "icao", "icao", XSD + "string"),
+    Property(OWN + "iata", "iata", XSD + "string"),
+    Property(OWN + "local", "local", XSD + "string"),
+)
+"""What the columns of features are as triples. `icao`, `iata` and `local` are codes of aerodromes."""
+
+CODE_PROPERTIES = (
+    Property(RDF_TYPE, "type"),
+    Property(SKOS + "inScheme", "scheme"),
+    Property(SKOS + "prefLabel", "name", language="en"),
+    Property(SKOS + "definition", "comment", language="en"),
+)
+_ORIGIN = (
+    Property(RDF_TYPE, "type"),
+    Property(DCTERMS + "title", "title", XSD + "string"),
+    Property(DCTERMS + "license", "license"),
+    Property(DCTERMS + "rights", "rights", XSD + "string"),
+)
+NO_CODES = pl.DataFrame(schema={"code": pl.String, "name": pl.String, "comment": pl.String})
+NO_LINKS = pl.DataFrame(schema={"iri": pl.String, "relation": pl.String, "other": pl.String})
+
+
+def described(table: pl.DataFrame, properties: Sequence[Property], terms: Terms) -> Columns:
+    """A table as triples: of each row, whose subject is the column `iri`, one for each property that is not null.
+
+    A property without a column says nothing; a column of lists says each of its items.
+    """
+    subjects = terms.iris(table["iri"])
+    parts: list[Columns] = []
+    for property in properties:
+        if property.column not in table.columns:
+            continue
+        values, rows = table[property.column], subjects
+        if values.dtype == pl.List:
+            rows, values = rows.repeat(values.list.len().fill_null(0).to_numpy()), values.drop_nulls().explode()
+        known = values.is_not_null()
+        if not known.all():
+            rows, values = rows[known.to_numpy()], values.drop_nulls()
+        texts = values if values.dtype == pl.String else digits(values)
+        if property.datatype or property.language:
+            objects = terms.literals(texts, property.datatype, property.language)
+        else:
+            objects = terms.iris(texts)
+        parts.append((rows, np.full(len(rows), terms.iri(property.iri), dtype=np.int64), objects))
+    return joined(parts)
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """Triples one after the other."""
+    if not parts:
+        nothing: Ints = np.empty(0, dtype=np.int64)
+        return nothing, nothing, nothing
+    s, p, o = (np.concatenate(columns) for columns in zip(*parts))
+    return s, p, o
+
+
+def digits(numbers: pl.Series) -> pl.Series:
+    """Numbers as xsd:integer and xsd:decimal write them: without an exponent, as many digits as they need."""
+    texts = numbers.cast(pl.String)
+    if not numbers.dtype.is_float():
+        return texts
+    long = texts.str.contains("e", literal=True)
+    if not long.any():
+        return texts
+    exact = [f"{number:.20f}".rstrip("0") for number in numbers.filter(long)]  # so near to 0 that few are
+    return texts.scatter(long.arg_true(), [text + "0" * text.endswith(".") for text in exact])

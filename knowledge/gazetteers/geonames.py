@@ -1,0 +1,114 @@
+"""The GeoNames dump and the files that lie beside it, as tables."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from cep.errors import CepError
+from knowledge.gazetteers import tabbed
+from knowledge.gazetteers.tabbed import DTYPES, Field
+
+FEATURES = (
+    Field("id", "int", "geonameid", needed=True, low=1, distinct=True),
+    Field("name", needed=True),
+    Field("ascii"),
+    Field("alternates"),
+    Field("lat", "float", "latitude", needed=True, low=-90, high=90),
+    Field("long", "float", "longitude", needed=True, low=-180, high=180),
+    Field("class", title="feature class", among=tuple("AHLPRSTUV")),
+    Field("code"),
+    Field("country"),
+    Field("cc2"),
+    Field("admin1"),
+    Field("admin2"),
+    Field("admin3"),
+    Field("admin4"),
+    Field("population", "int"),
+    Field("elevation", "int"),
+    Field("dem", "int"),
+    Field("timezone"),
+    Field("modified", title="modification date", needed=True),
+)
+"""The 19 columns of a dump, in the order of its readme. Elevation in metres; `dem` is that of a terrain model."""
+
+_REGIONS = (Field("key", needed=True), Field("name", needed=True), Field("ascii"), Field("id", "int", needed=True))
+_COUNTRIES = (
+    Field("country", needed=True),
+    *(Field(name) for name in ("iso3", "number", "fips")),
+    Field("name", needed=True),
+    *(Field(name) for name in ("capital", "area")),
+    Field("population", "int"),
+    *(Field(name) for name in ("continent", "tld", "currency", "currency name", "phone", "postal", "postal regex")),
+    Field("languages"),
+    Field("id", "int", "geonameid", needed=True),
+    *(Field(name) for name in ("neighbours", "fips of the same")),
+)
+_HIERARCHY = (Field("parent", "int", needed=True), Field("child", "int", needed=True), Field("type"))
+_CODES = (Field("code", needed=True), Field("name"), Field("comment"))
+
+BESIDE = ("admin1CodesASCII", "admin2Codes", "countryInfo", "hierarchy", "featureCodes_en", "readme")
+"""The files that lie beside a dump, without their suffix. Most are read with it; none is a dump."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """The features of a dump, a row each (FEATURES), and what the files beside it say; no rows where there is none.
+
+    `regions` (key, name, id): the key is `US.NJ` or `US.NJ.013`. `countries` (country, name, population, id).
+    `hierarchy` (parent, child): geonameids. `codes` (code, name, comment): the code is `S.AIRP`.
+    """
+
+    features: pl.DataFrame
+    regions: pl.DataFrame
+    countries: pl.DataFrame
+    hierarchy: pl.DataFrame
+    codes: pl.DataFrame
+
+
+def read(path: Path) -> Dump:
+    """A dump (`.txt`, or `.zip` with one), and `admin1CodesASCII.txt`, `admin2Codes.txt`, `countryInfo.txt`,
+    `hierarchy.txt` (or `.zip`) and `featureCodes_en.txt` of the same folder, where they are.
+
+    Raises CepError with file, line and reason for the first line that is not as the format says.
+    """
+    regions = [_beside(path, name, _REGIONS) for name in ("admin1CodesASCII", "admin2Codes")]
+    hierarchy = _beside(path, "hierarchy", _HIERARCHY)
+    codes = _beside(path, "featureCodes_en", _CODES)
+    return Dump(
+        tabbed.read(_content(path), path, FEATURES),
+        pl.concat(regions).select("key", "name", "id"),
+        _beside(path, "countryInfo", _COUNTRIES, comment="#").select("country", "name", "population", "id"),
+        hierarchy.select("parent", "child").unique(maintain_order=True),
+        codes.filter(pl.col("code") != "null"),  # its last line stands for features without a code
+    )
+
+
+def is_dump(path: Path) -> bool:
+    """Whether a file is called as dumps are: not as those that lie beside them."""
+    return path.suffix.lower() in (".txt", ".zip") and path.stem not in BESIDE
+
+
+def _beside(path: Path, name: str, fields: tuple[Field, ...], comment: str | None = None) -> pl.DataFrame:
+    for suffix in (".txt", ".zip"):
+        file = path.with_name(name + suffix)
+        if file.exists():
+            return tabbed.read(_content(file), file, fields, comment)
+    return pl.DataFrame(schema={field.name: DTYPES[field.type] for field in fields})
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.suffix.lower() != ".zip":
+            return path.read_bytes()
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if name.lower().endswith(".txt") and name != "readme.txt"]
+            if len(names) != 1:
+                held = ", ".join(archive.namelist()) or "nothing"
+                raise CepError(f"{path}: one `.txt` file is expected in it, and it holds {held}", code="places")
+            return archive.read(names[0])
+    except zipfile.BadZipFile:
+        raise CepError(f"{path}: this is no zip file, or not all of one", code="places") from None

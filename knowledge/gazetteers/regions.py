@@ -1,0 +1,120 @@
+"""Who lies in whom: a GeoNames dump as a gazetteer, with its administrative divisions as parents."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from knowledge.gazetteers.gazetteer import Gazetteer, Origin
+from knowledge.gazetteers.geonames import Dump
+
+SWS = "https://sws.geonames.org/"
+"""What the IRIs of GeoNames features begin with: with https, as GeoNames writes them now."""
+
+GEONAMES = Origin(
+    "https://www.geonames.org/",
+    "GeoNames",
+    "https://creativecommons.org/licenses/by/4.0/",
+    "Place data: GeoNames (https://www.geonames.org/), CC BY 4.0",
+)
+_LEVELS = (1, 2, 3, 4)
+_COUNTRIES = ("PCL", "PCLD", "PCLF", "PCLI", "PCLIX", "PCLS")
+
+
+def feature(ids: pl.Expr) -> pl.Expr:
+    """The IRIs of geonameids."""
+    return SWS + ids.cast(pl.String) + "/"
+
+
+def gazetteer(dump: Dump) -> Gazetteer:
+    """The dump's features, with the divisions and countries that only the files beside it name.
+
+    `parentADM1` to `parentADM4` and `parentCountry` are what the codes of a feature say; `parentFeature` is what the
+    hierarchy file says, and where it says nothing the lowest of those. A population of 0 is unknown.
+    """
+    features = _complete(dump)
+    parents = _parents(features, dump)
+    links = pl.concat(
+        [
+            parents.select("id", relation=pl.lit(name), other=pl.col(name)).drop_nulls()
+            for name in (*(f"parentADM{level}" for level in _LEVELS), "parentCountry", "parentFeature")
+        ]
+        + [
+            dump.hierarchy.join(features, left_on="child", right_on="id", how="semi", maintain_order="left").select(
+                id="child", relation=pl.lit("parentFeature"), other="parent"
+            )
+        ]
+    )
+    shown = features.select(
+        "id",
+        "name",
+        "lat",
+        "long",
+        "class",
+        "code",
+        "country",
+        "alternates",
+        "timezone",
+        iri=feature(pl.col("id")),
+        alt=pl.col("elevation"),
+        population=pl.when(pl.col("population") > 0).then(pl.col("population")),
+    )
+    return Gazetteer(
+        GEONAMES,
+        shown,
+        links.select(iri=feature(pl.col("id")), relation="relation", other=feature(pl.col("other"))),
+        dump.codes,
+    )
+
+
+def _complete(dump: Dump) -> pl.DataFrame:
+    # The features, and what the files beside the dump name that is not among them.
+    features = dump.features.with_columns(_key(level).alias(f"key{level}") for level in _LEVELS)
+    parts = pl.col("key").str.split(".")
+    regions = dump.regions.select(
+        "id",
+        "name",
+        **{"class": pl.lit("A")},
+        code=pl.when(parts.list.len() == 2).then(pl.lit("ADM1")).otherwise(pl.lit("ADM2")),
+        country=parts.list.first(),
+        key1=parts.list.head(2).list.join("."),
+        key2=pl.when(parts.list.len() > 2).then("key"),
+    )
+    countries = dump.countries.select("id", "name", "country", "population", **{"class": pl.lit("A")})
+    whole = pl.concat([features, regions, countries], how="diagonal")
+    return whole.unique("id", keep="first", maintain_order=True)
+
+
+def _key(level: int) -> pl.Expr:
+    # `US.NJ.013`; null where a part is.
+    return pl.concat_str(["country", *(f"admin{i}" for i in range(1, level + 1))], separator=".")
+
+
+def _parents(features: pl.DataFrame, dump: Dump) -> pl.DataFrame:
+    # For each feature the ids of its divisions and country, and the lowest of them if the hierarchy is silent.
+    own = pl.when(pl.col("class") == "A").then(pl.col("code").str.extract(r"^ADM([1-4])$").cast(pl.Int64))
+    found = features.with_columns(own=own)
+    for level in _LEVELS:
+        divisions = found.filter(pl.col("own") == level).select(f"key{level}", division="id")
+        if level < 3:
+            named = dump.regions.select(pl.col("key").alias(f"key{level}"), division="id")
+            divisions = pl.concat([divisions, named])
+        found = found.join(
+            divisions.drop_nulls().unique(f"key{level}", keep="first", maintain_order=True),
+            on=f"key{level}",
+            how="left",
+            maintain_order="left",
+        ).rename({"division": f"parentADM{level}"})
+    codes = features.filter((pl.col("class") == "A") & pl.col("code").is_in(_COUNTRIES)).select("country", nation="id")
+    nations = pl.concat([dump.countries.select("country", nation="id"), codes]).drop_nulls()
+    found = found.join(
+        nations.unique("country", keep="first", maintain_order=True), on="country", how="left", maintain_order="left"
+    )
+    # What a division's own codes name at its own level is itself, and a country's code is its own.
+    other = pl.col("id")
+    for level in _LEVELS:
+        name, lower = f"parentADM{level}", (pl.col("own") > level) | pl.col("own").is_null()
+        found = found.with_columns(pl.when(lower & (pl.col(name) != other)).then(name).alias(name))
+    found = found.with_columns(parentCountry=pl.when(pl.col("nation") != other).then("nation"))
+    lowest = pl.coalesce(*(f"parentADM{level}" for level in reversed(_LEVELS)), "parentCountry")
+    silent = ~pl.col("id").is_in(dump.hierarchy["child"].implode())
+    return found.with_columns(parentFeature=pl.when(silent).then(lowest))

@@ -1,0 +1,1 @@
+"""RDF as columns: terms by number, triples, files, what they say."""

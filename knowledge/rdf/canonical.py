@@ -1,0 +1,121 @@
+"""Literals by value: numbers, booleans, times and durations that SPARQL takes for one term get one id."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pyoxigraph as ox
+
+from cep.values import Ints
+from knowledge.asking.values import INTEGERS
+from knowledge.namespaces import XSD
+from knowledge.rdf.terms import IRI, LANG_STRING, LITERAL, NONE, Sort, Terms
+from knowledge.rdf.triples import Triples, expand
+
+_DIGITS = r"(?:0|-?[1-9][0-9]{0,14})"
+_REAL = r"^(?:0|-?[1-9][0-9]{0,6}|-?(?:0|[1-9][0-9]{0,6})\.[0-9]{0,6}[1-9])$"
+_CANONICAL = {
+    XSD + "integer": f"^{_DIGITS}$",
+    XSD + "decimal": _REAL,
+    XSD + "double": _REAL,
+    XSD + "boolean": "^(?:true|false)$",
+    XSD
+    + "dateTime": r"^[1-9][0-9]{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3])(?::[0-5][0-9]){2}Z$",
+}
+"""Forms that are surely the canonical ones of their values, by datatype. Of the rest, Oxigraph is asked."""
+
+_BY_VALUE = frozenset(
+    XSD + name
+    for name in (
+        *INTEGERS,
+        *("decimal", "double", "float", "boolean", "dateTime", "dateTimeStamp", "date", "time", "duration"),
+        *("dayTimeDuration", "yearMonthDuration", "gYear", "gYearMonth", "gMonth", "gMonthDay", "gDay"),
+    )
+)
+
+
+class Canonical:
+    """The id that stands for each id of a dictionary: that of the term that an Oxigraph store gives back for it.
+
+    A store holds such literals by value: `"01"^^xsd:integer`, `"1"^^xsd:int` and `"1"^^xsd:integer` are one in it. So
+    they are one in every graph pattern, whoever answers it.
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._of: Ints = np.empty(0, dtype=np.int64)
+        self._found: dict[tuple[str, str, str], int] = {}
+        self.changes = False  # whether there is an id that is not its own
+
+    def ids(self, ids: Ints) -> Ints:
+        """The ids that stand for these (NONE for NONE)."""
+        self._keep_up()
+        return np.where(ids == NONE, NONE, self._of[ids]) if self.changes else ids
+
+    def triples(self, triples: Triples) -> Triples:
+        """The triples with the ids that stand for their objects."""
+        objects = self.ids(triples.o)
+        return triples if objects is triples.o else Triples.of(triples.s, triples.p, objects)
+
+    def changed(
+        self, before: Triples, closed: Triples, added: Triples, removed: Triples
+    ) -> tuple[Triples, Triples, Triples]:
+        """What `triples(closed)` is, where it was `before` and some were added and removed since; what has come to it;
+        what has gone."""
+        new, gone = self.triples(added).minus(before), self.triples(removed)
+        if not self.changes:
+            return closed, new, gone
+        if len(gone):  # another literal of the same value may still be there
+            order, start, stop = closed.ranges(gone.s, gone.p, None)
+            rows = expand(start, stop)[1]
+            s, p, o = (column[rows] for column in closed.ordered(order))
+            gone = gone.minus(Triples.of(s, p, self.ids(o)))
+        return before.minus(gone).plus(new), new, gone
+
+    def find(self, text: str, datatype: str, language: str) -> int:
+        """The id that stands for an IRI (without datatype and language) or a literal; NONE if there is none."""
+        known = self._found.get((text, datatype, language))
+        if known is not None:
+            return known
+        sort = Sort(LITERAL if datatype or language else IRI, LANG_STRING if language else datatype, language)
+        token = sort.written(pl.Series([text], dtype=pl.String))
+        if datatype in _BY_VALUE:
+            token = _given_back(token)
+        found = int(self.ids(self._terms.tokens(token, add=False))[0])
+        if found != NONE:
+            self._found[text, datatype, language] = found
+        return found
+
+    def _keep_up(self) -> None:
+        done, terms = len(self._of), self._terms
+        if done == len(terms):
+            return
+        new: Ints = np.arange(done, len(terms), dtype=np.int64)
+        doubtful: list[Ints] = []
+        sorts = terms.sort_of(new)
+        for index in np.unique(sorts).tolist():
+            datatype = terms.sorts[index].datatype
+            if datatype in _BY_VALUE:
+                ids = new[sorts == index]
+                if datatype in _CANONICAL:
+                    ids = ids[~terms.texts(ids).str.contains(_CANONICAL[datatype]).to_numpy()]
+                doubtful.append(ids)
+        asked = np.concatenate([new[:0], *doubtful])
+        found = terms.tokens(_given_back(terms.written(asked))) if len(asked) else asked
+        # What was given back may be new itself; it stands for itself.
+        self._of = np.concatenate([self._of, np.arange(done, len(terms), dtype=np.int64)])
+        self._of[asked] = found
+        self.changes = self.changes or bool((asked != found).any())
+
+
+def _given_back(tokens: pl.Series) -> pl.Series:
+    """Literals in N-Triples form as a store gives them back."""
+    lines = pl.select(pl.format("<x:{}> <x:p> {} .\n", pl.int_range(len(tokens)), pl.lit(tokens))).to_series()
+    store = ox.Store()
+    store.load("".join(lines.to_list()), ox.RdfFormat.N_TRIPLES, lenient=True)
+    written = store.dump(format=ox.RdfFormat.N_TRIPLES, from_graph=ox.DefaultGraph())
+    assert written is not None, "without an output the text is given back"
+    back = pl.Series([written.decode().removesuffix("\n")]).str.split("\n").explode()
+    fields = back.str.splitn(" ", 3).struct.unnest()
+    order = fields.to_series(0).str.slice(3).str.head(-1).cast(pl.Int64).arg_sort()
+    return fields.to_series(2).str.head(-2).gather(order)

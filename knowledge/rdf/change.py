@@ -1,0 +1,125 @@
+"""A change of knowledge as bytes: lines `D quad` for what goes and `A quad` for what comes, in N-Quads, sorted."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyoxigraph as ox
+
+from cep.errors import CepError
+from cep.values import Ints
+from knowledge.rdf import foreign, load
+from knowledge.rdf.terms import NONE, Terms
+
+_FEW = 1000  # quads whose terms are looked up one by one
+_TRIPLE = re.compile(r'\S+ \S+ (?:<[^>]*>|_:\S+|"(?:[^"\\]|\\.)*"(?:\^\^<[^>]*>|@[A-Za-z0-9-]+)?)')
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Quads in N-Quads. First `removed` go, then `added` come.
+
+    A triple that is removed without a graph's name goes from every graph. A blank node is the one that has its label
+    in the knowledge; one that has no label gets one that depends on the change it is in alone.
+    """
+
+    removed: frozenset[str]
+    added: frozenset[str]
+
+    @classmethod
+    def of(cls, add: Any, remove: Any) -> Change:
+        """Of text (Turtle, TriG, N-Triples, N-Quads), a Path, an rdflib graph, or triples or quads of rdflib or
+        pyoxigraph; None is nothing. Raises CepError."""
+        return cls(_lines(remove, "what is removed"), _lines(add, "what is added"))
+
+    @classmethod
+    def read(cls, blob: bytes) -> Change:
+        """Of the bytes that `written` made."""
+        lines = blob.decode().split("\n")
+        return cls(*(frozenset(line[2:] for line in lines if line.startswith(mark)) for mark in ("D ", "A ")))
+
+    def written(self) -> bytes:
+        lines = [*("D " + line for line in sorted(self.removed)), *("A " + line for line in sorted(self.added))]
+        return "".join(line + "\n" for line in lines).encode()
+
+    def then(self, later: Change) -> Change:
+        """Both, one after the other, as one."""
+        kept = {line for line in self.added if line not in later.removed and _unnamed(line) not in later.removed}
+        return Change(self.removed | later.removed, later.added | kept)
+
+    def quads(self, terms: Terms) -> tuple[load.Quads, load.Quads]:
+        """What is removed and what is added as columns of ids."""
+        removed, added = (
+            _columns(list(ox.parse("\n".join(sorted(lines)), ox.RdfFormat.N_QUADS)), terms)
+            for lines in (self.removed, self.added)
+        )
+        return removed, added
+
+
+def _columns(quads: list[ox.Quad], terms: Terms) -> load.Quads:
+    if len(quads) > _FEW:
+        return load.Quads.joined(list(load.columns(quads, terms, None)))
+    s, p, o = (terms.ids([q.triple[place] for q in quads]) for place in range(3))
+    g: Ints = np.full(len(quads), NONE, dtype=np.int64)
+    named = [i for i, q in enumerate(quads) if not isinstance(q.graph_name, ox.DefaultGraph)]
+    g[named] = terms.ids([quads[i].graph_name for i in named])
+    return load.Quads(s, p, o, g)
+
+
+def merge(changes: Sequence[bytes]) -> bytes:
+    """Changes one after the other as one."""
+    merged = Change(frozenset(), frozenset())
+    for blob in changes:
+        merged = merged.then(Change.read(blob))
+    return merged.written()
+
+
+def _unnamed(line: str) -> str:
+    """A quad without its graph's name."""
+    match = _TRIPLE.match(line)
+    assert match, "a change holds quads"
+    return match[0] + " ."
+
+
+def _lines(source: Any, name: str) -> frozenset[str]:
+    if source is None:
+        return frozenset()
+    if isinstance(source, str):
+        found = labelled(load.quads_of(source, name))
+    elif isinstance(source, Path):
+        found = labelled(load.quads(source))
+    else:
+        found = list(foreign.quads(source))
+    return frozenset(_written(found, name).split("\n")) - {""}
+
+
+def _written(quads: list[ox.Quad], name: str) -> str:
+    written = ox.serialize(quads, format=ox.RdfFormat.N_QUADS)
+    assert written is not None, "without an output the text is given back"
+    text = written.decode()
+    if "> <<(" in text and any(isinstance(quad.object, ox.Triple) for quad in quads):
+        raise CepError(f"{name}: {load.TripleTerm()}", code="knowledge")
+    return text
+
+
+def labelled(quads: list[ox.Quad]) -> list[ox.Quad]:
+    """With labels for the blank nodes that had none: the parser's are random, these depend on the quads alone."""
+    nodes = [t for q in quads for t in (q.subject, q.object, q.graph_name) if isinstance(t, ox.BlankNode)]
+    random = dict.fromkeys(node for node in nodes if load.GENERATED.fullmatch(node.value))
+    if not random:
+        return quads
+    numbered = {node: ox.BlankNode(f"n{i}") for i, node in enumerate(random)}
+    own = hashlib.blake2b(_written(_renamed(quads, numbered), "").encode(), digest_size=6).hexdigest()
+    return _renamed(quads, {node: ox.BlankNode(f"c{own}n{i}") for i, node in enumerate(random)})
+
+
+def _renamed(quads: list[ox.Quad], names: Mapping[Any, Any]) -> list[ox.Quad]:
+    return [
+        ox.Quad(*(names.get(term, term) for term in (q.subject, q.predicate, q.object, q.graph_name))) for q in quads
+    ]

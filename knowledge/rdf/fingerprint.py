@@ -1,0 +1,80 @@
+"""A name for what knowledge says: the same for the same quads, in whatever order they came."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numba import njit
+from numpy.typing import NDArray
+
+from cep.values import Ints
+from knowledge.rdf.terms import NONE, Terms
+from knowledge.rdf.triples import Triples
+
+Words = NDArray[np.uint64]
+
+_SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
+
+
+def fingerprint(terms: Terms, graphs: Mapping[int, Triples], reasoning: str) -> str:
+    """Of quads (triples by the id of their graph) and how they are closed, 32 hexadecimal digits.
+
+    Each quad has a number that its terms' letters give; these are added up, so no order matters.
+    """
+    there = np.zeros(len(terms), dtype=np.bool_)
+    for graph, triples in graphs.items():
+        for column in triples.columns:
+            there[column] = True
+        there[[graph] if graph != NONE else []] = True
+    used = np.flatnonzero(there)
+    parts = [reasoning]
+    for seed in _SEEDS:
+        words: Words = np.zeros(len(terms), dtype=np.uint64)
+        words[used] = _words(terms, used, np.uint64(seed))
+        total = 0
+        for graph, triples in graphs.items():
+            s, p, o = (words[column] for column in triples.columns)
+            name = words[graph] if graph != NONE else np.uint64(1)
+            total += int(_mixed(_mixed(_mixed(s, p), o), np.full(len(s), name)).sum(dtype=np.uint64))
+        parts.append(f"{total & (2**64 - 1):016x}")
+    return hashlib.blake2b("/".join(parts).encode(), digest_size=16).hexdigest()
+
+
+def _words(terms: Terms, ids: Ints, seed: np.uint64) -> Words:
+    """A number for each term, which its sort and its letters alone give."""
+    if not len(ids):
+        return np.empty(0, dtype=np.uint64)
+    texts = terms.texts(ids).to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, offsets, letters = texts.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(ids) + 1]
+    bytes = np.frombuffer(letters, dtype=np.uint8) if letters is not None else np.empty(0, dtype=np.uint8)
+    hashed: Words = np.empty(len(ids), dtype=np.uint64)
+    _hash(bytes, ends, seed, hashed)
+    names = [hashlib.blake2b(repr(sort).encode(), digest_size=8).digest() for sort in terms.sorts]
+    sorts = np.array([int.from_bytes(name, "little") for name in names], dtype=np.uint64)
+    return _mixed(hashed, sorts[terms.sort_of(ids)])
+
+
+def _mixed(a: Words, b: Words) -> Words:
+    with np.errstate(over="ignore"):
+        word = (a * np.uint64(0xFF51AFD7ED558CCD)) ^ (b + np.uint64(0x9E3779B97F4A7C15))
+        word ^= word >> np.uint64(32)
+        word *= np.uint64(0xC4CEB9FE1A85EC53)
+        mixed: Words = word ^ (word >> np.uint64(29))
+    return mixed
+
+
+def _hash(letters: Any, ends: Any, seed: Any, out: Any) -> None:
+    for i in range(out.shape[0]):
+        h = seed
+        for at in range(ends[i], ends[i + 1]):
+            h = (h ^ np.uint64(letters[at])) * np.uint64(0x100000001B3)
+            h ^= h >> np.uint64(47)
+        out[i] = h
+
+
+_hash = njit(cache=True, boundscheck=False)(_hash)

@@ -1,0 +1,99 @@
+"""Terms, triples and graphs of rdflib and pyoxigraph, from one to the other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyoxigraph as ox
+
+from cep.errors import CepError
+from knowledge.namespaces import XSD
+
+if TYPE_CHECKING:
+    import rdflib
+    from rdflib.term import Node
+
+_DEFAULT = "urn:x-rdflib:default"
+
+
+def quads(source: Any) -> Iterator[ox.Quad]:
+    """The quads of an rdflib Graph or Dataset, a pyoxigraph Store or Dataset, or an iterable of triples or quads of
+    either. Raises CepError for what is no triple."""
+    known: dict[Any, Any] = {}
+
+    def term(given: Any) -> Any:
+        if given not in known:
+            known[given] = of_rdflib(given)
+        return known[given]
+
+    for given in _rows(source):
+        if isinstance(given, ox.Quad):
+            yield given
+        elif isinstance(given, ox.Triple):
+            yield ox.Quad(given.subject, given.predicate, given.object)
+        else:
+            yield _quad(given, term)
+
+
+def _quad(given: Any, term: Callable[[Any], Any]) -> ox.Quad:
+    try:
+        s, p, o, *graph = given
+        return ox.Quad(term(s), term(p), term(o), term(graph[0]) if graph and graph[0] is not None else None)
+    except (TypeError, ValueError) as error:
+        hint = "a triple is an IRI or blank node, an IRI, and any term; a quad has the graph's name as well"
+        raise CepError(f"this is no triple: {given!r} ({str(error).lower()})", hint=hint, code="knowledge") from None
+
+
+def _rows(source: Any) -> Iterable[Any]:
+    if "rdflib" in sys.modules:  # who has an rdflib graph has loaded it
+        from rdflib.graph import ConjunctiveGraph, Graph
+
+        if isinstance(source, ConjunctiveGraph):
+            return _with_names(source)
+        if isinstance(source, Graph):
+            return source
+    if isinstance(source, str | bytes) or not isinstance(source, Iterable):
+        hint = "an rdflib graph, or an iterable of triples of rdflib or pyoxigraph; files are read by `Knowledge.load`"
+        raise CepError(f"no triples can be taken from {type(source).__name__}", hint=hint, code="knowledge")
+    return source
+
+
+def _with_names(graph: rdflib.ConjunctiveGraph) -> Iterator[tuple[Any, ...]]:
+    default = (graph.default_context.identifier, None)
+    for s, p, o, context in graph.quads():
+        name = getattr(context, "identifier", context)
+        yield s, p, o, None if name in default or str(name) == _DEFAULT else name
+
+
+def of_rdflib(term: Any) -> Any:
+    """A term of rdflib as one of pyoxigraph, which it may be already. ValueError, TypeError: it is none."""
+    if isinstance(term, ox.NamedNode | ox.BlankNode | ox.Literal):
+        return term
+    from rdflib.term import BNode, Literal, URIRef
+
+    if isinstance(term, URIRef):
+        return ox.NamedNode(str(term))
+    if isinstance(term, BNode):
+        return ox.BlankNode(str(term))
+    if isinstance(term, Literal):
+        if term.language:
+            return ox.Literal(str(term), language=term.language)
+        return ox.Literal(str(term), datatype=None if term.datatype is None else ox.NamedNode(str(term.datatype)))
+    raise TypeError(f"{term!r} is no RDF term")
+
+
+def to_rdflib(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> Node:
+    """The same term of rdflib, with its lexical form as it is."""
+    from rdflib.term import BNode, Literal, URIRef
+
+    if isinstance(term, ox.NamedNode):
+        return URIRef(term.value)
+    if isinstance(term, ox.BlankNode):
+        return BNode(term.value)
+    if term.language:
+        return Literal(term.value, lang=term.language)
+    if term.datatype.value == XSD + "string":  # for rdflib `"x"` and `"x"^^xsd:string` are two, and the first is usual
+        return Literal(term.value)
+    return Literal(term.value, datatype=URIRef(term.datatype.value), normalize=False)

@@ -1,0 +1,254 @@
+"""RDF files as columns of term ids: Turtle, N-Triples, N-Quads, TriG, RDF/XML and JSON-LD, also compressed by gzip."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import polars as pl
+import pyoxigraph as ox
+
+from cep.errors import CepError, CepErrors
+from cep.values import Ints
+from knowledge import places
+from knowledge.rdf.terms import NONE, Terms
+from knowledge.rdf.unreadable import unreadable
+
+FORMATS = {
+    ".ttl": ox.RdfFormat.TURTLE,
+    ".nt": ox.RdfFormat.N_TRIPLES,
+    ".nq": ox.RdfFormat.N_QUADS,
+    ".trig": ox.RdfFormat.TRIG,
+    ".rdf": ox.RdfFormat.RDF_XML,
+    ".owl": ox.RdfFormat.RDF_XML,
+    ".xml": ox.RdfFormat.RDF_XML,
+    ".jsonld": ox.RdfFormat.JSON_LD,
+}
+"""The formats of RDF by the suffix of the file's name; `.gz` may follow it."""
+
+_CHUNK = 200_000  # triples turned into columns at a time
+GENERATED = re.compile("[0-9a-f]{20,32}")  # labels that the parser makes up
+
+
+@dataclass(frozen=True, slots=True)
+class Quads:
+    """Triples, perhaps repeated, as columns of ids, and the graph that each is in: NONE for the default graph."""
+
+    s: Ints
+    p: Ints
+    o: Ints
+    g: Ints
+
+    @classmethod
+    def joined(cls, parts: Sequence[Quads]) -> Quads:
+        nothing: Ints = np.empty(0, dtype=np.int64)
+        s, p, o, g = (
+            (
+                np.concatenate([nothing, *columns])
+                for columns in zip(*((q.s, q.p, q.o, q.g) for q in parts), strict=True)
+            )
+            if parts
+            else (nothing,) * 4
+        )
+        return cls(s, p, o, g)
+
+
+class Labels:
+    """Labels for blank nodes. Files do not know each other's: a label of one is another's in the next.
+
+    A label stays as it is written, unless another file has it; a node without one is `b1`, `b2`, ... as they come.
+    """
+
+    def __init__(self, prefix: str = "b") -> None:
+        self._prefix = prefix
+        self._taken: set[str] = set()
+        self._made = 0
+        self._file: dict[str, str] = {}
+
+    def next_file(self) -> None:
+        self._file = {}
+
+    def renamed(self, labels: Iterable[str]) -> dict[str, str]:
+        """The labels of some of the present file's, in the order in which they come."""
+        for label in labels:
+            if label not in self._file:
+                self._file[label] = self._new() if label in self._taken or GENERATED.fullmatch(label) else label
+                self._taken.add(self._file[label])
+        return self._file
+
+    def _new(self) -> str:
+        while (label := f"{self._prefix}{self._made + 1}") in self._taken:
+            self._made += 1
+        self._made += 1
+        return label
+
+
+def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
+    """The sources that names stand for, in the order given: a file, a register of places, a folder or a pattern, whose
+    files come by name. Raises CepError for what is not there or not known."""
+    found: list[Path | str] = []
+    for name in [names] if isinstance(names, str | Path) else names:
+        path = Path(name)
+        if places.known(name) and not path.is_dir():
+            found.append(name)
+        elif path.is_dir():
+            inside = [each for each in sorted(path.iterdir()) if rdf_format(each) or places.known(each)]
+            if not inside:
+                raise CepError(f"the folder {path} holds no knowledge", hint=_known(), code="knowledge")
+            found += inside
+        elif path.exists():
+            found.append(path)
+        else:
+            matching = sorted(glob.glob(str(name), recursive=True)) if glob.has_magic(str(name)) else []
+            if not matching:
+                raise CepError(f"there is no file {name}", hint=_known(), code="knowledge")
+            found += files(matching)
+    return found
+
+
+def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
+    """Everything that files hold. Raises CepError, for every file that cannot be read with its first mistake."""
+    parts: list[Quads] = []
+    errors: list[CepError] = []
+    labels = Labels()
+    for source in files(names):
+        labels.next_file()
+        try:
+            if places.known(source):
+                s, p, o = places.read(source, terms)
+                parts.append(Quads(s, p, o, np.full(len(s), NONE, dtype=np.int64)))
+            else:
+                parts += read(Path(source), terms, labels)
+        except CepError as error:
+            errors += error.errors if isinstance(error, CepErrors) else [error]
+    if errors:
+        raise errors[0] if len(errors) == 1 else CepErrors(errors)
+    return Quads.joined(parts)
+
+
+def read(path: Path, terms: Terms, labels: Labels) -> Iterator[Quads]:
+    """The triples of an RDF file, some at a time. Raises CepError with line and column."""
+    with _parsing(path) as (parser, format):
+        yield from columns(parser, terms, labels, format.supports_datasets)
+
+
+def quads(path: Path) -> list[ox.Quad]:
+    """The triples of an RDF file, as they are. Raises CepError with line and column."""
+    with _parsing(path) as (parser, _):
+        return list(parser)
+
+
+@contextmanager
+def _parsing(path: Path) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat]]:
+    """The parser of a file and its format; what goes wrong is a CepError."""
+    format = rdf_format(path)
+    if format is None:
+        raise CepError(f"{path} has no suffix of a format that is known", hint=_known(), code="knowledge")
+    try:
+        with opened(path) as file:
+            yield ox.parse(file, format, base_iri=path.resolve().as_uri()), format
+    except SyntaxError as error:
+        raise unreadable(error, str(path), format, lambda: opened(path)) from None
+    except (OSError, EOFError) as error:  # of the file system, or of gzip
+        raise CepError(f"{path} cannot be read: {str(error).lower()}", code="knowledge") from None
+    except TripleTerm as error:
+        raise CepError(f"{path} cannot be read: {error}", code="knowledge") from None
+
+
+def quads_of(text: str, name: str) -> list[ox.Quad]:
+    """The triples of a text in TriG, of which Turtle and N-Triples are parts, or in N-Quads. Raises CepError with line
+    and column."""
+    errors: list[tuple[tuple[int, int], CepError]] = []
+    for format in (ox.RdfFormat.TRIG, ox.RdfFormat.N_QUADS):
+        try:
+            return list(ox.parse(text, format))
+        except SyntaxError as error:
+            mistake = unreadable(error, name, format, lambda: io.BytesIO(text.encode()))
+            errors.append(((error.lineno or 0, error.offset or 0), mistake))
+    raise max(errors, key=lambda each: each[0])[1]  # that of the format that understood more of it
+
+
+class TripleTerm(ValueError):
+    """A triple stands as a term in another."""
+
+    def __init__(self) -> None:
+        super().__init__("a triple stands as a term in another, which RDF 1.1 does not know")
+
+
+def columns(
+    quads: Iterable[ox.Quad] | Iterable[ox.Triple], terms: Terms, labels: Labels | None, graphs: bool = True
+) -> Iterator[Quads]:
+    """Triples or quads as columns, some at a time. Blank nodes stay as they are where there are no `labels`; without
+    `graphs` all are in the default graph. Raises TripleTerm.
+
+    Oxigraph writes them as canonical N-Quads, which fall into columns without a look at single terms.
+    """
+    iterator: Iterator[Any] = iter(quads)
+    while True:
+        written = ox.serialize(islice(iterator, _CHUNK), format=ox.RdfFormat.N_QUADS)
+        assert written is not None, "without an output the text is given back"
+        if not written:
+            return
+        yield _split(written.decode(), terms, labels, graphs)
+
+
+_TERM = r'<[^>]*>|_:\S+|"(?:[^"\\]|\\.)*"(?:\^\^<[^>]*>|@[A-Za-z0-9-]+)?'
+
+
+def _split(text: str, terms: Terms, labels: Labels | None, graphs: bool) -> Quads:
+    lines = pl.Series([text.removesuffix("\n")]).str.split("\n").explode()
+    s, p, rest = lines.str.splitn(" ", 3).struct.unnest()
+    if rest.str.starts_with("<<(").any():
+        raise TripleTerm
+    o, g = rest.str.head(-2), pl.Series([None], dtype=pl.String).new_from_index(0, len(rest))
+    if graphs:
+        o, g = rest.str.extract_groups(rf"^(?<o>{_TERM})(?: (?<g>{_TERM}))? \.$").struct.unnest()
+    if labels is not None:
+        s, o, g = _relabelled((s, o, g), labels)
+    named = g.is_not_null()
+    names: Ints = np.full(len(g), NONE, dtype=np.int64)
+    if named.any():
+        names[named.to_numpy()] = terms.tokens(g.filter(named))
+    return Quads(terms.tokens(s), terms.tokens(p), terms.tokens(o), names)
+
+
+def _relabelled(columns: tuple[pl.Series, ...], labels: Labels) -> tuple[pl.Series, ...]:
+    blank = [column.str.starts_with("_:").fill_null(False) for column in columns]
+    if not any(mask.any() for mask in blank):
+        return columns
+    rows = [mask.arg_true().cast(pl.Int64) * len(columns) + i for i, mask in enumerate(blank)]
+    found = pl.DataFrame({"at": pl.concat(rows), "token": pl.concat([c.filter(m) for c, m in zip(columns, blank)])})
+    order = found.sort("at")["token"].unique(maintain_order=True)
+    names = labels.renamed(order.str.slice(2).to_list())
+    table = pl.DataFrame({"token": order, "new": ["_:" + names[token[2:]] for token in order.to_list()]})
+    return tuple(
+        column.to_frame("token")
+        .join(table, on="token", how="left", maintain_order="left")
+        .select(pl.coalesce("new", "token"))
+        .to_series()
+        for column in columns
+    )
+
+
+def rdf_format(path: Path) -> ox.RdfFormat | None:
+    suffix = path.suffix.lower()
+    return FORMATS.get(Path(path.stem).suffix.lower() if suffix == ".gz" else suffix)
+
+
+def _known() -> str:
+    return (
+        f"known are {' '.join(FORMATS)} (also with .gz), GeoNames dumps, and the registers {', '.join(places.PACKAGES)}"
+    )
+
+
+def opened(path: Path) -> IO[bytes]:
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]

@@ -1,0 +1,300 @@
+"""RDF terms as numbers: a dictionary from IRIs, blank nodes and literals to dense int64 ids, and back, by columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyoxigraph as ox
+from numpy.typing import NDArray
+
+from cep.keys import KeySet
+from cep.stored import Column
+from cep.values import Ints, Pool
+from knowledge.asking.values import columns_of, escaped, unescaped
+from knowledge.namespaces import XSD
+
+IRI, BLANK, LITERAL = range(3)
+"""The kinds of term."""
+
+LANG_STRING = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
+NONE = -1
+"""The id of no term: what is unbound, what is not in the dictionary."""
+
+Term = ox.NamedNode | ox.BlankNode | ox.Literal
+_SUFFIX = r'"(?:\^\^<(?<datatype>[^<>"]*)>|@(?<language>[A-Za-z0-9-]+))?$'
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """What makes a text a term: its kind and, for literals, the datatype's IRI and the language (lower case)."""
+
+    kind: int
+    datatype: str = ""
+    language: str = ""
+
+    def written(self, texts: pl.Series) -> pl.Series:
+        """Terms of this sort in N-Triples form."""
+        before, after = "_:" if self.kind == BLANK else "<", "" if self.kind == BLANK else ">"
+        if self.kind == LITERAL:
+            before, after, texts = (
+                '"',
+                '"' if self.datatype == XSD + "string" else f'"^^<{self.datatype}>',
+                escaped(texts),
+            )
+        if self.language:
+            after = f'"@{self.language}'
+        return pl.select(pl.lit(before) + pl.lit(texts) + pl.lit(after)).to_series()
+
+
+_IRIS, _BLANKS, _STRINGS = range(3)  # the sorts every dictionary has
+
+
+class Terms:
+    """Distinct RDF terms by id, dense from 0 in the order in which they came. A term never goes.
+
+    Two terms are one if they are equal in RDF: `"1"^^xsd:integer` and `"01"^^xsd:integer` are two, `"x"` and
+    `"x"^^xsd:string` one. Texts are told apart by two independent 64-bit hashes.
+    """
+
+    def __init__(self) -> None:
+        self.sorts: list[Sort] = [Sort(IRI), Sort(BLANK), Sort(LITERAL, XSD + "string")]
+        self._sort_ids: dict[Sort, int] = {sort: i for i, sort in enumerate(self.sorts)}
+        self._keys = KeySet(2)
+        self._sort: NDArray[np.int32] = np.empty(16, dtype=np.int32)
+        self._texts = pl.Series(dtype=pl.String)  # of the first terms
+        self._tail = pl.Series(dtype=pl.String)  # of those after them; of the rest the pieces as they came
+        self._recent: list[pl.Series] = []
+
+    def __len__(self) -> int:
+        return self._keys.count
+
+    @property
+    def nbytes(self) -> int:
+        """Roughly the memory held."""
+        texts = sum(piece.estimated_size() for piece in (self._texts, self._tail, *self._recent))
+        return int(self._keys.nbytes + self._sort.nbytes + texts + 16 * len(self))
+
+    # --- columns of texts to ids; terms not met before are added ---
+
+    def iris(self, texts: pl.Series) -> Ints:
+        """Ids of absolute IRIs, given without angle brackets. They are not checked."""
+        return self._insert(texts, _IRIS)
+
+    def blanks(self, labels: pl.Series) -> Ints:
+        """Ids of blank nodes, given by label without `_:`."""
+        return self._insert(labels, _BLANKS)
+
+    def literals(self, texts: pl.Series, datatype: str = XSD + "string", language: str = "") -> Ints:
+        """Ids of literals of one datatype (a full IRI) or one language, given by lexical form."""
+        sort = Sort(LITERAL, LANG_STRING, language.lower()) if language else Sort(LITERAL, datatype)
+        return self._insert(texts, self.sort_id(sort))
+
+    def tokens(self, texts: pl.Series, add: bool = True) -> Ints:
+        """Ids of terms in N-Triples form, as Oxigraph writes it: `<http://...>`, `_:b`, `"1"^^<http://...>`, `"x"@en`.
+
+        Without `add`, NONE for a term that is not known. Null gives NONE.
+        """
+        ids: Ints = np.full(len(texts), NONE, dtype=np.int64)
+        take = self._insert if add else self._find
+        first = texts.str.head(1)
+        rows = np.flatnonzero((first == "<").fill_null(False).to_numpy())
+        if len(rows) == len(texts):
+            return take(texts.str.slice(1).str.head(-1), _IRIS)
+        ids[rows] = take(texts.gather(rows).str.slice(1).str.head(-1), _IRIS)
+        rows = np.flatnonzero((first == "_").fill_null(False).to_numpy())
+        ids[rows] = take(texts.gather(rows).str.slice(2), _BLANKS)
+        rows = np.flatnonzero((first == '"').fill_null(False).to_numpy())
+        literals = texts.gather(rows)
+        plain = literals.str.ends_with('"').to_numpy()
+        ids[rows[plain]] = take(unescaped(literals.filter(plain).str.slice(1).str.head(-1)), _STRINGS)
+        rows, literals = rows[~plain], literals.filter(~plain)
+        if len(rows):
+            ids[rows] = take(*self._typed(literals))
+        return ids
+
+    def _typed(self, literals: pl.Series) -> tuple[pl.Series, Ints]:
+        # The lexical forms and sorts of literals in N-Triples form that have a datatype or a language.
+        parts = literals.str.extract_groups(_SUFFIX).struct.unnest()
+        endings = parts.with_columns(
+            length=pl.when(pl.col("datatype").is_not_null())
+            .then(pl.col("datatype").str.len_bytes() + 5)
+            .otherwise(pl.col("language").str.len_bytes() + 2)
+        )
+        kinds = parts.unique(maintain_order=True)
+        sorts = [
+            self.sort_id(Sort(LITERAL, LANG_STRING, language.lower()) if language else Sort(LITERAL, datatype))
+            for datatype, language in kinds.iter_rows()
+        ]
+        found = parts.join(
+            kinds.with_columns(sort=pl.Series(sorts, dtype=pl.Int64)),
+            on=["datatype", "language"],
+            how="left",
+            nulls_equal=True,
+            maintain_order="left",
+        )
+        # What precedes the suffix, which is ASCII for languages; a datatype may hold any letter: counted in bytes.
+        frame = endings.select("length").with_columns(text=literals)
+        texts = frame.select(
+            pl.col("text").cast(pl.Binary).bin.slice(1, pl.col("text").str.len_bytes() - pl.col("length") - 1)
+        ).to_series()
+        return unescaped(texts.cast(pl.String)), found["sort"].to_numpy()
+
+    # --- ids to what they stand for ---
+
+    def kinds(self, ids: Ints) -> NDArray[np.int64]:
+        """IRI, BLANK or LITERAL for each id (none of them NONE)."""
+        return np.array([sort.kind for sort in self.sorts], dtype=np.int64)[self._sort[ids]]
+
+    def sort_of(self, ids: Ints) -> NDArray[np.int32]:
+        """The index in `sorts` for each id (none of them NONE)."""
+        return self._sort[ids]
+
+    def sort_id(self, sort: Sort) -> int:
+        """The index of a sort in `sorts`, where it is added if new."""
+        if sort not in self._sort_ids:
+            self._sort_ids[sort] = len(self.sorts)
+            self.sorts.append(sort)
+        return self._sort_ids[sort]
+
+    def texts(self, ids: Ints) -> pl.Series:
+        """IRIs without brackets, labels without `_:`, lexical forms; null for NONE."""
+        self._settle()
+        known = ids != NONE
+        late = ids >= len(self._texts)
+        if known.all() and not late.any():
+            return self._texts.gather(ids)
+        early = np.flatnonzero(known & ~late)
+        rows = np.flatnonzero(late)
+        parts = [self._texts.gather(ids[early]), self._tail.gather(ids[rows] - len(self._texts))]
+        places: Ints = np.full(len(ids), len(early) + len(rows), dtype=np.int64)
+        places[early] = np.arange(len(early))
+        places[rows] = np.arange(len(early), len(early) + len(rows))
+        texts: pl.Series = pl.concat([*parts, pl.Series([None], dtype=pl.String)]).gather(places)
+        return texts
+
+    def written(self, ids: Ints) -> pl.Series:
+        """Terms (none of them NONE) in N-Triples form, as `tokens` reads it."""
+        distinct, index = np.unique(ids, return_inverse=True)
+        sorts, texts = self._sort[distinct], self.texts(distinct)
+        rows, parts = [], []
+        for sort in np.unique(sorts).tolist():
+            rows.append(np.flatnonzero(sorts == sort))
+            parts.append(self.sorts[sort].written(texts.gather(rows[-1])))
+        places: Ints = np.argsort(np.concatenate([*rows, np.empty(0, dtype=np.int64)]))[index]
+        written: pl.Series = pl.concat([*parts, pl.Series(dtype=pl.String)]).gather(places)
+        return written
+
+    def columns(self, ids: Sequence[Ints], pool: Pool) -> tuple[tuple[str, ...], tuple[Column, ...]]:
+        """Columns of ids as columns of the engine's values, each with its type. NONE is a missing value.
+
+        IRIs and blank nodes (`_:label`) are `iri`, numbers, booleans, times and durations those of XML Schema, every
+        other literal a string. A column of one type has that type, of `int` and `float` `float` where that loses
+        nothing, any other mixture `any`.
+        """
+        made = [columns_of(self, column, pool) for column in ids]
+        return tuple(type for type, _ in made), tuple(column for _, column in made)
+
+    # --- single terms, for the edges ---
+
+    def iri(self, text: str) -> int:
+        """The id of an IRI, added if new."""
+        return int(self.iris(pl.Series([text]))[0])
+
+    def id_of(self, term: Any) -> int:
+        """The id of an rdflib or pyoxigraph term, or of an IRI given as a string; NONE if it is not known."""
+        sort, text = parts(term)
+        known = self._sort_ids.get(sort)
+        return NONE if known is None else int(self._find(pl.Series([text], dtype=pl.String), known)[0])
+
+    def ids(self, terms: Sequence[Any]) -> Ints:
+        """Ids of rdflib or pyoxigraph terms, added where new."""
+        split = [parts(term) for term in terms]
+        sorts = np.fromiter((self.sort_id(sort) for sort, _ in split), dtype=np.int64, count=len(split))
+        return self._insert(pl.Series([text for _, text in split], dtype=pl.String), sorts)
+
+    def term(self, id: int) -> Term:
+        """The term of an id, of pyoxigraph."""
+        sort, text = self.sorts[self._sort[id]], self.texts(np.array([id], dtype=np.int64))[0]
+        if sort.kind == IRI:
+            return ox.NamedNode(text)
+        if sort.kind == BLANK:
+            return ox.BlankNode(text)
+        if not sort.language:
+            return ox.Literal(text, datatype=ox.NamedNode(sort.datatype))
+        language, _, direction = sort.language.partition("--")
+        if direction:
+            return ox.Literal(text, language=language, direction=ox.BaseDirection(direction))
+        return ox.Literal(text, language=language)
+
+    # --- the dictionary ---
+
+    def _insert(self, texts: pl.Series, sorts: Ints | int) -> Ints:
+        ids, fresh = self._keys.insert(self._hashed(texts, sorts))
+        if len(fresh):
+            start, stop = self._keys.count - len(fresh), self._keys.count
+            if stop > len(self._sort):
+                grown: NDArray[np.int32] = np.empty(max(stop, 2 * len(self._sort)), dtype=np.int32)
+                grown[:start] = self._sort[:start]
+                self._sort = grown
+            self._sort[start:stop] = sorts if isinstance(sorts, int) else sorts[fresh]
+            self._recent.append(_compact(texts.gather(fresh)))
+        return ids
+
+    def _find(self, texts: pl.Series, sorts: Ints | int) -> Ints:
+        return self._keys.find(self._hashed(texts, sorts))
+
+    def _hashed(self, texts: pl.Series, sorts: Ints | int) -> Ints:
+        assert not texts.null_count(), "a term has a text"
+        keys: Ints = np.empty((len(texts), 2), dtype=np.int64)
+        keys[:, 0] = texts.hash(1).to_numpy().view(np.int64)
+        keys[:, 1] = texts.hash(2).to_numpy().view(np.int64)
+        keys[:, 1] ^= np.asarray(sorts, dtype=np.int64) * np.int64(0x1F83D9ABFB41BD6B)
+        return keys
+
+    def _settle(self) -> None:
+        # The texts lie in a long column and a short one behind it, so that a few more are not a copy of all.
+        if self._recent:
+            self._tail = pl.concat([self._tail, *self._recent])
+            self._recent.clear()
+            if len(self._tail) * 8 > len(self._texts):
+                self._texts = _compact(pl.concat([self._texts, self._tail]))
+                self._tail = self._tail.clear()
+
+
+def parts(term: Any) -> tuple[Sort, str]:
+    """The sort and text of an rdflib or pyoxigraph term, or of an IRI given as a string."""
+    if isinstance(term, ox.NamedNode):
+        return Sort(IRI), term.value
+    if isinstance(term, ox.BlankNode):
+        return Sort(BLANK), term.value
+    if isinstance(term, ox.Literal):
+        if term.language:
+            return Sort(LITERAL, LANG_STRING, _directed(term).lower()), term.value
+        return Sort(LITERAL, term.datatype.value), term.value
+    if type(term) is str:
+        return Sort(IRI), term
+    from rdflib.term import BNode, Literal, URIRef
+
+    if isinstance(term, URIRef):
+        return Sort(IRI), str(term)
+    if isinstance(term, BNode):
+        return Sort(BLANK), str(term)
+    if isinstance(term, Literal):
+        if term.language:
+            return Sort(LITERAL, LANG_STRING, term.language.lower()), str(term)
+        return Sort(LITERAL, str(term.datatype) if term.datatype is not None else XSD + "string"), str(term)
+    raise TypeError(f"{term!r} is no RDF term")
+
+
+def _directed(literal: ox.Literal) -> str:
+    direction = literal.direction
+    return literal.language + (f"--{direction.value}" if direction is not None else "")  # type: ignore[operator]
+
+
+def _compact(texts: pl.Series) -> pl.Series:
+    # A copy that holds no more than its own letters: gathered views keep what they were cut from.
+    return pl.Series(texts.to_arrow(compat_level=pl.CompatLevel.oldest()))

@@ -1,0 +1,131 @@
+"""Closures kept on disk, found again by what they were made of."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from knowledge.rdf.names import Names
+from knowledge.rdf.terms import BLANK, Terms
+from knowledge.rdf.triples import Triples
+from knowledge.reasoning.closure import Closed, close
+from knowledge.reasoning.relation import Facts, Relation
+from knowledge.reasoning.ruleset import Reasoning, ruleset
+
+MOST = 2**30
+"""Bytes that kept closures may take; those not used for longest go."""
+
+
+LEAST = 20_000
+"""Triples that are worth a file: fewer are closed in about a tenth of a second."""
+
+
+def folder() -> Path:
+    """Where closures are kept: SEMCEP_CACHE_DIR, else `semcep` in the user's cache directory."""
+    given = os.environ.get("SEMCEP_CACHE_DIR")
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcep"
+
+
+def close_once(
+    terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None
+) -> Closed:
+    """As `close`; if the same was closed before, taken from the folder.
+
+    A file that cannot be read is made again, a folder that cannot be written is not used. What contradicts itself is
+    not kept, nor is what has fewer than LEAST triples.
+    """
+    if reasoning == "none" or len(triples) < LEAST:
+        return close(terms, triples, reasoning, prefixes)
+    path = folder() / f"{key(terms, triples, reasoning)}.npz"
+    found = _read(path, terms, triples, reasoning, prefixes or {})
+    if found is not None:
+        return found
+    closed = close(terms, triples, reasoning, prefixes)
+    with suppress(OSError):
+        _write(path, closed)
+        _prune(path)
+    return closed
+
+
+def key(terms: Terms, triples: Triples, reasoning: Reasoning) -> str:
+    """A name for triples and their terms, labels of blank nodes left out, one kind of reasoning, and this code."""
+    digest = hashlib.blake2b(_code(), digest_size=20)
+    digest.update(f"{reasoning} {len(terms)} {terms.sorts}".encode())
+    ids = np.arange(len(terms), dtype=np.int64)
+    digest.update(terms.sort_of(ids).tobytes())
+    texts = pl.select(pl.when(pl.Series(terms.kinds(ids) != BLANK)).then(terms.texts(ids)).otherwise(pl.lit("")))
+    column = texts.to_series().rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    for buffer in column.buffers()[1:]:
+        digest.update(buffer if buffer is not None else b"")
+    for ids in triples.columns:
+        digest.update(ids.tobytes())
+    return digest.hexdigest()
+
+
+@cache
+def _code() -> bytes:
+    """The text of everything here: other code, other closures."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.blake2b(b"".join(file.read_bytes() for file in files)).digest()
+
+
+def _read(
+    path: Path, terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str]
+) -> Closed | None:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            predicates, stops, pairs, rounds = (stored[name] for name in ("predicates", "stops", "pairs", "rounds"))
+            labels, last = stored["labels"], int(stored["last"])
+        os.utime(path)
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    asserted = Facts.of(*triples.columns)
+    rules = ruleset(reasoning, terms, asserted, Names(terms, prefixes, asserted))
+    starts = [0, *stops.tolist()]
+    facts = Facts(
+        {
+            predicate: Relation(pairs[start:stop], rounds[start:stop])
+            for predicate, start, stop in zip(predicates.tolist(), starts, starts[1:])
+        }
+    )
+    return Closed(terms, reasoning, asserted, rules, facts, labels, last, prefixes)
+
+
+def _write(path: Path, closed: Closed) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    relations = [closed.facts[predicate] for predicate in closed.facts]
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(
+                file,
+                predicates=closed.facts.predicates,
+                stops=np.cumsum([len(relation) for relation in relations]),
+                pairs=np.concatenate([relation.pairs for relation in relations]),
+                rounds=np.concatenate([relation.rounds for relation in relations]),
+                labels=closed.labels,
+                last=closed.round,
+            )
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _prune(kept: Path) -> None:
+    """Takes away files not used for longest, until the others are no more than MOST bytes. `kept` stays."""
+    files = [(file.stat().st_mtime_ns, file.name, file) for file in kept.parent.glob("*.npz") if file != kept]
+    total = kept.stat().st_size
+    for _, _, file in sorted(files, reverse=True):
+        total += file.stat().st_size
+        if total > MOST:
+            file.unlink(missing_ok=True)

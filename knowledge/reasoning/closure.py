@@ -1,0 +1,158 @@
+"""Knowledge with all that follows from it: the closure under RDFS or OWL 2 RL, its proofs, and how it changes.
+
+The rules are lines of tables (rdfs.py, owl2rl.py). One evaluator applies them to schema and data alike, as joins of
+sorted columns, semi-naively: each round joins what the last one brought with everything. What the closure leaves out
+of the W3C's, and where other reasoners differ, is written down by rule in docs/decisions/2026-11-21-reasoning.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from cep.errors import CepError
+from cep.values import Ints
+from knowledge.rdf.names import Names
+from knowledge.rdf.terms import IRI, LITERAL, Terms
+from knowledge.rdf.triples import Triples
+from knowledge.reasoning.equality import united
+from knowledge.reasoning.inconsistency import Check, Contradiction, inconsistent
+from knowledge.reasoning.proof import Proof, Prover
+from knowledge.reasoning.relation import MOST_TERMS, Facts, packed, unpacked
+from knowledge.reasoning.removal import in_doubt, inferred_again
+from knowledge.reasoning.rule import Rule
+from knowledge.reasoning.ruleset import REASONING, Reasoning, Ruleset, ruleset
+from knowledge.reasoning.saturation import Saturation
+
+
+def close(terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None) -> Closed:
+    """All that follows from triples. A contradiction in them is a CepError, `inconsistent`, with rule and proof.
+
+    The terms that the rules name are added to the dictionary. Messages write names with `prefixes`.
+    """
+    assert reasoning in REASONING, f"no kind of reasoning: {reasoning}"
+    return _closed(terms, Facts.of(*triples.columns), reasoning, prefixes or {})
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Triples and what follows from them. Never changed: `plus` and `minus` give another.
+
+    `facts` also holds what has no place in RDF and yet leads to triples: literals as subjects, blank nodes as
+    predicates, members of lists. `triples` does not. `labels` are those of equality.py, `round` the last.
+    """
+
+    terms: Terms
+    reasoning: Reasoning
+    asserted: Facts
+    rules: Ruleset
+    facts: Facts
+    labels: Ints
+    round: int
+    prefixes: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def triples(self) -> Triples:
+        """Asserted and inferred triples."""
+        return visible(self.terms, self.facts)
+
+    @property
+    def inferred(self) -> int:
+        """How many triples are not asserted."""
+        return len(self.triples) - self.asserted.count
+
+    def names(self, prefixes: Mapping[str, str] | None = None) -> Names:
+        """How terms and proofs are written."""
+        return Names(self.terms, self.prefixes if prefixes is None else prefixes, self.asserted)
+
+    def proof(self, s: int, p: int, o: int) -> Proof:
+        """Why a triple is there; a CepError if it is not."""
+        if min(s, p, o) < 0 or not self.facts[p].has(packed(np.array([s]), np.array([o])))[0]:
+            raise CepError("the triple is neither asserted nor inferred", code="unknown-triple")
+        return self._prover.proof((s, p, o))
+
+    def plus(self, triples: Triples) -> Closed:
+        """With more asserted triples. What says something of lists, cardinalities or datatypes closes all again."""
+        more = self.asserted.fresh(Facts.of(*triples.columns))
+        asserted = self.asserted.plus(more, 0)
+        if not self.rules.fits(self.terms, more):
+            return _closed(self.terms, asserted, self.reasoning, self.prefixes)
+        new, round = self.facts.fresh(more), self.round + 1
+        start = replace(self, asserted=asserted, facts=self.facts.plus(new, round), round=round)
+        start._refuse(start._check.ill_formed(new))
+        start._refuse(start._check.contradiction(start.facts, new))
+        return start._saturated(self.rules.giving, self.rules.giving, new)
+
+    def minus(self, triples: Triples) -> Closed:
+        """With fewer asserted triples. What was inferred from them goes, unless it follows in another way too."""
+        less = self.asserted.common(Facts.of(*triples.columns))
+        asserted = self.asserted.minus(less)
+        work = self._work()
+        kept = asserted.plus(asserted.fresh(self.rules.lists), 0)
+        doubtful = in_doubt(work, self.rules.giving, less, kept) if self.rules.fits(self.terms, less) else None
+        if doubtful is None:
+            return _closed(self.terms, asserted, self.reasoning, self.prefixes)
+        work.facts = self.facts.minus(doubtful)
+        work.labels = united(np.arange(len(self.labels)), work.facts[work.words.same].pairs)[0]
+        again, round = inferred_again(work, self.rules.giving, doubtful), self.round + 1
+        start = replace(self, asserted=asserted, facts=work.facts.plus(again, round), labels=work.labels, round=round)
+        return start._saturated(self.rules.giving, self.rules.giving, again)
+
+    def since(self, before: Closed) -> tuple[Triples, Triples]:
+        """The triples that are here and not there, and those there and not here; cheap where little has changed."""
+        changed = [p for p in sorted({*self.facts, *before.facts}) if self.facts[p] is not before.facts[p]]
+        here, there = (Facts({p: facts[p] for p in changed}) for facts in (self.facts, before.facts))
+        return visible(self.terms, there.fresh(here)), visible(self.terms, here.fresh(there))
+
+    # --- rounds ---
+
+    def _saturated(self, first: Sequence[Rule], rules: Sequence[Rule], new: Facts | None) -> Closed:
+        """Closed under `rules`, where only `first` has something to do with the facts that are not `new`."""
+        work = self._work()
+        for brought in work.run(first, rules, new):
+            now = replace(self, facts=work.facts, round=work.round)
+            now._refuse(self._check.contradiction(work.facts, brought))
+        return replace(self, facts=work.facts, labels=work.labels, round=work.round)
+
+    def _work(self) -> Saturation:
+        return Saturation(self.terms, self.facts.copy(), self.labels, self.rules.words, self.round)
+
+    @property
+    def _check(self) -> Check:
+        return Check(self.terms, self.rules.words, self.rules.refusing)
+
+    @property
+    def _prover(self) -> Prover:
+        return Prover(self.facts, self.rules.giving, self.asserted, self.rules.typed, self.rules.words)
+
+    def _refuse(self, contradiction: Contradiction | None) -> None:
+        if contradiction:
+            raise inconsistent(contradiction, self._prover, self.names())
+
+
+def _closed(terms: Terms, asserted: Facts, reasoning: Reasoning, prefixes: Mapping[str, str]) -> Closed:
+    rules = ruleset(reasoning, terms, asserted, Names(terms, prefixes, asserted))
+    assert len(terms) <= MOST_TERMS, "ids of terms fit into 31 bits"
+    facts = asserted.plus(rules.lists, 0).plus(asserted.fresh(rules.typed), 0)
+    start = Closed(terms, reasoning, asserted, rules, facts, np.arange(len(terms), dtype=np.int64), 0, prefixes)
+    if reasoning == "none":
+        return start
+    start._refuse(start._check.ill_formed(asserted))
+    start = start._saturated(rules.schema, rules.schema, None)
+    start._refuse(start._check.contradiction(start.facts, None))
+    return start._saturated(rules.data, rules.giving, None)
+
+
+def visible(terms: Terms, facts: Facts) -> Triples:
+    """The triples of RDF among facts: predicates are IRIs, subjects no literals."""
+    predicates = facts.predicates[facts.predicates >= 0]
+    predicates = predicates[terms.kinds(predicates) == IRI]
+    pairs = np.concatenate([np.empty(0, dtype=np.int64), *(facts[p].pairs for p in predicates.tolist())])
+    p = np.repeat(predicates, [len(facts[p]) for p in predicates.tolist()])
+    s, o = unpacked(pairs)
+    order = np.argsort(s, kind="stable")  # by predicate and object they are sorted already
+    order = order[terms.kinds(s[order]) != LITERAL]
+    return Triples((s[order], p[order], o[order]))

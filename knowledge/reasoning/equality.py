@@ -1,0 +1,80 @@
+"""owl:sameAs is an equivalence: which terms are one, and all pairs of them (rules eq-sym and eq-trans)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from cep.errors import CepError
+from cep.values import Ints
+from knowledge.reasoning.relation import distinct, packed, unpacked
+
+MOST = 20_000_000
+"""Pairs of equal terms that one closure may hold."""
+
+
+def united(labels: Ints, pairs: Ints) -> tuple[Ints, Ints]:
+    """Labels after some packed pairs became equal, and the labels of the classes that grew.
+
+    `labels` has for each id the least id that equals it.
+    """
+    first, second = unpacked(pairs)
+    apart = labels[first] != labels[second]
+    if not apart.any():
+        return labels, np.empty(0, dtype=np.int64)
+    parents = labels.copy()
+    _unite(parents, first[apart], second[apart])
+    parents = _flat(parents)
+    return parents, distinct(parents[first[apart]])
+
+
+def pairs_of(labels: Ints, classes: Ints) -> Ints:
+    """All packed pairs (x, y), x and y different, of these classes, sorted. Too many are a CepError."""
+    wanted = np.zeros(len(labels), dtype=np.bool_)
+    wanted[classes] = True
+    members = np.flatnonzero(wanted[labels])
+    order = np.argsort(labels[members], kind="stable")
+    members = members[order]
+    starts = np.flatnonzero(np.r_[True, np.diff(labels[members]) != 0])
+    sizes = np.diff(np.r_[starts, len(members)])
+    total = int((sizes * (sizes - 1)).sum())
+    if total > MOST:
+        raise CepError(
+            f"{int(sizes.max()):,} terms are owl:sameAs each other; all pairs of equal terms are {total:,}, "
+            f"more than {MOST:,}",
+            hint="often a property is functional, inverse functional or a key that should not be one",
+            code="too-large",
+        )
+    size = np.repeat(sizes, sizes)
+    x = np.repeat(members, size)
+    within = np.arange(len(x)) - np.repeat(np.cumsum(size) - size, size)
+    y = members[np.repeat(np.repeat(starts, sizes), size) + within]
+    return np.sort(packed(x, y)[x != y])
+
+
+def _flat(parents: Ints) -> Ints:
+    while True:
+        above = parents[parents]
+        if (above == parents).all():
+            return parents
+        parents = above
+
+
+def _unite(parents: Any, first: Any, second: Any) -> None:
+    for i in range(first.shape[0]):
+        a, b = first[i], second[i]
+        while parents[a] != a:
+            parents[a] = parents[parents[a]]
+            a = parents[a]
+        while parents[b] != b:
+            parents[b] = parents[parents[b]]
+            b = parents[b]
+        if a < b:
+            parents[b] = a
+        else:
+            parents[a] = b
+
+
+_unite = njit(cache=True)(_unite)

@@ -1,0 +1,131 @@
+"""Knowledge that contradicts itself: found by the rules whose head is `false`, said with triples, rule and proof."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep.errors import CepError
+from knowledge.rdf.names import Names, Triple
+from knowledge.rdf.terms import LITERAL, Terms
+from knowledge.reasoning.join import Rows, solutions
+from knowledge.reasoning.literals import KNOWN, different, ill_formed, outside
+from knowledge.reasoning.proof import Prover, instance
+from knowledge.reasoning.relation import Facts, unpacked
+from knowledge.reasoning.rule import Rule
+from knowledge.reasoning.saturation import ways_with
+from knowledge.reasoning.vocabulary import Vocabulary
+
+Contradiction = tuple[str, list[Triple]]
+"""The name of a rule, and the triples that make its body true."""
+
+MEANING = {
+    "eq-diff1": "things that are said to differ are equal",
+    "eq-diff2": "members of an owl:AllDifferent are equal",
+    "eq-diff3": "members of an owl:AllDifferent are equal",
+    "prp-irp": "an irreflexive property relates a thing with itself",
+    "prp-asyp": "an asymmetric property holds both ways",
+    "prp-pdw": "disjoint properties hold between the same things",
+    "prp-adp": "disjoint properties hold between the same things",
+    "prp-npa1": "what is denied holds",
+    "prp-npa2": "what is denied holds",
+    "cls-nothing2": "a thing is of a class that can have no members",
+    "cls-com": "a thing is of a class and of its complement",
+    "cls-maxc1": "a property that may have no value has one",
+    "cls-maxqc1": "a property that may have no value of a class has one",
+    "cls-maxqc2": "a property that may have no value has one",
+    "cax-dw": "disjoint classes have a common member",
+    "cax-adc": "disjoint classes have a common member",
+    "dt-not-type": "a literal is of a datatype that does not hold it",
+    "dt-diff": "literals of different values are equal",
+}
+"""The rules that find contradictions, in words."""
+
+LINES = 40
+"""How much of a proof a message shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Looks for contradictions in facts, `new` among them (None: all)."""
+
+    terms: Terms
+    words: Vocabulary
+    rules: Sequence[Rule]
+
+    def contradiction(self, facts: Facts, new: Facts | None) -> Contradiction | None:
+        """One by the first rule that finds any."""
+        for rule in self.rules:
+            if triples := self._instance(rule, facts, new):
+                return rule.name, triples
+        return self._literals(facts if new is None else new) if self.rules else None
+
+    def _instance(self, rule: Rule, facts: Facts, new: Facts | None) -> list[Triple]:
+        if any(isinstance(atom.p, int) and atom.p not in facts for atom in rule.body):
+            return []
+        keep = {name for atom in rule.body for name in atom.variables}
+        for parts in ways_with(rule.body, facts, new):
+            for rows in solutions(parts, Rows(), keep, rule.differ):
+                return instance(rule.body, _first(rows), facts)
+        return []
+
+    def _literals(self, new: Facts) -> Contradiction | None:
+        # RULE dt-not-type, for what was inferred: a literal that a known datatype does not hold.
+        subjects, classes = unpacked(new[self.words.type].pairs)
+        of_literals = self.terms.kinds(subjects) == LITERAL
+        subjects, classes = subjects[of_literals], classes[of_literals]
+        for datatype in np.unique(classes).tolist():
+            name = str(self.terms.texts(np.array([datatype]))[0])
+            if name in KNOWN:
+                literals = subjects[classes == datatype]
+                wrong = literals[outside(self.terms, literals, name)]
+                if len(wrong):
+                    return "dt-not-type", [(int(wrong[0]), self.words.type, datatype)]
+        # RULE dt-diff, with eq-diff1: literals that are equal though their values are not.
+        first, second = unpacked(new[self.words.same].pairs)
+        both = (self.terms.kinds(first) == LITERAL) & (self.terms.kinds(second) == LITERAL)
+        for x, y in zip(first[both].tolist(), second[both].tolist()):
+            if different(self.terms, x, y):
+                return "dt-diff", [(x, self.words.same, y)]
+        return None
+
+    def ill_formed(self, facts: Facts) -> Contradiction | None:
+        """RULE dt-not-type, for what is asserted: a triple with a literal whose text is none of its datatype."""
+        if not self.rules:
+            return None
+        used = np.zeros(len(self.terms), dtype=np.bool_)
+        for predicate in facts.predicates.tolist():
+            if predicate >= 0:
+                used[unpacked(facts[predicate].pairs)[1]] = True
+        objects = np.flatnonzero(used)
+        wrong = ill_formed(self.terms, objects[self.terms.kinds(objects) == LITERAL])
+        for literal in wrong[:1].tolist():
+            for predicate in facts.predicates.tolist():
+                subjects = facts[predicate].subjects_of(literal) if predicate >= 0 else []
+                if subjects:
+                    return "dt-not-type", [(subjects[0], predicate, literal)]
+        return None
+
+
+def _first(rows: Rows) -> dict[str, int]:
+    """The least row."""
+    names = sorted(rows.columns)
+    at = int(np.lexsort([rows.columns[name] for name in reversed(names)])[0])
+    return {name: int(rows.columns[name][at]) for name in names}
+
+
+def inconsistent(contradiction: Contradiction, prover: Prover, names: Names) -> CepError:
+    """The error: rule, triples, and for each that was inferred how."""
+    rule, triples = contradiction
+    shown: set[Triple] = set()
+    proofs = [prover.proof(triple).lines(names, 1, shown) for triple in triples]
+    lines = list(dict.fromkeys(line for proof in proofs for line in proof))
+    if len(lines) > LINES:
+        lines = [*lines[:LINES], f"  ... and {len(lines) - LINES} lines more"]
+    return CepError(
+        "\n".join([f"the knowledge is inconsistent: {MEANING[rule]} (rule {rule})", *lines]),
+        hint="one of the asserted triples has to go; `none` and `rdfs` reasoning do not look for contradictions",
+        code="inconsistent",
+    )

@@ -1,0 +1,226 @@
+"""All ways to make a rule's body true: joins of relations by columns, the smallest next, in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.errors import CepError
+from cep.values import Ints
+from knowledge.reasoning.relation import Facts, Relation, found, packed, unpacked
+from knowledge.reasoning.rule import HAS, Atom, Slot
+
+BLOCK = 1 << 21
+"""Rows that one step makes at a time."""
+
+MOST = 2_000_000_000
+"""Rows that one step may make in all: some minutes of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Bindings of variables: columns of ids, all of one length."""
+
+    count: int = 1
+    columns: Mapping[str, Ints] = field(default_factory=dict)
+
+    def take(self, rows: Ints | NDArray[np.bool_], count: int) -> Rows:
+        return Rows(count, {name: column[rows] for name, column in self.columns.items()})
+
+    def only(self, names: set[str]) -> Rows:
+        return Rows(self.count, {name: column for name, column in self.columns.items() if name in names})
+
+    def of(self, slot: Slot) -> Ints | None:
+        """The column of a variable, or the constant as one; None where nothing is bound."""
+        if isinstance(slot, str):
+            return self.columns.get(slot)
+        return np.full(self.count, slot, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An atom and the relations it is looked up in; with `before`, only what came in earlier rounds counts."""
+
+    atom: Atom
+    relations: Facts
+    before: int | None = None
+
+    def at(self, predicate: int) -> Part:
+        """With the predicate known."""
+        if self.atom.p == predicate:
+            return self
+        atom = self.atom
+        return Part(Atom(atom.s, predicate, atom.o, atom.asks, atom.every), self.relations, self.before)
+
+
+def solutions(
+    parts: Sequence[Part], start: Rows, keep: set[str], differ: Sequence[tuple[str, Slot]] = ()
+) -> Iterator[Rows]:
+    """Rows that extend `start` and make all atoms true, as blocks with the columns `keep`; rows may come repeatedly.
+
+    No order is promised. A step that would make more than MOST rows is a CepError with its size.
+    """
+    open_ = _open_predicate(parts, start)
+    if open_ is None:
+        yield from _solve(list(parts), start, keep, list(differ))
+        return
+    predicates = next(part for part in parts if part.atom.p == open_).relations.predicates
+    for predicate in predicates[predicates >= 0].tolist():
+        known = Rows(start.count, {**start.columns, open_: np.full(start.count, predicate, dtype=np.int64)})
+        closed = [part.at(predicate) if part.atom.p == open_ else part for part in parts]
+        yield from _solve(closed, known, keep, list(differ))
+
+
+def _open_predicate(parts: Sequence[Part], start: Rows) -> str | None:
+    """A variable that stands for a predicate and is bound by no other place: then each predicate is tried."""
+    ends = {slot for part in parts for slot in (part.atom.s, part.atom.o)} | set(start.columns)
+    return next((p for part in parts if isinstance(p := part.atom.p, str) and p not in ends), None)
+
+
+def _solve(parts: list[Part], rows: Rows, keep: set[str], differ: list[tuple[str, Slot]]) -> Iterator[Rows]:
+    open_ = []
+    for x, y in differ:
+        one, other = rows.of(x), rows.of(y)
+        if one is None or other is None:
+            open_.append((x, y))
+        elif not (unequal := one != other).all():
+            rows = rows.take(unequal, int(unequal.sum()))
+    if not rows.count:
+        return
+    needed = keep | {slot for pair in open_ for slot in pair if isinstance(slot, str)}
+    rows = rows.only(needed.union(*(part.atom.variables for part in parts)))
+    if not parts:
+        yield rows
+        return
+    part = parts[0] if len(parts) == 1 else _cheapest(parts, rows)
+    rest = [other for other in parts if other is not part]
+    later = needed.union(*(other.atom.variables for other in rest))
+    for more in _extended(part, rows, later):
+        yield from _solve(rest, more, keep, open_)
+
+
+def _cheapest(parts: list[Part], rows: Rows) -> Part:
+    """A test of what is bound before all else; then what makes fewest rows, of what is joined if anything is."""
+    ready = []
+    for part in parts:
+        s, p, o = (not isinstance(slot, str) or slot in rows.columns for slot in part.atom.slots)
+        if s and p and o:
+            return part
+        if p and not part.atom.asks:
+            ready.append((not (s or o), part))
+    joined = [part for apart, part in ready if not apart] or [part for _, part in ready]
+    assert joined, "a rule's body binds every predicate"
+    return joined[0] if len(joined) == 1 else min(joined, key=lambda part: _size(part, rows))
+
+
+def _size(part: Part, rows: Rows) -> int:
+    return sum(int(_ranges(part.at(p), group, relation)[2].sum()) for p, group, relation in _groups(part, rows))
+
+
+def _groups(part: Part, rows: Rows) -> Iterator[tuple[int, Rows, Relation]]:
+    """The rows by predicate, where there are triples of it."""
+    p = part.atom.p
+    if not isinstance(p, str):
+        if len(relation := part.relations[p]):
+            yield p, rows, relation
+        return
+    column = rows.columns[p]
+    order = np.flatnonzero(found(part.relations.predicates, column))
+    order = order[np.argsort(column[order], kind="stable")]
+    column = column[order]
+    starts = np.flatnonzero(np.r_[True, column[1:] != column[:-1]]) if len(column) else column
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(column)]):
+        yield int(column[start]), rows.take(order[start:stop], stop - start), part.relations[int(column[start])]
+
+
+def _extended(part: Part, rows: Rows, later: set[str]) -> Iterator[Rows]:
+    """The rows with what the atom binds, as far as it is asked later."""
+    for predicate, group, relation in _groups(part, rows):
+        known = part.at(predicate)
+        s, o = group.of(part.atom.s), group.of(part.atom.o)
+        if s is not None and o is not None:
+            keep = _of_every(known, relation, s, o) if part.atom.every else relation.has(packed(s, o), part.before)
+            yield group.take(keep, int(keep.sum()))
+            continue
+        asked = {slot for slot, column in ((part.atom.s, s), (part.atom.o, o)) if column is None} & later
+        if part.before is not None or part.atom.s == part.atom.o:
+            yield from _joined(known, group, relation)
+        elif not asked:
+            there = _ranges(known, group, relation)[2] > 0
+            yield group.take(there, int(there.sum()))
+        elif s is None and o is None and len(asked) == 1:
+            ends = relation.subjects if part.atom.s in asked else relation.objects
+            yield from _crossed(group, str(asked.pop()), ends)
+        else:
+            yield from _joined(known, group, relation)
+
+
+def _joined(part: Part, rows: Rows, relation: Relation) -> Iterator[Rows]:
+    atom = part.atom
+    lows, backward, counts = _ranges(part, rows, relation)
+    for index, places in _expanded(lows, counts):
+        if backward:
+            second, first = unpacked(relation.backward[places])
+        else:
+            first, second = unpacked(relation.pairs[places])
+        columns = dict(rows.take(index, len(index)).columns)
+        columns |= {str(slot): column for slot, column in ((atom.s, first), (atom.o, second)) if isinstance(slot, str)}
+        keep = np.ones(len(index), dtype=np.bool_)
+        if atom.s == atom.o:
+            keep &= first == second
+        if part.before is not None:
+            keep &= relation.rounds[np.searchsorted(relation.pairs, packed(first, second))] < part.before
+        made = Rows(len(index), columns)
+        yield made if keep.all() else made.take(keep, int(keep.sum()))
+
+
+def _crossed(rows: Rows, name: str, column: Ints) -> Iterator[Rows]:
+    """Each row with each value of a new column."""
+    lows, counts = np.zeros(rows.count, dtype=np.int64), np.full(rows.count, len(column), dtype=np.int64)
+    for index, places in _expanded(lows, counts):
+        yield Rows(len(index), {**rows.take(index, len(index)).columns, name: column[places]})
+
+
+def _ranges(part: Part, rows: Rows, relation: Relation) -> tuple[Ints, bool, Ints]:
+    """For each row, where its pairs begin, in `pairs` or, if only the object is bound, in `backward`; how many."""
+    s, o = rows.of(part.atom.s), rows.of(part.atom.o)
+    if s is None and o is None:
+        return np.zeros(rows.count, dtype=np.int64), False, np.full(rows.count, len(relation), dtype=np.int64)
+    within, asked = (relation.backward, o) if s is None else (relation.pairs, s)
+    assert asked is not None, "one end is bound"
+    lows = np.searchsorted(within, asked << 32)
+    return lows, s is None, np.searchsorted(within, (asked + 1) << 32) - lows
+
+
+def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Each place of each range, and whose it is, in blocks."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    if total > MOST:
+        raise CepError(
+            f"closing the knowledge takes a join of {total:,} rows, more than {MOST:,}",
+            hint="some property that is transitive, functional or a key relates very many things with each other",
+            code="too-large",
+        )
+    for first in range(0, total, BLOCK):
+        places = np.arange(first, min(total, first + BLOCK), dtype=np.int64)
+        whole = total <= BLOCK
+        index = np.repeat(np.arange(len(lows)), counts) if whole else np.searchsorted(ends, places, side="right")
+        yield index, places + (lows - ends + counts)[index]
+
+
+def _of_every(part: Part, relation: Relation, s: Ints, lists: Ints) -> NDArray[np.bool_]:
+    """Of which subjects the triple holds with every member of the list."""
+    pairs, back = np.unique(packed(s, lists), return_inverse=True)
+    subjects, heads = unpacked(pairs)
+    members = part.relations[HAS]
+    lows = np.searchsorted(members.pairs, heads << 32)
+    counts = np.searchsorted(members.pairs, (heads + 1) << 32) - lows
+    there = np.ones(len(pairs), dtype=np.bool_)
+    for index, places in _expanded(lows, counts):
+        held = relation.has(packed(subjects[index], unpacked(members.pairs[places])[1]), part.before)
+        there[index[~held]] = False
+    return there[back]

@@ -1,0 +1,98 @@
+"""RDF lists in axioms: their members, and the rules that each chain of properties and each key makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep.errors import CepError
+from cep.values import Ints
+from knowledge.rdf.names import Names
+from knowledge.reasoning.relation import Facts, distinct, packed, unpacked
+from knowledge.reasoning.rule import Atom, Rule
+from knowledge.reasoning.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Lists that an axiom names: columns of list and member, by list, in the order of the list."""
+
+    heads: Ints
+    members: Ints
+
+    @property
+    def pairs(self) -> Ints:
+        """(list, member), packed, sorted, each once."""
+        return distinct(packed(self.heads, self.members))
+
+    @property
+    def twice(self) -> Ints:
+        """(list, member) where the member is at two places."""
+        pairs = np.sort(packed(self.heads, self.members))
+        return distinct(pairs[1:][pairs[1:] == pairs[:-1]])
+
+    def of(self, head: int) -> list[int]:
+        members: list[int] = self.members[self.heads == head].tolist()
+        return members
+
+
+def lists_of(facts: Facts, words: Vocabulary, names: Names) -> Lists:
+    """The lists that axioms of `facts` name. One that branches, breaks off or bites its tail is a CepError."""
+    found = [facts[predicate].objects for predicate in words.of_lists]
+    heads = distinct(np.concatenate(found))
+    at, place, step = heads, np.arange(len(heads)), 0
+    columns: list[tuple[Ints, Ints, Ints]] = []
+    while True:
+        going = at != words.nil
+        at, place = at[going], place[going]
+        if not len(at):
+            break
+        columns.append((heads[place], np.full(len(at), step), _next(facts, words.first, at, heads[place], names)))
+        at = _next(facts, words.rest, at, heads[place], names)
+        step += 1
+        if step > len(facts[words.rest]) + 1:
+            endless = names.of(int(heads[place[0]]))
+            raise CepError(f"the list {endless} has no end: its rest leads back to it", code="list")
+    if not columns:
+        return Lists(heads[:0], heads[:0])
+    head, steps, member = (np.concatenate(column) for column in zip(*columns))
+    order = np.lexsort((steps, head))
+    return Lists(head[order], member[order])
+
+
+def _next(facts: Facts, predicate: int, at: Ints, heads: Ints, names: Names) -> Ints:
+    pairs = facts[predicate].pairs
+    lows = np.searchsorted(pairs, at << 32)
+    counts = np.searchsorted(pairs, (at + 1) << 32) - lows
+    if (counts != 1).any():
+        wrong = int(np.flatnonzero(counts != 1)[0])
+        raise CepError(
+            f"the list {names.of(int(heads[wrong]))} is broken: {names.of(int(at[wrong]))} has {int(counts[wrong])} "
+            f"values of {names.of(predicate)}",
+            hint="each node of a list has one rdf:first and one rdf:rest, and the last rdf:rest is rdf:nil",
+            code="list",
+        )
+    return unpacked(pairs[lows])[1]
+
+
+def rules_of_lists(facts: Facts, lists: Lists, words: Vocabulary, names: Names) -> tuple[Rule, ...]:
+    """prp-spo2 for each chain of properties, prp-key for each key."""
+    rules = []
+    for head in facts[words.chain].objects.tolist():
+        chain = _filled(lists.of(head), words.chain, names)
+        links = [Atom(f"?u{i}", p, f"?u{i + 1}") for i, p in enumerate(chain)]
+        axiom = Atom("?p", words.chain, head)
+        rules.append(Rule("prp-spo2", (axiom, *links), Atom("?u0", "?p", f"?u{len(chain)}")))
+    for head in facts[words.key].objects.tolist():
+        key = _filled(lists.of(head), words.key, names)
+        same = [Atom(of, p, f"?z{i}") for i, p in enumerate(key) for of in ("?x", "?y")]
+        axiom, types = Atom("?c", words.key, head), [Atom(of, words.type, "?c") for of in ("?x", "?y")]
+        rules.append(Rule("prp-key", (axiom, *types, *same), Atom("?x", words.same, "?y"), (("?x", "?y"),)))
+    return tuple(rules)
+
+
+def _filled(members: list[int], predicate: int, names: Names) -> list[int]:
+    if not members:
+        raise CepError(f"{names.of(predicate)} has an empty list", hint="it needs one property at least", code="list")
+    return members

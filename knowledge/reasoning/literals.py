@@ -1,0 +1,185 @@
+"""Literals and datatypes: which literals are ill-formed, whose value a datatype holds, which have different values.
+
+The dt- rules of OWL 2 RL/RDF, table 8. A datatype is known if it is one of XML Schema's below, rdf:PlainLiteral,
+rdf:langString or rdfs:Literal; of the literals of another nothing is said but that they are equal if written equally.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.values import Ints
+from knowledge.asking.values import READ
+from knowledge.namespaces import RDF, RDFS, XSD
+from knowledge.rdf.terms import LITERAL, Sort, Terms
+
+Bools = NDArray[np.bool_]
+
+_NAME = r"[\p{L}_][\p{L}\p{M}\p{N}._\-]*"
+_TOKEN = r"^(?:[^\s]+(?: [^\s]+)*)?$"
+_ZONE = r"(?:Z|[+-][0-9]{2}:[0-9]{2})"
+_CLOCK = r"(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?|24:00:00(?:\.0+)?)"
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+
+_TEXTS = {
+    "normalizedString": r"^[^\r\n\t]*$",
+    "token": _TOKEN,
+    "language": r"^[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*$",
+    "Name": rf"^(?:{_NAME}|:[\p{{L}}\p{{M}}\p{{N}}.:_\-]*|{_NAME}:[\p{{L}}\p{{M}}\p{{N}}.:_\-]*)$",
+    "NCName": rf"^{_NAME}$",
+    "NMTOKEN": r"^[\p{L}\p{M}\p{N}.:_\-]+$",
+}
+_FORMS = {
+    **{XSD + name: form for name, form in _TEXTS.items()},
+    XSD + "hexBinary": r"^(?:[0-9A-Fa-f]{2})*$",
+    XSD + "base64Binary": r"^(?:[A-Za-z0-9+/] ?)*(?:= ?){0,2}$",
+    XSD + "time": rf"^{_CLOCK}{_ZONE}?$",
+    XSD + "duration": rf"^-?P(?:[0-9]+Y)?(?:[0-9]+M)?(?:[0-9]+D)?(?:T(?:[0-9]+H)?(?:[0-9]+M)?(?:{_NUMBER}S)?)?$",
+}
+"""Lexical forms of the datatypes that `knowledge.asking.values` does not read."""
+
+_BOUNDS: dict[str, tuple[int, int]] = {
+    XSD + "long": (-(2**63), 2**63 - 1),
+    XSD + "int": (-(2**31), 2**31 - 1),
+    XSD + "short": (-(2**15), 2**15 - 1),
+    XSD + "byte": (-128, 127),
+    XSD + "nonNegativeInteger": (0, 2**127 - 1),
+    XSD + "positiveInteger": (1, 2**127 - 1),
+    XSD + "nonPositiveInteger": (-(2**127), 0),
+    XSD + "negativeInteger": (-(2**127), -1),
+    XSD + "unsignedLong": (0, 2**64 - 1),
+    XSD + "unsignedInt": (0, 2**32 - 1),
+    XSD + "unsignedShort": (0, 2**16 - 1),
+    XSD + "unsignedByte": (0, 255),
+}
+"""The least and the most value of datatypes derived from xsd:integer; no bound is as good as one of 128 bits."""
+
+SPACES: dict[str, str] = {
+    **dict.fromkeys([*_BOUNDS, XSD + "integer", XSD + "decimal"], "decimal"),
+    **{XSD + name: "string" for name in ["string", *_TEXTS]},
+    **{XSD + name: name for name in ("double", "float", "boolean", "anyURI", "date", "time")},
+    **{XSD + name: name for name in ("hexBinary", "base64Binary")},
+    **{XSD + name: "dateTime" for name in ("dateTime", "dateTimeStamp")},
+    **{XSD + name: "duration" for name in ("duration", "dayTimeDuration")},
+    RDF + "langString": "langString",
+}
+"""Known datatypes, and the primitive type in whose value space theirs lies: different ones share no value."""
+
+_UNIONS = {RDFS + "Literal": None, RDF + "PlainLiteral": ("string", "langString")}
+
+
+KNOWN = (*SPACES, *_UNIONS)
+"""All known datatypes."""
+
+
+def well_formed(datatype: str, texts: pl.Series) -> Bools:
+    """Which of these are lexical forms of a datatype; all, where the datatype is not known."""
+    good = np.ones(len(texts), dtype=np.bool_)
+    if datatype in READ and datatype not in _FORMS:
+        good &= READ[datatype][1](texts)[0]
+    if datatype in _BOUNDS:
+        # A number that is not one of 128 bits is beyond every bound, on its side of 0.
+        huge = pl.when(texts.str.starts_with("-")).then(pl.lit(-(2**127), pl.Int128)).otherwise(pl.lit(2**127 - 1))
+        numbers = pl.select(pl.coalesce(texts.cast(pl.Int128, strict=False), huge)).to_series()
+        good &= numbers.is_between(*_BOUNDS[datatype]).to_numpy()
+    if datatype in _FORMS:
+        good &= texts.str.contains(_FORMS[datatype]).to_numpy()
+    if datatype == XSD + "dateTimeStamp":
+        good &= texts.str.contains(_ZONE + "$").to_numpy()
+    if datatype == XSD + "duration":
+        good &= ~texts.str.contains("[PT]$").to_numpy()
+    return good
+
+
+def ill_formed(terms: Terms, ids: Ints) -> Ints:
+    """Those of some literals whose lexical form is none of their datatype (rule dt-not-type)."""
+    wrong = [
+        places[~well_formed(sort.datatype, terms.texts(ids[places]))]
+        for sort, places in _by_sort(terms, ids)
+        if sort.datatype in READ or sort.datatype in _FORMS
+    ]
+    return np.sort(ids[np.concatenate([np.empty(0, dtype=np.int64), *wrong])])
+
+
+def inside(terms: Terms, ids: Ints, datatype: str) -> Bools:
+    """Which literals, well-formed, have a value that the datatype holds (rule dt-type2)."""
+    there = np.zeros(len(ids), dtype=np.bool_)
+    for sort, places in _by_sort(terms, ids):
+        there[places] = _inside(sort, terms.texts(ids[places]), datatype)
+    return there
+
+
+def outside(terms: Terms, ids: Ints, datatype: str) -> Bools:
+    """Which literals, well-formed, have a value that the datatype does not hold (rule dt-not-type).
+
+    Neither inside nor outside are literals of a datatype that is not known.
+    """
+    there = np.zeros(len(ids), dtype=np.bool_)
+    if datatype in KNOWN:
+        for sort, places in _by_sort(terms, ids):
+            if sort.datatype in SPACES:
+                there[places] = ~_inside(sort, terms.texts(ids[places]), datatype)
+    return there
+
+
+def _inside(sort: Sort, texts: pl.Series, datatype: str) -> Bools:
+    everything = np.ones(len(texts), dtype=np.bool_)
+    space = SPACES.get(sort.datatype)
+    if datatype in _UNIONS:
+        union = _UNIONS[datatype]
+        return everything if union is None or space in union else ~everything
+    if datatype == sort.datatype:
+        return everything
+    if space is None or SPACES.get(datatype) != space:
+        return ~everything
+    if space == "decimal" and sort.datatype == XSD + "decimal":
+        texts = texts.str.replace(r"\.0*$", "")  # 5.0 is the integer 5
+    return well_formed(datatype, texts) if datatype != XSD + "decimal" else everything
+
+
+def different(terms: Terms, first: int, second: int) -> bool:
+    """Whether two literals, well-formed, are known to have different values (rule dt-diff).
+
+    Moments and durations are told apart to the microsecond, times of the day not at all.
+    """
+    (a, x), (b, y) = (_written(terms, id) for id in (first, second))
+    spaces = SPACES.get(a.datatype), SPACES.get(b.datatype)
+    if None in spaces:
+        return False
+    return spaces[0] != spaces[1] or _value(a, x) != _value(b, y)
+
+
+def _value(sort: Sort, text: str) -> object:
+    """Unequal for unequal values of one space."""
+    space = SPACES[sort.datatype]
+    if space == "decimal":
+        return Decimal(text)
+    if space == "double":
+        return float(text)
+    if space == "float":
+        return float(np.float32(text))
+    if space == "boolean":
+        return text in ("true", "1")
+    if space in ("dateTime", "date", "duration"):
+        good, ticks = READ[sort.datatype][1](pl.Series([text]))
+        return int(ticks[0]) if good[0] else None
+    if space == "time":
+        return None
+    if space == "hexBinary":
+        return text.upper()
+    return text.replace(" ", "") if space == "base64Binary" else (text, sort.language)
+
+
+def _written(terms: Terms, id: int) -> tuple[Sort, str]:
+    ids = np.array([id])
+    return terms.sorts[int(terms.sort_of(ids)[0])], str(terms.texts(ids)[0])
+
+
+def _by_sort(terms: Terms, ids: Ints) -> list[tuple[Sort, Ints]]:
+    sorts = terms.sort_of(ids)
+    found = [(terms.sorts[index], np.flatnonzero(sorts == index)) for index in np.unique(sorts).tolist()]
+    return [(sort, places) for sort, places in found if sort.kind == LITERAL]

@@ -1,0 +1,191 @@
+"""Why a triple is there: the rule that gives it and the triples it needs, down to what was asserted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep.errors import CepError
+from knowledge.rdf.names import Names, Triple
+from knowledge.reasoning.join import Part, Rows, solutions
+from knowledge.reasoning.relation import Facts, Relation, flipped, packed
+from knowledge.reasoning.rule import HAS, TWICE, Atom, Rule
+from knowledge.reasoning.vocabulary import Vocabulary
+
+ASSERTED = "asserted"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A triple, the rule that gives it (`asserted`: none) and the proofs of what the rule needs.
+
+    No triple is needed for its own proof: each came in a later round than what it is proved by.
+    """
+
+    triple: Triple
+    rule: str
+    premises: tuple[Proof, ...] = ()
+
+    def lines(self, names: Names, depth: int = 0, shown: set[Triple] | None = None) -> list[str]:
+        """The proof as text, a line a triple, premises indented below; what was proved above is not proved again."""
+        shown = set() if shown is None else shown
+        made: list[str] = []
+        waiting = [(self, depth)]
+        while waiting:
+            proof, depth = waiting.pop()
+            again = proof.triple in shown and bool(proof.premises)
+            shown.add(proof.triple)
+            line = f"{'  ' * depth}{names.triple(proof.triple)}   {proof.rule}{', see above' if again else ''}"
+            if line not in made[-1:]:  # the parts of one restriction are one line
+                made.append(line)
+            if not again:
+                waiting += [(premise, depth + 1) for premise in reversed(proof.premises)]
+        return made
+
+    @property
+    def asserted(self) -> tuple[Triple, ...]:
+        """The asserted triples it rests on, each once."""
+        found: dict[Triple, None] = {}
+        seen, waiting = {self.triple}, [self]
+        while waiting:
+            proof = waiting.pop()
+            if proof.rule == ASSERTED:
+                found[proof.triple] = None
+            for premise in reversed(proof.premises):
+                if premise.triple not in seen:
+                    seen.add(premise.triple)
+                    waiting.append(premise)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Prover:
+    """Finds proofs in closed facts. `typed` says of literals which datatypes hold them."""
+
+    facts: Facts
+    rules: Sequence[Rule]
+    asserted: Facts
+    typed: Facts
+    words: Vocabulary
+
+    def proof(self, triple: Triple) -> Proof:
+        """Of a triple of the closed facts."""
+        made: dict[Triple, Proof] = {}
+        steps: dict[Triple, tuple[str, list[Triple]]] = {}
+        waiting = [triple]
+        while waiting:
+            goal = waiting[-1]
+            if goal in made:
+                waiting.pop()
+                continue
+            if goal not in steps:
+                steps[goal] = self._step(goal)
+            rule, premises = steps[goal]
+            missing = [premise for premise in premises if premise not in made]
+            if missing:
+                waiting += missing
+                continue
+            made[goal] = Proof(goal, rule, tuple(made[premise] for premise in premises))
+            waiting.pop()
+        return made[triple]
+
+    def _step(self, triple: Triple) -> tuple[str, list[Triple]]:
+        s, p, o = triple
+        key = packed(np.array([s]), np.array([o]))
+        if self.asserted[p].has(key)[0]:
+            return ASSERTED, []
+        if self.typed[p].has(key)[0]:
+            return "dt-type2", []
+        relation = self.facts[p]
+        assert relation.has(key)[0], "only what is in the closure has a proof"
+        round = int(relation.rounds[np.searchsorted(relation.pairs, key)][0])
+        best: tuple[int, int, int, list[Triple]] | None = None
+        for number, rule in enumerate(self.rules):
+            for premises in self._premises(rule, triple, round):
+                rounds = [self._round(premise) for premise in premises]
+                found = (max(rounds, default=0), sum(at > 0 for at in rounds), number, premises)
+                if best is None or found < best:
+                    best = found
+        if best is None and p == self.words.same:
+            chain = self._chain(triple, round, both=True)
+            return "eq-sym" if len(chain) == 1 else "eq-trans", chain
+        if best is None and p in self.facts[self.words.type].subjects_of(self.words.transitive):
+            axiom = (p, self.words.type, self.words.transitive)
+            return "prp-trp", [axiom, *self._chain(triple, round, both=False)]
+        assert best is not None, f"what was inferred was inferred by a rule: {triple}, round {round}"
+        return self.rules[best[2]].name, best[3]
+
+    def _premises(self, rule: Rule, triple: Triple, before: int) -> list[list[Triple]]:
+        """The triples of earlier rounds from which the rule gives this one; a few of the ways, if there are many."""
+        if rule.head is None:
+            return []
+        known: dict[str, int] = {}
+        for slot, id in zip(rule.head.slots, triple):
+            if (isinstance(slot, int) and slot != id) or (isinstance(slot, str) and known.setdefault(slot, id) != id):
+                return []
+        start = Rows(1, {name: np.array([id]) for name, id in known.items()})
+        return ways(rule, self.facts, start, before)
+
+    def _round(self, triple: Triple) -> int:
+        s, p, o = triple
+        relation = self.facts[p]
+        return int(relation.rounds[np.searchsorted(relation.pairs, (s << 32) | o)])
+
+    def _chain(self, triple: Triple, before: int, both: bool) -> list[Triple]:
+        """A shortest way from subject to object over triples of earlier rounds, forward or in `both` directions."""
+        s, p, o = triple
+        relation = self.facts[p]
+        pairs = relation.pairs[relation.rounds < before]
+        came: dict[int, Triple] = {}
+        reached, seen = [s], {s} - {o}  # a way may lead back to where it began
+        while reached and o not in came:
+            following: list[int] = []
+            for column, turned in ((pairs, False), (np.sort(flipped(pairs)), True))[: 1 + both]:
+                early = Relation.at(column, 0)
+                for at in reached:
+                    for there in early.objects_of(at):
+                        if there not in seen:
+                            seen.add(there)
+                            following.append(there)
+                            came[there] = (there, p, at) if turned else (at, p, there)
+            reached = following
+        assert o in came, "equal terms, and the ends of a transitive property, are joined by earlier triples"
+        chain: list[Triple] = []
+        while not chain or o != s:
+            chain.append(came[o])
+            x, _, y = came[o]
+            o = x if o == y else y
+        return chain[::-1]
+
+
+def ways(rule: Rule, facts: Facts, start: Rows, before: int | None) -> list[list[Triple]]:
+    """Some of the ways in which a rule's body is true in facts of earlier rounds, each as its triples."""
+    parts = [Part(atom, facts, before) for atom in rule.body]
+    keep = {name for atom in rule.body for name in atom.variables}
+    found: list[list[Triple]] = []
+    for rows in solutions(parts, start, keep, rule.differ):
+        columns = {name: column.tolist() for name, column in rows.columns.items()}
+        for i in range(min(rows.count, 1000)):
+            found.append(instance(rule.body, {name: column[i] for name, column in columns.items()}, facts))
+        if found:
+            break
+    return found
+
+
+def instance(body: tuple[Atom, ...], row: dict[str, int], facts: Facts) -> list[Triple]:
+    triples: dict[Triple, None] = {}
+    for atom in body:
+        s, p, o = (row[slot] if isinstance(slot, str) else slot for slot in atom.slots)
+        if p in (HAS, TWICE):
+            continue  # the list is shown with its members
+        objects = [o]
+        if atom.every:
+            objects = facts[HAS].objects_of(o)
+        triples |= dict.fromkeys((s, p, member) for member in objects)
+    return list(triples)
+
+
+def not_there(names: Names, triple: Triple) -> CepError:
+    return CepError(f"{names.triple(triple)} is neither asserted nor inferred", code="unknown-triple")

@@ -1,0 +1,81 @@
+"""What goes when asserted triples go: all that was inferred with them, unless it follows in another way too (DRed)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cep.values import Ints
+from knowledge.reasoning.equality import pairs_of
+from knowledge.reasoning.join import Part, Rows, solutions
+from knowledge.reasoning.owl2rl import WALKED
+from knowledge.reasoning.relation import Facts, Relation, distinct, found, unpacked
+from knowledge.reasoning.rule import Atom, Rule
+from knowledge.reasoning.saturation import Heads, Saturation
+from knowledge.reasoning.transitivity import reached
+
+MOST = 0.2
+"""The part of all triples that may be in doubt; with more, closing again is faster."""
+
+
+_NONE: Ints = np.empty(0, dtype=np.int64)
+
+
+def in_doubt(work: Saturation, rules: Sequence[Rule], gone: Facts, kept: Facts) -> Facts | None:
+    """All triples that have a proof which needs one that is `gone`, these included; none that is `kept`.
+
+    None if they are too many.
+    """
+    doubtful, new = gone, gone
+    ways: dict[int, Ints] = {}
+    while new:
+        heads = Heads()
+        for rule in rules:
+            if rule.name not in WALKED:
+                work.apply(rule, new, heads, linked=False)
+        for p in work.transitive:
+            # RULE prp-trp: every pair that some way with a doubtful step leads to, ways known before left out.
+            steps = work.facts[p].pairs if work.is_transitive(p, new) else new[p].pairs
+            steps = steps[~found(ways.get(p, _NONE), steps)]
+            if len(steps):
+                more = reached(work.facts[p].pairs, steps, again=True)
+                ways[p] = distinct(np.concatenate([ways.get(p, _NONE), more]))
+                heads.add(p, more)
+        if len(same := new[work.words.same].pairs):
+            # RULES eq-sym, eq-trans: every pair of a class rests on every other.
+            heads.add(work.words.same, pairs_of(work.labels, distinct(work.labels[unpacked(same)[0]])))
+        given = Facts({p: Relation.at(heads.of(p), 0) for p in sorted(heads.pairs)})
+        new = doubtful.fresh(kept.fresh(work.facts.common(given)))
+        doubtful = doubtful.plus(new, 0)
+        if doubtful.count > MOST * work.facts.count:
+            return None
+    return doubtful
+
+
+def inferred_again(work: Saturation, rules: Sequence[Rule], doubtful: Facts) -> Facts:
+    """Those of the doubtful triples, no longer among the facts, that a rule gives from these."""
+    heads = Heads()
+    for rule in rules:
+        assert rule.head is not None, "a rule without a head gives nothing"
+        parts = [Part(atom, work.facts) for atom in rule.body]
+        for predicate in [rule.head.p] if isinstance(rule.head.p, int) else doubtful:
+            start = _bound(rule.head, predicate, doubtful[predicate])
+            for rows in solutions(parts, start, set(rule.head.variables), rule.differ):
+                work.give(rule.head, rows, heads)
+    classes = distinct(work.labels[unpacked(work.facts[work.words.same].pairs)[0]])
+    heads.add(work.words.same, pairs_of(work.labels, classes))
+    return doubtful.common(Facts({p: Relation.at(heads.of(p), 0) for p in sorted(heads.pairs)}))
+
+
+def _bound(head: Atom, predicate: int, relation: Relation) -> Rows:
+    """The variables of a head that stands for the triples of a relation."""
+    s, o = unpacked(relation.pairs)
+    columns: dict[str, Ints] = {}
+    fits = np.ones(len(s), dtype=np.bool_)
+    for slot, column in ((head.s, s), (head.p, np.full(len(s), predicate, dtype=np.int64)), (head.o, o)):
+        if isinstance(slot, int):
+            fits &= column == slot
+        else:
+            fits &= columns.setdefault(slot, column) == column
+    return Rows(len(s), columns).take(fits, int(fits.sum()))

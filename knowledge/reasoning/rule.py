@@ -1,0 +1,106 @@
+"""A rule over triples, as the line of a table says it, and with ids of terms for the names in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from knowledge.namespaces import OWL, RDF, RDFS, XSD
+
+PREFIXES = {"rdf": RDF, "rdfs": RDFS, "owl": OWL, "xsd": XSD}
+
+HAS = -2
+"""Instead of a predicate: the list (subject) has the member (object)."""
+TWICE = -3
+"""Instead of a predicate: the list has the member at two places."""
+
+_VERBS: dict[str, str | int] = {"a": "rdf:type", "has": HAS, "holds": HAS, "twice": TWICE}
+
+Slot = str | int
+"""A variable (`?x`), the id of a term, or what is still to be replaced by one: a prefixed name, a number."""
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A triple with variables. One that only `asks` is tested when all its variables are bound, and binds none.
+
+    With `every`, the object is a list, and the triple is to hold with each of its members.
+    """
+
+    s: Slot
+    p: Slot
+    o: Slot
+    asks: bool = False
+    every: bool = False
+
+    @cached_property
+    def slots(self) -> tuple[Slot, Slot, Slot]:
+        return self.s, self.p, self.o
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(slot for slot in self.slots if isinstance(slot, str)))
+
+    def with_slots(self, change: Callable[[Slot], Slot]) -> Atom:
+        return Atom(change(self.s), change(self.p), change(self.o), self.asks, self.every)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """If the body holds and each pair of `differ` (a variable first) stands for different terms, the head does.
+
+    Without a head: then the knowledge is inconsistent. `name` is that of the W3C's tables.
+    """
+
+    name: str
+    body: tuple[Atom, ...]
+    head: Atom | None
+    differ: tuple[tuple[str, Slot], ...] = ()
+
+    @cached_property
+    def twins(self) -> tuple[str, str] | None:
+        """The variables y, z of a head `?y owl:sameAs ?z` if the body says the same of both (prp-fp and its like).
+
+        Then all that y can stand for, when the other variables are given, is one: pairs need not be formed.
+        """
+        if self.head is None or not (isinstance(self.head.s, str) and isinstance(self.head.o, str)):
+            return None
+        y, z = self.head.s, self.head.o
+        turned = {atom.with_slots(lambda slot: z if slot == y else y if slot == z else slot) for atom in self.body}
+        together = any(y in atom.variables and z in atom.variables for atom in self.body)
+        return (y, z) if y != z and turned == set(self.body) and not together else None
+
+    def with_slots(self, change: Callable[[Slot], Slot]) -> Rule:
+        """With each slot replaced."""
+        head = None if self.head is None else self.head.with_slots(change)
+        differ = tuple((name, change(slot)) for name, slot in self.differ)
+        return Rule(self.name, tuple(atom.with_slots(change) for atom in self.body), head, differ)
+
+    @property
+    def number(self) -> str | None:
+        """The number in the body."""
+        return next((atom.o for atom in self.body if isinstance(atom.o, str) and atom.o.isdigit()), None)
+
+
+@cache
+def rules_of(table: str) -> tuple[Rule, ...]:
+    """The rules of a table: `name  atom . atom . ?x != ?y -> head`, a head being an atom or `false`.
+
+    A line that begins with a space goes on with the one before. Names and numbers are still to be replaced by ids.
+    """
+    rules = []
+    for line in filter(None, table.replace("\n ", " ").splitlines()):
+        name, rest = line.split(maxsplit=1)
+        body, _, head = rest.partition("->")
+        parts = [part.split() for part in body.split(" . ") if part.strip()]
+        atoms = tuple(_atom(words) for words in parts if words[1] != "!=")
+        differ = tuple((words[0], words[2]) for words in parts if words[1] == "!=")
+        rules.append(Rule(name, atoms, None if head.strip() == "false" else _atom(head.split()), differ))
+    return tuple(rules)
+
+
+def _atom(words: list[str]) -> Atom:
+    every = "every" in words
+    s, p, o = (word for word in words if word != "every")
+    return Atom(s, _VERBS.get(p, p), o, asks=every or p == "holds", every=every)

@@ -1,0 +1,125 @@
+"""The rules of one kind of reasoning for one body of triples, and what holds before any of them is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from cep.values import Ints
+from knowledge.asking.values import READ
+from knowledge.rdf.names import Names
+from knowledge.rdf.terms import LITERAL, Terms
+from knowledge.reasoning import owl2rl, rdfs
+from knowledge.reasoning.lists import lists_of, rules_of_lists
+from knowledge.reasoning.literals import KNOWN, inside
+from knowledge.reasoning.relation import Facts, Relation, distinct, packed, unpacked
+from knowledge.reasoning.rule import HAS, TWICE, Rule, rules_of
+from knowledge.reasoning.vocabulary import Vocabulary
+
+Reasoning = Literal["none", "rdfs", "owlrl"]
+REASONING: tuple[Reasoning, ...] = ("none", "rdfs", "owlrl")
+
+
+@dataclass(frozen=True)
+class Ruleset:
+    """`schema` rules need no triples but those that they or an author give; `refusing` ones say what contradicts.
+
+    `lists` holds the members of lists (HAS, TWICE), `typed` the datatypes of literals where axioms ask for them. Both
+    and the rules are right for other triples too as long as `fits`.
+    """
+
+    words: Vocabulary
+    data: tuple[Rule, ...] = ()
+    schema: tuple[Rule, ...] = ()
+    refusing: tuple[Rule, ...] = ()
+    lists: Facts = field(default_factory=Facts)
+    typed: Facts = field(default_factory=Facts)
+
+    @cached_property
+    def giving(self) -> tuple[Rule, ...]:
+        return self.schema + self.data
+
+    def fits(self, terms: Terms, changed: Facts) -> bool:
+        """Whether more or less of some triples leaves rules, lists and datatypes as they are."""
+        read = (self.words.first, self.words.rest, *self.words.of_lists, *self.words.of_numbers)
+        if any(predicate in changed for predicate in read):
+            return False
+        return not len(self.typed) and not len(_asked(terms, changed, self.words))
+
+
+def ruleset(reasoning: Reasoning, terms: Terms, asserted: Facts, names: Names) -> Ruleset:
+    """The rules for some asserted triples. The terms that rules name are added to the dictionary."""
+    words = Vocabulary(terms)
+    if reasoning == "none":
+        return Ruleset(words)
+    if reasoning == "rdfs":
+        return Ruleset(words, _with_ids(rdfs.DATA, words, {}), _with_ids(rdfs.SCHEMA, words, {}))
+    lists = lists_of(asserted, words, names)
+    numbers = {str(n): _numbers(terms, asserted, words, n) for n in (0, 1)}
+    data, schema = (_with_ids(table, words, numbers) for table in (owl2rl.DATA, owl2rl.SCHEMA))
+    return Ruleset(
+        words,
+        tuple(rule for rule in data if rule.head) + rules_of_lists(asserted, lists, words, names),
+        schema,
+        tuple(rule for rule in data if not rule.head),
+        Facts({HAS: Relation.at(lists.pairs, 0), TWICE: Relation.at(lists.twice, 0)}),
+        _typed(terms, asserted, words),
+    )
+
+
+def _with_ids(table: str, words: Vocabulary, numbers: Mapping[str, list[int]]) -> tuple[Rule, ...]:
+    """The rules of a table with ids; one with a number comes once for each literal that stands for it."""
+    rules = []
+    for rule in rules_of(table):
+        for literal in numbers[rule.number] if rule.number else [0]:
+            ids = words.ids if rule.number is None else {**words.ids, rule.number: literal}
+            rules.append(rule.with_slots(lambda slot, ids=ids: ids.get(slot, slot)))  # type: ignore[misc]
+    return tuple(rules)
+
+
+def _numbers(terms: Terms, asserted: Facts, words: Vocabulary, value: int) -> list[int]:
+    """The literals that stand for an integer in a cardinality, by id."""
+    objects = distinct(np.concatenate([asserted[predicate].objects for predicate in words.of_numbers]))
+    found = []
+    for literal in objects[terms.kinds(objects) == LITERAL].tolist():
+        type, read = READ.get(terms.sorts[int(terms.sort_of(np.array([literal]))[0])].datatype, ("", None))
+        if type == "int" and read is not None:
+            good, values = read(terms.texts(np.array([literal])))
+            found += [literal] if good[0] and values[0] == value else []
+    return found
+
+
+def _typed(terms: Terms, asserted: Facts, words: Vocabulary) -> Facts:
+    """RULE dt-type2: literals by the datatypes that hold their values, as far as axioms ask for these datatypes."""
+    datatypes = _asked(terms, asserted, words)
+    if not len(datatypes):
+        return Facts()
+    used = np.zeros(len(terms), dtype=np.bool_)
+    for predicate in asserted:
+        used[unpacked(asserted[predicate].pairs)[1]] = True
+    literals = np.flatnonzero(used)
+    literals = literals[terms.kinds(literals) == LITERAL]
+    pairs = []
+    for datatype, name in zip(datatypes.tolist(), terms.texts(datatypes)):
+        held = literals[inside(terms, literals, name)]
+        pairs.append(packed(held, np.full(len(held), datatype, dtype=np.int64)))
+    return Facts({words.type: Relation.at(distinct(np.concatenate(pairs)), 0)})
+
+
+def _asked(terms: Terms, facts: Facts, words: Vocabulary) -> Ints:
+    """Datatypes that triples speak of otherwise than as a range or to declare them."""
+    names = [*KNOWN, *(sort.datatype for sort in terms.sorts if sort.kind == LITERAL)]
+    tokens = pl.Series([f"<{name}>" for name in dict.fromkeys(names)])
+    datatypes = distinct(terms.tokens(tokens, add=False))
+    datatypes = datatypes[datatypes >= 0]
+    speaking = np.zeros(len(terms), dtype=np.bool_)
+    for predicate in facts:
+        if predicate not in (words.range, words.type):
+            for column in unpacked(facts[predicate].pairs):
+                speaking[column] = True
+    return datatypes[speaking[datatypes]]

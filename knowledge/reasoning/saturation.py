@@ -1,0 +1,230 @@
+"""Rules applied to facts, round after round, each round to what the last one brought, until nothing new comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cep.errors import CepError
+from cep.values import Ints
+from knowledge.rdf.terms import LITERAL, Terms
+from knowledge.reasoning.equality import pairs_of, united
+from knowledge.reasoning.join import BLOCK, Part, Rows, solutions
+from knowledge.reasoning.owl2rl import WALKED
+from knowledge.reasoning.relation import Facts, Relation, distinct, found, packed, unpacked
+from knowledge.reasoning.rule import HAS, Atom, Rule
+from knowledge.reasoning.transitivity import reached
+from knowledge.reasoning.vocabulary import Vocabulary
+
+MOST = 100_000_000
+"""Triples that a closure may hold."""
+
+
+@dataclass(slots=True)
+class Heads:
+    """Triples that rules gave, by predicate, with repetitions."""
+
+    pairs: dict[int, list[Ints]] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+
+    def add(self, predicate: int, pairs: Ints) -> None:
+        if not len(pairs):
+            return
+        parts = self.pairs.setdefault(predicate, [])
+        parts.append(pairs)
+        size = self.sizes[predicate] = self.sizes.get(predicate, 0) + len(pairs)
+        if size > 4 * BLOCK and size > 2 * len(parts[0]):
+            self.pairs[predicate] = [self.of(predicate)]
+            self.sizes[predicate] = len(self.pairs[predicate][0])
+
+    def of(self, predicate: int) -> Ints:
+        """Sorted, each pair once."""
+        return distinct(np.concatenate([np.empty(0, dtype=np.int64), *self.pairs.get(predicate, [])]))
+
+
+@dataclass(slots=True)
+class Saturation:
+    """Facts on their way to being closed. `round` is the last one; what comes next is of the round after it.
+
+    `walked` holds for transitive properties pairs that are closed already.
+    """
+
+    terms: Terms
+    facts: Facts
+    labels: Ints
+    words: Vocabulary
+    round: int = 0
+    walked: dict[int, Ints] = field(default_factory=dict)
+
+    def run(self, first: Sequence[Rule], rules: Sequence[Rule], new: Facts | None) -> Iterator[Facts]:
+        """Apply `first` to facts of which `new` are new (None: all), then `rules`. Gives what each round brought."""
+        while True:
+            heads = Heads()
+            for rule in first:
+                self.apply(rule, new, heads)
+            new = self._take(heads)
+            if not new:
+                return
+            yield new
+            first = rules
+
+    def apply(self, rule: Rule, new: Facts | None, heads: Heads, linked: bool = True) -> None:
+        """What the rule gives from facts of which at least one is new.
+
+        Of a rule with twins, if `linked`, only what makes the same terms equal: not each with each.
+        """
+        assert rule.head is not None, "a rule without a head gives nothing"
+        if any(isinstance(atom.p, int) and atom.p not in self.facts for atom in rule.body):
+            return
+        if rule.name in WALKED:
+            if rule.name == "prp-trp":
+                self._walk(new, heads)
+            elif rule.name == "eq-trans":
+                self._equate(new, heads)
+            return
+        if rule.name == "cls-int1":
+            self._meet(rule, new, heads)
+            return
+        if rule.twins and linked:
+            heads.add(self.words.same, self._linked(rule, *rule.twins, new))
+            return
+        keep = set(rule.head.variables)
+        for parts in ways_with(rule.body, self.facts, new):
+            for rows in solutions(parts, Rows(), keep, rule.differ):
+                self.give(rule.head, rows, heads)
+
+    def give(self, head: Atom, rows: Rows, heads: Heads) -> None:
+        """Put the head's triples where they belong; none has a literal as its predicate."""
+        s, p, o = (rows.of(slot) for slot in head.slots)
+        assert s is not None and p is not None and o is not None, "the body binds what the head has"
+        pairs = packed(s, o)
+        if isinstance(head.p, int):
+            heads.add(head.p, pairs)
+            return
+        for predicate in np.unique(p).tolist():
+            if self.terms.kinds(np.array([predicate]))[0] != LITERAL:
+                heads.add(predicate, pairs[p == predicate])
+
+    def _linked(self, rule: Rule, y: str, z: str, new: Facts | None) -> Ints:
+        """Pairs that make one all that y can be for one value of the other variables."""
+        body = [atom for atom in rule.body if z not in atom.variables]
+        group = sorted({name for atom in body for name in atom.variables} - {y})
+        parts = [Part(atom, self.facts) for atom in body]
+        start = Rows()
+        if new is not None:
+            touched = [rows for way in ways_with(body, self.facts, new) for rows in solutions(way, Rows(), set(group))]
+            if not touched:
+                return np.empty(0, dtype=np.int64)
+            start = _distinct(_together(touched, group), group)
+        blocks = list(solutions(parts, start, {*group, y}))
+        if not blocks:
+            return np.empty(0, dtype=np.int64)
+        rows = _together(blocks, [*group, y])
+        order = np.lexsort([rows.columns[name] for name in (y, *group)])
+        one, other = order[:-1], order[1:]
+        linked = rows.columns[y][one] != rows.columns[y][other]
+        for name in group:
+            linked &= rows.columns[name][one] == rows.columns[name][other]
+        return packed(rows.columns[y][one[linked]], rows.columns[y][other[linked]])
+
+    def _walk(self, new: Facts | None, heads: Heads) -> None:
+        # RULE prp-trp: not joined, a pair would come as often as there are things between its ends.
+        for p in self.transitive:
+            relation = self.facts[p]
+            if p not in self.walked:
+                walked = new is not None and not self.is_transitive(p, new)
+                self.walked[p] = new[p].fresh(relation.pairs) if new is not None and walked else relation.pairs[:0]
+            elif new is not None and p not in new:
+                continue
+            steps = relation.pairs[~found(self.walked[p], relation.pairs)]
+            if len(steps):
+                more = reached(self.walked[p], steps)
+                heads.add(p, more)
+                self.walked[p] = distinct(np.concatenate([relation.pairs, more]))
+
+    def _meet(self, rule: Rule, new: Facts | None, heads: Heads) -> None:
+        # RULE cls-int1: of a list's classes only the smallest is gone through, or else the types of what is new.
+        assert rule.head is not None, "the rule types a member"
+        is_list, has, is_member, of_every = rule.body
+        types = self.facts[self.words.type]
+        lists, classes = unpacked(self.facts[HAS].pairs)
+        counts = np.searchsorted(types.backward, (classes + 1) << 32) - np.searchsorted(types.backward, classes << 32)
+        order = np.lexsort((counts, lists))
+        first = np.r_[True, np.diff(lists[order]) != 0]
+        rarest = Facts({HAS: Relation.at(np.sort(self.facts[HAS].pairs[order[first]]), 0)})
+        start = Rows()
+        if new is not None and not {is_list.p, HAS} & set(new):
+            subjects = new[self.words.type].subjects
+            if len(subjects) < counts[order[first]].sum():
+                start = Rows(len(subjects), {str(rule.head.s): subjects})
+        parts = [Part(is_list, self.facts), Part(has, rarest), Part(is_member, self.facts), Part(of_every, self.facts)]
+        for rows in solutions(parts, start, set(rule.head.variables)):
+            self.give(rule.head, rows, heads)
+
+    def is_transitive(self, p: int, by: Facts) -> bool:
+        """Whether some facts say that a property is."""
+        return bool(by[self.words.type].has(packed(np.array([p]), np.array([self.words.transitive])))[0])
+
+    @property
+    def transitive(self) -> list[int]:
+        """The transitive properties that have triples."""
+        return [p for p in self.facts[self.words.type].subjects_of(self.words.transitive) if p in self.facts]
+
+    def _equate(self, new: Facts | None, heads: Heads) -> None:
+        # RULES eq-sym, eq-trans: a class of equal terms that grew gives all its pairs.
+        pairs = (self.facts if new is None else new)[self.words.same].pairs
+        if not len(pairs):
+            return
+        if len(self.labels) < len(self.terms):
+            more = np.arange(len(self.labels), len(self.terms), dtype=np.int64)
+            self.labels = np.concatenate([self.labels, more])
+        self.labels, grown = united(self.labels, pairs)
+        if len(grown):
+            heads.add(self.words.same, pairs_of(self.labels, grown))
+
+    def _take(self, heads: Heads) -> Facts:
+        """Add what is new to the facts, as a round, and give it."""
+        fresh = {p: self.facts[p].fresh(heads.of(p)) for p in sorted(heads.pairs)}
+        most = max(fresh, key=lambda p: len(fresh[p]), default=None)
+        if most is not None and self.facts.count + sum(map(len, fresh.values())) > MOST:
+            raise CepError(
+                f"the closure has more than {MOST:,} triples; the last {len(fresh[most]):,} have the predicate "
+                f"{self.terms.term(most) if most >= 0 else most}",
+                hint="some property or class relates very many things with each other",
+                code="too-large",
+            )
+        self.round += 1
+        for p, pairs in fresh.items():
+            self.facts.add(p, pairs, self.round)
+        return Facts({p: Relation.at(pairs, self.round) for p, pairs in fresh.items()})
+
+
+def ways_with(body: Sequence[Atom], facts: Facts, new: Facts | None) -> Iterator[list[Part]]:
+    """A rule's atoms with what each is looked up in, so that together every way with something new is found.
+
+    A test of a whole list is no way to something new: its members' triples are atoms of the body too.
+    """
+    if new is None:
+        yield [Part(atom, facts) for atom in body]
+        return
+    for chosen in body:
+        if not chosen.every and (isinstance(chosen.p, str) or chosen.p in new):
+            yield [Part(atom, new if atom is chosen else facts) for atom in body]
+
+
+def _together(blocks: Sequence[Rows], names: Sequence[str]) -> Rows:
+    columns = {name: np.concatenate([rows.columns[name] for rows in blocks]) for name in names}
+    return Rows(sum(rows.count for rows in blocks), columns)
+
+
+def _distinct(rows: Rows, names: Sequence[str]) -> Rows:
+    order = np.lexsort([rows.columns[name] for name in names])
+    changes = np.zeros(rows.count, dtype=np.bool_)
+    changes[:1] = True
+    for name in names:
+        column = rows.columns[name][order]
+        changes[1:] |= column[1:] != column[:-1]
+    first = order[changes]
+    return rows.take(first, len(first))

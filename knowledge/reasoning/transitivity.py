@@ -1,0 +1,95 @@
+"""A transitive relation from its steps: a walk from each start that never makes a pair twice (rule prp-trp)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from cep.errors import CepError
+from cep.values import Ints
+from knowledge.reasoning.relation import distinct, packed, unpacked
+
+MOST = 100_000_000
+"""Pairs that one walk may make."""
+
+
+def reached(closed: Ints, steps: Ints, again: bool = False) -> Ints:
+    """All pairs that a way with at least one of `steps` leads to, and that are not in `closed`; sorted, packed.
+
+    `closed` is a transitive relation, `steps` are more pairs; both are sorted. The union of `closed` and the result is
+    the least transitive relation that holds both. With `again`, the result has those of `closed` too that such a way
+    leads to.
+    """
+    ends = [end for pairs in (closed, steps) for end in unpacked(pairs)]
+    nodes = distinct(np.concatenate(ends))
+    old_first, old_second, new_first, new_second = (np.searchsorted(nodes, end) for end in ends)
+    old_starts = np.searchsorted(old_first, np.arange(len(nodes) + 1))
+    new_starts = np.searchsorted(new_first, np.arange(len(nodes) + 1))
+    walks = np.zeros(len(nodes), dtype=np.bool_)
+    walks[new_first] = True
+    walks[old_first[walks[old_second]]] = True
+    sources = np.flatnonzero(walks)
+    pairs, count = _walked(sources, old_starts, old_second, new_starts, new_second, again, MOST)
+    if count > MOST:
+        raise CepError(
+            f"a transitive property relates more than {MOST:,} pairs of things",
+            hint="a graph pattern can follow it from where it is asked: `?x <property>+ ?y`",
+            code="too-large",
+        )
+    first, second = unpacked(pairs[:count])
+    return np.sort(packed(nodes[first], nodes[second]))
+
+
+def _walked(
+    sources: Any, old_starts: Any, old: Any, new_starts: Any, new: Any, again: Any, most: Any
+) -> Any:  # pragma: no cover - compiled
+    size = old_starts.shape[0] - 1
+    seen = np.full(size, -1, dtype=np.int64)  # by which source last
+    stepped = np.full(size, -1, dtype=np.int64)
+    stack = np.empty(2 * size + 1, dtype=np.int64)
+    pairs = np.empty(1024, dtype=np.int64)
+    count = 0
+    for x in sources:
+        top = 0
+        stack[top] = x
+        top += 1
+        for i in range(old_starts[x], old_starts[x + 1]):
+            if not again:
+                seen[old[i]] = x
+            stack[top] = old[i]
+            top += 1
+        while top > 0:
+            top -= 1
+            at = stack[top]
+            if stepped[at] == x:
+                continue
+            stepped[at] = x
+            for j in range(new_starts[at], new_starts[at + 1]):
+                v = new[j]
+                if seen[v] == x:
+                    continue
+                # The step's end, and with it all that `closed` leads on to.
+                k = old_starts[v] - 1
+                while k < old_starts[v + 1]:
+                    w = v if k < old_starts[v] else old[k]
+                    k += 1
+                    if seen[w] == x:
+                        continue
+                    seen[w] = x
+                    if count == pairs.shape[0]:
+                        if count > most:
+                            return pairs, count
+                        more = np.empty(2 * count, dtype=np.int64)
+                        more[:count] = pairs
+                        pairs = more
+                    pairs[count] = (x << 32) | w
+                    count += 1
+                    if stepped[w] != x:
+                        stack[top] = w
+                        top += 1
+    return pairs, count
+
+
+_walked = njit(cache=True)(_walked)
