@@ -26,11 +26,12 @@ from cep.plan.plan import Plan, plan
 from cep.plan.staged import staged
 from cep.runtime import intake, snapshot
 from cep.runtime.clock import BEGINNING, END_OF_TIME, Clock
+from cep.runtime.counts import Count
 from cep.runtime.intake import Dead
 from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
 from cep.runtime.outlet import frames, places, to_events, why
-from cep.schema import Schema
+from cep.schema import ARRIVAL, Schema
 from cep.syntax.ast import PolicyChoice, PolicyStatement
 from cep.syntax.parser import parse
 from cep.table import FIRST, IDENTITY, Table, concat, rows, slice_until
@@ -168,16 +169,16 @@ class Engine:
     def push(self, batch: Batch) -> Frames:
         """Take a batch, {type: table} or events, sorted or not; gives what it completes.
 
-        A table has Int64 `start` and `end` (or `time`), a column an attribute, and may have `order`, each row's
+        A table has Int64 `start` and `end` (or `time`), a column an attribute, and may have `@order`, each row's
         position in the input. Rows that do not fit go to `take_dead`. Raises CepError for an unknown type or a
         missing column.
         """
         admitted: dict[str, intake.Admitted] = {}
         first = position = self.position
         if isinstance(batch, Mapping):
-            ordered = any("order" in frame.columns for frame in batch.values())
-            if ordered and not all("order" in frame.columns for frame in batch.values()):
-                raise CepError("either all tables of a push have a column `order` or none", code="column")
+            ordered = any(ARRIVAL in frame.columns for frame in batch.values())
+            if ordered and not all(ARRIVAL in frame.columns for frame in batch.values()):
+                raise CepError("either all tables of a push have a column `@order` or none", code="column")
             for name, frame in batch.items():
                 admitted[name] = intake.admit(frame, self._schema(name), self.pool, position)
                 position += frame.height
@@ -231,6 +232,10 @@ class Engine:
         """The rows refused since the last call: (type, row in its pushed table or sequence, code, reason)."""
         dead, self.dead = self.dead, []
         return dead
+
+    def take_counts(self) -> list[Count]:
+        """What each goal has done since the last call, and what it holds."""
+        return self.machine.take_counts()
 
     def snapshot(self) -> bytes:
         """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`."""

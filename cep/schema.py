@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ARRIVAL, TIE = "@order", "@tie"
+"""Columns of a table besides its attributes, whose names have no `@`: a row's position in the input, and its place
+among what one engine gave at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attribute:

@@ -10,6 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.schema import ARRIVAL
+
 
 @dataclass(frozen=True, slots=True)
 class DeadRecord:
@@ -83,7 +85,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Tables by event type: Int64 `start`, `end` (microseconds), `order`, then the attributes.
+    """Tables by event type: Int64 `start`, `end` (microseconds), `@order`, then the attributes.
 
     `watermark`: every event of the input that ends at or before it is out, with this batch; None: not known.
     `silent`: it holds nothing, since nothing has come for a while.
@@ -101,7 +103,7 @@ class Batch:
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:
         """(file, line, text) of a row of a table; of Parquet the row number, and no text."""
-        order = int(self.tables[type]["order"][row])
+        order = int(self.tables[type][ARRIVAL][row])
         if not self._firsts:
             self._firsts.extend(block.first for block in self.blocks)
         return self.blocks[bisect_right(self._firsts, order) - 1].at(order)

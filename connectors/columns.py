@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from cep.events import Value
-from cep.schema import Attribute, Schema
+from cep.schema import ARRIVAL, Attribute, Schema
 from connectors.numbers import (
     BAD,
     ESCAPED,
@@ -77,7 +77,7 @@ def table(
         good &= states != BAD
         decoded.append((attribute, values, states == MISSING))
     if good.all():
-        fast = {"start": pl.Series(start), "end": pl.Series(end), "order": pl.Series(order)}
+        fast = {"start": pl.Series(start), "end": pl.Series(end), ARRIVAL: pl.Series(order)}
         fast.update((attribute.name, _series(values, missing)) for attribute, values, missing in decoded)
         return pl.DataFrame(fast)
     kept = pl.Series(good)
@@ -96,7 +96,7 @@ def table(
     columns = [
         together("start", start, [record.start for _, record in records]),
         together("end", end, [record.end for _, record in records]),
-        together("order", order, order[slow].tolist()),
+        together(ARRIVAL, order, order[slow].tolist()),
     ]
     for place, (attribute, values, missing) in enumerate(decoded):
         plain = _series(values, missing).filter(kept).alias(attribute.name)

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from cep.errors import CepError
-from cep.schema import Schema
+from cep.schema import ARRIVAL, Schema
 from connectors.batch import Batch, Block, DeadRecord
 from connectors.csv import read_csv
 from connectors.inputs import Input, inputs
@@ -215,7 +215,7 @@ def _together(schema: Schema, parts: list[pl.DataFrame]) -> pl.DataFrame:
     """One table; a column of `any` that is not of one kind throughout, value by value."""
     if all(part.schema == parts[0].schema for part in parts) and pl.Object not in parts[0].dtypes:
         return pl.concat(parts)
-    columns = [pl.concat([part[name] for part in parts]) for name in ("start", "end", "order")]
+    columns = [pl.concat([part[name] for part in parts]) for name in ("start", "end", ARRIVAL)]
     for attribute in schema.attributes:
         values = [value for part in parts for value in part[attribute.name].to_list()]
         columns.append(series(attribute, values))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep.errors import CepError
-from cep.schema import Attribute, Schema
+from cep.schema import ARRIVAL, Attribute, Schema
 from connectors.batch import Block, DeadRecord
 from connectors.header import bind
 from connectors.records import NOT_IRI, time_keys
@@ -89,7 +89,7 @@ def read_parquet(
         found = [
             times[0].alias("start"),
             times[-1].alias("end"),
-            pl.Series("order", np.arange(first, first + n, dtype=np.int64)),
+            pl.Series(ARRIVAL, np.arange(first, first + n, dtype=np.int64)),
         ]
         for attribute in schema.attributes:
             column = columns[attribute.source or attribute.name]

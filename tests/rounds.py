@@ -13,6 +13,7 @@ from cep.events import Event, Iri
 from cep.plan.partition import Stage, partition
 from cep.runtime.buckets import deal, gather, settle
 from cep.runtime.clock import END_OF_TIME
+from cep.schema import ARRIVAL
 
 TYPES = {"int": pl.Int64, "float": pl.Float64, "string": pl.String, "iri": pl.String, "bool": pl.Boolean}
 
@@ -87,7 +88,7 @@ class Buckets:
         columns = [
             pl.Series("start", [event.start for _, event in rows], dtype=pl.Int64),
             pl.Series("end", [event.end for _, event in rows], dtype=pl.Int64),
-            pl.Series("order", [position for position, _ in rows], dtype=pl.Int64),
+            pl.Series(ARRIVAL, [position for position, _ in rows], dtype=pl.Int64),
         ]
         for i, attribute in enumerate(self.schemas[type].attributes):
             dtype = pl.Object if attribute.type == "any" else TYPES.get(attribute.type, pl.Int64)

@@ -56,8 +56,14 @@ def test_late_rows_are_named_by_their_place_in_the_push() -> None:
 
 def test_with_positions_a_row_is_late_by_what_came_before_it() -> None:
     engine = Engine.from_text(PAIRS)
-    engine.push({"a": frame([5, 3, 9], id=[1, 1, 1], x=[1, 1, 1]).with_columns(order=pl.Series([0, 1, 2]))})
+    engine.push({"a": frame([5, 3, 9], id=[1, 1, 1], x=[1, 1, 1]).with_columns(pl.Series("@order", [0, 1, 2]))})
     assert [(dead.row, dead.code) for dead in engine.take_dead()] == [(1, "late")]
+
+
+def test_an_attribute_may_be_called_order() -> None:
+    engine = Engine.from_text("event a(order: int). event b(order: int). policy recent. e(X) <- a(X) SEQ b(_).")
+    engine.push({"a": frame([5, 5], order=[3, 1]), "b": frame([9], order=[0])})
+    assert engine.advance(10)["e"]["x"].to_list() == [1]
 
 
 @pytest.mark.parametrize(
@@ -65,8 +71,8 @@ def test_with_positions_a_row_is_late_by_what_came_before_it() -> None:
     [
         ({"c": frame([1], id=[1])}, "does not read an event `c`"),
         ({"a": frame([1], id=[1])}, "no column `x`"),
-        ({"a": frame([1], id=[1], x=[1], order=[None])}, "`order`"),
-        ({"a": frame([1], id=[1], x=[1], order=[4]), "b": frame([1], id=[1], x=[1])}, "`order`"),
+        ({"a": frame([1], id=[1], x=[1], **{"@order": [None]})}, "`@order`"),
+        ({"a": frame([1], id=[1], x=[1], **{"@order": [4]}), "b": frame([1], id=[1], x=[1])}, "`@order`"),
         ({"a": frame([1], id=[1], x=[1]), "e": frame([1], i=[1])}, "declare `event e(...)`"),
     ],
 )

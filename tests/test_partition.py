@@ -17,7 +17,7 @@ from cep.events import Event, Iri
 from cep.plan import partition as module
 from cep.plan.partition import Stage, partition
 from cep.runtime.buckets import buckets, deal, gather, settle, words
-from cep.schema import Attribute, Schema
+from cep.schema import ARRIVAL, TIE, Attribute, Schema
 from tests.cases_format import FOLDER, difference, known, read_case
 from tests.keyed_programs import keyed_programs
 from tests.program_maker import SECOND
@@ -392,12 +392,6 @@ def test_a_stage_reads_its_inputs_and_makes_its_outputs() -> None:
         Engine.from_text(program, stage=3)
 
 
-@pytest.mark.parametrize("name", ["order", "tie"])
-def test_an_attribute_of_the_name_of_a_place(name: str) -> None:
-    with pytest.raises(CepError, match=f"`{name}` cannot be an attribute where a program is split"):
-        Engine.from_text(f"event a({name}: int). e(X) <- a(X) SEQ a(X).", stage=1)
-
-
 # --- rows to buckets ---
 
 VALUES = Schema("a", (Attribute("x", "any", True),), False, False)
@@ -462,9 +456,9 @@ def test_every_row_is_dealt_once_or_to_all() -> None:
 
 
 def test_what_buckets_give_is_put_in_order_and_made_one() -> None:
-    place = {"start": [1, 1], "end": [2, 2], "order": [3, 3], "tie": [0, 1]}
+    place = {"start": [1, 1], "end": [2, 2], ARRIVAL: [3, 3], TIE: [0, 1]}
     one = pl.DataFrame(place | {"x": pl.Series([1, "u"], dtype=pl.Object)})[[1, 0]]
-    two = pl.DataFrame(place | {"x": pl.Series([None, None], dtype=pl.Null), "order": [2, 9]})
+    two = pl.DataFrame(place | {"x": pl.Series([None, None], dtype=pl.Null), ARRIVAL: [2, 9]})
     three = pl.DataFrame(place | {"x": [1.0, 2.5], "end": [1, 2]})
     assert gather([one]).rows() == [(1, 2, 3, 1), (1, 2, 3, "u")]
     assert gather([three, one, two]).drop("start").rows() == [

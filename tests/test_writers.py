@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.errors import CepError
-from cep.schema import Attribute, Schema
+from cep.schema import ARRIVAL, Attribute, Schema
 from connectors.batch import DeadRecord
 from connectors.deadletters import DeadLetters
 from connectors.files import read
@@ -160,7 +160,7 @@ def test_what_is_written_is_read_again(
         writer.write({"storm": table})
     batches = list(read([str(path)], {"storm": STORM}))
     assert not [record for batch in batches for record in batch.dead]
-    found = [row for batch in batches for row in batch.tables["storm"].drop("order").rows()]
+    found = [row for batch in batches for row in batch.tables["storm"].drop(ARRIVAL).rows()]
     order = sorted(range(len(written)), key=lambda i: (table["end"][i], table["start"][i]))
     expected = table[order] if suffix.startswith("jsonl") else table
     assert found == expected.rows()
@@ -176,7 +176,7 @@ def test_what_is_written_as_parquet_is_read_again(
     with Writer(str(path), {"storm": STORM}) as writer:
         for i in range(table.height):
             writer.write({"storm": table[i]})
-    found = [row for batch in read([str(path)], {"storm": STORM}) for row in batch.tables["storm"].drop("order").rows()]
+    found = [row for batch in read([str(path)], {"storm": STORM}) for row in batch.tables["storm"].drop(ARRIVAL).rows()]
     assert found == table.rows()
 
 

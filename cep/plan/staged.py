@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from cep.errors import CepError
 from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Tick, Union
 from cep.plan.book import Book
 from cep.plan.order import order
@@ -13,28 +12,17 @@ from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
 from cep.schema import Schema
 
-PLACES = ("order", "tie")
-"""Columns of the rows that stages give each other, besides their attributes."""
-
 
 def staged(plan: Plan, number: int) -> Plan:
     """The part of a plan that a stage runs, from 1. Types are those of the whole program.
 
     An event of another stage is taken as it was made there: declared ranges, and what may be missing, hold for records.
-    Raises ValueError where there is no such stage, CepError where an attribute has the name of a place.
+    Raises ValueError where there is no such stage.
     """
     stages = partition(plan)
     if not 0 < number <= len(stages):
         raise ValueError(f"a program of {len(stages)} stages has no stage {number}")
     stage = stages[number - 1]
-    for event in (*stage.inputs, *stage.outputs):
-        for attribute in plan.schemas[event].attributes:
-            if attribute.name in PLACES:
-                raise CepError(
-                    f"`{attribute.name}` cannot be an attribute where a program is split: `{event}` has it",
-                    hint="another name; a declaration says from which column it comes: `number: int FROM order`",
-                    code="column",
-                )
     book = Book(plan)
     wanted = sorted({node for rule in stage.rules for node in book.nodes[rule]})
     place = {old: new for new, old in enumerate(wanted)}

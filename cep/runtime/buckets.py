@@ -17,10 +17,10 @@ from numba import njit
 
 from cep.goals.keys import mix
 from cep.plan.partition import Route, Stage
-from cep.schema import Schema
+from cep.schema import ARRIVAL, TIE, Schema
 from cep.values import MISSING, Floats, Ints, Pool
 
-PLACE = ["end", "start", "order", "tie"]
+PLACE = ["end", "start", ARRIVAL, TIE]
 """The columns by which the rows of one event that stages made are sorted. (`tie` is new in every round.)"""
 
 # What the hash of a text begins with.
@@ -154,12 +154,12 @@ def gather(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     stays as its bucket made it."""
     table = stacked(parts)
     place = [table[name].to_numpy() for name in reversed(PLACE)]
-    return table[np.lexsort(place)].drop("tie")
+    return table[np.lexsort(place)].drop(TIE)
 
 
 def settle(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """What buckets and stages gave of one event in a round, for the world: identical occurrences are one (M1)."""
-    table = stacked(parts).drop("order", "tie")
+    table = stacked(parts).drop(ARRIVAL, TIE)
     pool = Pool()
     mixed = [name for name in table.columns if table[name].dtype == pl.Object]
     plain = table.with_columns(pl.Series(name, pool.encode(table[name], "any")) for name in mixed)

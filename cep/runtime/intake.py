@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cep.errors import CepError
 from cep.events import Event, Iri
 from cep.goals.keys import NAN
-from cep.schema import Attribute, Schema
+from cep.schema import ARRIVAL, Attribute, Schema
 from cep.table import END, FIRST, IDENTITY, ORDER, START, Table
 from cep.values import MISSING, Pool
 
@@ -44,7 +44,7 @@ class Admitted:
 
 
 def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitted:
-    """A pushed table as occurrences. `first`: the position of its first row in the input, unless it has an `order`.
+    """A pushed table as occurrences. `first`: the position of its first row in the input, unless it has an `@order`.
 
     Raises CepError where a column is missing; rows that do not fit the schema are dead.
     """
@@ -55,7 +55,7 @@ def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitt
     table[START], no_start = _integers(start)
     table[END], no_end = _integers(end)
     table[IDENTITY] = np.arange(first + 1, first + 1 + n)
-    table[ORDER] = _order(frame, schema) if "order" in frame.columns else table[IDENTITY] - 1
+    table[ORDER] = _order(frame, schema) if ARRIVAL in frame.columns else table[IDENTITY] - 1
     missing = [none for none in (no_start, no_end) if none is not None]
     faults: list[tuple[Mask, str, str]] = [(none, "time", "has no time") for none in missing]
     if not _plain(table, schema.point):
@@ -171,10 +171,10 @@ def _column(frame: pl.DataFrame, name: str, schema: Schema) -> pl.Series:
 
 
 def _order(frame: pl.DataFrame, schema: Schema) -> NDArray[np.int64]:
-    order = frame["order"]
+    order = frame[ARRIVAL]
     if not order.dtype.is_integer() or order.null_count():
         raise CepError(
-            f"`order` of the table of `{schema.name}` is each row's position in the input, a whole number",
+            f"`{ARRIVAL}` of the table of `{schema.name}` is each row's position in the input, a whole number",
             hint="without the column the rows come in the order of the table",
             code="column",
         )

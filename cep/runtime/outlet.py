@@ -10,7 +10,7 @@ import polars as pl
 
 from cep.events import Event, Value
 from cep.goals.lineage import Lineage
-from cep.schema import Schema
+from cep.schema import ARRIVAL, TIE, Schema
 from cep.table import END, FIRST, IDENTITY, ORDER, START, Table, column, concat, rows
 from cep.values import MISSING, Pool
 
@@ -40,7 +40,7 @@ def frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
 def places(table: Table) -> list[pl.Series]:
     """Where occurrences stand among all of their event: their order, and `tie`, which tells apart those of one end,
     start and order that one engine gives."""
-    return [pl.Series("order", table[ORDER]), pl.Series("tie", np.arange(rows(table)))]
+    return [pl.Series(ARRIVAL, table[ORDER]), pl.Series(TIE, np.arange(rows(table)))]
 
 
 def series(table: Table, argument: int, type: str, pool: Pool) -> pl.Series:

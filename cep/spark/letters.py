@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LINE_BITS = 36
-"""A row's `order` is the number of its file, and in so many bits its line there (of Parquet its row, from 1)."""
+"""A row's `@order` is the number of its file, and in so many bits its line there (of Parquet its row, from 1)."""
 
 
 @dataclass(frozen=True, slots=True)

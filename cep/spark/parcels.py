@@ -13,6 +13,7 @@ import pyarrow as pa
 from cep.events import Iri
 from cep.plan.partition import Stage
 from cep.runtime.buckets import buckets, deal
+from cep.schema import ARRIVAL, TIE
 from cep.spark.keys import keys as keys_of
 from cep.spark.program import Program
 
@@ -63,7 +64,7 @@ def from_stage(
         if event not in wanted or not table.height:
             continue
         if event not in program.merged:
-            yield _parcel(WORLD, keys[bucket], event, place, None, table.drop("order", "tie"))
+            yield _parcel(WORLD, keys[bucket], event, place, None, table.drop(ARRIVAL, TIE))
             continue
         numbers = pl.Series("bucket", buckets(table, program.schemas[event], "whole", program.buckets))
         for number in numbers.unique().sort().to_list():

@@ -17,6 +17,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from cep.engine import Engine
 from cep.runtime.buckets import gather, stacked
 from cep.runtime.intake import FARTHEST
+from cep.schema import ARRIVAL
 from cep.spark.keys import places
 from cep.spark.letters import Letter, file_of, line_of, write
 from cep.spark.parcels import PARCEL, from_stage, unpack
@@ -120,7 +121,7 @@ class Buckets(StatefulProcessor):
                 late = table["end"].to_numpy() <= until
                 if late.any():
                     if self.tells(row.event, bucket):
-                        orders = table["order"].to_numpy()[late].tolist()
+                        orders = table[ARRIVAL].to_numpy()[late].tolist()
                         dead += [Letter(LATE, "late", row.source, line_of(order)) for order in orders]
                     table = table.filter(~late)
             parts.setdefault(row.event, []).append(table)
@@ -144,6 +145,6 @@ class Buckets(StatefulProcessor):
             assert dead.type in self.stage.outside, "what a stage makes fits"
             if not self.tells(dead.type, bucket):
                 continue
-            order = int(tables[dead.type]["order"][dead.row])
+            order = int(tables[dead.type][ARRIVAL][dead.row])
             letters.append(Letter(dead.reason, dead.code, sources[file_of(order)], line_of(order)))
         return letters

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from cep.schema import ARRIVAL
 from cep.spark.keys import keys
 from cep.spark.letters import LINE_BITS, Letter, write
 from cep.spark.parcels import END, Parcel, batch, from_outside
@@ -43,13 +44,13 @@ def end() -> pa.RecordBatch:
 
 
 def numbered(piece: Batch, number: int) -> dict[str, pl.DataFrame]:
-    """The tables of a batch, `order` by the number of the file and the line."""
+    """The tables of a batch, `@order` by the number of the file and the line."""
     tables = {}
     for event, table in piece.tables.items():
         assert len(piece.blocks) == 1, "what is read as it comes is a block at a time"
         block: Block = piece.blocks[0]
-        place = table["order"].to_numpy() - block.first
+        place = table[ARRIVAL].to_numpy() - block.first
         lines = place + block.line if block.lines is None else block.lines[place]
         order = np.asarray(lines, np.int64) + (number << LINE_BITS)
-        tables[event] = table.with_columns(pl.Series("order", order))
+        tables[event] = table.with_columns(pl.Series(ARRIVAL, order))
     return tables
