@@ -14,7 +14,7 @@ class Attribute:
     """`type` is int float string bool iri time duration or any (of an undeclared event).
 
     `low` and `high` bound the value, both included; microseconds for times and durations. `source` is the column
-    it comes from, None: the one of its own name.
+    it comes from, None: the one of its own name. `iri`: the property that it is in RDF.
     """
 
     name: str
@@ -23,6 +23,7 @@ class Attribute:
     low: int | float | None = None
     high: int | float | None = None
     source: str | None = None
+    iri: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Schema:
     """An event's attributes in order. `point`: every occurrence is an instant.
 
     `time`, or `start` and `end`, name the columns that hold the times, None: `time`, `start`, `end` themselves.
+    `iri`: the class of its occurrences in RDF.
     """
 
     name: str
@@ -39,3 +41,4 @@ class Schema:
     time: str | None = None
     start: str | None = None
     end: str | None = None
+    iri: str | None = None

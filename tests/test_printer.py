@@ -21,6 +21,7 @@ PREFIX : <urn:x#>
 event tick().
 event sensor(id: string, wind: float in 0..250 FROM wind_speed, gust: float? in -40.5..60) TIME time_hour.
 event leg(t: time in 2013-02-08T00:00:00Z.., d: duration in ..3 h FROM "Air time") START departed END landed.
+event storm(at: iri AS <urn:x#at>, wind: float in 0.. FROM wind_speed AS <urn:x#wind>) AS <urn:x#Storm> TIME time.
 event score(n: int in -5..5, x: float in 1e-07..1e+30, t: time in -1..0.5).
 policy chronological(by Vol).
 linked(p1, "P 2").
@@ -165,7 +166,8 @@ def attributes(draw: st.DrawFn) -> ast.Attribute:
         bounds = sorted(draw(st.lists(st.integers(-LARGEST, LARGEST), min_size=2, max_size=2)))
     low, high = (bound if draw(st.booleans()) else None for bound in bounds) if bounds else (None, None)
     source = draw(st.one_of(st.none(), texts))
-    return ast.Attribute(draw(labels), kind, draw(st.booleans()), low, high, source)
+    iri = draw(st.sampled_from([None, "urn:x#wind"]))
+    return ast.Attribute(draw(labels), kind, draw(st.booleans()), low, high, source, iri)
 
 
 declared = st.lists(attributes(), max_size=3, unique_by=lambda each: each.name).map(tuple)

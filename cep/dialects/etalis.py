@@ -119,6 +119,7 @@ class _Lowering:
                         attribute.low,
                         attribute.high,
                         attribute.source,
+                        attribute.iri,
                     )
                 )
             self.schemas[statement.name] = Schema(
@@ -129,6 +130,7 @@ class _Lowering:
                 statement.time,
                 statement.start,
                 statement.end,
+                statement.iri,
             )
 
     def name_heads(self) -> None:

@@ -215,7 +215,8 @@ Pattern = EventPattern | TimePoint | Binary | Not | Unless | Times | Within | Wh
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """`gust: float? in 0..250 FROM wind_gust`: name, type, `optional`, range (inclusive), source column.
+    """`gust: float? in 0..250 FROM wind_gust AS weather:gust`: name, type, `optional`, range (inclusive), source
+    column, property in RDF.
 
     `low` and `high` are in the attribute's own unit (microseconds for times and durations), None: unbounded.
     """
@@ -226,14 +227,15 @@ class Attribute:
     low: int | float | None = None
     high: int | float | None = None
     source: str | None = None
+    iri: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class EventDeclaration:
-    """`event name(attributes) [TIME column | START column END column].`
+    """`event name(attributes) [AS class] [TIME column | START column END column].`
 
-    `time` names the column that holds the instant: such an event is a point. `start`, `end` name two columns.
+    `iri`: the class in RDF. `time` names the column that holds the instant: such an event is a point. `start`, `end` name two columns.
     """
 
     name: str
@@ -241,6 +243,7 @@ class EventDeclaration:
     time: str | None = None
     start: str | None = None
     end: str | None = None
+    iri: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 

@@ -81,6 +81,7 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
                 if any(each.name == last.name for each in attributes[:-1]):
                     cursor.stop(f"`{last.name}` is declared twice", "each attribute has its own name", last.span)
         cursor.close(opening, ")", "`,` or `)`", _after_attribute(cursor))
+    iri = _iri(cursor) if cursor.accept("AS") else None
     time = start = end = None
     if cursor.accept("TIME"):
         time = _column(cursor)
@@ -88,16 +89,16 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
         start = _column(cursor)
         cursor.expect("END", "`END`", "an interval has two columns: `START departed END landed`")
         end = _column(cursor)
-    hint = "after the attributes comes `TIME column`, `START column END column`, or the final `.`"
+    hint = "after the attributes comes `AS class`, then `TIME column` or `START column END column`, then the final `.`"
     end_statement(cursor, "the declaration", hint)
-    return ast.EventDeclaration(name.text, tuple(attributes), time, start, end, cursor.span(first))
+    return ast.EventDeclaration(name.text, tuple(attributes), time, start, end, iri, cursor.span(first))
 
 
 def _after_attribute(cursor: Cursor) -> str | None:
     token = cursor.token
     if token.key == "=":
         return "attributes have no defaults; `?` after the type lets a value be missing: `gust: float?`"
-    if token.kind in ("name", "variable") and token.key not in ("TIME", "START"):
+    if token.kind in ("name", "variable") and token.key not in ("TIME", "START", "AS"):
         return messages.DECLARATION
     return None
 
@@ -125,18 +126,25 @@ def _attribute(cursor: Cursor) -> ast.Attribute:
     high: Bound = None
     ranged = False
     source: str | None = None
-    while cursor.token.key in ("IN", "FROM"):
+    iri: str | None = None
+    while cursor.token.key in ("IN", "FROM", "AS"):
         if cursor.accept("FROM"):
             if source is not None:
                 hint = "e.g. `wind: float FROM wind_speed`"
                 cursor.stop("a second column for one attribute", hint, cursor.previous.span)
             source = _column(cursor)
+        elif cursor.accept("AS"):
+            if iri is not None:
+                cursor.stop(
+                    "a second property for one attribute", "e.g. `wind: float AS wt:windSpeed`", cursor.previous.span
+                )
+            iri = _iri(cursor)
         else:
             if ranged:
                 cursor.stop("a second range for one attribute", messages.RANGE)
             ranged = True
             low, high = _range(cursor, kind)
-    return ast.Attribute(first.text, kind, optional, low, high, source, cursor.span(first))
+    return ast.Attribute(first.text, kind, optional, low, high, source, iri, cursor.span(first))
 
 
 def _type(cursor: Cursor) -> str:
@@ -159,6 +167,15 @@ def _column(cursor: Cursor) -> str:
     if token.kind not in ("name", "variable"):
         cursor.fail("the name of a column", 'a column is a word or a string: `FROM wind_speed`, `FROM "Wind speed"`')
     return cursor.advance().text
+
+
+def _iri(cursor: Cursor) -> str:
+    """A class or a property."""
+    if cursor.token.kind not in ("iri", "prefixed"):
+        cursor.fail("an IRI", "e.g. `AS weather:Blizzard`, `AS <http://example.org/Storm>`")
+    found = constant(cursor).value
+    assert isinstance(found, str), "an IRI was written"
+    return str(found)
 
 
 def _range(cursor: Cursor, kind: str) -> tuple[Bound, Bound]:

@@ -6,12 +6,13 @@ knows at an error only which tokens it could shift, where the author is to read 
     program     = { statement }
     statement   = "PREFIX" [NAME] ":" IRI
                 | "event" name [ "(" [ attribute { "," attribute } ] ")" ]
-                      [ "TIME" column | "START" column "END" column ] "."
+                      [ "AS" iri ] [ "TIME" column | "START" column "END" column ] "."
                 | "policy" choice "."
                 | [ name ":" ] head "<-" pattern "."
                 | head ":-" conditions "."
                 | head "."
-    attribute   = name ":" type [ "?" ] { "in" [ bound ] ".." [ bound ] | "FROM" column }
+    attribute   = name ":" type [ "?" ] { "in" [ bound ] ".." [ bound ] | "FROM" column | "AS" iri }
+    iri         = PREFIXED | "<" IRI ">"
     type        = "int" | "float" | "string" | "bool" | "iri" | "time" | "duration"
     bound       = [ "-" ] ( number [ unit ] | DURATION ) | TIME
     column      = WORD | STRING

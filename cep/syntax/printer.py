@@ -50,6 +50,8 @@ def print_statement(statement: ast.Statement) -> str:
 
 def _declaration(declaration: ast.EventDeclaration) -> str:
     text = f"event {declaration.name}({', '.join(map(_attribute, declaration.attributes))})"
+    if declaration.iri is not None:
+        text += f" AS <{declaration.iri}>"
     if declaration.time is not None:
         text += f" TIME {_column(declaration.time)}"
     if declaration.start is not None and declaration.end is not None:
@@ -63,6 +65,8 @@ def _attribute(attribute: ast.Attribute) -> str:
         text += f" in {_bound(attribute.low, attribute.type)}..{_bound(attribute.high, attribute.type)}"
     if attribute.source is not None:
         text += f" FROM {_column(attribute.source)}"
+    if attribute.iri is not None:
+        text += f" AS <{attribute.iri}>"
     return text
 
 
