@@ -235,8 +235,8 @@ class Attribute:
 class EventDeclaration:
     """`event name(attributes) [AS class] [TIME column | START column END column].`
 
-    `time` names the column that holds the instant: such an event is a point. `start`, `end` name two columns. `iri`: the
-    class in RDF.
+    `time` names the column that holds the instant: such an event is a point. `start`, `end` name two columns. `iri`:
+    the class in RDF.
     """
 
     name: str
