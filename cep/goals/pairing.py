@@ -19,6 +19,7 @@ from cep.goals.store import (
     NEXT,
     OTHER,
     PREVIOUS,
+    ask_absent_ahead,
     ask_ahead,
     feed,
     known,
@@ -150,6 +151,8 @@ def pair(  # type: ignore[no-untyped-def]
                 i += 1
             else:
                 ask_ahead(hot, chains, right_slots, j, keep_right, False, 2, True, from_tail, onward)
+                if absence == ABSENT_COMMON or absence == ABSENT_RIGHT:
+                    ask_absent_ahead(absent_hot, absent_chains, right_absent, j)
                 row = j
                 j += 1
         if side == 0:
@@ -217,7 +220,7 @@ def pair(  # type: ignore[no-untyped-def]
                         while t >= 0 and absent_hot[t, END] >= begin:
                             t = absent_hot[t, PREVIOUS]
                         if t >= 0:
-                            floor = absent_cold[t, OTHER]
+                            floor = absent_hot[t, BEGIN]
                 if backward:
                     p = chains[slot, chain + 1]
                 elif floor != MISSING:
@@ -268,7 +271,7 @@ def pair(  # type: ignore[no-untyped-def]
                             t = absent_chains[where, 1]
                             while t >= 0 and absent_hot[t, END] >= begin:
                                 t = absent_hot[t, PREVIOUS]
-                            if t >= 0 and absent_cold[t, OTHER] > end:
+                            if t >= 0 and absent_hot[t, BEGIN] > end:
                                 fits = False
                     if fits and tested and policy != RECENT:
                         fits = (

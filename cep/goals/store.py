@@ -109,6 +109,24 @@ def ask_ahead(store, chains, slots, i, stored, supersedes, own, searches, search
 
 
 @njit(cache=True, inline="always")
+def ask_absent_ahead(store, chains, slots, i):  # type: ignore[no-untyped-def]
+    """Ask for the memory of what is to be absent for the arrivals after the `i`th: the latest under each one's key."""
+    n = slots.shape[0]
+    if i + FAR < n:
+        prefetch(chains, slots[i + FAR])
+    if i + NEAR < n:
+        slot = slots[i + NEAR]
+        if slot >= 0:
+            prefetch(store, chains[slot, 1])
+    if i + NEARER < n:
+        slot = slots[i + NEARER]
+        if slot >= 0:
+            t = chains[slot, 1]
+            if t >= 0:
+                prefetch(store, store[t, PREVIOUS])
+
+
+@njit(cache=True, inline="always")
 def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
     """Append row `p` to the chain of `slot`."""
     tail = chains[slot, head + 1]
@@ -187,15 +205,14 @@ def supersede(store, chains, slot, head, within):  # type: ignore[no-untyped-def
 
 @bare
 def note_absent(store, cold, count, table, x, slot, chains, forgets):  # type: ignore[no-untyped-def]
-    """An occurrence of what is to be absent: kept with the latest start so far under its key.
+    """An occurrence of what is to be absent: kept with the latest start so far under its key as its own.
 
     `forgets`: right sides are points, so that of the ends before the latest only the last one counts.
     """
     put(store, cold, count, table, x, slot, 0, 0)
     tail = chains[slot, 1]
-    cold[count, OTHER] = table[START, x]
     if tail >= 0:
-        cold[count, OTHER] = max(table[START, x], cold[tail, OTHER])
+        store[count, BEGIN] = max(store[count, BEGIN], store[tail, BEGIN])
     link(store, chains, slot, 0, count)
     if forgets:
         p = tail
