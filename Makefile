@@ -7,13 +7,16 @@ PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # How many times as many random programs `make fuzz` tries.
 FUZZ ?= 20
 
+# How many minutes `make soak` runs.
+SOAK ?= 30
+
 # How many processes pytest uses: one for each core, or `make test WORKERS=0` for none.
 WORKERS ?= auto
 
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run jetstream test check bench fuzz clean fresh-kernels
+.PHONY: help run jetstream test check bench fuzz soak clean fresh-kernels
 
 help:
 	@echo 'make run        the blizzard demo: real readings in, storms, areas and places out'
@@ -22,6 +25,7 @@ help:
 	@echo 'make check      ruff, mypy --strict, import-linter'
 	@echo 'make bench      the table of benchmarks'
 	@echo 'make fuzz       random programs against the reference, FUZZ=$(FUZZ) times as many'
+	@echo 'make soak       a stream on Spark, watched for SOAK=$(SOAK) minutes: are memory and state bounded?'
 	@echo 'make clean      remove .venv and everything else that was made'
 	@echo
 	@echo 'The first of these makes .venv; $(BIN)/cep is the command then.'
@@ -53,7 +57,11 @@ bench: $(VENV)/.run fresh-kernels
 	@$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.test fresh-kernels
-	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) tests/test_equivalence.py
+	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) tests/test_equivalence.py tests/test_closure.py
+
+soak: $(VENV)/.test fresh-kernels
+	@.ci/java
+	@$(BIN)/python -m benchmarks.soak --minutes $(SOAK)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

@@ -35,6 +35,16 @@ class Answers:
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What an engine holds of a relation that it asked for: how many rows, the type of each column, and whether it
+    follows a change `by_difference`; else it is asked anew."""
+
+    rows: int
+    types: tuple[str, ...]
+    by_difference: bool
+
+
 class Background(Protocol):
     """Knowledge that an engine can ask. What it gives is what holds in its present state.
 
@@ -51,6 +61,9 @@ class Background(Protocol):
 
         Raises CepError with a span inside the braces.
         """
+
+    def by_difference(self, graph: Graph) -> bool:
+        """Whether of a pattern's answers only those are sought that a change brings or takes, not all anew."""
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
         """The triples that have these terms, a column for each position that is not fixed."""

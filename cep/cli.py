@@ -12,14 +12,17 @@ import typer
 
 from cep import cli_spark
 from cep.cli_demo import demos
-from cep.cli_knowledge import change, fits, knowing
+from cep.cli_knowledge import arrives, changing, fits, knowing
 from cep.errors import CepError, CepErrors
+from cep.logs import LOGS
 from cep.terminal import (
     CLEAN,
     DEAD_LETTERS,
     REFUSED,
     Facts,
     KnowledgeFiles,
+    Logging,
+    Metrics,
     Policy,
     Reasoning,
     Rules,
@@ -243,19 +246,22 @@ def run(
             "--knowledge-updates",
             metavar="FILE",
             show_default=False,
-            help="Changes of the knowledge with their times (.nq, .trig, .jsonld): events from then on are judged by "
-            "the new state. Repeatable.",
+            help="Changes of the knowledge with their times (.nq, .trig, .jsonld; `-` is N-Quads on standard input): "
+            "events from then on are judged by the new state. Repeatable.",
         ),
     ] = None,
     batch: Annotated[int, typer.Option(metavar="N", min=1, help="About how many records to take at a time.")] = 131_072,
     max_derivations: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many events may be derived at one instant.")
     ] = 1_000_000,
+    metrics: Metrics = None,
+    log: Logging = "text",
     on: cli_spark.On = None,
     master: cli_spark.Master = None,
     checkpoint: cli_spark.Checkpoint = None,
     once: cli_spark.Once = False,
     follow: cli_spark.Follow = False,
+    migrate: cli_spark.Migrate = False,
     buckets: cli_spark.Buckets = None,
     files: cli_spark.FilesEach = None,
     conf: cli_spark.Conf = None,
@@ -273,7 +279,8 @@ def run(
     Ctrl-C ends the run after the batch at hand. The exit status is 0; 1 if there were dead letters and --strict
     is given; 2 if the program or an option is wrong; 130 after Ctrl-C.
     """
-    with settled():
+    told = LOGS[log]
+    with settled(told):
         wish = cli_spark.Wish(
             rules=rules,
             inputs=inputs,
@@ -297,16 +304,21 @@ def run(
             checkpoint=checkpoint,
             once=once,
             follow=follow,
+            migrate=migrate,
             buckets=buckets,
             files=files,
             conf=conf,
+            metrics=metrics,
+            log=told,
         )
         if wish.spark:
             raise typer.Exit(cli_spark.run(wish))
         from cep.engine import Engine
+        from cep.meter import charts
         from cep.options import distinct, duration, refuse, selected, waiting
         from cep.pipeline import Interrupt, flow
-        from cep.progress import Tally, shown
+        from cep.progress import Tally
+        from cep.watch import Watch
         from connectors.deadletters import DeadLetters
         from connectors.files import read, replay
         from connectors.inputs import inputs as find
@@ -322,24 +334,29 @@ def run(
             explain=explain,
             max_derivations=max_derivations,
         )
-        change(engine, updates)
         if not inputs:
             raise refuse("there is no --input", "name a file, or `--input -` for standard input")
         derived = selected(engine.outputs, only or ())
         found = find(inputs, engine.inputs, format)
         distinct([one.path for one in found], {"--output": output, "--dead-letter": dead_letter})
-        silence = None if idle is None else waiting(idle, lateness, all(one.size is not None for one in found))
+        live = [name for name in updates or () if arrives(name)]
+        if [*live, *(one.path for one in found)].count("-") > 1:
+            raise refuse("standard input is named twice", "it holds either events or changes of the knowledge")
+        stored = all(one.size is not None for one in found) and not live
+        silence = None if idle is None else waiting(idle, lateness, stored)
+        feed = changing(engine, updates, silence)
         tally, interrupt = Tally(), Interrupt()
         batches = (read if lateness else replay)(
             inputs, engine.inputs, format=format, rows=batch, chunk=batch * 128, idle=silence
         )
-        warn(warnings_of(engine, rules), rules)
-        compiles()
+        warn(warnings_of(engine, rules), rules, told)
+        compiles(told)
         letters = DeadLetters(dead_letter)
+        watch = Watch(charts(engine.plan), tally, told)
         with (
             closing(letters),
             Writer(output, derived, format=output_format, inputs=engine.inputs if explain else None) as writer,
-            shown(tally, quiet=output == "-" and sys.stdout.isatty()),
+            watch.looking(metrics, output == "-" and sys.stdout.isatty(), program=str(rules), inputs=inputs),
             interrupt.listening(),
         ):
 
@@ -348,13 +365,15 @@ def run(
                     writer.times = batch.times  # as the input writes them
                 writer.write(tables)
 
-            flow(engine, batches, tally, take, letters, interrupt)
+            looked_at = metrics is not None or log == "json"
+            flow(engine, batches, tally, take, letters, interrupt, watch if looked_at else None, feed)
             tally.written = Counter({type: number for type, number in writer.counts.items() if number})
-        typer.echo(("stopped: " if interrupt.wished else "") + tally.closing(), err=True)
+        closing_line = ("stopped: " if interrupt.wished else "") + tally.closing()
+        told("stop", closing_line, signal=interrupt.wished or None, **tally.numbers())
         if dead_letter is None and (first := letters.first) is not None:
             file = "standard input" if first.file == "-" else first.file
-            told = f"the first dead letter is {file}:{first.line}: {first.reason}; `--dead-letter FILE` keeps them"
-            typer.echo(told, err=True)
+            text = f"the first dead letter is {file}:{first.line}: {first.reason}; `--dead-letter FILE` keeps them"
+            told("first_dead_letter", text)
     if interrupt.wished:
         raise typer.Exit(128 + interrupt.wished)
     raise typer.Exit(DEAD_LETTERS if strict and tally.dead else CLEAN)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,11 +14,17 @@ from cep.terminal import KnowledgeFiles, Reasoning, complain, knowledge_of, say,
 
 if TYPE_CHECKING:
     from cep.engine import Engine
+    from cep.feed import Feed
     from knowledge.graph import Knowledge
     from knowledge.report import Count
 
 SHOWN = 20
 """Classes and properties that `stats` lists."""
+
+LARGE = 1 << 24
+"""Bytes of N-Quads from which changes are read as they come."""
+PIECE = 1 << 16
+"""Bytes of them that are read at once."""
 
 knowing = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 Prefixes = Annotated[
@@ -49,7 +55,8 @@ def stats(
         known = _loaded(files, reasoning)
         seconds = process_time() - started
         found = report.stats(known, _prefixes(files, prefix))
-        inferred = "" if known.reasoning == "none" else f", {found.inferred:,} inferred ({known.reasoning})"
+        kept = ", from the cache" if known.closure is not None and known.closure.kept else ""
+        inferred = "" if known.reasoning == "none" else f", {found.inferred:,} inferred ({known.reasoning}{kept})"
         lines = [f"{found.asserted:,} triples{inferred}, {found.terms:,} terms, {seconds:.1f} s"]
         for title, counts in (("classes, instances", found.classes), ("properties, triples", found.properties)):
             lines += ["", *_counted(title, counts)]
@@ -124,16 +131,58 @@ def fits(known: Knowledge | None, shapes: Sequence[Path] | None) -> bool:
     return not problems
 
 
-def change(engine: Engine, files: list[str] | None) -> None:
-    """The changes in files are made ready, each for its time."""
+def changing(engine: Engine, files: list[str] | None, idle: float | None) -> Feed:
+    """The changes of the knowledge that files hold. N-Quads are read as they come where they are large, come through a
+    pipe or from standard input; everything else is read at once. Raises CepError.
+    """
+    from cep.feed import Feed
+
     if not files:
-        return
+        return Feed(())
+    from knowledge.arriving import Arriving
     from knowledge.updates import read
 
     if engine.changes is None:
         raise CepError("--knowledge-updates: there is no --knowledge that could change", code="option")
-    for update in read(files):
-        engine.update(update.time, add=update.add, remove=update.remove)
+    streams = [name for name in files if arrives(name)]
+    feed = Feed(
+        read([name for name in files if name not in streams]),
+        [Arriving(name, _pieces(name, idle)) for name in streams],
+    )
+    feed.begin(engine)
+    return feed
+
+
+def arrives(name: str) -> bool:
+    """Whether changes of the knowledge are read as they come."""
+    if name == "-":
+        return True
+    path = Path(name)
+    if not path.exists() or path.is_dir():
+        return False
+    return not path.is_file() or (path.name.lower().endswith((".nq", ".nq.gz")) and path.stat().st_size > LARGE)
+
+
+def _pieces(name: str, idle: float | None) -> Iterator[bytes]:
+    # Whole lines as they come; nothing after a silence, which is then not waited for again before more comes.
+    from connectors.streams import Stream, whole_lines
+
+    try:
+        stream = Stream(name, idle=idle)
+        lines = whole_lines(stream, PIECE)
+        while True:
+            while stream.silent():
+                stream.idle = 0.0
+                yield b""
+            stream.idle = idle
+            if (found := next(lines, None)) is None:
+                break
+            yield found[0]
+        stream.close()
+    except OSError as error:
+        raise CepError(f"{name}: {(error.strerror or str(error)).lower()}", code="knowledge") from None
+    if stream.damage is not None:
+        raise CepError(f"{name}: the rest cannot be decompressed: {stream.damage}", code="knowledge")
 
 
 def _loaded(files: list[str] | None, reasoning: str | None) -> Knowledge:
@@ -162,7 +211,8 @@ def _read(sparql: str) -> str:
     try:
         return sys.stdin.read() if sparql == "@-" else Path(sparql[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CepError(f"{sparql[1:]} cannot be read: {str(error).lower()}", code="option") from None
+        told = getattr(error, "strerror", None) or str(error)
+        raise CepError(f"{sparql[1:]} cannot be read: {told.lower()}", code="option") from None
 
 
 def _counted(title: str, counts: Sequence[Count]) -> list[str]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cep.logs import Log
 from cep.options import distinct, duration, refuse, selected
 from cep.terminal import CLEAN, DEAD_LETTERS, compiles, facts_of, knowledge_of, text_of, warn, warnings_of
 
 if TYPE_CHECKING:
     from cep.engine import Engine
+    from cep.spark.listener import MicroBatch
     from cep.spark.program import Options
+    from cep.watch import Watch
 
 BUCKETS = 16
 
@@ -40,6 +43,10 @@ Follow = Annotated[bool, typer.Option("--follow", help="Spark: wait for more fil
 Buckets = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, show_default=False, help=f"Spark: how many buckets keys have ({BUCKETS})."),
+]
+Migrate = Annotated[
+    bool,
+    typer.Option("--migrate", help="Spark: the rules have changed: go on with what the unchanged ones remember."),
 ]
 FilesEach = Annotated[
     int | None,
@@ -77,9 +84,12 @@ class Wish:
     checkpoint: str | None
     once: bool
     follow: bool
+    migrate: bool
     buckets: int | None
     files: int | None
     conf: list[str] | None
+    metrics: str | None
+    log: Log
 
     @property
     def spark(self) -> bool:
@@ -93,6 +103,7 @@ class Wish:
             "--checkpoint": self.checkpoint,
             "--once": self.once,
             "--follow": self.follow,
+            "--migrate": self.migrate,
             "--buckets": self.buckets,
             "--files": self.files,
             "--conf": self.conf,
@@ -103,9 +114,26 @@ class Wish:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """Shows each micro-batch to those who look. `files`: how many there are to read, None: it has no end."""
+
+    watch: Watch
+    files: int | None
+
+    def __call__(self, done: MicroBatch) -> None:
+        self.watch.batch(done.reports, done.seconds, batch=done.number, phases=done.phases, store_bytes=done.stored)
+        self.watch.tell()
+        if self.files and done.files is not None:
+            self.watch.tally.done = min(1.0, done.files / self.files)
+
+
 def run(wish: Wish) -> int:
     """Run the query to its end; the exit status."""
+    from cep.meter import charts
+    from cep.progress import Tally
     from cep.spark.program import Program
+    from cep.watch import Watch
 
     inputs, checkpoint = _checked(wish)
     settings = dict(_setting(one) for one in wish.conf or ())
@@ -119,7 +147,7 @@ def run(wish: Wish) -> int:
     except ModuleNotFoundError as error:
         raise refuse(f"Spark is not installed: no module {error.name}", "pip install 'semcep[spark]'") from None
     from cep.spark import checkpoint as kept
-    from cep.spark import files, letters, stopping, tidy
+    from cep.spark import files, letters, listener, migration, noise, stopping, tidy
 
     program = Program.of(engine, text, str(wish.rules), options, wish.buckets or BUCKETS)
     found = [one.path for one in files.found(engine.inputs, inputs, wish.format)]
@@ -137,11 +165,11 @@ def run(wish: Wish) -> int:
         not (wish.once or wish.follow),
         None if wish.dead_letter is None else str(Path(wish.dead_letter).absolute()),
     )
-    warn(warnings_of(engine, wish.rules), wish.rules)
-    compiles()
+    warn(warnings_of(engine, wish.rules), wish.rules, wish.log)
+    compiles(wish.log)
     facts = {name: hashlib.sha256(table).hexdigest() for name, table in options.facts.items()}
     updates = hashlib.sha256(repr(options.updates).encode()).hexdigest() if options.updates else None
-    kept.claim(
+    state, moved = kept.claim(
         Path(checkpoint),
         kept.Kept(
             engine.program,
@@ -154,15 +182,31 @@ def run(wish: Wish) -> int:
             query.output,
             query.format,
             list(wanted),
+            migration.Laid.of(engine, wanted),
         ),
+        wish.migrate,
     )
+    if moved is not None:
+        told = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
+        wish.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **told)
+    query = replace(query, program=replace(program, earlier=state.states))
     tidy.sweep(Path(query.output))
-    spark = session.session(wish.master, settings)
-    with stopping.Wish(Path(checkpoint)).listening() as stop:
-        stop.wait(job.start(spark, query, wish.follow), wish.follow)
+    watch = Watch(charts(engine.plan, program.stages), Tally(), wish.log, 0)
+    looking = Looking(watch, None if wish.follow else len(found))
+    begins = {"program": str(wish.rules), "inputs": inputs, "output": query.output, "checkpoint": checkpoint}
+    with noise.kept(Path(checkpoint)):
+        spark = session.session(wish.master, settings)
+    with (
+        watch.looking(wish.metrics, quiet=False, **begins),
+        stopping.Wish(Path(checkpoint)).listening() as stop,
+    ):
+        with listener.listening(spark, looking):
+            stop.wait(job.start(spark, query, wish.follow), wish.follow)
     tidy.sweep(Path(query.output))
     dead = Counter[str]() if query.letters is None else letters.counted(Path(query.letters))
-    typer.echo(_closing(tidy.rows(spark, query), dead, bool(stop.wished)), err=True)
+    derived = tidy.rows(spark, query)
+    numbers = {"records": watch.meter.records, "dead": dict(dead), "derived": dict(derived)}
+    wish.log("stop", _closing(derived, dead, bool(stop.wished)), signal=stop.wished or None, **numbers)
     if stop.wished:
         return 128 + stop.wished
     return DEAD_LETTERS if wish.strict and dead else CLEAN

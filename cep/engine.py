@@ -5,7 +5,7 @@ parse -> lower -> plan -> build -> (push -> admit -> sort -> step -> events)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from cep.background import Background, ask
+from cep.background import Background, Held, ask
 from cep.changes import Changes
 from cep.datalog import close
 from cep.dialects.etalis import lower
@@ -22,9 +22,13 @@ from cep.events import Event
 from cep.goals.build import Builder
 from cep.goals.contract import from_arrow, to_arrow
 from cep.goals.lineage import Lineage
+from cep.plan.alerts import without_alerts
+from cep.plan.identity import identities, meanings
+from cep.plan.order import Unit
 from cep.plan.plan import Plan, plan
 from cep.plan.staged import staged
-from cep.runtime import intake, snapshot
+from cep.runtime import carried, intake, snapshot
+from cep.runtime.carried import Before, State
 from cep.runtime.clock import BEGINNING, END_OF_TIME, Clock
 from cep.runtime.counts import Count
 from cep.runtime.intake import Dead
@@ -32,7 +36,7 @@ from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
 from cep.runtime.outlet import frames, places, to_events, why
 from cep.schema import ARRIVAL, Schema
-from cep.syntax.ast import PolicyChoice, PolicyStatement
+from cep.syntax.ast import Graph, PolicyChoice, PolicyStatement
 from cep.syntax.parser import parse
 from cep.table import FIRST, IDENTITY, Table, concat, rows, slice_until
 from cep.values import Pool
@@ -62,6 +66,8 @@ class Engine:
         fast_recursion: bool = True,
         max_derivations: int = 1_000_000,
         stage: int | None = None,
+        before: Before | None = None,
+        alerts: bool = False,
     ) -> None:
         if lateness is not None and lateness < 0:
             raise ValueError("lateness is a number of microseconds, 0 or more; None: only `advance` moves the time")
@@ -71,6 +77,9 @@ class Engine:
         loaded = None if knowledge is None else knowledge.fingerprint
         self.program = snapshot.fingerprint(text, policy, types, tables, loaded)
         self.pool = Pool()
+        state = None if before is None else State.of(before)
+        if state is not None and state.values is not None:
+            self.pool.load(state.values)  # codes of the state stay as they are; what the program names joins them
         program = parse(text, name)
         rules = lower(program, choice, types or {}, tables)
         known = ask(rules, knowledge, tables, self.pool)
@@ -78,12 +87,19 @@ class Engine:
         try:
             statics = close(rules.statics, tables, self.pool, rules.source, given=known.relations(rules))
             self.plan: Plan = plan(rules, statics.relations, self.pool, frozenset(types or ()))
+            self.alerts = rules.alerts if alerts else ()
+            if rules.alerts and not alerts:  # checked, and not made
+                warnings, rules = self.plan.warnings, without_alerts(rules)
+                planned = plan(rules, statics.relations, self.pool, frozenset(types or ()))
+                self.plan = replace(planned, warnings=warnings)
         except CepError as error:
             found = error.errors if isinstance(error, CepErrors) else (error,)
             if known.errors:  # without what was asked no type is known
                 found = tuple(each for each in found if each.code != "type")
             raise CepErrors([*rules.errors, *(each for each in found if each not in rules.errors)]) from None
         self.stage = stage
+        self._whole, self._facts, self._loaded = self.plan, tables, loaded
+        self._names: dict[Unit, str] = {}
         if stage is not None:
             self.program += f" stage {stage}"
             self.plan = staged(self.plan, stage)
@@ -99,6 +115,7 @@ class Engine:
         self.dead: list[Dead] = []
         self.sources: dict[str, list[Table]] = {}
         self._sweep_at = self._prune_at = 1 << 16
+        self.carried: dict[str, bool] = {} if state is None else self._carry(state)
 
     @classmethod
     def from_text(cls, text: str, **options: object) -> Engine:
@@ -107,7 +124,9 @@ class Engine:
         Options: `name` (for messages), `facts` ({predicate: table}), `knowledge` (what graph patterns ask), `types` (of
         undeclared input events), `policy`, `lateness` (microseconds; None: only `advance` moves the watermark),
         `explain` (lineage), `max_derivations`; `stage`: of the stages of `cep.plan.partition` run this one alone, from
-        1 (`cep.runtime.buckets` says how its rows come and go).
+        1 (`cep.runtime.buckets` says how its rows come and go); `before`: the state of another program, of which it
+        takes over that of the goals that mean the same (`carried`: of which rules); `alerts`: make the occurrences of
+        ALERT statements too, which go out as tables of their own (`cep.alert`).
         """
         return cls(text, **options)  # type: ignore[arg-type]
 
@@ -128,9 +147,13 @@ class Engine:
         return tuple(sorted((*self.plan.warnings, *silent), key=lambda warning: warning.span or NOWHERE))
 
     @property
-    def answers(self) -> dict[str, int]:
-        """How many answers there are to what is asked of the knowledge, by the names of `plan.rules.asked`."""
-        return {} if self.changes is None else {name: t.count for name, t in self.changes.known.tables.items()}
+    def answers(self) -> dict[str, Held]:
+        """What answers there are to what is asked of the knowledge, by the names of `plan.rules.asked`."""
+        if self.changes is None:
+            return {}
+        asked, loaded = self.plan.rules.asked, self.changes.loaded
+        follows = {name: isinstance(each, Graph) and loaded.by_difference(each) for name, each in asked.items()}
+        return {name: Held(t.count, t.types, follows[name]) for name, t in self.changes.known.tables.items()}
 
     @property
     def inputs(self) -> dict[str, Schema]:
@@ -140,12 +163,18 @@ class Engine:
     @property
     def outputs(self) -> dict[str, Schema]:
         """The events that it derives."""
-        return {name: self.plan.schemas[name] for name in self.plan.derived}
+        told = {alert.table for alert in self.alerts}
+        return {name: self.plan.schemas[name] for name in self.plan.derived if name not in told}
 
     @property
     def watermark(self) -> int:
         """Nothing that ends at or before it (microseconds) is taken any more."""
         return self.clock.watermark
+
+    @property
+    def reached(self) -> int:
+        """The watermark that what has been received allows."""
+        return self.clock.reached()
 
     @property
     def latest(self) -> int:
@@ -164,6 +193,23 @@ class Engine:
         edges = 0 if self.lineage is None else 16 * self.lineage.size
         return self.machine.size[1] + sum(t.nbytes for t in waiting) + self.pool.nbytes + edges
 
+    def named(self) -> dict[Unit, str]:
+        """Names of goals and events by what they mean (`cep.plan.identity`): those of equal names, in whatever program,
+        have equal states after equal input."""
+        if not self._names:
+            facts = {name: snapshot.table_name(table) for name, table in self._facts.items()}
+            found = identities(self._whole, meanings(self._whole.rules, facts, self._loaded))
+            if self.plan.origin is not None:
+                whole, found = found, {unit: name for unit, name in found.items() if isinstance(unit, str)}
+                found |= {new: whole[old] for new, old in enumerate(self.plan.origin)}
+            self._names = self.machine.named(found)
+        return self._names
+
+    def goals(self, rules: Collection[int] | None = None) -> dict[str, frozenset[str]]:
+        """The rules that remember something, as `line 3: warning`, with the names of their goals that do: all of them,
+        or those of these numbers."""
+        return carried.rules_with(self.plan, self.named(), rules)
+
     # --- running ---
 
     def push(self, batch: Batch) -> Frames:
@@ -173,6 +219,11 @@ class Engine:
         position in the input. Rows that do not fit go to `take_dead`. Raises CepError for an unknown type or a
         missing column.
         """
+        self.receive(batch)
+        return self._run(self.clock.reached())
+
+    def receive(self, batch: Batch) -> None:
+        """Take a batch as `push` does and complete nothing: `advance(reached)` goes on."""
         admitted: dict[str, intake.Admitted] = {}
         first = position = self.position
         if isinstance(batch, Mapping):
@@ -200,7 +251,6 @@ class Engine:
                 self.dead += [Dead(name, int(row), "late", "is late: the watermark has passed it") for row in refused]
                 tables[name] = np.ascontiguousarray(tables[name][:, ~mask])
         self.clock.receive(tables)
-        return self._run(self.clock.reached())
 
     def update(self, time: int, add: object = (), remove: object = ()) -> None:
         """From `time` on (microseconds) the knowledge is without the triples `remove`, and then with `add`.
@@ -240,14 +290,18 @@ class Engine:
     def snapshot(self) -> bytes:
         """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`."""
         values = self.pool.dump().to_arrow().combine_chunks().to_batches()
-        header = {
+        header: dict[str, object] = {
             "explain": self.lineage is not None,
             "position": self.position,
             "watermark": self.clock.watermark,
             "latest": self.clock.latest,
             "values": len(values),
+            "knowledge": self._loaded,
+            "waiting": {name: [a.type for a in self.plan.schemas[name].attributes] for name in self.clock.waiting},
         }
-        batches = [*values, to_arrow(self.clock.snapshot()), *self.machine.snapshot()]
+        states = self.machine.snapshot()
+        header["goals"] = carried.shortened(self._order(), states)
+        batches = [*values, to_arrow(self.clock.snapshot()), *states]
         if self.changes is not None:
             batches.append(self.changes.snapshot())
         if self.lineage is not None:
@@ -255,11 +309,11 @@ class Engine:
                 to_arrow({name: concat(tables) for name, tables in self.sources.items()}),
                 self.lineage.snapshot(),
             ]
-        return snapshot.save(header, batches, self.program)
+        return snapshot.save(header, batches, self._state)
 
     def restore(self, blob: bytes) -> Engine:
         """Take on a snapshot of the same program; gives the engine itself. Raises CepError for another program's."""
-        header, batches = snapshot.load(blob, self.program)
+        header, batches = snapshot.load(blob, self._state)
         if header["explain"] != (self.lineage is not None):
             raise CepError(
                 "the snapshot was made with another `explain`", hint="the same option on both", code="snapshot"
@@ -276,6 +330,27 @@ class Engine:
         self.machine.restore(batches[1:])
         self.position = header["position"]
         return self
+
+    def _carry(self, state: State) -> dict[str, bool]:
+        """Go on where another program was; gives of each rule that remembers whether it goes on as it was."""
+        if self.lineage is not None:
+            raise CepError("lineage cannot be carried over", hint="an engine without `explain`", code="snapshot")
+        header = state.header
+        self.clock.restore(state.waits(self.inputs), header["watermark"], header["latest"])
+        taken = self.machine.carry(self._order(), state.goals, self.clock.watermark)
+        if self.changes is not None and state.changes is not None and header["knowledge"] == self._loaded:
+            self.changes.restore(state.changes)
+        self.position = header["position"]
+        return {rule: goals <= taken for rule, goals in self.goals().items()}
+
+    @property
+    def _state(self) -> str:
+        """What a snapshot is of."""
+        return self.program + (" alerts" if self.alerts else "")
+
+    def _order(self) -> list[str]:
+        named = self.named()
+        return [named[unit] for unit, _ in self.machine.goals()]
 
     def _run(self, watermark: int) -> Frames:
         released = self.clock.release(watermark)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from time import perf_counter
 from types import FrameType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import polars as pl
 
 from cep.engine import Engine
+from cep.feed import Feed
 from cep.progress import Tally
+from cep.report import Report
+from cep.runtime.clock import END_OF_TIME
+from cep.runtime.intake import Dead
+from cep.watch import Watch
 from connectors.batch import Batch, DeadRecord
 
+Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
 """Gets the batch just pushed, None at the end of the input, and the new derived events."""
 
@@ -46,8 +54,8 @@ class Interrupt:
             for number, handler in before:
                 signal.signal(number, handler)
 
-    def next(self, batches: Iterator[Batch]) -> Batch | None:
-        """The next batch; None at the end of the input, or when the wish comes first."""
+    def next(self, batches: Iterator[Piece]) -> Piece | None:
+        """The next batch, of events or of changes; None at the end of the input, or when the wish comes first."""
         try:
             self._awaiting = True
             return None if self.wished else next(batches, None)
@@ -65,42 +73,84 @@ class Interrupt:
 
 
 def flow(
-    engine: Engine, batches: Iterator[Batch], tally: Tally, take: Take, letters: Letters, interrupt: Interrupt
+    engine: Engine,
+    batches: Iterator[Batch],
+    tally: Tally,
+    take: Take,
+    letters: Letters,
+    interrupt: Interrupt,
+    watch: Watch | None = None,
+    feed: Feed | None = None,
 ) -> None:
-    """Push every batch; derived events go to `take`, what is no event to `letters`, counts to `tally`.
+    """Push every batch; derived events go to `take`, what is no event to `letters`, counts to `tally`, and
+    where there is a `watch` a report of each batch there. Changes of the knowledge come from the `feed`.
 
     Where the batches say how far time has come, nothing is late. A silent batch ends the latest instant: what ends
     then or before and comes later is late. The end of the input closes what is open. An interrupt does not: what was
     still to come is not known.
     """
     seen: set[str] = set()
+    feed = feed or Feed(())
     while (batch := interrupt.next(batches)) is not None:
+        began = perf_counter()
         if batch.watermark is not None:
             engine.clock.lateness = None  # the batches alone move the time
-        derived = engine.push(batch.tables)
-        if batch.watermark is not None:
-            assert not any(table.height for table in derived.values()), "nothing is decided before the watermark comes"
-            derived = engine.advance(batch.watermark)
-        elif batch.silent:
-            derived = engine.advance(engine.latest)
+        engine.receive(batch.tables)
         letters.add(batch.dead)
         tally.dead.update(record.code for record in batch.dead)
-        for dead in engine.take_dead():
+        refused = engine.take_dead()
+        for dead in refused:
             letters.reject(batch, dead.type, dead.row, dead.code, dead.reason)
             tally.dead[dead.code] += 1
         tally.records += batch.rows + len(batch.dead)
         seen |= batch.tables.keys()
         tally.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
-        tally.watermark = engine.watermark
-        _count(engine, tally, derived)
-        take(batch, derived)
+        until = engine.latest if batch.silent else engine.reached if batch.watermark is None else batch.watermark
+        made: Counter[str] = Counter()
+        for derived in feed.bring(engine, until, interrupt):
+            tally.watermark = engine.watermark
+            made += _count(engine, tally, derived)
+            take(batch, derived)
+        _bury(feed, letters, tally)
+        if watch is not None:
+            watch.batch([_read(batch, engine), _stepped(engine, made, refused)], perf_counter() - began)
     tally.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]
     if not interrupt.wished:
-        derived = engine.close()
-        _count(engine, tally, derived)
-        take(None, derived)
+        began = perf_counter()
+        made = Counter()
+        for derived in feed.bring(engine, END_OF_TIME, interrupt):
+            made += _count(engine, tally, derived)
+            take(None, derived)
+        _bury(feed, letters, tally)
+        if watch is not None:
+            watch.batch([_stepped(engine, made, ())], perf_counter() - began)
 
 
-def _count(engine: Engine, tally: Tally, derived: dict[str, pl.DataFrame]) -> None:
-    tally.derived.update({type: table.height for type, table in derived.items() if table.height})
+def _bury(feed: Feed, letters: Letters, tally: Tally) -> None:
+    dead = feed.take_dead()
+    letters.add(dead)
+    tally.dead.update(record.code for record in dead)
+
+
+def _read(batch: Batch, engine: Engine) -> Report:
+    """What was read."""
+    read = {event: table.height for event, table in batch.tables.items()}
+    dead = Counter(record.code for record in batch.dead)
+    return Report(read=read, dead=dead, latest=engine.latest if any(read.values()) else None)
+
+
+def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[Dead]) -> Report:
+    """What the engine made of it."""
+    return Report.of(
+        engine,
+        made,
+        late=Counter(one.type for one in refused if one.code == "late"),
+        dead=Counter(one.code for one in refused),
+    )
+
+
+def _count(engine: Engine, tally: Tally, derived: dict[str, pl.DataFrame]) -> Counter[str]:
+    made = Counter({type: table.height for type, table in derived.items() if table.height})
+    tally.derived.update(made)
     tally.state_rows, tally.state_bytes = engine.state_rows, engine.state_bytes
+    return made

@@ -17,11 +17,13 @@ SIZES = ("B", "kB", "MB", "GB", "TB")
 OUR_DAYS = (315_532_800_000_000, 4_102_444_800_000_000)  # 1980 to 2100
 REASONS = {  # the codes of dead letters in words, where the code is not one
     "args": "with wrong arguments",
+    "graph": "of a graph without a time",
     "gzip": "of damaged gzip",
     "interval": "with a wrong interval",
     "json": "bad JSON",
     "long": "too long",
     "object": "no JSON object",
+    "quad": "bad N-Quads",
     "range": "out of range",
     "row": "with wrong fields",
     "time": "with a wrong time",
@@ -73,6 +75,17 @@ class Tally:
         types = ", ".join(f"{name} {number:,}" for name, number in ranked(written))
         parts.append(f"{derived}: {types}" if types else derived)
         return ", ".join(parts) + f", {self.seconds:.1f} s"
+
+    def numbers(self) -> dict[str, object]:
+        """The same for programs."""
+        written = self.derived if self.written is None else self.written
+        return {
+            "records": self.records,
+            "dead": dict(self.dead),
+            "derived": dict(self.derived),
+            "written": dict(written),
+            "seconds": round(self.seconds, 3),
+        }
 
 
 def compiled() -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cep.errors import CepError, Warning
+from cep.logs import Format, Log, plain
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -55,13 +56,26 @@ Reasoning = Annotated[
 ]
 
 
+Logging = Annotated[
+    Format,
+    typer.Option("--log", help="What is told on standard error: lines for people, or an object of JSON a line."),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(metavar="PORT", show_default=False, help="Answer Prometheus there while it runs: 9464, 0.0.0.0:9464."),
+]
+
+
 @contextmanager
-def settled() -> Iterator[None]:
+def settled(log: Log = plain) -> Iterator[None]:
     """An author's mistake is told and ends with status 2; a reader that has gone, as `head` does, ends in silence."""
     try:
         yield
     except CepError as error:
-        complain(error)
+        if log is plain:
+            complain(error)
+        else:
+            log("error", str(error), "error", code=error.code)
         drain()
         raise typer.Exit(REFUSED) from None
     except BrokenPipeError:
@@ -136,23 +150,23 @@ def warnings_of(engine: Engine, rules: Path) -> tuple[Warning, ...]:
     return (*nothing, *engine.warnings)
 
 
-def warn(warnings: Sequence[Warning], rules: Path) -> None:
+def warn(warnings: Sequence[Warning], rules: Path, log: Log = plain) -> None:
     """Before a run, a line for each of the first warnings that tell of a likely mistake; not of what never forgets."""
     from cep.progress import count
 
     likely = [warning for warning in warnings if warning.code != "unbounded"]
     for warning in likely[:3]:
-        typer.secho(str(warning).splitlines()[0], err=True, bold=True)
+        log("warning", str(warning).splitlines()[0], "warning", code=warning.code)
     if likely:
-        typer.echo(f"{count(len(warnings), 'warning')} in all, `cep check {rules}` explains", err=True)
+        log("warnings", f"{count(len(warnings), 'warning')} in all, `cep check {rules}` explains")
 
 
-def compiles() -> None:
+def compiles(log: Log = plain) -> None:
     """What takes so long, where it does."""
     from cep.progress import compiled
 
     if not compiled():
-        typer.echo("compiling the kernels, once: about half a minute", err=True)
+        log("compiling", "compiling the kernels, once: about half a minute")
 
 
 def complain(told: CepError | Warning) -> None:

@@ -13,11 +13,14 @@ from cep.errors import CepError
 from cep.schema import ARRIVAL, Schema
 from connectors.batch import Batch, Block, DeadRecord
 from connectors.csv import read_csv
-from connectors.inputs import Input, inputs
+from connectors.inputs import RDF, Input, inputs
 from connectors.jsonl import Lines, read_jsonl
+from connectors.live import listen
 from connectors.parquet import open_parquet, read_parquet
 from connectors.records import series
+from connectors.sosa import Documents, read_observations
 from connectors.streams import Stream
+from connectors.tcp import connected
 
 CHUNK = 1 << 24
 """Bytes of text that are read at once."""
@@ -42,7 +45,7 @@ def read(
     """Batches of all inputs, one after the other, in the order they stand. CepError: see `inputs`, and headers.
 
     Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. From a pipe a batch is what has arrived; when
-    nothing has come for `idle` seconds there is a `silent` batch.
+    nothing has come for `idle` seconds there is a `silent` batch. Live inputs come last, all together.
     """
     yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin, idle)
 
@@ -89,7 +92,10 @@ def _read(
     total = 0 if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
     done = 0
     first = 0
+    feeds = [one for one in found if one.address is not None and one.address.kind != "tcp"]
     for one, size in zip(found, sizes):
+        if one in feeds:
+            continue
         for tables, dead, block, position in _parts(one, schemas, chunk, rows, first, stdin, idle):
             tables = {type: table for type, table in tables.items() if table.height}
             if block is None:
@@ -98,6 +104,7 @@ def _read(
                 yield Batch(tables, dead, [block], done + position, total)
                 first = block.beyond
         done += size or 0
+    yield from listen(feeds, schemas, rows, first, idle)
 
 
 def _parts(
@@ -120,7 +127,7 @@ def _parts(
                     done += block.count
                     yield {one.type: table}, dead, block, (one.size or 0) * done // count
             return
-        stream = Stream(one.path, stdin, idle)
+        stream = Stream(one.path, stdin, idle) if one.address is None else Stream("-", connected(one.address), idle)
     except OSError as error:
         raise _unreadable(one.path, error) from None
     try:
@@ -142,6 +149,12 @@ def _text(one: Input, stream: Stream, schemas: Mapping[str, Schema], chunk: int,
         lines = Lines(schemas, one.type, one.bound)
         for tables, dead, block in read_jsonl(one.path, stream, lines, chunk, first):
             yield tables, dead, block, stream.position
+            last = block or last
+    elif one.format in RDF:
+        assert one.type is not None, "observations are bound to an event"
+        documents = Documents(schemas[one.type], one.format)
+        for table, dead, block in read_observations(one.path, stream, documents, one.format, chunk, first):
+            yield ({} if table is None else {one.type: table}), dead, block, stream.position
             last = block or last
     else:
         assert one.type is not None, "a CSV file is bound to an event"

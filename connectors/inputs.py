@@ -1,4 +1,4 @@
-"""The inputs of a run: `weather.csv`, `reading=weather.csv`, a directory, a pattern, `-`."""
+"""The inputs of a run: `weather.csv`, `reading=weather.csv`, a directory, a pattern, `-`, `kafka://host/topic`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cep.errors import CepError
 from cep.schema import Schema
+from connectors.addresses import Address, address, live
 from connectors.records import closest
 
 FORMATS: Mapping[str, str] = {
@@ -21,41 +22,53 @@ FORMATS: Mapping[str, str] = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
+    ".nq": "nquads",
+    ".nt": "nquads",
+    ".jsonld": "jsonld",
 }
+RDF = ("nquads", "jsonld")
+KNOWN = ", ".join(dict.fromkeys(FORMATS.values()))
 _BOUND = re.compile(r"([a-z]\w*)=(.+)", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One file, or `-`. `type`: the event it holds, None where its records say; `bound`: that was asked for."""
+    """One file, `-`, or what comes from an `address`, of which `path` is the text.
+
+    `type`: the event it holds, None where its records say; `bound`: that was asked for.
+    """
 
     path: str
     format: str
     type: str | None
     bound: bool
+    address: Address | None = None
 
     @property
     def size(self) -> int | None:
         """Bytes of a regular file, None of anything else."""
-        if self.path == "-":
+        if self.path == "-" or self.address is not None:
             return None
         status = os.stat(self.path)
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def inputs(specs: Sequence[str], schemas: Mapping[str, Schema], format: str | None = None) -> list[Input]:
-    """The files that `specs` name, in their order, those of a directory or pattern by name.
+    """The files and live inputs that `specs` name, in their order, those of a directory or pattern by name.
 
-    `format` (jsonl, csv, tsv or parquet) overrides what the suffix says. CepError: no such file or event, no format,
-    or a file that needs one event type and several are possible.
+    `format` (one of `FORMATS`) overrides what the suffix says. CepError: no such file or event, no format, or a file
+    that needs one event type and several are possible.
     """
     if format is not None and format not in FORMATS.values():
-        raise CepError(f"`{format}` is no format", hint="formats are jsonl, csv, tsv, parquet", code="input")
+        raise CepError(f"`{format}` is no format", hint=f"formats are {KNOWN}", code="input")
     if not schemas:
         raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
     found = []
     for spec in specs:
         name, path = _split(spec, schemas)
+        if live(path):
+            found.append(_live(path, name, schemas, format))
+            continue
         for file in _files(path, spec, format):
             found.append(_input(file, name, schemas, format))
     if sum(one.path == "-" for one in found) > 1:
@@ -109,11 +122,24 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
     if format is None:
         raise CepError(
             f"{path}: the format is not known by its name",
-            hint="add `--format jsonl`, csv, tsv or parquet",
+            hint=f"add `--format jsonl`; formats are {KNOWN}",
             code="input",
         )
     if format == "parquet" and path == "-":
         raise CepError("a Parquet file cannot be read from standard input", hint="give its name", code="input")
+    return Input(path, format, _type(path, name, schemas, format), name is not None)
+
+
+def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: str | None) -> Input:
+    found = address(path)
+    format = found.options.get("format", format) or "jsonl"
+    if format != "jsonl" and format not in RDF:
+        raise found.refused(f"a message is no {format}", "messages are jsonl, jsonld or nquads")
+    return Input(found.text, format, _type(found.text, name, schemas, format), name is not None, found)
+
+
+def _type(path: str, name: str | None, schemas: Mapping[str, Schema], format: str) -> str | None:
+    """The event that an input holds. CepError: it is not said, and has to be."""
     type = name or (next(iter(schemas)) if len(schemas) == 1 else None)
     if type is None and format != "jsonl":
         raise CepError(
@@ -121,4 +147,4 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
             hint=f"bind it: `{sorted(schemas)[0]}={path}`; input events are {', '.join(sorted(schemas))}",
             code="input",
         )
-    return Input(path, format, type, name is not None)
+    return type

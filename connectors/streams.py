@@ -32,7 +32,7 @@ class Stream:
     """
 
     def __init__(self, path: str, given: BinaryIO | None = None, idle: float | None = None) -> None:
-        self._idle = idle
+        self.idle = idle
         self.size: int | None = None
         self.damage: str | None = None  # why the rest of a compressed file cannot be read
         self._compressed: gzip.GzipFile | None = None
@@ -65,11 +65,11 @@ class Stream:
 
     def silent(self) -> bool:
         """Wait for something to read, or the end, but no longer than `idle`; whether it was in vain."""
-        if self._descriptor is None or self._idle is None:
+        if self._descriptor is None or self.idle is None:
             return False
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
-        return not poll.poll(min(self._idle * 1000, _LONGEST_WAIT))
+        return not poll.poll(min(self.idle * 1000, _LONGEST_WAIT))
 
     def read(self, most: int) -> bytes:
         """Up to `most` bytes, b"" at the end. From a pipe what has arrived, without waiting for all."""

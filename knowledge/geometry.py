@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,15 +23,19 @@ from knowledge.rdf.triples import Triples
 
 GEOMETRIES = (GEO + "hasGeometry", GEO + "hasDefaultGeometry")
 LINKS = (WGS84 + "location", *GEOMETRIES)
-PROPERTIES = (WGS84 + "lat", WGS84 + "long", GEO + "asWKT", *LINKS)
+PROPERTIES = (WGS84 + "lat", WGS84 + "long", WGS84 + "lat_long", GEO + "asWKT", *LINKS)
 """What says where something is."""
+
+_OF_POINTS = (shapely.GeometryType.POINT, shapely.GeometryType.MULTIPOINT)
+_PIECE = 1 << 20  # rows that are looked at together
 
 
 class Places:
     """Where the things of the knowledge are, read when first asked for.
 
-    A thing is at its `wgs84:lat` and `wgs84:long`, at its `geo:asWKT`, and where its `wgs84:location`, its
-    `geo:hasGeometry` and its `geo:hasDefaultGeometry` are. Raises CepError for numbers and WKT that cannot be read.
+    A thing is at its `wgs84:lat` and `wgs84:long`, at its `wgs84:lat_long`, at its `geo:asWKT`, and where its
+    `wgs84:location`, its `geo:hasGeometry` and its `geo:hasDefaultGeometry` are. Raises CepError for numbers and WKT
+    that cannot be read.
     """
 
     def __init__(self, terms: Terms, triples: Triples) -> None:
@@ -42,9 +46,11 @@ class Places:
     def features(self) -> Features:
         """The IRIs that are at points, and these points; those of geometries stand for what has them."""
         points, links = self._points, self._links
-        shapes = self._shapes.filter(pl.col("kind") == shapely.GeometryType.POINT)
-        single = shapes.select("thing", lat=pl.col("y"), long=pl.col("x"))
-        points = pl.concat([points, single.filter(pl.col("lat").is_not_nan())])
+        shapes = self._shapes.filter(pl.col("kind").is_in(_OF_POINTS))
+        ends, row = shapely.get_coordinates(shapes["shape"].to_list(), return_index=True)
+        points = pl.concat(
+            [points, pl.DataFrame({"thing": shapes["thing"].gather(row), "lat": ends[:, 1], "long": ends[:, 0]})]
+        )
         geometries = links.filter("geometry").select("place").unique()
         moved = links.join(points, left_on="place", right_on="thing").select("thing", "lat", "long")
         own = points.join(geometries, left_on="thing", right_on="place", how="anti")
@@ -65,6 +71,7 @@ class Places:
         """Raises CepError for what cannot be read."""
         self._numbers("lat", 90.0)
         self._numbers("long", np.inf)
+        self._pairs_of_numbers()
         self._read_shapes()
 
     def areas(self, iris: Sequence[str]) -> list[Any]:
@@ -100,9 +107,9 @@ class Places:
 
     @cached_property
     def _points(self) -> pl.DataFrame:
-        """Columns thing, lat, long: each latitude of a thing with each longitude."""
+        """Columns thing, lat, long: each latitude of a thing with each longitude, and those written together."""
         lat = self._numbers("lat", 90.0)
-        return lat.join(self._numbers("long", np.inf), on="thing")
+        return pl.concat([lat.join(self._numbers("long", np.inf), on="thing"), self._pairs_of_numbers()])
 
     def _numbers(self, name: str, most: float) -> pl.DataFrame:
         pairs = self._pairs(WGS84 + name, "thing", "value")
@@ -117,25 +124,41 @@ class Places:
             raise self._refused(int(pairs["thing"][row]), f"wgs84:{name}", what, int(wrong.sum()))
         return pairs.select("thing", numbers.alias(name))
 
+    def _pairs_of_numbers(self) -> pl.DataFrame:
+        """Latitude and longitude in one text, `40.69,-74.17`: columns thing, lat, long."""
+        pairs = self._pairs(WGS84 + "lat_long", "thing", "value")
+        texts = self._terms.texts(pairs["value"].to_numpy())
+        split = texts.str.split(",").list
+        numbers = pl.DataFrame(
+            [
+                split.get(i, null_on_oob=True).str.strip_chars().cast(pl.Float64, strict=False).alias(name)
+                for i, name in enumerate(("lat", "long"))
+            ]
+        )
+        inside = (split.len() == 2) & (numbers["lat"].abs() <= 90) & numbers["long"].is_finite()
+        wrong = ~inside.fill_null(False)
+        if wrong.any():
+            row = int(wrong.arg_max() or 0)
+            what = f"`{texts[row]}` is no latitude and longitude, as `40.69,-74.17`"
+            raise self._refused(int(pairs["thing"][row]), "wgs84:lat_long", what, int(wrong.sum()))
+        return pairs.select("thing", numbers["lat"], numbers["long"])
+
     @cached_property
     def _shapes(self) -> pl.DataFrame:
         return self._read_shapes()
 
     def _read_shapes(self) -> pl.DataFrame:
-        """WKT literals: columns thing, shape, kind (of geometry), x, y (of a point)."""
+        """WKT literals: columns thing, shape, kind (of geometry)."""
         pairs = self._pairs(GEO + "asWKT", "thing", "value")
         texts = self._terms.texts(pairs["value"].to_numpy())
         shapes, wrong = read_all(texts.to_list())
         if wrong:
             row = min(wrong)
             raise self._refused(int(pairs["thing"][row]), "geo:asWKT", str(wrong[row]), len(wrong), wrong[row])
-        west, south, *_ = shapely.bounds(shapes).T
         return pairs.select(
             "thing",
             shape=pl.Series(shapes, dtype=pl.Object),
             kind=pl.Series(shapely.get_type_id(shapes), dtype=pl.Int64),
-            x=pl.Series(west, dtype=pl.Float64),
-            y=pl.Series(south, dtype=pl.Float64),
         )
 
     def _pairs(self, property: str, subject: str, object: str) -> pl.DataFrame:
@@ -242,8 +265,15 @@ class _Asked:
 
     def answers(self, bound: Sequence[Column], rows: int) -> tuple[Ints, list[Column]]:
         given = dict(zip(self._bound, bound))
+        empty: Ints = np.empty(0, dtype=np.int64)
+        # Piece by piece: what lies within half the earth is every place, for every question.
+        found = [self._near(given, *piece) for piece in self._candidates(given)] or [(empty, empty, np.empty(0))]
+        index, which, metres = found[0] if len(found) == 1 else map(np.concatenate, zip(*found))
+        return index, [self._codes.of(which) if i == 3 else metres for i in self._wanted]
+
+    def _near(self, given: Mapping[int, Column], index: Ints, points: Ints) -> tuple[Ints, Ints, Floats]:
+        """Of questions with points that may be near enough those that are: question, feature, metres."""
         features = self._features
-        index, points = self._candidates(given)
         pairs = (given[0][index], given[1][index], features.lat[points], features.long[points])
         radius = given[2][index]
         if 4 in given or 4 in self._wanted:
@@ -258,7 +288,8 @@ class _Asked:
             index, which, metres = index[equal], which[equal], metres[equal]
         if 3 not in given and 3 not in self._wanted:
             index, metres = _distinct(index, metres)
-        return index, [self._codes.of(which) if i == 3 else metres for i in self._wanted]
+            which = index[:0]
+        return index, which, metres
 
     def holds(self, bound: Sequence[Column], rows: int) -> Mask:
         given = dict(zip(self._bound, bound))
@@ -274,17 +305,23 @@ class _Asked:
         found[doubtful[self.answers([column[doubtful] for column in bound], len(doubtful))[0]]] = True
         return found
 
-    def _candidates(self, given: Mapping[int, Column]) -> tuple[Ints, Ints]:
-        # Which questions, and which points may be near enough.
+    def _candidates(self, given: Mapping[int, Column]) -> Iterator[tuple[Ints, Ints]]:
+        # Which questions, and which points may be near enough; all of a question in one piece.
         if 3 not in given:
-            return self._features.globe.within(given[0], given[1], geodesy.certainly_beyond(given[2]))
+            yield from self._features.globe.pieces(given[0], given[1], geodesy.certainly_beyond(given[2]))
+            return
         feature = self._codes.features(given[3])
         known = np.flatnonzero(feature >= 0)
         starts, feature = self._features.starts, feature[known]
         counts = starts[feature + 1] - starts[feature]
-        index = np.repeat(known, counts)
-        within = np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return index, np.repeat(starts[feature], counts) + within
+        ends, first = np.cumsum(counts), 0
+        while first < len(known):
+            before = int(ends[first] - counts[first])
+            stop = max(first + 1, int(np.searchsorted(ends, before + _PIECE, side="right")))
+            own, many = slice(first, stop), counts[first:stop]
+            within = np.arange(before, ends[stop - 1]) - np.repeat(ends[own] - many, many)
+            yield np.repeat(known[own], many), np.repeat(starts[feature[own]], many) + within
+            first = stop
 
 
 def _nearest_of_each(index: Ints, which: Ints, metres: Floats) -> tuple[Ints, Ints, Floats]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from cep.geodesy import cartesian
 from cep.values import Floats, Ints
 
 LEAF = 16  # points in a box that is not divided, at most
+MOST = 1 << 20  # rows of a piece
 
 
 class Globe:
@@ -42,18 +44,20 @@ class Globe:
 
         Which place (ascending) and which point (ascending for each place), side by side. NaN reaches nothing.
         """
+        pieces = list(self.pieces(lat, long, reach))
+        return _joined([index for index, _ in pieces]), _joined([rows for _, rows in pieces])
+
+    def pieces(self, lat: Floats, long: Floats, reach: Floats) -> Iterator[tuple[Ints, Ints]]:
+        """The same piece by piece: all points of a place are in one, which has no more than MOST rows or one place."""
         asked, squares = cartesian(lat, long), reach * reach
-        indexes: list[Ints] = []
-        found: list[Ints] = []
-        start, room = 0, max(1 << 12, 4 * len(lat))
+        start, room = 0, min(max(1 << 12, 4 * len(lat)), MOST)
         while start < len(lat) and self.count:
             index, rows = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
             stop, size = _within(self._boxes, self._points, self._rows, self._leaf, asked, squares, start, index, rows)
-            indexes.append(index[:size])
-            found.append(rows[:size])
+            if stop > start:
+                yield index[:size], rows[:size]
             room = room if stop > start else 2 * room  # one place may have more points than there is room
             start = stop
-        return _joined(indexes), _joined(found)
 
     def nearest_is(self, lat: Floats, long: Floats, sure: Floats, reach: Floats) -> Ints:
         """For each place 2 if some point's straight line is shorter than `sure`, else 1 if one is no longer than

@@ -21,7 +21,7 @@ from knowledge import geometry
 from knowledge.asking import checked, patterns, silence, solutions, store
 from knowledge.asking.answers import answered, rank
 from knowledge.asking.bindings import TooLarge
-from knowledge.asking.sparql import Constant, tokens
+from knowledge.asking.sparql import Constant, basic, tokens
 from knowledge.asking.tables import Table
 from knowledge.rdf import foreign, load
 from knowledge.rdf.canonical import Canonical
@@ -29,7 +29,8 @@ from knowledge.rdf.change import Change, merge
 from knowledge.rdf.fingerprint import fingerprint
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples
-from knowledge.reasoning.closure import Closed, close
+from knowledge.reasoning.cache import close_once
+from knowledge.reasoning.closure import Closed
 from knowledge.reasoning.ruleset import REASONING, Reasoning
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ class Knowledge:
     """
 
     def __init__(self, terms: Terms, graphs: Mapping[int, Triples], reasoning: str = "none") -> None:
-        """Of triples by the id of their graph, NONE for the default graph. Raises CepError if they contradict
-        themselves under the reasoning."""
+        """Of triples by the id of their graph, NONE for the default graph. A large closure is kept on disk, and taken
+        from there (knowledge/reasoning/cache.py). Raises CepError if they contradict themselves under the reasoning."""
         if reasoning not in REASONING:
             raise CepError(
                 f"no kind of reasoning: {reasoning}", hint=f"one of {', '.join(REASONING)}", code="knowledge"
@@ -59,7 +60,7 @@ class Knowledge:
         self.reasoning: Reasoning = reasoning
         self.graphs = dict(graphs)
         self.asserted = _union(graphs)
-        self.closure: Closed | None = None if reasoning == "none" else close(terms, self.asserted, self.reasoning)
+        self.closure: Closed | None = None if reasoning == "none" else close_once(terms, self.asserted, self.reasoning)
         self.closed = self.asserted if self.closure is None else self.closure.triples
         self._canonical = Canonical(terms)
         self._asked: Triples | None = None
@@ -116,6 +117,10 @@ class Knowledge:
         if known is None or known[0] is not table or known[1] is not pool:
             known = self._answers[key] = (table, pool, patterns.of_table(table, graph, self.terms, pool, source))
         return known[2]
+
+    def by_difference(self, graph: Graph) -> bool:
+        """Whether a pattern consists of triples only: then its table follows a change (knowledge/asking/tables.py)."""
+        return basic(graph.text, dict(graph.prefixes)) is not None
 
     def silence(self, asked: Graph | algebra.Triples, source: Source) -> Warning:
         """Why a pattern that has no answers has none."""
@@ -209,6 +214,10 @@ class Knowledge:
         made._stores, made._tables, made._answers = dict(self._stores), dict(self._tables), dict(self._answers)
         self._lent = made._lent = True
         return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Stores cannot be sent to another process, and answers are in the codes of a pool of this one.
+        return {**self.__dict__, "_stores": {}, "_answers": {}, "_lent": False}
 
     def change(self, add: Any = None, remove: Any = None) -> bytes:
         """A change: first triples go, then others come. Each is text (Turtle, TriG, N-Triples or N-Quads), a Path of a

@@ -1,6 +1,6 @@
 """Changes of knowledge with their times: named graphs that say from when and until when their triples hold.
 
-In a file of quads (N-Quads, TriG, JSON-LD) the default graph gives each named graph its times by PROV-O:
+In quads (N-Quads, TriG, JSON-LD) the default graph gives each named graph its times by PROV-O:
 
     <urn:1> prov:generatedAtTime "2013-02-08T18:00:00Z"^^xsd:dateTime .      its triples hold from then on
     <urn:1> prov:invalidatedAtTime "2013-02-09T06:00:00Z"^^xsd:dateTime .    and from then on no more
@@ -10,7 +10,8 @@ What another graph says still holds when one ends. A graph with the second alone
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,20 +34,98 @@ _HINT = (
 @dataclass(slots=True)
 class Update:
     """From `time` on (microseconds) knowledge is without `remove`, and then with `add`. A triple that is removed goes
-    from every graph, a quad from its own."""
+    from every graph, a quad from its own. `file`, `line`: where it was told, 0 where no line is known."""
 
     time: int
     add: list[ox.Quad] = field(default_factory=list)
     remove: list[ox.Quad | ox.Triple] = field(default_factory=list)
+    file: str = ""
+    line: int = 0
+
+    def joined(self, other: Update) -> Update:
+        """Both at once: what either removes goes, then what either adds comes."""
+        return Update(self.time, self.add + other.add, self.remove + other.remove, self.file, self.line)
 
 
 @dataclass(slots=True)
-class _Timed:
-    """A named graph of a file: its quads, and when they come and go (microseconds)."""
+class Timed:
+    """A named graph: when its quads come and go (microseconds), those not yet made changes of, those it has brought."""
 
-    quads: list[ox.Quad] = field(default_factory=list)
+    line: int
     begins: int | None = None
     ends: int | None = None
+    fresh: list[ox.Quad] = field(default_factory=list)
+    brought: dict[ox.Quad, None] = field(default_factory=dict)
+    about: ox.Quad | None = None  # what is said of it besides
+
+
+class Graphs:
+    """The named graphs of a file, by name, and the changes that they make."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.known: dict[str, Timed] = {}
+
+    def take(self, quad: ox.Quad, line: int = 0) -> str:
+        """Take a quad, the next; gives the name of the graph that it belongs to or speaks of. Raises CepError."""
+        if not isinstance(quad.graph_name, ox.DefaultGraph):
+            name = str(quad.graph_name)
+            self.known.setdefault(name, Timed(line)).fresh.append(quad)
+            return name
+        name, word = str(quad.subject), quad.predicate.value
+        time = self._time(quad) if word in (FROM, UNTIL) else None
+        if time is None and word.startswith(PROV) and (near := difflib.get_close_matches(word, (FROM, UNTIL), 1, 0.9)):
+            hint = f"did you mean `prov:{near[0].removeprefix(PROV)}`?"
+            raise self._refused(f"`prov:{word.removeprefix(PROV)}` says no time of a graph", hint)
+        graph = self.known.setdefault(name, Timed(line))
+        if time is None:
+            graph.about = graph.about or quad
+            return name
+        before = graph.begins if word == FROM else graph.ends
+        if before not in (None, time):
+            hint = "each time makes a graph of its own"
+            raise self._refused(f"the graph {name} has two times `prov:{word.removeprefix(PROV)}`", hint)
+        if word == FROM:
+            graph.begins = time
+        else:
+            graph.ends = time
+        return name
+
+    def settle(self, name: str) -> list[Update]:
+        """The changes that follow from what was taken of a graph since the last time. Raises CepError."""
+        graph = self.known[name]
+        begins, ends, fresh = graph.begins, graph.ends, graph.fresh
+        if begins is None and ends is None:
+            if fresh or graph.about is None:
+                raise self._refused(f"the graph {name} has no time", _HINT)
+            raise self._refused(f"{graph.about.triple} is in no graph, so it has no time", _HINT)
+        if begins is not None and ends is not None and ends <= begins:
+            hint = "its `prov:invalidatedAtTime` is to be later than its `prov:generatedAtTime`"
+            raise self._refused(f"the graph {name} ends when it begins or before", hint)
+        graph.fresh, made = [], []
+        if begins is None:
+            if fresh:
+                assert ends is not None, "a graph has a time"
+                made.append(Update(ends, [], [quad.triple for quad in fresh], self.file, graph.line))
+            return made
+        if fresh:
+            made.append(Update(begins, fresh, [], self.file, graph.line))
+            graph.brought |= dict.fromkeys(fresh)
+        if ends is not None and graph.brought:
+            made.append(Update(ends, [], list(graph.brought), self.file, graph.line))
+            graph.brought = {}
+        return made
+
+    def _time(self, quad: ox.Quad) -> int:
+        text = quad.object.value if isinstance(quad.object, ox.Literal) else ""
+        try:
+            return read_time(text)
+        except CepError:
+            hint = "a time is written `2013-02-08T18:00:00Z`"
+            raise self._refused(f"`{text or quad.object}` is no time", hint, "time") from None
+
+    def _refused(self, reason: str, hint: str, code: str = "graph") -> CepError:
+        return CepError(f"{self.file}: {reason}" if self.file else reason, hint=hint, code=code)
 
 
 def read(names: str | Path | Iterable[str | Path]) -> list[Update]:
@@ -54,55 +133,26 @@ def read(names: str | Path | Iterable[str | Path]) -> list[Update]:
     graph without a time, or one that ends before it begins, and for triples that are in no graph."""
     updates: dict[int, Update] = {}
     for source in files(names):
-        for graph in _graphs(Path(source)):
-            if graph.begins is not None:
-                updates.setdefault(graph.begins, Update(graph.begins)).add.extend(graph.quads)
-            if graph.ends is not None:
-                gone = graph.quads if graph.begins is not None else [quad.triple for quad in graph.quads]
-                updates.setdefault(graph.ends, Update(graph.ends)).remove.extend(gone)
+        for update in _updates(Path(source)):
+            before = updates.get(update.time)
+            updates[update.time] = update if before is None else before.joined(update)
     return [updates[time] for time in sorted(updates)]
 
 
-def _graphs(path: Path) -> Iterable[_Timed]:
+def _updates(path: Path) -> Iterator[Update]:
     format = rdf_format(path)
     if format is None or not format.supports_datasets:
         raise CepError(f"{path} holds no named graphs", hint="changes come as .nq, .trig or .jsonld", code="knowledge")
-    graphs: dict[str, _Timed] = {}
-    about: list[ox.Quad] = []
     try:
         with opened(path) as file:
             quads = labelled(list(ox.parse(file, format, base_iri=path.resolve().as_uri())))
     except SyntaxError as error:
         raise unreadable(error, str(path), format, lambda: opened(path)) from None
     except (OSError, EOFError) as error:
-        raise CepError(f"{path} cannot be read: {str(error).lower()}", code="knowledge") from None
+        told = getattr(error, "strerror", None) or str(error)
+        raise CepError(f"{path} cannot be read: {told.lower()}", code="knowledge") from None
+    graphs = Graphs(str(path))
     for quad in quads:
-        if isinstance(quad.graph_name, ox.DefaultGraph):
-            about.append(quad)
-        else:
-            graphs.setdefault(str(quad.graph_name), _Timed()).quads.append(quad)
-    for quad in about:
-        graph = graphs.get(str(quad.subject))
-        if graph is None:
-            raise CepError(f"{path}: {quad.triple} is in no graph, so it has no time", hint=_HINT, code="knowledge")
-        if quad.predicate.value == FROM:
-            graph.begins = _time(path, quad)
-        elif quad.predicate.value == UNTIL:
-            graph.ends = _time(path, quad)
-    for name, graph in graphs.items():
-        if graph.begins is None and graph.ends is None:
-            raise CepError(f"{path}: the graph {name} has no time", hint=_HINT, code="knowledge")
-        if graph.begins is not None and graph.ends is not None and graph.ends <= graph.begins:
-            told = f"{path}: the graph {name} ends when it begins or before"
-            hint = "its `prov:invalidatedAtTime` is to be later than its `prov:generatedAtTime`"
-            raise CepError(told, hint=hint, code="knowledge")
-    return graphs.values()
-
-
-def _time(path: Path, quad: ox.Quad) -> int:
-    text = quad.object.value if isinstance(quad.object, ox.Literal) else ""
-    try:
-        return read_time(text)
-    except CepError:
-        told = f"{path}: `{text or quad.object}` is no time"
-        raise CepError(told, hint="a time is written `2013-02-08T18:00:00Z`", code="knowledge") from None
+        graphs.take(quad)
+    for name in graphs.known:
+        yield from graphs.settle(name)

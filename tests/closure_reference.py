@@ -124,7 +124,7 @@ def closed_by_owlrl(graph: Iterable[Triple], semantics: type[Any] = Corrected) -
         work.add(triple)
     run = semantics(work, False, False)
     run.closure()
-    return {triple for triple in work if triple in asserted or kept(triple)}, run.error_messages
+    return {triple for triple in work if triple in asserted or kept(triple, semantics)}, run.error_messages
 
 
 class _InRdfs(RDFS_Semantics):  # type: ignore[misc]
@@ -146,11 +146,11 @@ def typed(term: Node) -> Node:
     return term
 
 
-def kept(triple: Triple) -> bool:
+def kept(triple: Triple, semantics: type[Any] = Corrected) -> bool:
     """Whether what owlrl infers is something that our closure has too: differences D1 to D4."""
     s, p, o = triple
-    if p == OWL.sameAs and s == o:
-        return False  # D1, eq-ref
+    if p == OWL.sameAs and s == o and semantics is Corrected:
+        return False  # D1, eq-ref; to RDFS it is a property as any other
     if p == RDF.type and o == OWL.AnnotationProperty and s in OWLRL_Annotation_properties:
         return False  # D2, prp-ap
     if p in (RDF.type, OWL.disjointWith) and s in OWL_RL_Datatypes and o in (RDFS.Datatype, *OWL_RL_Datatypes):

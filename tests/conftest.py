@@ -17,3 +17,5 @@ settings.register_profile(
     suppress_health_check=list(HealthCheck),
 )
 settings.load_profile("semcep")
+
+os.environ["SEMCEP_CACHE_DIR"] = os.devnull  # no closure of the user's is taken, and none is left behind

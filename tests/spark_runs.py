@@ -10,9 +10,11 @@ from typing import Any
 
 from cep.engine import Engine
 from cep.events import Event
+from cep.schema import Schema
 from cep.spark.job import Job, start
 from cep.spark.program import Options, Program
 from cep.spark.session import OLDEST, java, session
+from cep.typed import TICKS
 from connectors.files import read
 from tests.cases_format import _seconds
 
@@ -32,19 +34,31 @@ def spark() -> Any:
 
 def write(folder: Path, events: Sequence[Event], files: int, random: Random, lateness: int = 0) -> list[str]:
     """Events as JSON Lines in so many files; each may come before others that end up to `lateness` earlier."""
-    folder.mkdir()
     arriving = sorted(events, key=lambda event: event.end + random.randrange(lateness + 1))
-    cuts = sorted(random.randrange(len(events) + 1) for _ in range(files - 1))
-    for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(events)])):
-        lines = [line(event) for event in arriving[first:last]]
+    return deliver(folder, arriving, files, random)
+
+
+def deliver(
+    folder: Path, arriving: Sequence[Event], files: int, random: Random, schemas: Mapping[str, Schema] | None = None
+) -> list[str]:
+    """The same in this order."""
+    folder.mkdir()
+    cuts = sorted(random.randrange(len(arriving) + 1) for _ in range(files - 1))
+    for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(arriving)])):
+        lines = [line(event, schemas and schemas[event.type]) for event in arriving[first:last]]
         (folder / f"{number:03}.jsonl").write_text("".join(lines))
     return [str(folder)]
 
 
-def line(event: Event) -> str:
+def line(event: Event, schema: Schema | None = None) -> str:
     """A record that gives its values in order."""
-    values = json.dumps(list(event.args))
-    times = f'"start": {_seconds(event.start)}, "end": {_seconds(event.end)}'
+    types = [attribute.type for attribute in schema.attributes] if schema else ["any"] * len(event.args)
+    read = [v / 1e6 if type in TICKS and v is not None else v for v, type in zip(event.args, types, strict=True)]
+    values = json.dumps(read)
+    start, end = ("start", "end") if schema is None else (schema.start or "start", schema.end or "end")
+    times = f'"{start}": {_seconds(event.start)}, "{end}": {_seconds(event.end)}'
+    if schema is not None and schema.time is not None:
+        times = f'"{schema.time}": {_seconds(event.end)}'
     return f'{{"type": "{event.type}", {times}, "args": {values}}}\n'
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from cep.cli_knowledge import knowing
 from cep.errors import CepError
+from knowledge.graph import Knowledge
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import Triples
 from knowledge.reasoning import cache, closure
 from knowledge.reasoning.cache import close_once, folder, key
-from knowledge.reasoning.closure import Closed
-from tests.closures import closed, loaded, proof_of, read, text_of, triples_of
+from knowledge.reasoning.closure import Closed, close
+from tests.closures import HEADER, closed, loaded, proof_of, read, text_of, triples_of
 
 KNOWLEDGE = """
 :hosts rdfs:domain :Platform . :Platform owl:disjointWith :Sensor .
@@ -124,9 +130,16 @@ def test_what_was_not_used_for_longest_goes(kept: Path, monkeypatch: pytest.Monk
         for file in kept.iterdir():
             os.utime(file, ns=(file.stat().st_atime_ns, file.stat().st_mtime_ns - 1_000_000_000))
     oldest = min(kept.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    (kept / "left.part").write_bytes(b"half")
+    os.utime(kept / "left.part", ns=(0, 0))
+    (kept / "writing.part").write_bytes(b"half")
     monkeypatch.setattr(cache, "MOST", 3 * oldest.stat().st_size + 100)
     close_once(*loaded(read(f"{KNOWLEDGE} :ewr :number 3 .")), "owlrl")
-    assert len(list(kept.iterdir())) == 3 and not oldest.exists()
+    assert len(list(kept.glob("*.npz"))) == 3 and not oldest.exists()
+    assert [file.name for file in kept.glob("*.part")] == ["writing.part"]
+    monkeypatch.setattr(cache, "MOST", 100)  # one alone is more
+    close_once(*loaded(read(f"{KNOWLEDGE} :ewr :number 4 .")), "owlrl")
+    assert len(list(kept.glob("*.npz"))) == 3
 
 
 def test_where_they_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -138,3 +151,83 @@ def test_where_they_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert folder() == tmp_path / ".cache" / "semcep"
+
+
+# --- knowledge from the cache ---
+
+
+def knowledge(tmp_path: Path, more: str = "") -> Knowledge:
+    (tmp_path / "stations.ttl").write_text(HEADER + KNOWLEDGE + more, encoding="utf-8")
+    return Knowledge.load(tmp_path / "stations.ttl", "owlrl")
+
+
+def said(known: Knowledge) -> list[str]:
+    found = known.query("SELECT ?s ?p ?o { ?s ?p ?o }")
+    return sorted(map(str, found.iter_rows()))  # type: ignore[union-attr]
+
+
+def test_knowledge_from_the_cache_is_that_of_a_fresh_start(kept: Path, tmp_path: Path) -> None:
+    first, again = knowledge(tmp_path), knowledge(tmp_path)
+    assert [known.closure is not None and known.closure.kept for known in (first, again)] == [False, True]
+    assert said(again) == said(first) and again.fingerprint == first.fingerprint
+    shipped: Knowledge = pickle.loads(pickle.dumps(again))
+    fork = again.fork()
+    more, less = f"{HEADER} :jfk :hosts :s1 .", f"{HEADER} :newark owl:sameAs :ewr ."
+    for known in (shipped, fork):
+        change = known.change(more, less)
+        known.apply(change)
+        known.apply(known.change(less, more))
+        assert said(known) == said(first)
+        known.apply(change)
+    assert said(again) == said(first), "a fork changes by itself"
+    whole = knowledge(tmp_path, ":jfk :hosts :s1 .")
+    whole.apply(whole.change(remove=less))
+    assert said(shipped) == said(fork) == said(whole) != said(first)
+    assert fork.closure is not None and not fork.closure.kept
+
+
+def test_a_contradiction_with_what_was_kept_is_refused(kept: Path, tmp_path: Path) -> None:
+    knowledge(tmp_path)
+    again = knowledge(tmp_path)
+    with pytest.raises(CepError, match="inconsistent: disjoint classes have a common member"):
+        again.apply(again.change(f"{HEADER} :ewr a :Sensor ."))
+    with pytest.raises(CepError, match="inconsistent"):
+        knowledge(tmp_path, ":ewr a :Sensor .")
+    assert len(list(kept.iterdir())) == 1
+
+
+def test_the_commands_tell_and_explain(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("stations.ttl").write_text(HEADER + KNOWLEDGE, encoding="utf-8")
+
+    def printed(*arguments: str) -> str:
+        result = CliRunner().invoke(knowing, arguments)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    ask = ("explain", ":newark :measures :wind", "-k", "stations.ttl")
+    proof = printed(*ask)
+    assert "prp-spo2" in proof and proof == printed(*ask)
+    assert "inferred (owlrl, from the cache), " in printed("stats", "stations.ttl").splitlines()[0]
+    assert "inferred (rdfs), " in printed("stats", "stations.ttl", "--reasoning", "rdfs").splitlines()[0]
+
+
+def test_many_that_keep_the_same_at_once(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = close_once(*loaded(read(KNOWLEDGE)), "owlrl")
+    (file,) = kept.iterdir()
+    whole = file.read_bytes()
+    monkeypatch.setattr(cache, "_ABANDONED", -(10**9))  # what another writes may go, too, while it is written
+    with ThreadPoolExecutor(4) as threads:
+        writing = [threads.submit(close_again) for _ in range(40)]
+        while not all(each.done() for each in writing):
+            assert file.read_bytes() == whole, "a file is there whole or not at all"
+    assert all(same(each.result(), first) for each in writing)
+    assert list(kept.iterdir()) == [file] and file.read_bytes() == whole
+
+
+def close_again() -> Closed:
+    """Closed as if nothing were kept, and kept."""
+    made = close(*loaded(read(KNOWLEDGE)), "owlrl")
+    with suppress(OSError):
+        cache._write(next(cache.folder().glob("*.npz")), made)
+    return made

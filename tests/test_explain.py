@@ -236,17 +236,25 @@ def test_answers_are_counted() -> None:
         PREFIX
         + """
         high(S) :- { ?x wt:code ?S ; wt:height 4 }.
-        e(S) <- a(S) WHERE high(S), triple(_, wt:code, S), not { ?x wt:height 5 ; wt:code ?S ; wt:elevation 60 }."""
+        e(S) <- a(S) WHERE high(S), triple(_, wt:code, S), not { ?x wt:height 5 ; wt:code ?S ; wt:elevation 60 },
+            { ?x wt:code ?S FILTER(?S = "A") }, not { ?x wt:height/wt:near 5 }."""
     )
     engine = Engine.from_text(text, knowledge=known(PREFIX + 'wt:a wt:code "A" ; wt:height 4 . wt:b wt:code "B" .'))
     page = explain(engine.plan, answers=engine.answers)
     listed = page[page.index("knowledge ") : page.index("\nstage")].rstrip().split("\n")
     assert [line.split() for line in listed] == [
         ["knowledge", "{", "?x", "wt:code", "?S", ";", "wt:height", "4", "}", "#", "1", "answer"],
+        ["S:", "string;", "changes", "by", "difference"],
         ["triple(_,", "<http://example.org/w#code>,", "_)", "#", "2", "answers"],
+        ["subject:", "iri,", "object:", "string;", "asked", "anew", "when", "the", "knowledge", "changes"],
         ["{", "?x", "wt:height", "5", ";", "wt:code", "?S", ";", "wt:elevation", "60", "}", "#", "0", "answers"],
+        ["S:", "any;", "changes", "by", "difference"],
+        ["{", "?x", "wt:code", "?S", "FILTER(?S", "=", '"A")', "}", "#", "1", "answer"],
+        ["S:", "string;", "asked", "anew", "when", "the", "knowledge", "changes"],
+        ["{", "?x", "wt:height/wt:near", "5", "}", "#", "0", "answers"],
+        ["holds", "or", "not;", "asked", "anew", "when", "the", "knowledge", "changes"],
     ]
-    assert {len(line) for line in listed} == {80}
+    assert {len(line) for line in listed[::2]} == {80}
 
 
 def test_every_rule_of_every_case_is_on_its_page() -> None:

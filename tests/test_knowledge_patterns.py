@@ -221,6 +221,16 @@ def many() -> Knowledge:
         ("{ ?S <x:sensor> ?N . ?M <x:height> ?H }", "3:26"),
         ("{ ?S <x:sensor>+ ?N . ?M <x:height> ?H }", "3:27"),
         ("{ ?S <x:sensor> ?n . { ?M <x:height> ?H } UNION { ?M <x:sensor> ?H } }", "3:26"),
+        ("{ { ?S <x:sensor> ?N . ?M <x:height> ?H } }", "3:28"),
+        ("{ { { ?S <x:sensor> ?N } { ?M <x:height> ?H } } }", "3:30"),
+        ("{ ?S <x:sensor> ?N OPTIONAL { ?M <x:height> ?H } }", "3:24"),
+        ("{ ?S <x:sensor> ?N OPTIONAL { ?S <x:sensor> ?M . ?N <x:height> ?H } }", "3:54"),
+        ("{ ?S <x:sensor> ?N { { ?S <x:sensor> ?M . ?b <x:height> ?H } UNION { ?S <x:sensor> ?H } } }", "3:47"),
+        ("{ ?S <x:sensor> ?N MINUS { ?S <x:sensor> ?m . ?n <x:height> ?h } }", "3:51"),
+        ("{ ?S <x:sensor> ?N FILTER NOT EXISTS { ?a <x:sensor> ?m . ?b <x:height> ?h FILTER(?h < 0) } }", "3:63"),
+        ("{ { SELECT ?S ?H { ?S <x:sensor> ?x . ?y <x:height> ?H } } }", "3:43"),
+        ("{ { SELECT (COUNT(*) AS ?N) { ?s <x:sensor> ?x . ?y <x:height> ?h } } }", "3:54"),
+        ("{ ?S <x:sensor> ?x . { SELECT ?H { ?y <x:height> ?H . ?x <x:sensor> ?y } } }", "3:26"),
     ],
 )
 def test_a_cross_product_is_refused_before_it_is_made(text: str, place: str) -> None:
@@ -234,6 +244,26 @@ def test_a_small_product_and_one_that_a_filter_narrows_are_answered() -> None:
     assert len(rows(many(), "{ ?S <x:sensor> ?n . ?m <x:height> ?H FILTER(?H < 10) }")) == 20_000
     assert len(rows(many(), "{ ?S <x:sensor> <x:n7> . ?M <x:height> ?H }")) == 2000
     assert len(rows(many(), "{ ?s <x:sensor> ?N . ?m <x:height> ?H FILTER(?H = 7 && ?s = <x:s7>) }")) == 1
+
+
+def test_parts_that_something_connects_are_no_product() -> None:
+    knowledge = many()
+    for count, text in {
+        2000: "{ ?S <x:sensor> ?N { ?S <x:sensor> ?m . ?N <x:height> ?H } }",  # by the group around
+        10: "{ { SELECT ?S ?H { ?S <x:sensor> ?a . ?b <x:height> ?H } LIMIT 10 } }",  # no more are made
+        2001: "{ { ?S <x:sensor> <x:n1> . ?b <x:height> ?H } UNION { ?S <x:sensor> <x:n2> } }",  # one with each
+        1: "{ ?S <x:sensor> <x:n1> OPTIONAL { ?S <x:sensor> ?N OPTIONAL { ?N <x:height> ?H } } }",
+        3: "{ VALUES ?S { <x:s1> <x:s2> <x:s3> } FILTER EXISTS { ?S <x:sensor> ?m . ?a <x:height> ?b } }",
+    }.items():
+        assert len(rows(knowledge, text)) == count, text
+
+
+def test_answers_that_come_too_often_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "MOST_READ", 1999)
+    with pytest.raises(CepError, match=r"^<program>:3:5: this pattern goes through more than 1,999 answers"):
+        rows(many(), "{ ?s a?/<x:sensor> ?n BIND(1 AS ?N) }")
+    monkeypatch.setattr(patterns, "MOST_READ", 2000)
+    assert rows(many(), "{ ?s <x:sensor> ?n BIND(1 AS ?N) }") == [(1,)]
 
 
 def test_a_table_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,6 +280,8 @@ def test_a_filter_does_not_hide_that_there_is_no_end(monkeypatch: pytest.MonkeyP
     with pytest.raises(CepError, match=r"goes through 8,000,000 answers"):
         rows(many(), "{ ?S ?p ?o . ?T ?p ?u FILTER(?S != ?T) }")
     assert len(rows(many(), "{ ?S ?p ?o . ?t ?p ?u FILTER(?S = <x:s1> && ?t = <x:s2>) }")) == 1
+    with pytest.raises(CepError, match=r"goes through 8,000,000 answers"):
+        rows(many(), "{ ?S <x:sensor> ?N { SELECT ?S { ?S ?p ?o . ?t ?p ?u FILTER(?S != ?t) } } }")
     assert len(rows(many(), "{ ?S ?p ?o . ?t ?p ?u VALUES (?S ?t) { (<x:s1> <x:s2>) } }")) == 1
 
 

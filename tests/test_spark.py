@@ -1,7 +1,12 @@
-"""Programs on Spark derive what one process derives, whatever the buckets, the order of arrival, the micro-batches."""
+"""Programs on Spark derive what one process derives, whatever the buckets, the order of arrival, the micro-batches.
+
+`SEMCEP_PROGRAMS=200` runs so many generated programs.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -12,19 +17,19 @@ from cep.events import Event
 from cep.spark.keys import hashed, keys
 from tests import spark_runs
 from tests.cases_format import difference
-from tests.keyed_programs import keyed
 from tests.program_maker import SECOND
-from tests.spark_runs import alone, distributed, job, write
-from tests.test_equivalence import types
+from tests.spark_runs import alone, deliver, distributed, job, write
+from tests.together import One, Together, cases, generated
 
 pytestmark = [
     pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
     pytest.mark.xdist_group("spark"),
 ]
 
-LATENESS = 20 * SECOND
+LATENESS = 4 * SECOND
+GENERATED = int(os.environ.get("SEMCEP_PROGRAMS", "30"))
+EACH = 50  # programs of one run
 
-READINGS = "event reading(station: string, wind: float). event settling(station: string, n: int)."
 PROGRAMS = {
     "seq": "event reading(station: string, wind: float)."
     "gust(S, V, W) <- (reading(S, V) SEQ reading(S, W)) WITHIN 6 s WHERE W > V + 5.",
@@ -34,7 +39,7 @@ PROGRAMS = {
     "quiet(S) <- NOT(check(S)).[reading(S, V), reading(S, W)] WHERE V < W.",
     "aggregate": "event reading(station: string, wind: float)."
     "mean(S, A, N) <- reading(S, W) AGGREGATE A = avg(W), N = count() OVER LAST 10 s BY S.",
-    "blizzard": f"""{READINGS} policy recent.
+    "blizzard": """event reading(station: string, wind: float). event settling(station: string, n: int). policy recent.
     settling(S, 1) <- reading(S, W) WHERE W >= 7.
     settling(S, C + 1) <- settling(S, C) SEQ reading(S, W) WHERE W >= 7.
     warning(S, C) <- settling(S, C) WHERE C >= 4.
@@ -54,10 +59,10 @@ PROGRAMS = {
 
 
 def events(name: str, random: Random) -> list[Event]:
-    """Two minutes and a half of readings, of checks and of trades."""
+    """Two minutes and a half of readings, of checks and of trades, to the microsecond."""
     found = []
     for _ in range(120):
-        end = random.randrange(150) * SECOND
+        end = random.randrange(150) * SECOND + random.choice((0, 0, 0, 1, 999, 1000, 1001))
         station = random.choice("abcdefg")
         if name == "rekeyed":
             found.append(Event("trade", (station, random.randrange(4)), end, end))
@@ -68,14 +73,37 @@ def events(name: str, random: Random) -> list[Event]:
     return found
 
 
-@pytest.mark.parametrize("buckets, name", list(zip([1, 2, 7] * 3, PROGRAMS)) + [(1, "stages"), (2, "stages")])
-def test_what_one_process_derives(buckets: int, name: str, tmp_path: Path) -> None:
-    random = Random(f"{name} {buckets}")
-    inputs = write(tmp_path / "in", events(name, random), 5, random, LATENESS)
-    expected = alone(PROGRAMS[name], inputs, LATENESS)
+def stories(random: Random) -> Together:
+    return Together([One(text, events(name, random)) for name, text in PROGRAMS.items()])
+
+
+def check(programs: Together, buckets: int, random: Random, folder: Path) -> None:
+    """Spark gives what one process gives of the same files, and this what each program gives by itself."""
+    schemas = Engine.from_text(programs.text, types=programs.types).inputs
+    arriving = programs.arriving(random, LATENESS)
+    inputs = deliver(folder / "in", arriving, random.choice((3, 4, 6)), random, schemas)
+    expected = programs.derived(arriving)
     assert expected
-    found = distributed(job(PROGRAMS[name], inputs, tmp_path, buckets, lateness=LATENESS, limit=2))
-    assert difference(expected, found) == ""
+    assert difference(expected, alone(programs.text, inputs, LATENESS, types=programs.types)) == ""
+    wanted = job(programs.text, inputs, folder, buckets, programs.types, lateness=LATENESS, limit=1)
+    assert difference(expected, distributed(wanted)) == ""
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 7])
+@pytest.mark.parametrize("make", [stories, lambda random: cases()], ids=["stories", "cases"])
+def test_what_one_process_derives(make: Callable[[Random], Together], buckets: int, tmp_path: Path) -> None:
+    random = Random(buckets)
+    check(make(random), buckets, random, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(-(-GENERATED // EACH)))
+def test_generated_programs(seed: int, tmp_path: Path) -> None:
+    random = Random(seed)
+    programs = generated(random, min(EACH, GENERATED))
+    for buckets in (1, 2, 7) if GENERATED > EACH else (7,):
+        folder = tmp_path / str(buckets)
+        folder.mkdir()
+        check(programs, buckets, random, folder)
 
 
 def test_time_points_come_without_events(tmp_path: Path) -> None:
@@ -96,16 +124,3 @@ def test_buckets_go_evenly_to_partitions() -> None:
     frame = spark_runs.spark().createDataFrame([(number,) for number in numbers], "key int")
     rows = frame.select(functions.hash("key").alias("hash")).collect()
     assert [row.hash for row in rows] == [hashed(number) for number in numbers]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_generated_programs(seed: int, tmp_path: Path) -> None:
-    random = Random(seed)
-    program = keyed(random)
-    known = types(program.events)
-    read = Engine.from_text(program.text, types=known).inputs
-    events = [event for event in program.events if event.type in read]
-    inputs = write(tmp_path / "in", events, 3, random, LATENESS)
-    expected = alone(program.text, inputs, LATENESS, types=known)
-    found = distributed(job(program.text, inputs, tmp_path, (1, 2, 7)[seed], known, lateness=LATENESS, limit=1))
-    assert difference(expected, found) == "", program.text

@@ -12,9 +12,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 
+from cep.alert import Alert
 from cep.errors import CepError, Source, Span
 from cep.events import Iri
 from cep.plan import algebra
+from cep.plan.alerts import Alerting, alert_variables, alerting
 from cep.schema import Attribute, Schema
 from cep.syntax import ast
 from cep.syntax.variables import condition_variables, expression_variables, rename_condition, rename_expression
@@ -59,6 +61,7 @@ class _Lowering:
         self.name_inputs()
         rules: list[algebra.Rule] = []
         statics: list[ast.StaticRule] = []
+        alerts: list[Alert] = []
         for statement in self.program.statements:
             match statement:
                 case ast.PolicyStatement(choice):
@@ -81,9 +84,15 @@ class _Lowering:
                             statement.head_span,
                         )
                     )
+                case ast.AlertStatement():
+                    alert = self.alert(statement, [each.name for each in alerts])
+                    rules += [] if alert is None else [alert.rule]
+                    alerts += [] if alert is None else [alert.alert]
                 case _:
                     pass
-        return algebra.Rules(self.schemas, tuple(rules), tuple(statics), self.source, tuple(self.errors), self.asked)
+        return algebra.Rules(
+            self.schemas, tuple(rules), tuple(statics), self.source, tuple(self.errors), self.asked, tuple(alerts)
+        )
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "name") -> None:
         self.flawed = True
@@ -356,6 +365,28 @@ class _Lowering:
                 argument = ast.Variable("_", argument.span)
             plain.append(argument)
         return algebra.Atom(atom.name, tuple(plain), within, atom.span)
+
+    def alert(self, statement: ast.AlertStatement, known: list[str]) -> Alerting | None:
+        """The rule that makes what an alert tells of, None where something is wrong."""
+        self.flawed = False
+        event = statement.event.name
+        if statement.name in known:
+            self.error(f"alert `{statement.name}` is there twice", statement.name_span, "another name for one of them")
+        if event not in self.schemas:
+            close = get_close_matches(event, list(self.schemas), 1)
+            hint = f"did you mean `{close[0]}`?" if close else "an alert is on an event that is declared or derived"
+            self.error(f"there is no event `{event}`", statement.event.span, hint)
+            return None
+        atom = self.atom(statement.event, None)
+        uses = Counter([*_variables(statement.event), *alert_variables(statement)])
+        conditions = tuple(self.condition(condition, uses) for condition in statement.conditions)
+        assert isinstance(atom, algebra.Atom), "an event was written"
+        if self.flawed:
+            return None
+        made, errors = alerting(statement, atom, conditions, self.schemas[event], self.source)
+        self.errors += errors
+        self.schemas[made.schema.name] = made.schema
+        return None if errors else made
 
     # --- background knowledge ---
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cep.alert import Alert
 from cep.errors import NOWHERE, CepError, Source, Span
 from cep.events import Iri
 from cep.schema import Schema
@@ -129,8 +130,8 @@ class Triples:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """A lowered program: the schemas of all events, the rules in program order, the static rules; what conditions ask
-    of the background knowledge, by the name of the predicate; and the mistakes of the rules that are not among them,
-    which the plan tells with its own."""
+    of the background knowledge, by the name of the predicate; the mistakes of the rules that are not among them,
+    which the plan tells with its own; and what alerts say of the occurrences of theirs, which rules make like others."""
 
     schemas: Mapping[str, Schema]
     rules: tuple[Rule, ...]
@@ -138,6 +139,7 @@ class Rules:
     source: Source
     errors: tuple[CepError, ...] = ()
     asked: Mapping[str, Graph | Triples] = field(default_factory=dict)
+    alerts: tuple[Alert, ...] = ()
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------

@@ -6,11 +6,13 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cep.functions import TESTS
-from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union, children
+from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Select, Triples, Union
 from cep.plan.horizon import WAITS_LEFT, Horizon, horizon
-from cep.plan.order import Group, Unit
+from cep.plan.labels import labels, rules, units
+from cep.plan.order import Group
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
 from cep.plan.written import LONGEST, Written
@@ -20,6 +22,9 @@ from cep.syntax.constants import write_duration
 from cep.syntax.graphs import on_one_line
 from cep.syntax.printer import print_pattern, print_statement
 
+if TYPE_CHECKING:
+    from cep.background import Held
+
 KINDS = {Join: "join", Deadline: "deadline", Aggregation: "window", Union: "union", Select: "filter"}
 MARK, ITEM, LABEL = 4, 6, 11
 
@@ -28,18 +33,18 @@ def explain(
     plan: Plan,
     compiled: Collection[str] | None = None,
     width: int = 80,
-    answers: Mapping[str, int] | None = None,
+    answers: Mapping[str, Held] | None = None,
 ) -> str:
     """What `cep plan` prints: goals and rules in the order in which they run, `width` characters wide.
 
-    `compiled`: the recursive events that run as one compiled pass; None where that is not known. `answers`: how many
-    there are of what is asked of the background knowledge, by the names of `plan.rules.asked`.
+    `compiled`: the recursive events that run as one compiled pass; None where that is not known. `answers`: what
+    there is of what is asked of the background knowledge, by the names of `plan.rules.asked`.
     """
     return _Listing(plan, compiled, width, answers or {}).text()
 
 
 class _Listing:
-    def __init__(self, plan: Plan, compiled: Collection[str] | None, width: int, answers: Mapping[str, int]) -> None:
+    def __init__(self, plan: Plan, compiled: Collection[str] | None, width: int, answers: Mapping[str, Held]) -> None:
         self.plan = plan
         self.answers = answers
         self.compiled = compiled
@@ -48,15 +53,7 @@ class _Listing:
         self.written = Written(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
         self.stored = {rule.name for rule in plan.rules.statics}
         self.asked: list[ast.Predicate] = []
-        readers = Counter(child for node in plan.nodes for child in children(node))
-        made = Counter(head.child for head in plan.heads)
-        letter = "goal" if any(re.fullmatch(r"g\d+", name) for name in plan.schemas) else "g"
-        for group in plan.groups:
-            for unit in _units(group):
-                # A goal that one rule alone reads is shown as that rule's body.
-                inside = isinstance(unit, int) and readers[unit] == 0 and made[unit] == 1
-                if isinstance(unit, int) and not inside and not isinstance(plan.nodes[unit], Scan | Tick):
-                    self.written.labels[unit] = f"{letter}{len(self.written.labels) + 1}"
+        self.written.labels |= labels(plan)
 
     # --- the page ---
 
@@ -98,7 +95,7 @@ class _Listing:
             events = [unit for unit in group.units if isinstance(unit, str)]
             self.put(mark, f"recursion of {_listed(events)}: {self.way(group, events)}", MARK)
             mark = ""
-        for unit in _units(group):
+        for unit in units(group):
             if isinstance(unit, str):
                 for number, head in enumerate(self.plan.heads):
                     if head.event == unit:
@@ -126,13 +123,7 @@ class _Listing:
         return "compiled, one pass in order of arrival" if compiled else "instant by instant"
 
     def rules(self, numbers: Iterable[int]) -> str:
-        """Rules by label or line."""
-        written = [self.plan.rules.rules[number] for number in numbers]
-        names = [rule.label for rule in written if rule.label is not None]
-        lines = [str(rule.span.line) for rule in written if rule.label is None]
-        if lines:
-            names.append(f"line{'s' if len(lines) > 1 else ''} {', '.join(lines)}")
-        return ", ".join(names)
+        return rules(self.plan, numbers)
 
     def statics(self) -> None:
         """The static predicates that rules ask, and what each is made of."""
@@ -148,13 +139,20 @@ class _Listing:
             title = ""
 
     def knowledge(self) -> None:
-        """What rules ask of the background knowledge, and how many answers that has."""
+        """What rules ask of the background knowledge: how many answers that has, its columns, and how they follow a
+        change."""
         title = "knowledge"
         for name, asked in self.plan.rules.asked.items():
             text = on_one_line(asked.text, longest=LONGEST) if isinstance(asked, ast.Graph) else name
             self.lines += [""] if title else []
-            self.item(title, text, 0, _count(self.answers[name], "answer") if name in self.answers else "")
+            held = self.answers.get(name)
+            self.item(title, text, 0, "" if held is None else _count(held.rows, "answer"))
             title = ""
+            if held is not None:
+                names = asked.variables if isinstance(asked, ast.Graph) else _open(asked)
+                columns = ", ".join(f"{name}: {type}" for name, type in zip(names, held.types)) or "holds or not"
+                way = "changes by difference" if held.by_difference else "asked anew when the knowledge changes"
+                self.item("", f"{columns}; {way}", 2)
 
     def stages(self) -> None:
         """How the program is split: what runs in buckets by which key, what in one place, and why."""
@@ -275,10 +273,6 @@ class _Listing:
         self.lines += lines
 
 
-def _units(group: Group) -> list[Unit]:
-    return [unit for units, _ in group.slices for unit in units] if group.recursive else list(group.units)
-
-
 def _forgets(keeps: Horizon, key: str) -> str:
     if keeps.instant:
         return "at once after its instant"
@@ -297,11 +291,18 @@ def _forgets(keeps: Horizon, key: str) -> str:
 def _declared(schema: Schema) -> str:
     """The declaration of an event, as it is or as it was inferred."""
     attributes = tuple(
-        ast.Attribute(each.name, each.type, each.optional and schema.declared, each.low, each.high, each.source)
+        ast.Attribute(
+            each.name, each.type, each.optional and schema.declared, each.low, each.high, each.source, each.iri
+        )
         for each in schema.attributes
     )
-    declaration = ast.EventDeclaration(schema.name, attributes, schema.time, schema.start, schema.end)
+    declaration = ast.EventDeclaration(schema.name, attributes, schema.time, schema.start, schema.end, schema.iri)
     return print_statement(declaration).removeprefix("event ").removesuffix(".").removesuffix("()")
+
+
+def _open(asked: Triples) -> list[str]:
+    """The positions of triples that have no constant."""
+    return [name for name, term in zip(("subject", "predicate", "object"), asked.fixed) if term is None]
 
 
 def _count(number: int, what: str) -> str:

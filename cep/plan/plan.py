@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cep.conditions import Relation
 from cep.errors import CepErrors, Source, Span, Warning
 from cep.plan import horizon, order, safety, types
+from cep.plan.alerts import ill_placed
 from cep.plan.algebra import Head, Node, Rules
 from cep.plan.binarise import binarise
 from cep.plan.doubts import doubts
@@ -26,7 +27,8 @@ from cep.values import Pool
 class Plan:
     """Nodes with children before parents. `names`: the variables of each node's columns as first written; `users`: the
     rules (by number) that need it; `points`: whether its occurrences are all instants; `heads` in program order with
-    their typed arguments; `groups`: what runs together, in order.
+    their typed arguments; `groups`: what runs together, in order; `origin`: of a stage's plan, the numbers that its
+    nodes have in the whole one.
     """
 
     rules: Rules
@@ -43,6 +45,7 @@ class Plan:
     groups: tuple[Group, ...]
     warnings: tuple[Warning, ...]
     source: Source
+    origin: tuple[int, ...] | None = None
 
     @property
     def derived(self) -> tuple[str, ...]:
@@ -62,6 +65,7 @@ def plan(rules: Rules, relations: Mapping[str, Relation], pool: Pool, inputs: fr
         typing = types.infer(binarised, rules.schemas, relations, pool, rules.source, bool(refused or rules.errors))
     except CepErrors as found:
         raise CepErrors([*errors, *found.errors]) from None
+    errors += ill_placed(rules.alerts, rules.rules, typing.schemas, rules.source)
     if errors:
         raise CepErrors(errors)
     derived = {head.event for head in binarised.heads}

@@ -23,8 +23,7 @@ def staged(plan: Plan, number: int) -> Plan:
     if not 0 < number <= len(stages):
         raise ValueError(f"a program of {len(stages)} stages has no stage {number}")
     stage = stages[number - 1]
-    book = Book(plan)
-    wanted = sorted({node for rule in stage.rules for node in book.nodes[rule]})
+    wanted = needed(plan, stage)
     place = {old: new for new, old in enumerate(wanted)}
     rule = {old: new for new, old in enumerate(stage.rules)}
     nodes = tuple(_moved(plan.nodes[old], place) for old in wanted)
@@ -47,7 +46,14 @@ def staged(plan: Plan, number: int) -> Plan:
         groups,
         (),
         plan.source,
+        tuple(wanted),
     )
+
+
+def needed(plan: Plan, stage: Stage) -> list[int]:
+    """The nodes of a plan that a stage runs: its own plan numbers them by their places here."""
+    book = Book(plan)
+    return sorted({node for rule in stage.rules for node in book.nodes[rule]})
 
 
 def _taken(schema: Schema, stage: Stage) -> Schema:

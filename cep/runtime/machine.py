@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter_ns
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,11 @@ from cep.goals.arrival import distinct
 from cep.goals.build import Builder
 from cep.goals.chain import Chain
 from cep.goals.contract import Goal, Ints
-from cep.goals.relational import Make
+from cep.goals.relational import Make, Tick
 from cep.plan.algebra import Join, Scan, children
 from cep.plan.order import Group, Unit
 from cep.plan.plan import Plan
+from cep.runtime.counts import Count
 from cep.runtime.recursion import Part, Recursion
 from cep.table import END, Table, empty, rows, slice_until
 
@@ -46,6 +48,8 @@ class Machine:
         self.widths: dict[Unit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
         self.widths |= {name: len(schema.attributes) for name, schema in plan.schemas.items()}
         self.parts: list[_Step | Recursion | _Loop] = []
+        self.made: dict[Unit, int] = dict.fromkeys(self.widths, 0)
+        self.spent: dict[Unit, int] = dict.fromkeys(self.widths, 0)
         for group in plan.groups:
             loop = self._loop(group) if group.recursive and fast_recursion else None
             if loop is not None:
@@ -91,7 +95,8 @@ class Machine:
         make = self.builder.event(events[0])
         assert isinstance(make, Make), "an event is made"
         make = Make(make.width, make.heads[:-1])
-        return _Loop(events[0], make, chain, tuple(bases), join.right, join.left, self.builder.node(join.left))
+        scanned = self.builder.node(join.left)
+        return _Loop(events[0], make, chain, tuple(bases), join_node, join.right, join.left, scanned)
 
     # --- stepping ---
 
@@ -110,6 +115,8 @@ class Machine:
 
     def _slice(self, inputs: Mapping[str, Table], watermark: int) -> dict[Unit, Table]:
         given: dict[Unit, Table] = {}
+        made, spent = self.made, self.spent
+        began = perf_counter_ns()
         for part in self.parts:
             if isinstance(part, _Step):
                 tables = [given[unit] for unit in part.reads]
@@ -119,12 +126,23 @@ class Machine:
                 if not part.timed and not any(t.shape[1] for t in tables):
                     given[part.unit] = self._nothing(part.unit)
                     continue
-                given[part.unit] = part.goal.step(tables, watermark)
+                unit: Unit = part.unit
+                given[unit] = part.goal.step(tables, watermark)
                 part.goal.forget(watermark)
+                made[unit] += given[unit].shape[1]
             elif isinstance(part, _Loop):
-                part.step(inputs, given, watermark, self.widths)
+                unit = part.join
+                made[unit] += part.step(inputs, given, watermark, self.widths)
+                made[part.event] += given[part.event].shape[1]
+                made[part.scan] += given[part.scan].shape[1]
             else:
+                unit = part.first
                 part.step(inputs, given, watermark)
+                for each in part.inside:
+                    made[each] += given[each].shape[1]
+            now = perf_counter_ns()
+            spent[unit] += now - began
+            began = now
         return given
 
     def _nothing(self, unit: Unit) -> Table:
@@ -136,6 +154,15 @@ class Machine:
         return tuple(part.event for part in self.parts if isinstance(part, _Loop))
 
     # --- state ---
+
+    def take_counts(self) -> list[Count]:
+        """What each unit has done since the last call; those that did nothing and hold nothing are left out."""
+        joins: dict[Unit, Unit] = {part.event: part.join for part in self.parts if isinstance(part, _Loop)}
+        sizes = {joins.get(unit, unit): goal.size for unit, goal in self.goals()}
+        found = [Count(unit, self.made[unit], self.spent[unit], *sizes.get(unit, (0, 0))) for unit in self.widths]
+        self.made = dict.fromkeys(self.made, 0)
+        self.spent = dict.fromkeys(self.spent, 0)
+        return [one for one in found if one.made or one.time or one.rows]
 
     def goals(self) -> list[tuple[Unit, Goal]]:
         """Every goal with its unit, in an order that the plan alone decides."""
@@ -158,6 +185,20 @@ class Machine:
         for (_, goal), batch in zip(self.goals(), batches, strict=True):
             goal.restore(batch)
 
+    def named(self, names: Mapping[Unit, str]) -> dict[Unit, str]:
+        """Names of units as names of goals: how a recursion is run makes another goal of it."""
+        loops = [part for part in self.parts if isinstance(part, _Loop)]
+        return {**names, **{unit: f"{names[one.join]} chained" for one in loops for unit in (one.event, one.join)}}
+
+    def carry(self, names: Sequence[str], states: Mapping[str, pa.RecordBatch], watermark: int) -> frozenset[str]:
+        """Take on states by the names of goals; gives those found. Time points that have passed do not come again."""
+        for name, (_, goal) in zip(names, self.goals(), strict=True):
+            if name in states:
+                goal.restore(states[name])
+            elif isinstance(goal, Tick):
+                goal.done = goal.ticks <= watermark
+        return frozenset(states.keys() & set(names))
+
     def codes(self) -> list[Ints]:
         """All pool codes that any goal holds."""
         return [codes for _, goal in self.goals() for codes in goal.codes()]
@@ -175,25 +216,28 @@ class Machine:
 
 @dataclass(slots=True)
 class _Loop:
-    """A recursive event run by its chain, and the scan of it that others may read."""
+    """A recursive event run by its chain, which stands for its `join`, and the scan of it that others may read."""
 
     event: str
     make: Make
     chain: Chain
     reads: tuple[Unit, ...]
+    join: Unit
     right: Unit
     scan: Unit
     scanned: Goal
 
     def step(
         self, inputs: Mapping[str, Table], given: dict[Unit, Table], watermark: int, widths: Mapping[Unit, int]
-    ) -> None:
+    ) -> int:
+        """Gives how many rows the join made."""
         own = inputs.get(self.event, empty(widths[self.event]))
         base = self.make.step([own, *(given[unit] for unit in self.reads)], watermark)
         made = distinct(self.chain.step([base, given[self.right]], watermark))
         self.chain.forget(watermark)
         given[self.event] = made
         given[self.scan] = self.scanned.step([made], watermark)
+        return rows(made) - rows(base)
 
 
 def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, Table], int]]:

@@ -50,6 +50,7 @@ class Recursion:
             goal for part in parts for _, goal, _, _ in part.units if hasattr(goal, "next_deadline")
         ]
         self.inside = {unit for part in parts for unit, *_ in part.units}
+        self.first: Unit = min(unit for unit in self.inside if isinstance(unit, int))
 
     def step(self, inputs: Mapping[str, Table], given: dict[Unit, Table], watermark: int) -> None:
         """Add to `given` what every unit of the cycle gives."""

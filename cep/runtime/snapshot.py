@@ -24,8 +24,8 @@ def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: 
     return len(text).to_bytes(8, "little") + text + b"".join(parts)
 
 
-def load(blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-    """Header and batches. Raises CepError where the blob is of another program, or damaged."""
+def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
+    """Header and batches. Raises CepError where the blob is of another program (None: any will do), or damaged."""
     try:
         start = 8 + int.from_bytes(blob[:8], "little")
         header = json.loads(blob[8:start])
@@ -33,7 +33,7 @@ def load(blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch
         version, known = header["version"], header["program"]
     except (ValueError, KeyError, TypeError) as error:
         raise CepError("this is no snapshot, or a damaged one", code="snapshot") from error
-    if version != VERSION or known != program:
+    if version != VERSION or known != (program or known):
         raise CepError(
             "the snapshot is of another program",
             hint="restore it with the rules, facts and knowledge it was made with",
@@ -49,6 +49,14 @@ def load(blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch
     return header, batches
 
 
+def program_of(blob: bytes) -> str:
+    """The fingerprint of the program that a blob belongs to, empty where it cannot be told."""
+    try:
+        return str(json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["program"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
 def fingerprint(
     text: str,
     policy: str | None,
@@ -62,6 +70,11 @@ def fingerprint(
         name.update(predicate.encode())
         name.update(table.write_ipc(None).getbuffer())
     return name.hexdigest()
+
+
+def table_name(table: pl.DataFrame) -> str:
+    """A name for what a table holds."""
+    return hashlib.sha256(table.write_ipc(None).getbuffer()).hexdigest()
 
 
 def _bytes(batch: pa.RecordBatch) -> bytes:

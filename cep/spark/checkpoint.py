@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from difflib import unified_diff
 from pathlib import Path
 
 from cep.errors import CepError
+from cep.spark.migration import Laid, Migration, migrated
 
 NAME = "semcep.json"
 
@@ -16,7 +17,8 @@ NAME = "semcep.json"
 class Kept:
     """`program`: the fingerprint of text, policy, facts and knowledge together; `facts`, `knowledge` and its `updates`:
     those of each. `output`, its `format` and the events that go there (`only`): Spark's sink keeps there how far it
-    is."""
+    is. `laid`: where its state is. `earlier`: programs whose state was carried over, (fingerprint, names of goals),
+    the oldest first."""
 
     program: str
     text: str
@@ -28,23 +30,57 @@ class Kept:
     output: str
     format: str
     only: list[str]
+    laid: Laid
+    earlier: list[tuple[str, list[str]]] = field(default_factory=list, compare=False)
+
+    @classmethod
+    def read(cls, file: Path) -> Kept:
+        """The one of a file. CepError: it is damaged."""
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+            earlier = [(str(program), list(goals)) for program, goals in found.pop("earlier")]
+            return cls(**{**found, "laid": Laid(**found["laid"])}, earlier=earlier)
+        except (ValueError, TypeError, KeyError) as error:
+            raise CepError(f"--checkpoint: {file} is damaged", hint="another folder", code="checkpoint") from error
+
+    def write(self, file: Path) -> None:
+        """Put it there, whole or not at all."""
+        made = file.with_name(f".{file.name}")
+        made.write_text(json.dumps(asdict(self), ensure_ascii=False), encoding="utf-8")
+        made.replace(file)
+
+    @property
+    def states(self) -> dict[str, frozenset[str]]:
+        """The earlier programs of which states may be met, with the goals that have been there ever since."""
+        found: dict[str, frozenset[str]] = {}
+        since = frozenset(self.laid.goals)
+        for program, goals in reversed(self.earlier):
+            since &= frozenset(goals)
+            found.setdefault(program, since)
+        return {program: goals for program, goals in found.items() if program != self.program}
 
 
-def claim(folder: Path, now: Kept) -> None:
-    """Make the checkpoint this program's, or see that it is. CepError: it is another's; says what differs."""
+def claim(folder: Path, now: Kept, migrate: bool = False) -> tuple[Kept, Migration | None]:
+    """Make the checkpoint this program's, or see that it is; what it is then, and what was carried over if anything
+    was. CepError: it is another's; says what differs, or with `migrate` what of it cannot be carried over."""
     file = folder / NAME
     if file.exists():
-        try:
-            before = Kept(**json.loads(file.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
-            raise CepError(f"--checkpoint: {file} is damaged", hint="another folder", code="checkpoint") from error
-        if before != now:
+        before = Kept.read(file)
+        if before == now:
+            return before, None
+        if not migrate:
             raise CepError(
                 f"--checkpoint: {folder} is of another program\n" + difference(before, now),
-                hint="go on with the program it was made with, or start anew with another folder",
+                hint="go on with the program it was made with, start anew with another folder, or add `--migrate`",
                 code="checkpoint",
             )
-        return
+        moved = migrated(before.laid, now.laid, [*fixed(before, now), *written(before, now)])
+        earlier = before.earlier
+        if before.program != now.program:
+            earlier = [*earlier, (before.program, sorted(before.laid.goals))]
+        kept = replace(now, earlier=earlier)
+        kept.write(file)
+        return kept, moved
     if folder.exists() and any(folder.iterdir()):
         raise CepError(
             f"--checkpoint: {folder} is not empty, and no checkpoint of this command",
@@ -59,9 +95,8 @@ def claim(folder: Path, now: Kept) -> None:
             code="checkpoint",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    made = folder / f".{NAME}"
-    made.write_text(json.dumps(asdict(now), ensure_ascii=False), encoding="utf-8")
-    made.replace(file)
+    now.write(file)
+    return now, None
 
 
 def difference(before: Kept, now: Kept) -> str:
@@ -78,9 +113,31 @@ def difference(before: Kept, now: Kept) -> str:
         told.append("knowledge: another one")
     if before.updates != now.updates:
         told.append("updates of knowledge: others")
-    for name in ("buckets", "output", "format"):
-        if getattr(before, name) != getattr(now, name):
-            told.append(f"{name}: {getattr(before, name)} before, {getattr(now, name)} now")
+    told += fixed(before, now)
     if before.only != now.only:
         told.append(f"events written: {', '.join(before.only)} before, {', '.join(now.only)} now")
     return "\n".join(told or ["it was made by another version"])
+
+
+def fixed(before: Kept, now: Kept) -> list[str]:
+    """What of the options differs, and goes with the checkpoint for good."""
+    return [
+        f"{name}: {getattr(before, name)} before, {getattr(now, name)} now"
+        for name in ("buckets", "output", "format")
+        if getattr(before, name) != getattr(now, name)
+    ]
+
+
+def written(before: Kept, now: Kept) -> list[str]:
+    """Why what is written now does not fit what is in the folder, or the changes of the knowledge those in the
+    state."""
+    told = []
+    if now.format == "parquet" and before.only != now.only and 1 in (len(before.only), len(now.only)):
+        told.append(f"the files hold {_listed(before.only)}, and would hold {_listed(now.only)}: see `--only`")
+    if before.knowledge == now.knowledge and before.updates not in (None, now.updates):
+        told.append("updates of knowledge: others, and the state has those of before")
+    return told
+
+
+def _listed(events: list[str]) -> str:
+    return f"`{events[0]}` alone" if len(events) == 1 else ", ".join(f"`{event}`" for event in events)

@@ -89,6 +89,10 @@ def source(files: Files) -> type[DataSource]:
 
 
 END_OF_INPUT, CALL = -1, -2
+CLOSED = 2
+"""The end of the input is told twice: the first time moves the watermark there, the second time is the micro-batch that
+works up to it. (Spark would make one without data for that, but not where a run was killed before it.)"""
+
 FILE_BITS = 22
 """A file's number is the place of its spec, and in so many bits its own place there."""
 
@@ -113,7 +117,7 @@ class Some(InputPartition):
 
 
 class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """An offset is how many files of the journal were read, and whether the input ended with them."""
+    """An offset is how many files of the journal were read, and how often the end of the input was told."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -134,7 +138,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         there = len(self._discover()) if self._target is None else self._target
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else there
         files = max(start["files"], min(there, start["files"] + most))
-        end = 1 if self.files.closing and files >= there else start["end"]
+        end = min(start["end"] + 1, CLOSED) if self.files.closing and files >= there else start["end"]
         return {"files": files, "end": end}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cep.spark import output
 from cep.spark.files import Files, source
+from cep.spark.listener import watched
 from cep.spark.processor import stepped
 from cep.spark.program import Program
 
@@ -57,7 +58,7 @@ def derived(records: DataFrame, job: Job) -> DataFrame:
     run = uuid.uuid4().hex
     for stage in job.program.stages:
         parcels = stepped(parcels, job.program, stage.number, run, job.wanted, job.letters)
-    return parcels
+    return watched(parcels)
 
 
 def written(parcels: DataFrame, job: Job) -> DataFrame:

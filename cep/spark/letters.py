@@ -15,13 +15,15 @@ LINE_BITS = 36
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A record that became no event: why, a short name for why, its file and line, its text where there is one."""
+    """A record that became no event: why, a short name for why, its file and line, its text and its event where they
+    are known."""
 
     reason: str
     code: str
     file: str | None
     line: int
     text: str | None = None
+    event: str | None = None
 
 
 def line_of(order: int) -> int:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from cep.events import Iri
 from cep.plan.partition import Stage
+from cep.report import Report
 from cep.runtime.buckets import buckets, deal
 from cep.schema import ARRIVAL, TIE
 from cep.spark.keys import keys as keys_of
@@ -19,6 +20,9 @@ from cep.spark.program import Program
 
 WORLD = 0
 """The `stage` of what is derived and goes to no stage but out."""
+
+REPORT = -2
+"""The `stage` of a report on its way to the driver, which is its `source`."""
 
 PARCEL = "stage int, key int, event string, place long, source string, rows binary"
 """`key` stands for the bucket (`cep.spark.keys`); `place` sorts the parcels of a bucket: which file they are from, or
@@ -77,6 +81,11 @@ def calls(program: Program) -> Iterator[Parcel]:
         if stage.number in program.ticking:
             for key in keys_of(program.buckets)[: program.count(stage)]:
                 yield Parcel(stage.number, key, "", 0, None, b"", 0)
+
+
+def told(report: Report, key: int) -> Parcel:
+    """A report as a parcel that passes all stages."""
+    return Parcel(REPORT, key, "", 0, report.line(), b"", 0)
 
 
 def _dealt(

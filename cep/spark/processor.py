@@ -6,6 +6,7 @@ state store has goes on without being read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,12 +16,13 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from cep.engine import Engine
+from cep.report import Report
 from cep.runtime.buckets import gather, stacked
 from cep.runtime.intake import FARTHEST
 from cep.schema import ARRIVAL
-from cep.spark.keys import places
+from cep.spark.keys import keys, places
 from cep.spark.letters import Letter, file_of, line_of, write
-from cep.spark.parcels import PARCEL, from_stage, unpack
+from cep.spark.parcels import PARCEL, from_stage, told, unpack
 from cep.spark.program import Program
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
@@ -87,7 +89,15 @@ class Buckets(StatefulProcessor):
         if (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST:
             self.handle.registerTimer(watermark + 1)
         self.reached[bucket] = watermark
-        for one in from_stage(self.program, self.stage, bucket, made, self.wanted):
+        report = Report.of(
+            engine,
+            {event: table.height for event, table in made.items()},
+            stage=self.stage.number,
+            bucket=bucket,
+            late=Counter(one.event or "" for one in dead if one.code == "late"),
+            dead=Counter(one.code for one in dead),
+        )
+        for one in (*from_stage(self.program, self.stage, bucket, made, self.wanted), told(report, keys(1)[0])):
             yield Row(stage=one.stage, key=one.key, event=one.event, place=one.place, source=one.source, rows=one.rows)
 
     def engine(self, bucket: int) -> tuple[int, Engine]:
@@ -97,12 +107,11 @@ class Buckets(StatefulProcessor):
         version = 0 if there is None else int(there[0])
         if engine is not None and known == version:
             return version, engine
-        engine = self.program.engine(self.stage.number)
-        if version:
-            state = self.state.get()
-            assert state is not None, "a version is of a state"
-            engine.restore(bytes(state[0]))
-        return version, engine
+        if not version:
+            return version, self.program.engine(self.stage.number)
+        state = self.state.get()
+        assert state is not None, "a version is of a state"
+        return version, self.program.engine(self.stage.number, bytes(state[0]))
 
     def keep(self, bucket: int, version: int, engine: Engine) -> None:
         self.state.update((engine.snapshot(),))
@@ -122,7 +131,7 @@ class Buckets(StatefulProcessor):
                 if late.any():
                     if self.tells(row.event, bucket):
                         orders = table[ARRIVAL].to_numpy()[late].tolist()
-                        dead += [Letter(LATE, "late", row.source, line_of(order)) for order in orders]
+                        dead += [Letter(LATE, "late", row.source, line_of(order), event=row.event) for order in orders]
                     table = table.filter(~late)
             parts.setdefault(row.event, []).append(table)
         outside = self.stage.outside
@@ -146,5 +155,5 @@ class Buckets(StatefulProcessor):
             if not self.tells(dead.type, bucket):
                 continue
             order = int(tables[dead.type][ARRIVAL][dead.row])
-            letters.append(Letter(dead.reason, dead.code, sources[file_of(order)], line_of(order)))
+            letters.append(Letter(dead.reason, dead.code, sources[file_of(order)], line_of(order), event=dead.type))
         return letters

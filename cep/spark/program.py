@@ -15,6 +15,8 @@ from cep.engine import Engine
 from cep.plan.algebra import Tick
 from cep.plan.book import Book
 from cep.plan.partition import Stage, partition
+from cep.runtime.carried import Before
+from cep.runtime.snapshot import program_of
 from cep.schema import Schema
 
 
@@ -34,7 +36,8 @@ class Options:
 @dataclass(frozen=True, slots=True)
 class Program:
     """A text, cut into stages, each run in `buckets` engines, or in one. `program`: the fingerprint of all of it;
-    `ticking`: the stages in which something happens at a time of itself."""
+    `ticking`: the stages in which something happens at a time of itself; `earlier`: fingerprints of programs whose
+    states may be met, each with the names of the goals that have been there ever since."""
 
     text: str
     name: str
@@ -46,6 +49,7 @@ class Program:
     outputs: tuple[str, ...]
     program: str
     ticking: frozenset[int]
+    earlier: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, engine: Engine, text: str, name: str, options: Options, buckets: int) -> Program:
@@ -65,9 +69,14 @@ class Program:
             frozenset(s.number for s in stages if any(ticks.intersection(book.nodes[rule]) for rule in s.rules)),
         )
 
-    def engine(self, stage: int) -> Engine:
-        """A new engine of a stage, whose time only `advance` moves."""
+    def engine(self, stage: int, state: bytes | None = None) -> Engine:
+        """A new engine of a stage, whose time only `advance` moves; with the state that one of it had, or one of an
+        earlier program. CepError: the state is of another program."""
         options = self.options
+        before = None
+        if state is not None:
+            goals = self.earlier.get(program_of(state).removesuffix(f" stage {stage}"))
+            before = None if goals is None else Before(state, goals)
         made = Engine(
             self.text,
             self.name,
@@ -78,10 +87,14 @@ class Program:
             lateness=None,
             max_derivations=options.max_derivations,
             stage=stage,
+            before=before,
         )
-        if made.changes is not None:
+        if state is not None and before is None:
+            return made.restore(state)
+        if made.changes is not None and not (made.changes.pending or made.changes.applied):
             for time, change in options.updates:
                 made.changes.add(time, change)
+            made.changes.reach(made.watermark)
         return made
 
     def bare(self) -> Program:

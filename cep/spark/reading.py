@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from cep.report import Report
 from cep.schema import ARRIVAL
 from cep.spark.keys import keys
 from cep.spark.letters import LINE_BITS, Letter, write
-from cep.spark.parcels import END, Parcel, batch, from_outside
+from cep.spark.parcels import END, Parcel, batch, from_outside, told
 from cep.spark.parcels import calls as calls_of
 from cep.spark.program import Program
 from connectors.batch import Batch, Block
@@ -27,10 +29,19 @@ def parcels(program: Program, number: int, input: Input, letters: str | None) ->
     schemas = {name: program.schemas[name] for name in program.inputs}
     spec = f"{input.type}={input.path}" if input.bound else input.path
     dead: list[Letter] = []
+    taken: Counter[str] = Counter()
+    latest: int | None = None
     for piece in read([spec], schemas, format=input.format, rows=ROWS):
         dead += [Letter(one.reason, one.code, one.file, one.line, one.text) for one in piece.dead]
+        for event, table in piece.tables.items():
+            last = table["end"].max()
+            if isinstance(last, int):
+                taken[event] += table.height
+                latest = last if latest is None else max(last, latest)
         yield batch(from_outside(program, numbered(piece, number), number, input.path))
     write(letters, f"read-{number:08}", dead)
+    report = Report(read=taken, dead=Counter(one.code for one in dead), latest=latest)
+    yield batch([told(report, keys(1)[0])])
 
 
 def calls(program: Program) -> pa.RecordBatch:

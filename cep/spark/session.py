@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -64,6 +65,7 @@ def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if home not in paths:  # run from its source: workers are to find it as well
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, paths)])
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName("semcep")
     if master is not None:
         builder = builder.master(master)

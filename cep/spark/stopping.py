@@ -9,6 +9,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from cep.spark.failure import failed
+from cep.spark.noise import NAME as LOG
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -40,15 +43,20 @@ class Wish:
             self._file.unlink(missing_ok=True)
 
     def wait(self, query: StreamingQuery, endless: bool) -> None:
-        """Until the query has ended, of itself or as it is wished. Raises what it failed with."""
-        while not query.awaitTermination(_BEAT):  # type: ignore[arg-type]
-            if self._again:
-                query.stop()
-            elif self.wished:
-                self._file.touch()
-                if endless:
-                    query.processAllAvailable()
+        """Until the query has ended, of itself or as it is wished. CepError: it has failed; says why."""
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            while not query.awaitTermination(_BEAT):  # type: ignore[arg-type]
+                if self._again:
                     query.stop()
+                elif self._file.exists():
+                    if endless and not query.status["isTriggerActive"]:  # a micro-batch that begins now has no rows
+                        query.stop()
+                elif self.wished:
+                    self._file.touch()
+        except StreamingQueryException as error:
+            raise failed(error, str(self._file.with_name(LOG))) from None
 
     def _wish(self, number: int, frame: FrameType | None) -> None:
         self._again, self.wished = bool(self.wished), number

@@ -279,6 +279,30 @@ class StaticRule:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertStatement:
+    """`ALERT name ON event WHERE conditions SEVERITY "Severe" TITLE "Blizzard at {S}" FOR 3 h KEYED BY S AT Lat, Long.`
+
+    `title` and `text` are as written, with `{S}` for values; `duration` in microseconds; `at`: latitude and longitude in
+    degrees, or nothing; `radius` in metres; `area` a text in WKT.
+    """
+
+    name: str
+    event: EventPattern
+    conditions: tuple[Condition, ...]
+    severity: str | None
+    category: str | None
+    title: Constant
+    text: Constant | None
+    duration: int
+    keys: tuple[Variable, ...] = ()
+    at: tuple[Expression, ...] = ()
+    radius: Expression | None = None
+    area: Expression | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+    name_span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Prefix:
     """`PREFIX name: <iri>`."""
 
@@ -287,7 +311,7 @@ class Prefix:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-Statement = Prefix | EventDeclaration | PolicyStatement | EventRule | StaticRule
+Statement = Prefix | EventDeclaration | PolicyStatement | EventRule | StaticRule | AlertStatement
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,11 +159,16 @@ def _type(cursor: Cursor) -> str:
 
 
 def _column(cursor: Cursor) -> str:
-    """A column of a file: any word, or a string."""
+    """A column of a file: any word, or a string; in RDF a property, or a path of some: `<...>/<...>`."""
     token = cursor.token
     if token.kind == "string":
         cursor.advance()
         return cursor.read(read_string, token, token.text)
+    if token.kind in ("iri", "prefixed"):
+        path = [_iri(cursor)]
+        while cursor.accept("/"):
+            path.append(_iri(cursor))
+        return "/".join(f"<{each}>" for each in path)
     if token.kind not in ("name", "variable"):
         cursor.fail("the name of a column", 'a column is a word or a string: `FROM wind_speed`, `FROM "Wind speed"`')
     return cursor.advance().text

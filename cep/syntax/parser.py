@@ -8,6 +8,7 @@ knows at an error only which tokens it could shift, where the author is to read 
                 | "event" name [ "(" [ attribute { "," attribute } ] ")" ]
                       [ "AS" iri ] [ "TIME" column | "START" column "END" column ] "."
                 | "policy" choice "."
+                | "ALERT" name "ON" event { clause } "."
                 | [ name ":" ] head "<-" pattern "."
                 | head ":-" conditions "."
                 | head "."
@@ -15,7 +16,10 @@ knows at an error only which tokens it could shift, where the author is to read 
     iri         = PREFIXED | "<" IRI ">"
     type        = "int" | "float" | "string" | "bool" | "iri" | "time" | "duration"
     bound       = [ "-" ] ( number [ unit ] | DURATION ) | TIME
-    column      = WORD | STRING
+    column      = WORD | STRING | iri { "/" iri }
+    clause      = "WHERE" conditions | "SEVERITY" STRING | "CATEGORY" STRING | "TITLE" STRING | "TEXT" STRING
+                | "FOR" duration | "KEYED" "BY" VARIABLE { "," VARIABLE }
+                | "AT" expression "," expression | "RADIUS" expression | "AREA" expression
     head        = name [ "(" [ expression { "," expression } ] ")" ]
 
     pattern     = repeated { OPERATOR repeated | "UNLESS" repeated | postfix }
@@ -52,6 +56,7 @@ from __future__ import annotations
 
 from cep.errors import CepError, Source, Span
 from cep.syntax import ast, messages
+from cep.syntax.alerts import alert
 from cep.syntax.cursor import Cursor
 from cep.syntax.declarations import declaration, end_statement, missing_dot, policy_statement, prefix
 from cep.syntax.patterns import condition_hint, join_hint, pattern
@@ -109,6 +114,8 @@ def _statement(cursor: Cursor) -> ast.Statement:
         return policy_statement(cursor)
     if token.key == "EVENT" and after.key not in ("(", "<-", ":-", ".", ":"):
         return declaration(cursor)
+    if token.key == "ALERT" and after.kind in ("name", "variable", "string"):
+        return alert(cursor)
     return _rule(cursor)
 
 

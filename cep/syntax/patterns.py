@@ -115,7 +115,7 @@ def _primary(cursor: Cursor) -> ast.Pattern:
         return _absence(cursor)
     if first.kind in ("number", "time") or (first.key == "-" and cursor.peek().kind == "number"):
         return _time_point(cursor)
-    return _event(cursor)
+    return event(cursor)
 
 
 def _parenthesised(cursor: Cursor) -> ast.Pattern:
@@ -195,7 +195,7 @@ def _time_point(cursor: Cursor) -> ast.TimePoint:
     return ast.TimePoint(ticks, cursor.span(first))
 
 
-def _event(cursor: Cursor) -> ast.EventPattern:
+def event(cursor: Cursor) -> ast.EventPattern:
     hint = None
     if cursor.token.kind == "graph":
         hint = messages.GRAPH

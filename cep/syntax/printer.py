@@ -40,6 +40,8 @@ def print_statement(statement: ast.Statement) -> str:
             return _declaration(statement)
         case ast.PolicyStatement(choice):
             return f"policy {_choice(choice)}."
+        case ast.AlertStatement():
+            return _alert(statement)
         case ast.EventRule(name, arguments, body, label):
             marked = f"{label}: " if label is not None else ""
             return f"{marked}{name}{_arguments(arguments)} <- {print_pattern(body)}."
@@ -56,6 +58,24 @@ def _declaration(declaration: ast.EventDeclaration) -> str:
         text += f" TIME {_column(declaration.time)}"
     if declaration.start is not None and declaration.end is not None:
         text += f" START {_column(declaration.start)} END {_column(declaration.end)}"
+    return text + "."
+
+
+def _alert(alert: ast.AlertStatement) -> str:
+    text = f"ALERT {alert.name} ON {print_pattern(alert.event)}"
+    if alert.conditions:
+        text += f" WHERE {_conditions(alert.conditions)}"
+    for word, string in (("SEVERITY", alert.severity), ("CATEGORY", alert.category)):
+        text += "" if string is None else f" {word} {_string(string)}"
+    text += f" TITLE {print_expression(alert.title)}"
+    if alert.text is not None:
+        text += f" TEXT {print_expression(alert.text)}"
+    text += f" FOR {write_duration(alert.duration)}"
+    if alert.keys:
+        text += f" KEYED BY {', '.join(each.name for each in alert.keys)}"
+    for word, values in (("AT", alert.at), ("RADIUS", (alert.radius,)), ("AREA", (alert.area,))):
+        written = ", ".join(print_expression(value) for value in values if value is not None)
+        text += f" {word} {written}" if written else ""
     return text + "."
 
 

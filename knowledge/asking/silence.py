@@ -15,7 +15,8 @@ from cep.plan.algebra import Triples
 from cep.syntax.ast import Graph
 from cep.syntax.graphs import on_one_line
 from knowledge.asking.checked import placed
-from knowledge.asking.sparql import Constant, Token, basic, parts, tokens
+from knowledge.asking.groups import parts
+from knowledge.asking.sparql import Constant, Token, basic, tokens
 from knowledge.rdf.terms import IRI, NONE
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""SPARQL between braces, as far as it has to be understood here: tokens, the triples of a basic pattern, its parts."""
+"""SPARQL between braces, as far as it has to be understood here: tokens, and the triples of a basic pattern."""
 
 from __future__ import annotations
 
@@ -215,75 +215,3 @@ def _number(text: str) -> Constant:
 def _unescaped(match: re.Match[str]) -> str:
     code = match[1]
     return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPES.get(code, code)
-
-
-# --- parts ---
-
-_BLOCKS = ("optional", "minus", "graph", "service", "values", "filter", "bind")
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a group, from `start` up to `end` in its text.
-
-    `kind`: triples (one subject's), group (in braces, with its UNIONs), optional, minus, graph, values, filter, bind,
-    select (a subquery, which is all of its group). `variables`: also blank nodes with a label.
-    """
-
-    kind: str
-    start: int
-    end: int
-    variables: frozenset[str]
-
-
-def parts(text: str) -> list[Part]:
-    """The parts of a group that is well-formed, in the order in which they are written."""
-    found = tokens(text)[1:-1]
-    if found and found[0].text.lower() == "select":
-        return [_part("select", found)]
-    made: list[Part] = []
-    at = 0
-    while at < len(found):
-        kind, stop = _next(found, at)
-        if kind:
-            made.append(_part(kind, found[at:stop]))
-        at = stop
-    return made
-
-
-def _part(kind: str, piece: Sequence[Token]) -> Part:
-    variables = frozenset(token.text[1:] for token in piece if token.kind in ("variable", "blank"))
-    return Part(kind, piece[0].start, piece[-1].end, variables)
-
-
-def _next(found: Sequence[Token], at: int) -> tuple[str, int]:
-    token = found[at]
-    word = token.text.lower() if token.kind == "word" else ""
-    if token.text == ".":
-        return "", at + 1
-    if word in ("filter", "bind"):
-        return word, _closed(found, at, "({")
-    if word in _BLOCKS:
-        return word, _closed(found, at, "{")
-    if token.text == "{":
-        stop = _closed(found, at, "{")
-        while stop < len(found) and found[stop].text.lower() == "union":
-            stop = _closed(found, stop, "{")
-        return "group", stop
-    stop = at
-    while stop < len(found) and found[stop].text not in (".", "{"):
-        if found[stop].kind == "word" and found[stop].text.lower() in _BLOCKS:
-            break
-        stop = _closed(found, stop, "([") if found[stop].text in ("(", "[") else stop + 1
-    return "triples", stop
-
-
-def _closed(found: Sequence[Token], at: int, opening: str) -> int:
-    # Behind the bracket that closes the first of these after `at`.
-    depth = 0
-    for i in range(at, len(found)):
-        if found[i].kind == "mark" and (depth or found[i].text in opening):
-            depth += (found[i].text in "({[") - (found[i].text in ")}]")
-            if depth == 0:
-                return i + 1
-    return len(found)

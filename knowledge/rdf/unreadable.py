@@ -38,13 +38,20 @@ def unreadable(error: SyntaxError, name: str, format: ox.RdfFormat, opened: Call
     line, column, end = error.lineno, error.offset or 1, error.end_offset
     if line is None and format == ox.RdfFormat.RDF_XML:
         line, column, reason = _ill_formed(opened, reason)
-    if not re.match("[A-Z]{2}", reason):  # `IRI` stays
-        reason = reason[:1].lower() + reason[1:]
-    message = f"this is no {format.name}: {reason}"
+    message = f"this is no {format.name}: {_lower(reason)}"
     if line is None:
         return CepError(f"{name} cannot be read: {message}", hint=hint, code="knowledge")
     stop = end if end is not None and error.end_lineno == line and end > column else column + 1
     return CepError(message, _shown(name, line, opened), Span(line, column, line, stop), hint, "knowledge")
+
+
+def plain(error: SyntaxError) -> str:
+    """The reason alone."""
+    return _lower(_WHERE.sub("", error.msg))
+
+
+def _lower(reason: str) -> str:
+    return reason if re.match("[A-Z]{2}", reason) else reason[:1].lower() + reason[1:]  # `IRI` stays
 
 
 def _shown(name: str, number: int, opened: Callable[[], IO[bytes]]) -> Source:

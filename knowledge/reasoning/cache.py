@@ -22,15 +22,20 @@ from knowledge.reasoning.relation import Facts, Relation
 from knowledge.reasoning.ruleset import Reasoning, ruleset
 
 MOST = 2**30
-"""Bytes that kept closures may take; those not used for longest go."""
-
+"""Bytes that kept closures may take; those not used for longest go. One that is larger alone is not kept."""
 
 LEAST = 20_000
 """Triples that are worth a file: fewer are closed in about a tenth of a second."""
 
+_READ_TOO = ("namespaces.py", "asking/values.py", "rdf/names.py", "rdf/terms.py", "rdf/triples.py")
+_ABANDONED = 3600  # seconds by which a file half written is older than the newest
+
 
 def folder() -> Path:
-    """Where closures are kept: SEMCEP_CACHE_DIR, else `semcep` in the user's cache directory."""
+    """Where closures are kept: SEMCEP_CACHE_DIR, else `semcep` in the user's cache directory.
+
+    What is no folder, as /dev/null, keeps nothing.
+    """
     given = os.environ.get("SEMCEP_CACHE_DIR")
     return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcep"
 
@@ -45,14 +50,16 @@ def close_once(
     """
     if reasoning == "none" or len(triples) < LEAST:
         return close(terms, triples, reasoning, prefixes)
-    path = folder() / f"{key(terms, triples, reasoning)}.npz"
+    try:
+        path = folder() / f"{key(terms, triples, reasoning)}.npz"
+    except (OSError, RuntimeError):  # the code cannot be read as files, or there is no home
+        return close(terms, triples, reasoning, prefixes)
     found = _read(path, terms, triples, reasoning, prefixes or {})
     if found is not None:
         return found
     closed = close(terms, triples, reasoning, prefixes)
     with suppress(OSError):
         _write(path, closed)
-        _prune(path)
     return closed
 
 
@@ -73,9 +80,12 @@ def key(terms: Terms, triples: Triples, reasoning: Reasoning) -> str:
 
 @cache
 def _code() -> bytes:
-    """The text of everything here: other code, other closures."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
-    return hashlib.blake2b(b"".join(file.read_bytes() for file in files)).digest()
+    """The text of all that a closure depends on: other code, other closures. Raises OSError."""
+    here = Path(__file__).parent
+    digest = hashlib.blake2b(f"{pl.__version__} {np.__version__}".encode())
+    for file in (*sorted(here.glob("*.py")), *(here.parent / name for name in _READ_TOO)):
+        digest.update(file.read_bytes())
+    return digest.digest()
 
 
 def _read(
@@ -85,9 +95,10 @@ def _read(
         with np.load(path, allow_pickle=False) as stored:
             predicates, stops, pairs, rounds = (stored[name] for name in ("predicates", "stops", "pairs", "rounds"))
             labels, last = stored["labels"], int(stored["last"])
-        os.utime(path)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
+    with suppress(OSError):  # a folder that can only be read
+        os.utime(path)
     asserted = Facts.of(*triples.columns)
     rules = ruleset(reasoning, terms, asserted, Names(terms, prefixes, asserted))
     starts = [0, *stops.tolist()]
@@ -97,35 +108,48 @@ def _read(
             for predicate, start, stop in zip(predicates.tolist(), starts, starts[1:])
         }
     )
-    return Closed(terms, reasoning, asserted, rules, facts, labels, last, prefixes)
+    return Closed(terms, reasoning, asserted, rules, facts, labels, last, prefixes, kept=True)
 
 
 def _write(path: Path, closed: Closed) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes a file that is there whole or not at all, however many processes write it. Raises OSError."""
     relations = [closed.facts[predicate] for predicate in closed.facts]
+    arrays = {
+        "predicates": closed.facts.predicates,
+        "stops": np.cumsum([len(relation) for relation in relations]),
+        "pairs": np.concatenate([relation.pairs for relation in relations]),
+        "rounds": np.concatenate([relation.rounds for relation in relations]),
+        "labels": closed.labels,
+        "last": np.array(closed.round),
+    }
+    if sum(array.nbytes for array in arrays.values()) > MOST:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(
-                file,
-                predicates=closed.facts.predicates,
-                stops=np.cumsum([len(relation) for relation in relations]),
-                pairs=np.concatenate([relation.pairs for relation in relations]),
-                rounds=np.concatenate([relation.rounds for relation in relations]),
-                labels=closed.labels,
-                last=closed.round,
-            )
+            np.savez(file, **arrays)  # type: ignore[arg-type]
         os.replace(name, path)
     except BaseException:
-        os.unlink(name)
+        with suppress(FileNotFoundError):
+            os.unlink(name)
         raise
+    _prune(path)
 
 
 def _prune(kept: Path) -> None:
-    """Takes away files not used for longest, until the others are no more than MOST bytes. `kept` stays."""
-    files = [(file.stat().st_mtime_ns, file.name, file) for file in kept.parent.glob("*.npz") if file != kept]
-    total = kept.stat().st_size
-    for _, _, file in sorted(files, reverse=True):
-        total += file.stat().st_size
+    """Takes away files not used for longest, until the others are no more than MOST bytes, and what was left half
+    written long ago. `kept` stays. Another process may take away the same."""
+    newest, total = kept.stat().st_mtime, kept.stat().st_size
+    files: list[tuple[float, str, int, Path]] = []
+    for file in kept.parent.iterdir():
+        with suppress(FileNotFoundError):
+            found = file.stat()
+            if file.suffix == ".npz" and file != kept:
+                files.append((found.st_mtime, file.name, found.st_size, file))
+            elif file.suffix == ".part" and found.st_mtime < newest - _ABANDONED:
+                file.unlink()
+    for _, _, size, file in sorted(files, reverse=True):
+        total += size
         if total > MOST:
             file.unlink(missing_ok=True)

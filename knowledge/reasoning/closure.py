@@ -42,7 +42,8 @@ class Closed:
     """Triples and what follows from them. Never changed: `plus` and `minus` give another.
 
     `facts` also holds what has no place in RDF and yet leads to triples: literals as subjects, blank nodes as
-    predicates, members of lists. `triples` does not. `labels` are those of equality.py, `round` the last.
+    predicates, members of lists. `triples` does not. `labels` are those of equality.py, `round` the last. `kept`: it
+    was read from a disk (cache.py), where it had been closed before.
     """
 
     terms: Terms
@@ -53,6 +54,7 @@ class Closed:
     labels: Ints
     round: int
     prefixes: Mapping[str, str] = field(default_factory=dict)
+    kept: bool = False
 
     @cached_property
     def triples(self) -> Triples:
@@ -81,7 +83,7 @@ class Closed:
         if not self.rules.fits(self.terms, more):
             return _closed(self.terms, asserted, self.reasoning, self.prefixes)
         new, round = self.facts.fresh(more), self.round + 1
-        start = replace(self, asserted=asserted, facts=self.facts.plus(new, round), round=round)
+        start = replace(self, asserted=asserted, facts=self.facts.plus(new, round), round=round, kept=False)
         start._refuse(start._check.ill_formed(new))
         start._refuse(start._check.contradiction(start.facts, new))
         return start._saturated(self.rules.giving, self.rules.giving, new)
@@ -98,7 +100,8 @@ class Closed:
         work.facts = self.facts.minus(doubtful)
         work.labels = united(np.arange(len(self.labels)), work.facts[work.words.same].pairs)[0]
         again, round = inferred_again(work, self.rules.giving, doubtful), self.round + 1
-        start = replace(self, asserted=asserted, facts=work.facts.plus(again, round), labels=work.labels, round=round)
+        facts = work.facts.plus(again, round)
+        start = replace(self, asserted=asserted, facts=facts, labels=work.labels, round=round, kept=False)
         return start._saturated(self.rules.giving, self.rules.giving, again)
 
     def since(self, before: Closed) -> tuple[Triples, Triples]:

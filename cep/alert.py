@@ -1,0 +1,31 @@
+"""What an ALERT says of an event's occurrences: values of columns in templates, a severity, how long it lasts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LATITUDE, LONGITUDE, RADIUS, AREA = "the latitude", "the longitude", "the radius", "the area"
+"""Columns of an alert's occurrences that say where: degrees, metres, a text in WKT."""
+
+Template = tuple[str | tuple[str], ...]
+"""Pieces one after the other: a text as it stands, or (column,) for a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """`table`: the name of its occurrences among what an engine gives, `alert storm`. Their columns are those of the
+    event's arguments (`arguments`, in order), then those of other variables that it speaks of, then where it is.
+
+    `keys`: the columns that tell alerts apart; `duration`: microseconds from the end of an occurrence on that it lasts.
+    """
+
+    name: str
+    event: str
+    table: str
+    arguments: tuple[str, ...]
+    keys: tuple[str, ...]
+    title: Template
+    text: Template
+    severity: str
+    category: str
+    duration: int

@@ -1,0 +1,117 @@
+"""What a part of a plan means, as a name: equal parts of two programs have one name, so that state can be carried over.
+
+A part means the same if all below it does: patterns, constants, conditions and what these ask, types, policies, WITHIN,
+and the rules and declarations of the events that it takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from cep.plan.algebra import Rules, Scan, children
+from cep.plan.order import Unit
+from cep.plan.plan import Plan
+from cep.syntax.ast import Call, Predicate
+from cep.typed import TypedCall
+
+OF_AREAS = "inside"
+"""The function that asks the knowledge."""
+
+
+def identities(plan: Plan, asked: Mapping[str, str]) -> dict[Unit, str]:
+    """The name of every unit of a plan: 16 hexadecimal digits. `asked`: what the predicates mean (`meanings`)."""
+    found: dict[Unit, str] = {}
+    for group in plan.groups:
+        inside = set(group.units) if group.recursive else set[Unit]()
+        made = {unit: _hashed(_rooted(plan, unit, inside, found, asked)) for unit in group.units}
+        found |= made
+    return found
+
+
+def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> dict[str, str]:
+    """What each predicate means that conditions may ask; `facts`: names for the tables, `knowledge`: one for all of
+    it."""
+    own: dict[str, list[str]] = {name: [table] for name, table in facts.items()}
+    for rule in rules.statics:
+        own.setdefault(rule.name, []).append(spelt(rule))
+    for name, graph in rules.asked.items():
+        own.setdefault(name, []).append(f"{spelt(graph)} {knowledge}")
+    below = {name: {name} for name in own}
+    for rule in rules.statics:
+        below[rule.name] |= {name for condition in rule.conditions for name in _names(condition) if name in own}
+    for via in own:
+        for name in own:
+            if via in below[name]:
+                below[name] |= below[via]
+    made = {name: _hashed(repr([(each, own[each]) for each in sorted(below[name])])) for name in own}
+    return made | {"": knowledge or ""}
+
+
+def spelt(value: Any) -> str:
+    """A value of the syntax or the plan as text, without what takes no part in its equality."""
+    if is_dataclass(value) and not isinstance(value, type):
+        inner = [spelt(getattr(value, field.name)) for field in fields(value) if field.compare]
+        return f"{type(value).__name__}({', '.join(inner)})"
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(spelt, value))})"
+    return repr(value)
+
+
+def _rooted(plan: Plan, root: Unit, inside: Set[Unit], known: Mapping[Unit, str], asked: Mapping[str, str]) -> str:
+    """A unit with those of its cycle, numbered as they are met from it."""
+    numbers: dict[Unit, int] = {root: 0}
+    waiting = [root]
+
+    def name(unit: Unit) -> str:
+        if unit not in inside:
+            return known[unit]
+        if unit not in numbers:
+            numbers[unit] = len(numbers)
+            waiting.append(unit)
+        return str(numbers[unit])
+
+    return "\n".join(_described(plan, unit, name, asked) for unit in waiting)
+
+
+def _described(plan: Plan, unit: Unit, name: Callable[[Unit], str], asked: Mapping[str, str]) -> str:
+    if isinstance(unit, str):
+        heads = [
+            (name(head.child), spelt(arguments), _asked(arguments, asked))
+            for head, arguments in zip(plan.heads, plan.arguments, strict=True)
+            if head.event == unit
+        ]
+        return repr((spelt(plan.schemas[unit]), unit in plan.inputs, heads))
+    node = plan.nodes[unit]
+    taken = [name(node.event)] if isinstance(node, Scan) else [name(child) for child in children(node)]
+    own = [
+        (field.name, spelt(getattr(node, field.name)))
+        for field in fields(node)
+        if field.name not in ("left", "right", "absent", "child")
+    ]
+    return repr((type(node).__name__, own, taken, spelt(plan.columns[unit]), plan.points[unit], _asked(node, asked)))
+
+
+def _asked(value: Any, asked: Mapping[str, str]) -> list[str]:
+    """What the conditions in a value ask besides what is written there."""
+    return sorted({asked[""] if name == OF_AREAS else asked.get(name, asked[""]) for name in _names(value)})
+
+
+def _names(value: Any) -> Iterator[str]:
+    """The names of all predicates in a value, and of `inside`."""
+    if isinstance(value, Predicate):
+        yield value.name
+    elif isinstance(value, Call | TypedCall) and value.function == OF_AREAS:
+        yield OF_AREAS
+    if is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _names(getattr(value, field.name))
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _names(each)
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,43 @@
+"""What goals are called: `g1`, `g2`, ... where they stand by themselves, else by the one rule whose body they are."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from cep.plan.algebra import Scan, Tick, children
+from cep.plan.order import Group, Unit
+from cep.plan.plan import Plan
+
+
+def labels(plan: Plan) -> dict[int, str]:
+    """The names of the nodes that stand by themselves in `cep plan`, in the order in which they run there.
+
+    A node that one rule alone reads is shown as that rule's body, a scan not at all.
+    """
+    readers = Counter(child for node in plan.nodes for child in children(node))
+    made = Counter(head.child for head in plan.heads)
+    letter = "goal" if any(re.fullmatch(r"g\d+", name) for name in plan.schemas) else "g"
+    found: dict[int, str] = {}
+    for group in plan.groups:
+        for unit in units(group):
+            inside = isinstance(unit, int) and readers[unit] == 0 and made[unit] == 1
+            if isinstance(unit, int) and not inside and not isinstance(plan.nodes[unit], Scan | Tick):
+                found[unit] = f"{letter}{len(found) + 1}"
+    return found
+
+
+def units(group: Group) -> list[Unit]:
+    """The units of a group in the order in which they run."""
+    return [unit for units, _ in group.slices for unit in units] if group.recursive else list(group.units)
+
+
+def rules(plan: Plan, numbers: Iterable[int]) -> str:
+    """Rules by label or line."""
+    written = [plan.rules.rules[number] for number in numbers]
+    names = [rule.label for rule in written if rule.label is not None]
+    lines = [str(rule.span.line) for rule in written if rule.label is None]
+    if lines:
+        names.append(f"line{'s' if len(lines) > 1 else ''} {', '.join(lines)}")
+    return ", ".join(names)

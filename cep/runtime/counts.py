@@ -1,0 +1,19 @@
+"""What goals have done since someone last asked: rows, time, and what they hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cep.plan.order import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Of one unit of a plan: the rows it `made` and the nanoseconds that took, since the last time; `rows` that wait in
+    it now, and their `bytes`. A recursion's time is that of the first of its nodes."""
+
+    unit: Unit
+    made: int
+    time: int
+    rows: int
+    bytes: int

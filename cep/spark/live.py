@@ -1,0 +1,294 @@
+"""Live inputs as parts of a stream that can be read again: by offsets of Kafka, or by numbers of messages kept."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyspark.sql.datasource import InputPartition
+
+from cep.errors import CepError
+from cep.spark.mail import Mail
+from connectors.addresses import Address
+from connectors.inputs import Input
+from connectors.kafka import Topic
+from connectors.messages import Messages
+from connectors.mqtt import Subscription, messages
+from connectors.rate import Rate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cep.spark.program import Program
+
+Offset = Any
+"""As JSON: a number of messages, or one for each partition of a topic."""
+
+_EACH = 100_000  # messages of a piece of work
+_CARRIED = 20_000  # of one that carries them itself
+_PATIENCE = 0.1  # seconds
+
+
+class Live(Protocol):
+    """What can come from a live input, seen from where a query is planned."""
+
+    def begin(self) -> Offset:
+        """Where a new query begins: the same whenever it is asked."""
+
+    def latest(self, start: Offset, most: int | None) -> Offset:
+        """Up to where there are messages now, of all about `most`. CepError: the input fails."""
+
+    def target(self) -> None:
+        """From now on nothing is there but what is there now."""
+
+    def reached(self, offset: Offset) -> bool:
+        """Whether all is read up to the target."""
+
+    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
+        """The work that the messages between two offsets are; the same whenever it is asked."""
+
+    def commit(self, end: Offset) -> None:
+        """What is before it is not asked for again."""
+
+    def stop(self) -> None: ...
+
+
+class Piece(InputPartition):
+    """Messages of one input. `number` is the place of the input and that of the partition, as a file has one."""
+
+    def __init__(self, number: int, input: Input, first: int) -> None:
+        super().__init__((number, first))
+        self.number, self.input, self.first = number, input, first
+
+    def messages(self) -> Iterator[Messages]:
+        raise NotImplementedError
+
+    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
+        """As parcels, where a worker runs."""
+        from cep.spark import reading
+
+        name = f"read-{self.number:08}-{self.first:012}"
+        yield from reading.received(program, self.number, self.input, self.messages(), letters, name)
+
+
+class Carried(Piece):
+    """Messages that are here."""
+
+    def __init__(self, number: int, input: Input, first: int, here: Messages) -> None:
+        super().__init__(number, replace(input, address=None), first)
+        self.here = here
+
+    def messages(self) -> Iterator[Messages]:
+        yield self.here
+
+
+class Range(Piece):
+    """Messages of a partition of a topic, up to, not including, offset `end`."""
+
+    def __init__(self, number: int, input: Input, partition: int, first: int, end: int) -> None:
+        super().__init__(number, input, first)
+        self.partition, self.end = partition, end
+
+    def messages(self) -> Iterator[Messages]:
+        assert self.input.address is not None, "a topic has an address"
+        topic = Topic(self.input.address)
+        try:
+            for found, _ in topic.read({self.partition: self.first}, {self.partition: self.end}):
+                yield found
+        finally:
+            topic.close()
+
+
+class Ticks(Piece):
+    """Records of a rate, up to, not including, number `end`; the first one is of instant `start`."""
+
+    def __init__(self, number: int, input: Input, start: int, first: int, end: int) -> None:
+        super().__init__(number, input, first)
+        self.start, self.end = start, end
+
+    def messages(self) -> Iterator[Messages]:
+        assert self.input.address is not None, "a rate has an address"
+        yield Rate(self.input.address, self.start).read(self.first, self.end)
+
+
+def live(input: Input, number: int, folder: Path) -> Live:
+    """The live input with what it keeps in a folder. `number`: of its first partition."""
+    address = input.address
+    assert address is not None, "a live input has an address"
+    match address.kind:
+        case "mqtt":
+            return Post(input, address, number, folder)
+        case "kafka":
+            return Shelf(input, address, number, folder)
+        case kind:
+            assert kind == "rate", "connections are refused before"
+            return Clock(input, address, number, folder)
+
+
+class Post:
+    """MQTT: what comes is kept, then acknowledged; an offset is a number of messages kept."""
+
+    def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
+        self._input, self._address, self._number = input, address, number
+        self._mail = Mail(folder)
+        client = address.options.get("client") or kept(folder / "client", lambda: f"semcep-{uuid.uuid4().hex[:12]}")
+        self._client = str(client)
+        self._target: int | None = None
+        self._subscription: Subscription | None = None
+        self._thread = threading.Thread(target=self._receive, daemon=True)
+        self._failure: BaseException | None = None
+        self._stopping = False
+
+    def begin(self) -> Offset:
+        return 0
+
+    def latest(self, start: Offset, most: int | None) -> Offset:
+        self._listen()
+        if self._failure is not None:
+            raise self._failure
+        end = self._mail.end if self._target is None else self._target
+        return max(start, end if most is None else min(end, start + most))
+
+    def target(self) -> None:
+        self._listen().quiet(self._address.number("quiet", 1.0))
+        self._stop()  # what is not taken now stays with the broker
+        self._target = self._mail.end
+
+    def reached(self, offset: Offset) -> bool:
+        return self._target is not None and offset >= self._target
+
+    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
+        found: list[Piece] = []
+        for first in range(start, end, _CARRIED):
+            last = min(end, first + _CARRIED)
+            here = messages(self._address, self._mail.read(first, last), range(first, last))
+            found.append(Carried(self._number, self._input, first, here))
+        return found
+
+    def commit(self, end: Offset) -> None:
+        self._mail.forget(end)
+
+    def stop(self) -> None:
+        self._stop()
+        self._mail.close()
+
+    def _listen(self) -> Subscription:
+        if self._subscription is None:
+            self._subscription = Subscription.open(self._address, self._client, self._mail.known())
+            self._thread.start()
+        return self._subscription
+
+    def _stop(self) -> None:
+        self._stopping = True
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._subscription is not None:
+            self._subscription.close()
+
+    def _receive(self) -> None:
+        subscription = self._subscription
+        assert subscription is not None, "it stands before it is listened to"
+        try:
+            while arrived := subscription.take(_EACH, _PATIENCE) or not self._stopping:
+                if isinstance(arrived, list):
+                    self._mail.append(arrived)
+                    subscription.done()
+        except (CepError, OSError) as error:
+            self._failure = error
+
+
+class Shelf:
+    """Kafka: an offset is one of each partition."""
+
+    def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
+        self._input, self._number, self._folder = input, number, folder
+        self._topic = Topic(address)
+        self._target: dict[int, int] | None = None
+
+    def begin(self) -> Offset:
+        return kept(self._folder / "begin", lambda: _named(self._topic.begin()))
+
+    def latest(self, start: Offset, most: int | None) -> Offset:
+        now = self._topic.following(_numbered(start), most)
+        if self._target is not None:
+            now = {number: max(start.get(str(number), 0), min(end, self._target[number])) for number, end in now.items()}
+        return _named(now)
+
+    def target(self) -> None:
+        self._target = {number: last for number, (_, last) in self._topic.bounds().items()}
+
+    def reached(self, offset: Offset) -> bool:
+        return self._target is not None and all(offset.get(str(n), 0) >= end for n, end in self._target.items())
+
+    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
+        found: list[Piece] = []
+        for partition, last in _numbered(end).items():
+            path = self._topic.source(partition)
+            for first in range(start.get(str(partition), 0), last, _EACH):
+                number, stop = self._number + partition, min(last, first + _EACH)
+                found.append(Range(number, replace(self._input, path=path), partition, first, stop))
+        return found
+
+    def commit(self, end: Offset) -> None:
+        pass
+
+    def stop(self) -> None:
+        self._topic.close()
+
+
+class Clock:
+    """A rate: an offset is a number of records."""
+
+    def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
+        import time
+
+        self._input, self._number = input, number
+        self._now = lambda: time.time_ns() // 1000
+        self._rate = Rate(address, int(kept(folder / "begin", self._now)))
+        self._target: int | None = None
+
+    def begin(self) -> Offset:
+        return 0
+
+    def latest(self, start: Offset, most: int | None) -> Offset:
+        end = self._rate.end(self._now()) if self._target is None else self._target
+        return max(start, end if most is None else min(end, start + most))
+
+    def target(self) -> None:
+        self._target = self._rate.end(self._now())
+
+    def reached(self, offset: Offset) -> bool:
+        return self._target is not None and offset >= self._target
+
+    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
+        firsts = range(start, end, _EACH)
+        return [Ticks(self._number, self._input, self._rate.start, n, min(end, n + _EACH)) for n in firsts]
+
+    def commit(self, end: Offset) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+def kept(file: Path, make: Any) -> Any:
+    """What a file holds as JSON; what is made, the first time."""
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        made = file.with_suffix(".new")
+        made.write_text(json.dumps(make()), encoding="utf-8")
+        made.replace(file)
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _numbered(offset: Offset) -> dict[int, int]:
+    return {int(number): end for number, end in offset.items()}
+
+
+def _named(offset: dict[int, int]) -> Offset:
+    return {str(number): end for number, end in offset.items()}

@@ -1,0 +1,52 @@
+"""What Spark's processes print: kept in a file of limited size, away from what a run tells."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+NAME = "spark.log"
+"""Beside a checkpoint's state; one older file of the same size is `spark.log.1`."""
+
+LONGEST = 10_000_000  # bytes
+
+_STARTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
+_CHATTER = re.compile(rb"Streaming TransformWithState\w* Python worker|Starting Streaming TransformWithState|\s*$")
+
+
+@contextmanager
+def kept(folder: Path) -> Iterator[None]:
+    """Processes that are started while the block runs write to the file what they write on standard error. Under
+    spark-submit there is nothing to start, and its own settings say where logs go."""
+    if _STARTED in os.environ:
+        yield
+        return
+    reading, writing = os.pipe()
+    Thread(target=_copy, args=(reading, folder / NAME), daemon=True).start()
+    before = os.dup(2)
+    os.dup2(writing, 2)
+    os.close(writing)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+
+def _copy(reading: int, file: Path) -> None:
+    with os.fdopen(reading, "rb") as lines:
+        out = file.open("ab")
+        for line in lines:
+            if _CHATTER.match(line):
+                continue
+            if out.tell() > LONGEST:
+                out.close()
+                file.replace(file.with_name(f"{NAME}.1"))
+                out = file.open("wb")
+            out.write(line)
+            out.flush()
+        out.close()

@@ -1,0 +1,156 @@
+"""ALERT statements: an event, and what is said of it, in clauses of any order, each at most once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cep.errors import Span
+from cep.syntax import ast, messages
+from cep.syntax.constants import read_string
+from cep.syntax.cursor import Cursor
+from cep.syntax.declarations import end_statement
+from cep.syntax.patterns import duration, event
+from cep.syntax.terms import conditions, expression
+from cep.syntax.tokens import ALERTING, BINARY_OPERATORS, POSTFIXES, Token
+
+SEVERITIES = ("Extreme", "Severe", "Moderate", "Minor", "Unknown")
+CATEGORIES = (
+    "Geo", "Met", "Safety", "Security", "Rescue", "Fire", "Health", "Env", "Transport", "Infra", "CBRNE", "Other",
+)  # fmt: skip
+"""The words of the Common Alerting Protocol 1.2 (OASIS), for `severity` and `category` of an `info`."""
+
+_CHOICES = {"SEVERITY": SEVERITIES, "CATEGORY": CATEGORIES}
+_FOREIGN = {
+    "critical": "Extreme", "emergency": "Extreme", "fatal": "Extreme", "high": "Severe", "error": "Severe",
+    "major": "Severe", "medium": "Moderate", "warning": "Moderate", "warn": "Moderate", "low": "Minor",
+    "info": "Minor", "weather": "Met", "environment": "Env", "traffic": "Transport", "medical": "Health",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Clauses:
+    """What was written so far; `spans` of the words that begin clauses."""
+
+    spans: dict[str, Span] = field(default_factory=dict)
+    conditions: tuple[ast.Condition, ...] = ()
+    choices: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, ast.Constant] = field(default_factory=dict)
+    duration: int = 0
+    keys: tuple[ast.Variable, ...] = ()
+    values: dict[str, tuple[ast.Expression, ...]] = field(default_factory=dict)
+
+
+def alert(cursor: Cursor) -> ast.AlertStatement:
+    """`ALERT storm ON warning(station: S) SEVERITY "Severe" TITLE "Blizzard at {S}" FOR 3 h KEYED BY S.`"""
+    first = cursor.advance()
+    name = cursor.name("the name of an alert", messages.ALERT)
+    cursor.expect("ON", "`ON` and an event", messages.ALERT)
+    on = event(cursor)
+    if cursor.token.key in (*BINARY_OPERATORS, *POSTFIXES, "UNLESS", "TIMES") and cursor.token.key != "WHERE":
+        hint = f"give the pattern a rule, and alert on its head: `seen(R) <- {on.name}(R) SEQ ...`"
+        cursor.stop("an alert is on one event", hint)
+    found = _Clauses()
+    height = cursor.height
+    while cursor.token.key == "WHERE" or cursor.token.key in ALERTING[1:]:
+        _clause(cursor, cursor.advance(), found)
+        height = max(height, cursor.height)
+    whole = cursor.span(first)
+    end_statement(cursor, "the alert", messages.logic_hint(cursor.token) or _hint(cursor.token))
+    cursor.height = height
+    for word, missing, example in (
+        ("TITLE", "no title", '`TITLE "Smoke in {R}"`, with a variable of the event in braces'),
+        ("FOR", "no duration", "`FOR 3 h`: how long after its last occurrence it is over"),
+    ):
+        if word not in found.spans:
+            cursor.stop(f"the alert `{name.text}` has {missing}", example, name.span)
+    if "RADIUS" in found.spans and "AT" not in found.spans:
+        cursor.stop("a radius is about a place", "`AT Lat, Long RADIUS 40000`, in degrees and metres",
+                    found.spans["RADIUS"])  # fmt: skip
+    return ast.AlertStatement(
+        name.text,
+        on,
+        found.conditions,
+        found.choices.get("SEVERITY"),
+        found.choices.get("CATEGORY"),
+        found.texts["TITLE"],
+        found.texts.get("TEXT"),
+        found.duration,
+        found.keys,
+        found.values.get("AT", ()),
+        *(found.values.get(word, (None,))[0] for word in ("RADIUS", "AREA")),
+        span=whole,
+        name_span=name.span,
+    )
+
+
+def _hint(token: Token) -> str:
+    """Where a clause or the end is due."""
+    meant = {"ID": "KEYED", "KEY": "KEYED", "BY": "KEYED BY", "MESSAGE": "TEXT", "WITHIN": "FOR", "IF": "WHERE"}.get(
+        token.text.upper()
+    ) or messages.close(token.text, tuple(word.lower() for word in ALERTING[1:]))
+    clauses = "clauses are " + ", ".join(f"`{word}`" for word in ("WHERE", *ALERTING[1:]))
+    return f"did you mean `{meant.upper()}`? {clauses}" if meant else clauses
+
+
+def _clause(cursor: Cursor, word: Token, found: _Clauses) -> None:
+    if word.key in found.spans:
+        cursor.stop(f"a second `{word.key}` in one alert", "each clause is written once", word.span)
+    found.spans[word.key] = word.span
+    match word.key:
+        case "WHERE":
+            found.conditions = conditions(cursor)
+        case "SEVERITY" | "CATEGORY":
+            found.choices[word.key] = _choice(cursor, word)
+        case "TITLE" | "TEXT":
+            found.texts[word.key] = _string(cursor, f'e.g. `{word.key} "Smoke in {{R}}"`')
+        case "FOR":
+            token = cursor.token
+            found.duration = duration(cursor)
+            if not found.duration:
+                cursor.stop("an alert lasts for some time", "e.g. `FOR 3 h`", token.span)
+        case "KEYED":
+            cursor.expect("BY", "`BY`", "e.g. `KEYED BY S`: one alert for each value of `S`")
+            found.keys = _keys(cursor)
+        case "AT":
+            latitude = expression(cursor)
+            cursor.expect(",", "`,` and a longitude", "a place is `AT Lat, Long`, in degrees")
+            found.values[word.key] = (latitude, expression(cursor))
+        case _:
+            found.values[word.key] = (expression(cursor),)
+
+
+def _keys(cursor: Cursor) -> tuple[ast.Variable, ...]:
+    keys: list[ast.Variable] = []
+    while not keys or cursor.accept(","):
+        token = cursor.variable("a variable", "e.g. `KEYED BY S`: one alert for each value of `S`")
+        if token.text == "_" or any(each.name == token.text for each in keys):
+            wrong = "`_` has no value" if token.text == "_" else f"`{token.text}` is there already"
+            cursor.stop(wrong, "a key has each variable once", token.span)
+        keys.append(ast.Variable(token.text, token.span))
+    return tuple(keys)
+
+
+def _string(cursor: Cursor, hint: str) -> ast.Constant:
+    token = cursor.token
+    if token.kind != "string":
+        cursor.fail("a string", hint)
+    cursor.advance()
+    return ast.Constant(cursor.read(read_string, token, token.text), "string", token.span)
+
+
+def _choice(cursor: Cursor, word: Token) -> str:
+    choices = _CHOICES[word.key]
+    what = word.key.lower()
+    all_of_them = ("the severities are " if what == "severity" else "the categories are ") + ", ".join(
+        f"`{each}`" for each in choices
+    )
+    token = cursor.token
+    text = str(_string(cursor, f'{all_of_them}, in quotes: `{word.key} "{choices[1]}"`').value)
+    if text not in choices:
+        exact = {each.lower(): each for each in choices}
+        meant = exact.get(text.lower()) or _FOREIGN.get(text.lower())
+        meant = meant if meant in choices else None
+        close = meant or exact.get(messages.close(text, tuple(exact)) or "")
+        hint = f"did you mean `{close}`? {all_of_them}" if close else all_of_them
+        cursor.stop(f"unknown {what} `{text}`", hint, token.span)
+    return text

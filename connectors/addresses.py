@@ -1,0 +1,139 @@
+"""Addresses of live inputs: `mqtt://user:secret@host:1883/sensors/#?client=roof`, taken apart, told without secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from cep.errors import CepError
+
+PORTS: Mapping[str, int | None] = {
+    "mqtt": 1883,
+    "mqtts": 8883,
+    "kafka": 9092,
+    "kafkas": 9093,
+    "tcp": None,
+    "rate": None,
+}
+"""The kinds of live inputs and the ports that are usual; the `s` stands for TLS."""
+
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "mqtt": ("client", "qos", "version", "quiet", "limit", "format", "ca", "cert", "key"),
+    "kafka": ("from", "until", "group", "gone", "limit", "format", "ca", "cert", "key", "sasl"),
+    "tcp": ("format",),
+    "rate": ("start", "keys", "until", "limit"),
+}
+EXAMPLES: Mapping[str, str] = {
+    "mqtt": "mqtt://localhost:1883/sensors/#",
+    "kafka": "kafka://localhost:9092/readings",
+    "tcp": "tcp://localhost:9999",
+    "rate": "rate://1000",
+}
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL)
+_REST = re.compile(r"(?:([^@/?]*)@)?([^/?]*)(?:/([^?]*))?(?:\?(.*))?", re.DOTALL)
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s\[\]]+)(?::(\d{1,5}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`text`: as it was given, without user, password and options; `hosts`: each with its port, which is 0 where there
+    is none; `path`: what follows them, a topic. `user` and `password` may come from the environment."""
+
+    text: str
+    kind: str
+    tls: bool
+    hosts: tuple[tuple[str, int], ...]
+    path: str
+    options: Mapping[str, str]
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def servers(self) -> str:
+        """`host:port,host:port`."""
+        return ",".join(f"{host}:{port}" for host, port in self.hosts)
+
+    def number(self, option: str, usual: float, least: float = 0) -> float:
+        """The number that an option says. CepError: it is none, or too small."""
+        text = self.options.get(option)
+        try:
+            found = usual if text is None else float(text)
+        except ValueError:
+            found = float("nan")
+        if not found >= least:
+            raise self.refused(f"`{option}={text}` is no number from {least:g} on", f"`?{option}={usual:g}`")
+        return found
+
+    def choice(self, option: str, choices: tuple[str, ...]) -> str:
+        """Which of the choices an option takes, by default the first. CepError: none of them."""
+        found = self.options.get(option, choices[0])
+        if found not in choices:
+            raise self.refused(f"`{option}={found}` is not known", f"`{option}` is one of {', '.join(choices)}")
+        return found
+
+    def refused(self, reason: str, hint: str | None = None) -> CepError:
+        """The error that something is wrong with this input."""
+        return CepError(f"{self.text}: {reason}", hint=hint, code="input")
+
+
+def live(path: str) -> bool:
+    """Whether this is an address: `kafka://...`."""
+    return _SCHEME.fullmatch(path) is not None
+
+
+def address(text: str) -> Address:
+    """Take an address apart. CepError: it is none, or has an option that is not known."""
+    match = _SCHEME.fullmatch(text)
+    assert match is not None, "an address has a scheme"
+    scheme, rest = match.groups()
+    if scheme not in PORTS:
+        known = ", ".join(f"{name}://" for name in PORTS)
+        raise CepError(f"{_bare(text)}: `{scheme}://` is no kind of input", hint=f"there are {known}", code="input")
+    tls, kind = scheme in ("mqtts", "kafkas"), scheme.removesuffix("s")
+    match = _REST.fullmatch(rest)
+    assert match is not None, "any text has these parts"
+    login, places, path, options = (part or "" for part in match.groups())
+    shown = f"{scheme}://{places}" + (f"/{path}" if path else "")
+    hosts = tuple(_host(shown, place, PORTS[scheme], kind) for place in places.split(","))
+    user, colon, password = login.partition(":")
+    named = f"SEMCEP_{kind.upper()}_"
+    return Address(
+        shown,
+        kind,
+        tls,
+        hosts,
+        unquote(path),
+        _options(shown, kind, options),
+        unquote(user) if user else os.environ.get(named + "USER"),
+        unquote(password) if colon else os.environ.get(named + "PASSWORD"),
+    )
+
+
+def _bare(text: str) -> str:
+    """Without what may be secret."""
+    return re.sub(r"://[^@/?]*@", "://", text.partition("?")[0])
+
+
+def _host(shown: str, place: str, usual: int | None, kind: str) -> tuple[str, int]:
+    match = _HOST.fullmatch(place)
+    if match is None or int(match[2] or 0) > 65535 or (kind == "tcp" and match[2] is None):
+        what = "no host" if not place else f"`{place}` is no host with its port"
+        raise CepError(f"{shown}: {what}", hint=f"e.g. `{EXAMPLES[kind]}`", code="input")
+    return match[1].strip("[]"), int(match[2] or usual or 0)
+
+
+def _options(shown: str, kind: str, text: str) -> dict[str, str]:
+    found = {}
+    for part in filter(None, text.split("&")):
+        name, equals, value = part.partition("=")
+        known = name in OPTIONS[kind] or (kind == "kafka" and "." in name)  # `.`: a setting of librdkafka
+        if not (equals and known and value):
+            what = f"`{name}` is no option" if not known else f"`{name}` has no value"
+            hint = f"options are {', '.join(OPTIONS[kind])}"
+            more = ", and the settings of librdkafka" if kind == "kafka" else ""
+            raise CepError(f"{shown}: {what}", hint=hint + more, code="input")
+        found[name] = unquote(value)
+    return found

@@ -1,0 +1,1 @@
+"""Alerts: their life by event time, and the outbox on disk that feeds read."""

@@ -1,0 +1,196 @@
+"""The life of an alert, by event time: it fires, is updated by every further occurrence of its key, and is resolved when
+so much time as it lasts has passed since the last one ended."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import blake2b
+from itertools import groupby
+from typing import Any, Literal
+
+import polars as pl
+
+from cep.alert import Alert
+from cep.runtime.clock import BEGINNING
+from cep.schema import Schema
+from connectors.alerts.places import Place, place
+from connectors.alerts.plain import Value, filled, shown
+from connectors.rdf.identity import hashed, spelt
+
+State = Literal["firing", "updated", "resolved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What has become of an alert, at an instant of event time (`time`, microseconds).
+
+    `alert`: its name, the same in every run over the same input, 32 hexadecimal digits; `revision` counts its changes
+    from 0, which is when it fires. `slot` stands for name and key. `key` and `values` are what is shown of the key and
+    of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`: when the alert is over, unless
+    there is another; `first` and `last`: their identities.
+    """
+
+    alert: str
+    revision: int
+    state: State
+    time: int
+    name: str
+    event: str
+    slot: str
+    severity: str
+    category: str
+    title: str
+    text: str
+    start: int
+    end: int
+    until: int
+    occurrences: int
+    first: str
+    last: str
+    key: Mapping[str, Value] = field(default_factory=dict)
+    values: Mapping[str, Value] = field(default_factory=dict)
+    place: Place = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """A name for this change, fit for any protocol."""
+        return f"{self.alert}-{self.revision}"
+
+    def dump(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def load(cls, text: str) -> Change:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Occurrence:
+    """One of an alert's table: `place` is that of the alert among all, `row` its number in the table."""
+
+    end: int
+    place: int
+    slot: str
+    start: int
+    text: str
+    row: int
+
+
+class Lives:
+    """The alerts of one program. What `take` gives depends on the occurrences alone, not on how they come in rounds.
+
+    `live`: the last changes of alerts that are not resolved; `reached`: nothing that ends then or before is new.
+    Of several occurrences of one key that end at one instant the one that began first counts as the latest.
+    """
+
+    def __init__(
+        self,
+        alerts: Sequence[Alert],
+        schemas: Mapping[str, Schema],
+        inputs: Iterable[str],
+        program: str,
+        live: Iterable[Change] = (),
+        reached: int = BEGINNING,
+    ) -> None:
+        self.alerts = alerts
+        self.schemas = schemas
+        self.read = frozenset(inputs)
+        self.program = program
+        self.reached = reached
+        self.live = {change.slot: change for change in live}
+        self._places = {alert.name: number for number, alert in enumerate(alerts)}
+        self._due = [(c.until, self._places.get(c.name, -1), slot) for slot, c in self.live.items()]
+        heapq.heapify(self._due)
+
+    def take(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> list[Change]:
+        """The changes up to the watermark, in the order of their times; `tables` by `Alert.table`."""
+        found: list[Change] = []
+        columns = {}
+        came: list[_Occurrence] = []
+        for number, alert in enumerate(self.alerts):
+            if (table := tables.get(alert.table)) is not None and table.height:
+                columns[number] = {name: table[name].to_list() for name in table.columns}
+                came += self._occurrences(number, table)
+        came.sort(key=lambda one: (one.end, one.place, one.slot, one.start, one.text))
+        for (end, number, slot), same in groupby(came, key=lambda one: (one.end, one.place, one.slot)):
+            found += self._over(end - 1)
+            group = list(same)
+            row = {name: values[group[0].row] for name, values in columns[number].items()}
+            found.append(self._seen(self.alerts[number], group, row))
+            heapq.heappush(self._due, (self.live[slot].until, number, slot))
+        found += self._over(watermark)
+        self.reached = max(self.reached, *(change.time for change in found)) if found else self.reached
+        return found
+
+    def _occurrences(self, number: int, table: pl.DataFrame) -> list[_Occurrence]:
+        """Those that are new."""
+        alert = self.alerts[number]
+        texts = spelt(table, self.schemas[alert.table])
+        keys = zip(*(table[name].to_list() for name in alert.keys)) if alert.keys else [()] * table.height
+        slots = hashed((json.dumps([alert.name, *key]) for key in keys), self.program)
+        rows = zip(table["end"].to_list(), slots, table["start"].to_list(), texts)
+        return [
+            _Occurrence(end, number, slot, start, text, row)
+            for row, (end, slot, start, text) in enumerate(rows)
+            if end > self.reached
+        ]
+
+    def _seen(self, alert: Alert, group: Sequence[_Occurrence], row: Mapping[str, Any]) -> Change:
+        """An occurrence of a key, with others that end with it: the alert fires, or is updated."""
+        first = group[0]
+        identity = self._identity(alert, row)
+        before = self.live.get(first.slot)
+        types = {attribute.name: attribute.type for attribute in self.schemas[alert.table].attributes}
+        values = {name: shown(row[name], type) for name, type in types.items() if not name.startswith("the ")}
+        change = Change(
+            alert=_named(first.slot, identity) if before is None else before.alert,
+            revision=0 if before is None else before.revision + 1,
+            state="firing" if before is None else "updated",
+            time=first.end,
+            name=alert.name,
+            event=alert.event,
+            slot=first.slot,
+            severity=alert.severity,
+            category=alert.category,
+            title=filled(alert.title, values),
+            text=filled(alert.text, values),
+            start=first.start if before is None else min(first.start, before.start),
+            end=first.end,
+            until=first.end + alert.duration,
+            occurrences=len(group) + (0 if before is None else before.occurrences),
+            first=identity if before is None else before.first,
+            last=identity,
+            key={name: values[name] for name in alert.keys},
+            values=values,
+            place=place(row),
+        )
+        self.live[first.slot] = change
+        return change
+
+    def _identity(self, alert: Alert, row: Mapping[str, Any]) -> str:
+        """The name of the event's own occurrence, that of `identified` or, for an input, of `reading`."""
+        record = json.dumps([row["start"], row["end"], *(row[name] for name in alert.arguments)])
+        key = "" if alert.event in self.read else self.program
+        return hashed([f"{json.dumps(alert.event)} {record}"], key)[0]
+
+    def _over(self, time: int) -> list[Change]:
+        """Resolve what lasts until `time` at most."""
+        found = []
+        while self._due and self._due[0][0] <= time:
+            until, _, slot = heapq.heappop(self._due)
+            if slot in self.live and self.live[slot].until == until:
+                found.append(resolved(self.live.pop(slot), until))
+        return found
+
+
+def resolved(change: Change, time: int) -> Change:
+    """The end of an alert's life."""
+    return replace(change, revision=change.revision + 1, state="resolved", time=time)
+
+
+def _named(slot: str, first: str) -> str:
+    """An alert's name: the program is in both."""
+    return blake2b(f"{slot} {first}".encode(), digest_size=16).hexdigest()

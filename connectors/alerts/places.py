@@ -1,0 +1,77 @@
+"""Where an alert holds: a circle, or polygons, in degrees, as feeds can say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from math import isfinite
+from typing import Any
+
+from cep.alert import AREA, LATITUDE, LONGITUDE, RADIUS
+
+MOST = 500
+"""Points of one polygon; what has more is told as its convex hull, which covers it."""
+
+Place = Mapping[str, Any]
+"""`{"circle": [latitude, longitude, metres]}`, `{"polygons": [[[latitude, longitude], ...], ...]}`, both, or neither.
+Polygons are closed; holes are left out."""
+
+
+def place(values: Mapping[str, Any]) -> Place:
+    """From the columns of an occurrence; nothing where they hold no place on earth."""
+    found: dict[str, Any] = {}
+    lat, long, radius = (_number(values.get(name)) for name in (LATITUDE, LONGITUDE, RADIUS))
+    if lat is not None and long is not None and abs(lat) <= 90 and abs(long) <= 720:
+        found["circle"] = [round(lat, 6), _turned(long), round(max(radius or 0.0, 0.0), 3)]
+    if isinstance(text := values.get(AREA), str) and (polygons := _polygons(text)):
+        found["polygons"] = [[list(point) for point in polygon] for polygon in polygons]
+    return found
+
+
+def _number(value: object) -> float | None:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if numeric and isfinite(value) else None  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=256)
+def _polygons(text: str) -> tuple[tuple[tuple[float, float], ...], ...]:
+    """The outlines of a shape in WKT; of what has no inside that of its convex hull, if that has one."""
+    from cep.areas import WrongArea, read
+
+    try:
+        shape = read(text)
+    except WrongArea:
+        return ()
+    parts = getattr(shape, "geoms", [shape])
+    polygons = [part for part in parts if part.geom_type == "Polygon" and not part.is_empty]
+    if not polygons:
+        polygons = [hull for hull in [shape.convex_hull] if hull.geom_type == "Polygon" and not hull.is_empty]
+    return tuple(outline for polygon in polygons for outline in map(_outline, _cut(polygon)))
+
+
+def _cut(polygon: Any) -> list[Any]:
+    """Its parts on either side of 180 degrees, each within -180 to 180."""
+    from shapely import affinity, box
+
+    west, _, east, _ = polygon.bounds
+    if west >= -180 and east <= 180:
+        return [polygon]
+    found = []
+    for turn in range(-2, 3):
+        part = affinity.translate(polygon.intersection(box(360 * turn - 180, -90, 360 * turn + 180, 90)), -360 * turn)
+        found += [each for each in getattr(part, "geoms", [part]) if each.geom_type == "Polygon" and not each.is_empty]
+    return found
+
+
+def _outline(polygon: Any) -> tuple[tuple[float, float], ...]:
+    line = polygon.exterior
+    if len(line.coords) > MOST:
+        line = polygon.convex_hull.exterior
+    if len(line.coords) > MOST:
+        line = polygon.envelope.exterior
+    return tuple((round(y, 6), _turned(x)) for x, y, *_ in line.coords)
+
+
+def _turned(longitude: float) -> float:
+    """Within -180 to 180."""
+    return round(longitude if abs(longitude) <= 180 else (longitude + 180) % 360 - 180, 6)

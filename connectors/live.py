@@ -1,0 +1,76 @@
+"""Live inputs to batches: messages as they come, those of several inputs side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from typing import Protocol
+
+from cep.schema import Schema
+from connectors.addresses import Address
+from connectors.batch import Batch
+from connectors.inputs import Input
+from connectors.messages import Inbox, Messages
+
+_PATIENCE = 0.2  # seconds that are waited for messages, and Ctrl-C with them
+_TURN = 0.02  # of each of several
+
+
+class Feed(Protocol):
+    """Where messages come from."""
+
+    def poll(self, most: int, seconds: float) -> Messages | None:
+        """Up to about so many messages, after so long at most; None: there will be no more. CepError: it failed."""
+
+    def done(self) -> None:
+        """All that was polled is worked off: it need not come again."""
+
+    def close(self) -> None: ...
+
+
+def feed(address: Address) -> Feed:
+    """What comes from an address. CepError: there is nothing, or what it needs is not installed."""
+    match address.kind:
+        case "mqtt":
+            from connectors.mqtt import Subscription
+
+            return Subscription.open(address, address.options.get("client"))
+        case "kafka":
+            from connectors.kafka import Log
+
+            return Log.open(address)
+        case kind:
+            assert kind == "rate", "a connection is read as a stream"
+            from connectors.rate import Rate
+
+            return Rate(address, time.time_ns() // 1000)
+
+
+def listen(
+    inputs: Sequence[Input], schemas: Mapping[str, Schema], most: int, first: int, idle: float | None
+) -> Iterator[Batch]:
+    """Batches of up to `most` messages, their records numbered from `first`. When nothing has come for `idle` seconds
+    there is a `silent` batch. What was polled is done when the next batch is asked for."""
+    with ExitStack() as stack:
+        feeds = []
+        for one in inputs:
+            assert one.address is not None, "live inputs have addresses"
+            feeds.append((stack.enter_context(closing(feed(one.address))), Inbox(one, schemas)))
+        silent, latest = False, time.monotonic()
+        while feeds:
+            patience = _PATIENCE if len(feeds) == 1 else _TURN
+            for each in list(feeds):
+                source, inbox = each
+                messages = source.poll(most, patience)
+                if messages is None:
+                    feeds.remove(each)
+                elif len(messages):
+                    batch = inbox.batch(messages, first)
+                    yield batch
+                    source.done()
+                    first = batch.blocks[-1].beyond
+                    silent, latest = False, time.monotonic()
+            if idle is not None and not silent and time.monotonic() - latest >= idle:
+                silent = True
+                yield Batch({}, [], [], silent=True)

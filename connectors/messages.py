@@ -1,0 +1,79 @@
+"""Messages to batches: each is a record, read like a line of a file; it stands for itself, with topic and number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.schema import Schema
+from connectors.batch import Batch, Block, DeadRecord
+from connectors.inputs import RDF, Input
+from connectors.jsonl import Lines
+from connectors.sosa import Documents
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What came, in its order: of each message where it is from (`mqtt://host/topic`), its number there, its bytes."""
+
+    sources: Sequence[str]
+    numbers: Sequence[int]
+    payloads: Sequence[bytes]
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+
+@dataclass(frozen=True, slots=True)
+class Received(Block):
+    """Records of messages; `rows`: which message each is of."""
+
+    messages: Messages = Messages((), (), ())
+    rows: NDArray[np.int64] | None = None
+
+    def at(self, order: int) -> tuple[str, int, str | None]:
+        assert self.rows is not None and 0 <= order - self.first < self.count, "a record is looked for in its own block"
+        row = int(self.rows[order - self.first])
+        text = self.messages.payloads[row].decode("utf-8", "replace")
+        return self.messages.sources[row], self.messages.numbers[row], text
+
+
+class Inbox:
+    """Reads the messages of one input."""
+
+    def __init__(self, input: Input, schemas: Mapping[str, Schema]) -> None:
+        self._path = input.path
+        self._read: Lines | Documents
+        if input.format in RDF:
+            assert input.type is not None, "observations are bound to an event"
+            self._read = Documents(schemas[input.type], input.format)
+        else:
+            self._read = Lines(schemas, input.type, input.bound)
+
+    def batch(self, messages: Messages, first: int) -> Batch:
+        """The events of messages, their records numbered from `first`. A message without bytes is none: so a retained
+        message is deleted in MQTT, and a key in Kafka."""
+        tables, dead, block = self._tables(messages, first)
+        tables = {type: table for type, table in tables.items() if table.height}
+        sources, numbers = messages.sources, messages.numbers
+        dead = [replace(one, file=sources[one.line], line=numbers[one.line]) for one in dead]
+        return Batch(tables, dead, [block])
+
+    def _tables(self, messages: Messages, first: int) -> tuple[dict[str, pl.DataFrame], list[DeadRecord], Received]:
+        if isinstance(self._read, Documents):
+            table, dead, rows = self._read.read(messages.payloads, first)
+            tables = {self._read.schema.name: table}
+            times = "iso"
+        else:
+            # A line break may stand between the values of a message, as may a carriage return, which ends no line.
+            data = b"".join(payload.replace(b"\n", b"\r") + b"\n" for payload in messages.payloads)
+            tables, dead, block = self._read.read(self._path, data, 0, 0, first)
+            rows = np.arange(len(messages)) if block.lines is None else block.lines
+            times = block.times or ""
+        lines = np.asarray(messages.numbers, np.int64)[rows]
+        block = Received(self._path, first, len(rows), 0, lines, times=times or None, messages=messages, rows=rows)
+        return tables, dead, block

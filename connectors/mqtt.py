@@ -1,0 +1,231 @@
+"""MQTT as an input: a subscription whose messages are acknowledged when they are worked off, not before."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from cep.errors import CepError
+from connectors.addresses import Address
+from connectors.messages import Messages
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client, MQTTMessage
+
+WAIT = 10.0
+"""Seconds in which a broker has to answer."""
+
+_EVER = 0xFFFFFFFF  # seconds that a session is kept: without an end
+_MANY = 65_535  # messages that may be on their way at once
+_TAKEN_OVER = 0x8E
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message as it came: `mid` is the broker's number for it until it is acknowledged."""
+
+    topic: str
+    payload: bytes
+    mid: int
+    qos: int
+
+    @property
+    def digest(self) -> int:
+        return crc32(self.payload, crc32(self.topic.encode()))
+
+
+class Subscription:
+    """What comes to a topic. With the name of a `client` the broker keeps a session: what came while nobody listened,
+    and what was not acknowledged, comes the next time. It then comes twice at most to the broker's knowledge: what is
+    known to be here already (`known`: digests by `mid`) is left out.
+    """
+
+    def __init__(self, address: Address, client: str | None, known: dict[int, int] | None = None) -> None:
+        """CepError: paho-mqtt is not installed, no such topic, or an option is wrong."""
+        self.address = address
+        self._persistent = client is not None
+        self._new = address.choice("version", ("5", "3")) == "5"
+        self._qos = int(address.choice("qos", ("1", "2", "0")))
+        self._numbered = 0
+        self._known = {} if known is None else known
+        self._came: deque[Arrival] = deque()
+        self._open: list[Arrival] = []  # polled, not done
+        self._there = threading.Condition()
+        self._subscribed = False
+        self._error: CepError | None = None
+        self._client = self._made(client or "")
+
+    @classmethod
+    def open(cls, address: Address, client: str | None, known: dict[int, int] | None = None) -> Subscription:
+        """A subscription that stands. CepError: there is no broker, or it refuses."""
+        made = cls(address, client, known)
+        made.start()
+        return made
+
+    def start(self) -> None:
+        """Connect and subscribe. CepError: see `open`."""
+        host, port = self.address.hosts[0]
+        options: dict[str, Any] = {}
+        if self._new:
+            from paho.mqtt.packettypes import PacketTypes
+            from paho.mqtt.properties import Properties
+
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.ReceiveMaximum = _MANY
+            properties.SessionExpiryInterval = _EVER if self._persistent else 0
+            options = {"clean_start": not self._persistent, "properties": properties}
+        try:
+            self._client.connect(host, port, **options)
+        except (OSError, ValueError) as error:
+            reason = (getattr(error, "strerror", None) or str(error)).lower()
+            hint = "is the broker running, are host and port right, and is TLS (mqtts://) as it is there?"
+            raise self.address.refused(f"no broker: {reason}", hint) from None
+        self._client.loop_start()
+        with self._there:
+            self._there.wait_for(lambda: self._subscribed or self._error is not None, WAIT)
+        if not self._subscribed:
+            self.close()
+            raise self._error or self.address.refused(f"the broker has not answered for {WAIT:g} s")
+
+    def take(self, most: int, seconds: float) -> list[Arrival]:
+        """Up to so many messages, after so long at most. CepError: the broker has ended it."""
+        with self._there:
+            self._there.wait_for(lambda: self._came or self._error is not None, seconds)
+            if self._error is not None:
+                raise self._error
+            taken = [self._came.popleft() for _ in range(min(most, len(self._came)))]
+            self._open += taken
+        return taken
+
+    def poll(self, most: int, seconds: float) -> Messages:
+        taken = self.take(most, seconds)
+        first = self._numbered + 1
+        self._numbered += len(taken)
+        return messages(self.address, taken, range(first, first + len(taken)))
+
+    def done(self) -> None:
+        """Acknowledge what was taken. Where the connection is gone, it comes again and is known."""
+        with self._there:
+            done, self._open = self._open, []
+        for one in done:
+            self._client.ack(one.mid, one.qos)
+
+    def quiet(self, seconds: float) -> None:
+        """Wait until nothing has come for so long."""
+        seen, since = -1, time.monotonic()
+        while time.monotonic() - since < seconds:
+            if (now := self._arrived) != seen:
+                seen, since = now, time.monotonic()
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    _arrived = 0
+
+    def _made(self, client: str) -> Client:
+        try:
+            from paho.mqtt import client as paho
+            from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+        except ModuleNotFoundError:
+            raise self.address.refused("MQTT needs paho-mqtt", "pip install 'semcep[mqtt]'") from None
+        if not self.address.path:
+            raise self.address.refused("it names no topic", f"e.g. `{self.address.text.rstrip('/')}/sensors/#`")
+        if not _filter(self.address.path):
+            hint = "`+` stands for one level, `#` for all that follow: `sensors/+/temp`, `sensors/#`"
+            raise self.address.refused("this is no filter of topics", hint)
+        options: dict[str, Any] = {} if self._new else {"clean_session": not self._persistent}
+        version = MQTTProtocolVersion.MQTTv5 if self._new else MQTTProtocolVersion.MQTTv311
+        made = paho.Client(CallbackAPIVersion.VERSION2, client_id=client, protocol=version, manual_ack=True, **options)
+        if self.address.user is not None:
+            made.username_pw_set(self.address.user, self.address.password)
+        if self.address.tls:
+            self._secured(made)
+        made.reconnect_delay_set(1, 30)
+        made.on_connect, made.on_disconnect = self._connected, self._disconnected
+        made.on_subscribe, made.on_message = self._granted, self._message
+        return made
+
+    def _secured(self, client: Client) -> None:
+        options = self.address.options
+        try:
+            client.tls_set(options.get("ca"), options.get("cert"), options.get("key"))
+        except (OSError, ValueError) as error:
+            raise self.address.refused(f"TLS: {str(error).lower()}", "`ca`, `cert` and `key` name PEM files") from None
+
+    # --- called in the thread of the client ---
+
+    def _connected(self, client: Client, data: object, flags: Any, reason: Any, properties: object) -> None:
+        if reason.is_failure:
+            user, password = "SEMCEP_MQTT_USER", "SEMCEP_MQTT_PASSWORD"
+            hint = f"`{self.address.kind}://user:password@host`, or {user} and {password} in the environment"
+            if "version" in str(reason).lower():
+                hint = "an older broker: `?version=3`"
+            self._fail(f"the broker refuses: {str(reason).lower()}", hint)
+        elif self._new:
+            from paho.mqtt.subscribeoptions import SubscribeOptions
+
+            # What is retained comes to a new subscription only, not again to one that was kept.
+            client.subscribe(self.address.path, options=SubscribeOptions(qos=self._qos, retainHandling=1))
+        elif flags.session_present:
+            self._stands()
+        else:
+            client.subscribe(self.address.path, qos=self._qos)
+
+    def _granted(self, client: Client, data: object, mid: int, reasons: Sequence[Any], properties: object) -> None:
+        if refused := [reason for reason in reasons if reason.is_failure]:
+            self._fail(f"the broker refuses the topic: {str(refused[0]).lower()}", "may this user read it?")
+        else:
+            self._stands()
+
+    def _disconnected(self, client: Client, data: object, flags: object, reason: Any, properties: object) -> None:
+        if self._new and reason.value == _TAKEN_OVER:
+            self._fail("another client has come with the name of this one", "each run has its own `?client=NAME`")
+
+    def _message(self, client: Client, data: object, message: MQTTMessage) -> None:
+        one = Arrival(message.topic, bytes(message.payload), message.mid, message.qos)
+        if one.qos:
+            known, digest = self._known.get(one.mid), one.digest
+            if message.dup and known == digest:
+                with self._there:
+                    waits = any(one.mid == other.mid for other in (*self._open, *self._came))
+                if not waits:
+                    client.ack(one.mid, one.qos)
+                return
+            self._known[one.mid] = digest
+        with self._there:
+            self._came.append(one)
+            self._arrived += 1
+            self._there.notify_all()
+
+    def _stands(self) -> None:
+        with self._there:
+            self._subscribed = True
+            self._there.notify_all()
+
+    def _fail(self, reason: str, hint: str) -> None:
+        with self._there:
+            self._error = self.address.refused(reason, hint)
+            self._there.notify_all()
+        self._client.disconnect()
+
+
+def messages(address: Address, arrived: Sequence[Arrival], numbers: Sequence[int]) -> Messages:
+    """Arrivals as messages: each from `mqtt://host:port/topic`."""
+    place = address.text.removesuffix(address.path)
+    return Messages([place + one.topic for one in arrived], numbers, [one.payload for one in arrived])
+
+
+def _filter(topic: str) -> bool:
+    """Whether it is a filter as MQTT has them."""
+    levels = topic.split("/")
+    return not any(
+        ("#" in level and (level != "#" or place + 1 < len(levels))) or ("+" in level and level != "+")
+        for place, level in enumerate(levels)
+    )

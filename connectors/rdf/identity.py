@@ -1,0 +1,54 @@
+"""Who an occurrence is: a name that the same program gives it in every run over the same input, however it is cut."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+import polars as pl
+
+from cep.schema import Schema
+
+ID = "@id"
+"""The column that holds it."""
+
+
+def identified(table: pl.DataFrame, schema: Schema, program: str) -> pl.DataFrame:
+    """Derived occurrences with their `@id`: all of their type that end when they end have to be in the table.
+
+    32 hexadecimal digits, of the program, the event, start, end and arguments; of several that agree in all of this,
+    the second is named by its number too, and so on.
+    """
+    seen: Counter[str] = Counter()
+    texts = []
+    for text in spelt(table, schema):
+        number = seen[text]
+        seen[text] += 1
+        texts.append(f"{text} {number}" if number else text)
+    return table.with_columns(pl.Series(ID, hashed(texts, program), dtype=pl.String))
+
+
+def spelt(table: pl.DataFrame, schema: Schema) -> list[str]:
+    """Occurrences as texts, which are equal if event, start, end and arguments are."""
+    names = ["start", "end", *(attribute.name for attribute in schema.attributes)]
+    columns = [table[name].to_list() for name in names]
+    name = json.dumps(schema.name)
+    return [f"{name} {json.dumps(row)}" for row in zip(*columns, strict=True)]
+
+
+def hashed(texts: Iterable[str], key: str) -> list[str]:
+    """Names for texts: 32 hexadecimal digits each."""
+    begun = blake2b(key.encode(), digest_size=16)
+    found = []
+    for text in texts:
+        one = begun.copy()
+        one.update(text.encode())
+        found.append(one.hexdigest())
+    return found
+
+
+def reading(record: Sequence[object], event: str) -> str:
+    """The name of an input record: start, end, arguments. Records that agree in all of it have one."""
+    return hashed([f"{json.dumps(event)} {json.dumps(list(record))}"], "")[0]

@@ -1,0 +1,188 @@
+"""Occurrences as triples, by columns: N-Triples text, which N-Quads, Turtle and TriG read as well."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from cep.plan.plan import Plan
+from cep.schema import Attribute, Schema
+from connectors.because import BECAUSE
+from connectors.rdf.identity import ID, hashed, spelt
+from connectors.rdf.words import PROV, RDF, RDFS, SOSA, TIME, XSD, Words
+
+_IRI = r"^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*$"
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"}
+_SECOND, _HOUR = 1_000_000, 3_600_000_000
+
+
+def events(table: pl.DataFrame, schema: Schema, words: Words) -> str:
+    """Derived occurrences, with `@id`, and with `because` what they were derived from: class, arguments, beginning
+    and end, the activity that made them; and their instants."""
+    subject = pl.lit(f"<{words.event()}") + pl.col(ID) + ">"
+    made = [_link(subject, PROV + "wasGeneratedBy", words.derivation(schema.name))]
+    text = _occurrences(table, schema, words, subject, [RDF + "type", words.type(schema)], made)
+    return text + _sources(table, words) if BECAUSE in table.columns else text
+
+
+def readings(table: pl.DataFrame, schema: Schema, words: Words) -> str:
+    """Input records as observations. Records that agree in all things are one."""
+    ids = hashed(spelt(table, schema), "")
+    table = table.with_columns(pl.Series(ID, ids, dtype=pl.String)).unique(ID, maintain_order=True)
+    subject = pl.lit(f"<{words.reading()}") + pl.col(ID) + ">"
+    stamp = pl.lit('"') + _stamp(pl.col("end")) + f'"^^<{XSD}dateTimeStamp>'
+    more = [
+        _link(subject, RDF + "type", SOSA + "Observation"),
+        subject + f" <{SOSA}resultTime> " + stamp + " .\n",
+    ]
+    return _occurrences(table, schema, words, subject, [RDF + "type", words.type(schema)], more)
+
+
+def rules(plan: Plan, program: str, words: Words) -> str:
+    """The activities that derive events, each with the rules that are its plan."""
+    lines: dict[str, None] = {}
+    for rule in plan.rules.rules:
+        name = rule.label or f"line-{rule.span.line}-{rule.span.column}"
+        activity, followed = words.derivation(rule.event), words.rule(program, name)
+        how = f"{activity}/{name}"
+        text = plan.source.text[rule.span.start : rule.span.end]
+        for s, p, o in (
+            (activity, RDF + "type", PROV + "Activity"),
+            (activity, PROV + "qualifiedAssociation", how),
+            (how, RDF + "type", PROV + "Association"),
+            (how, PROV + "hadPlan", followed),
+            (followed, RDF + "type", PROV + "Plan"),
+        ):
+            lines[f"<{s}> <{p}> <{o}> .\n"] = None
+        lines[f"<{followed}> <{RDFS}label> {_quoted(text)} .\n"] = None
+    return "".join(lines)
+
+
+def stamp(time: int) -> str:
+    """An instant, microseconds, as xsd:dateTimeStamp has it: `2013-02-08T21:00:00.000000Z`."""
+    return str(pl.select(_stamp(pl.lit(time, dtype=pl.Int64))).item())
+
+
+# --- columns ---
+
+
+def _occurrences(
+    table: pl.DataFrame, schema: Schema, words: Words, subject: pl.Expr, kind: Sequence[str], more: Sequence[pl.Expr]
+) -> str:
+    if not table.height:
+        return ""
+    parts = [_link(subject, *kind), *more]
+    for way, column in (("hasBeginning", "start"), ("hasEnd", "end")):
+        parts.append(subject + f" <{TIME}{way}> <{words.instant()}" + _stamp(pl.col(column)) + "> .\n")
+    for number, attribute in enumerate(schema.attributes):
+        head = f" <{words.property(schema, number)}> "
+        value = _value(table[attribute.name], attribute)
+        table = table.with_columns(value.alias(f"@{number}"))
+        written = subject + head + pl.col(f"@{number}") + " .\n"
+        parts.append(pl.when(pl.col(f"@{number}").is_null()).then(pl.lit("")).otherwise(written))
+    texts = table.select(pl.concat_str(parts)).to_series().to_list()
+    return "".join(texts) + _instants(pl.concat([table["start"], table["end"]]), words)
+
+
+def _instants(times: pl.Series, words: Words) -> str:
+    """Instants with their times, in their hours, in their days."""
+    found = times.unique().sort().to_frame("t").with_columns(_stamp(pl.col("t")).alias("s"))
+    instant = pl.lit(f"<{words.instant()}") + pl.col("s") + ">"
+    hour, day = pl.col("h"), pl.col("h").str.split("T").list.first()
+    found = found.with_columns(pl.col("s").str.split(":").list.first().alias("h"))
+    lines = found.select(
+        instant + f' <{TIME}inXSDDateTimeStamp> "' + pl.col("s") + f'"^^<{XSD}dateTimeStamp> .\n'
+        f"<{words.hour()}" + hour + f"> <{TIME}inside> " + instant + " .\n"
+    )
+    spans = found.select("h").unique(maintain_order=True).select(
+        pl.lit(f"<{words.days}> <{TIME}intervalContains> <{words.hour()}") + day + "> .\n"
+        f"<{words.hour()}" + day + f"> <{TIME}intervalContains> <{words.hour()}" + hour + "> .\n"
+    )  # fmt: skip
+    return "".join(lines.to_series().to_list()) + "".join(spans.to_series().to_list())
+
+
+def _sources(table: pl.DataFrame, words: Words) -> str:
+    lines = []
+    for id, text in zip(table[ID].to_list(), table[BECAUSE].to_list()):
+        for record in json.loads(text):
+            name = source(record)
+            lines.append(f"<{words.event(id)}> <{PROV}wasDerivedFrom> <{words.reading(name)}> .\n")
+    return "".join(dict.fromkeys(lines))
+
+
+def source(record: Mapping[str, Any]) -> str:
+    """The id of an input record of a lineage, as the engine tells it: `type`, then start, end and arguments."""
+    values = [value for key, value in record.items() if key != "type"]
+    return hashed([f"{json.dumps(record['type'])} {json.dumps(values)}"], "")[0]
+
+
+def _link(subject: pl.Expr, property: str, object: str) -> pl.Expr:
+    return subject + f" <{property}> <{object}> .\n"
+
+
+def _stamp(ticks: pl.Expr) -> pl.Expr:
+    time = ticks.cast(pl.Datetime("us"))
+    return time.dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").str.strip_prefix("+")
+
+
+def _value(column: pl.Series, attribute: Attribute) -> pl.Series:
+    """Values as terms, null where there is none."""
+    name, kind = column.name, attribute.type
+    if kind == "any":
+        return _mixed(column)
+    of = pl.col(name)
+    match kind:
+        case "string":
+            term = _text(of)
+        case "iri":
+            term = pl.when(of.str.contains(_IRI)).then("<" + of + ">").otherwise(_text(of) + f"^^<{XSD}anyURI>")
+        case "int":
+            term = _typed(of.cast(pl.String), "integer")
+        case "bool":
+            term = _typed(of.cast(pl.String), "boolean")
+        case "float":
+            text = of.cast(pl.String).str.replace("inf", "INF", literal=True)
+            term = _typed(text, "double")
+        case "time":
+            term = _typed(_stamp(of), "dateTimeStamp")
+        case _:
+            assert kind == "duration", "all types are known"
+            rest = (of.abs() % _SECOND).cast(pl.String).str.zfill(6)
+            sign = pl.when(of < 0).then(pl.lit("-")).otherwise(pl.lit(""))
+            term = _typed(sign + "PT" + (of.abs() // _SECOND).cast(pl.String) + "." + rest + "S", "dayTimeDuration")
+    return column.to_frame().select(term.alias(name)).to_series()
+
+
+def _typed(text: pl.Expr, type: str) -> pl.Expr:
+    return pl.lit('"') + text + f'"^^<{XSD}{type}>'
+
+
+def _text(of: pl.Expr) -> pl.Expr:
+    return pl.lit('"') + of.str.replace_many(list(_ESCAPES), list(_ESCAPES.values())) + '"'
+
+
+def _mixed(column: pl.Series) -> pl.Series:
+    """Values of several types."""
+    return pl.Series(column.name, [_term(value) for value in column.to_list()], dtype=pl.String)
+
+
+def _term(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return f'"{str(value).lower()}"^^<{XSD}boolean>'
+    if isinstance(value, int):
+        return f'"{value}"^^<{XSD}integer>'
+    if isinstance(value, float):
+        return f'"{str(value).replace("inf", "INF").replace("nan", "NaN")}"^^<{XSD}double>'
+    if type(value) is not str and re.match(_IRI, value):
+        return f"<{value}>"
+    return _quoted(value)
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'

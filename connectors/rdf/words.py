@@ -1,0 +1,69 @@
+"""The IRIs that derived events are written with: those declared by AS, standard ones, and our own under a base."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from cep.schema import Schema
+
+BASE = "urn:semcep:"
+DISTANCE = BASE + "distance"
+"""The function of SPARQL that measures metres between two places: lat, long, lat, long."""
+
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+XSD = "http://www.w3.org/2001/XMLSchema#"
+TIME = "http://www.w3.org/2006/time#"
+PROV = "http://www.w3.org/ns/prov#"
+SOSA = "http://www.w3.org/ns/sosa/"
+LDES = "https://w3id.org/ldes#"
+TREE = "https://w3id.org/tree#"
+
+PREFIXES: Mapping[str, str] = {"rdf": RDF, "xsd": XSD, "time": TIME, "prov": PROV, "sosa": SOSA}
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What things are called under a base, which ends in `:`, `/` or `#`."""
+
+    base: str = BASE
+
+    def event(self, id: str = "") -> str:
+        """A derived occurrence; without an id what all begin with."""
+        return f"{self.base}event/{id}"
+
+    def reading(self, id: str = "") -> str:
+        """An input record."""
+        return f"{self.base}reading/{id}"
+
+    def instant(self, time: str = "") -> str:
+        """A point in time, by its ISO 8601 form."""
+        return f"{self.base}instant/{time}"
+
+    def hour(self, hour: str = "") -> str:
+        """`2013-02-08T21`, the hour that instants lie in; `2013-02-08`, the day that hours lie in."""
+        return f"{self.base}hour/{hour}"
+
+    @property
+    def days(self) -> str:
+        """What all days with events lie in."""
+        return f"{self.base}days"
+
+    def type(self, schema: Schema) -> str:
+        """The class of an event's occurrences."""
+        return schema.iri or f"{self.base}type/{quote(schema.name)}"
+
+    def property(self, schema: Schema, number: int) -> str:
+        """The property that an attribute is."""
+        attribute = schema.attributes[number]
+        return attribute.iri or f"{self.base}attribute/{quote(schema.name)}/{quote(attribute.name)}"
+
+    def derivation(self, event: str) -> str:
+        """The activity that derives an event: running the rules for it."""
+        return f"{self.base}derivation/{quote(event)}"
+
+    def rule(self, program: str, name: str) -> str:
+        """A rule of a program."""
+        return f"{self.base}rule/{program[:16]}/{quote(name)}"

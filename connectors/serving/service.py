@@ -1,0 +1,90 @@
+"""The service: what an engine was given and derived, round by round, told to whoever listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from cep.engine import Engine
+from cep.progress import Tally
+from cep.runtime.counts import Count
+from cep.schema import ARRIVAL, Schema
+from connectors.batch import Batch
+from connectors.rdf.identity import identified
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One step of the engine: a batch pushed, or the end of the input.
+
+    `number` counts from 1. `watermark` in microseconds UTC: nothing that ends at or before it will come any more.
+    `inputs`: the records pushed, also those the engine refused: Int64 `start` and `end`, the attributes. `derived`: the
+    new occurrences, likewise, then `@id` (connectors/rdf/identity.py) and, with lineage, `because` (JSON).
+    `records` and `dead`: so many so far. `counts`: what each goal did in this round. `alerts`: the occurrences that ALERT
+    statements tell of, by `Alert.table`.
+    """
+
+    number: int
+    watermark: int
+    inputs: Mapping[str, pl.DataFrame]
+    derived: Mapping[str, pl.DataFrame]
+    records: int
+    dead: int
+    counts: list[Count] = field(default_factory=list)
+    alerts: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+
+
+Listener = Callable[[Round], None]
+
+
+class Service:
+    """Takes what `cep.pipeline.flow` gives, in the engine's thread; listeners are called there, one after another.
+
+    `text` is the program's text, `name` that of its file. `rounds`, `last` and `ended` may be read by any thread.
+    """
+
+    def __init__(self, engine: Engine, text: str, name: str, tally: Tally) -> None:
+        self.engine = engine
+        self.text = text
+        self.name = name
+        self.program = engine.program
+        self.inputs: Mapping[str, Schema] = engine.inputs
+        self.outputs: Mapping[str, Schema] = engine.outputs
+        self.tally = tally
+        self.last: Round | None = None
+        self.ended = False
+        self._listeners: list[Listener] = []
+
+    @property
+    def rounds(self) -> int:
+        """How many there were."""
+        return 0 if self.last is None else self.last.number
+
+    def listen(self, listener: Listener) -> None:
+        """Every round from now on goes to the listener; said before the run begins."""
+        assert self.last is None, "who comes later would not know what was before"
+        self._listeners.append(listener)
+
+    def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
+        """A batch just pushed, None: the end of the input; and what it derived."""
+        engine, tally = self.engine, self.tally
+        inputs = {} if batch is None else {name: table.drop(ARRIVAL) for name, table in batch.tables.items()}
+        one = Round(
+            number=self.rounds + 1,
+            watermark=engine.watermark,
+            inputs=inputs,
+            derived={
+                name: identified(table, self.outputs[name], self.program)
+                for name, table in derived.items()
+                if table.height and name in self.outputs
+            },
+            records=tally.records,
+            dead=tally.dead.total(),
+            counts=engine.take_counts(),
+            alerts={name: table for name, table in derived.items() if table.height and name not in self.outputs},
+        )
+        for listener in self._listeners:
+            listener(one)
+        self.last, self.ended = one, batch is None

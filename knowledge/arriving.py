@@ -1,0 +1,156 @@
+"""Changes of knowledge that arrive in N-Quads: taken line by line, in the order of their times, forgotten when over.
+
+The statements of one graph stand together: its times, then its triples. The next graph ends it. A time without triples
+tells that nothing earlier will come. A graph's end may come later than its triples, in statements of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import pyoxigraph as ox
+
+from cep.errors import CepError
+from knowledge.rdf.unreadable import plain
+from knowledge.updates import Graphs, Update
+
+BEGINNING = -(2**62)
+Awaited = Callable[[Iterator[bytes]], bytes | None]
+"""The next piece, None at the end; `next` with a default, or one that may be interrupted."""
+
+
+def written(quad: ox.Quad | ox.Triple) -> str:
+    """A line of N-Quads."""
+    return f"{quad} .\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What could not be taken: file, line, the reason, a short name for it, the text."""
+
+    file: str
+    line: int
+    reason: str
+    code: str
+    text: str | None
+
+
+class Arriving:
+    """A stream of changes, of pieces that are whole lines; an empty piece: nothing has come for a while.
+
+    `now`: earlier changes do not come any more, or are late (microseconds). `over`: it has ended. `quiet`: it was
+    silent, nothing is to be awaited from it.
+    """
+
+    def __init__(self, name: str, pieces: Iterator[bytes]) -> None:
+        self.name = name
+        self.now = BEGINNING
+        self.over = self.quiet = False
+        self.refused: list[Refused] = []
+        self._pieces = pieces
+        self._graphs = Graphs("")
+        self._line = 0
+        self._open: str | None = None  # the graph whose statements come
+        self._bringing: dict[ox.Triple, set[str]] = {}  # the graphs that may still take a triple away
+        self._fading: list[tuple[int, str]] = []  # when a graph may be forgotten
+
+    def read(self, awaited: Awaited) -> list[Update]:
+        """The changes of the next piece that are complete."""
+        piece = awaited(self._pieces)
+        if piece is None:
+            self.over = True
+            return self._close()
+        self.quiet = not piece
+        made = self._close() if self.quiet else []
+        for line in piece.splitlines(keepends=True):
+            self._line += 1
+            made += self._take(line)
+        return made
+
+    def _take(self, line: bytes) -> list[Update]:
+        made: list[Update] = []
+        try:
+            for quad in ox.parse(line, ox.RdfFormat.N_QUADS):
+                if isinstance(quad.object, ox.Triple):
+                    raise CepError("a triple stands as a term in another, which RDF 1.1 does not know", code="quad")
+                default = isinstance(quad.graph_name, ox.DefaultGraph)
+                name = str(quad.subject if default else quad.graph_name)
+                if name != self._open:
+                    made += self._close()
+                    self._open = name
+                self._graphs.take(quad, self._line)
+                begins = self._graphs.known[name].begins
+                if default and begins is not None:
+                    self.now = max(self.now, begins)
+        except SyntaxError as error:
+            self._refuse(self._line, f"this is no N-Quads: {plain(error)}", "quad", line)
+        except CepError as error:
+            self._refuse(self._line, error.message, error.code, line)
+        return made
+
+    def _close(self) -> list[Update]:
+        """The statements of the open graph are over."""
+        name, self._open = self._open, None
+        graph = None if name is None else self._graphs.known.get(name)
+        if name is None or graph is None:
+            return []
+        before = dict(graph.brought)
+        try:
+            made = self._graphs.settle(name)
+        except CepError as error:
+            about = graph.fresh[:1] or ([] if graph.about is None else [graph.about])
+            self._refuse(graph.line, error.message, error.code, "".join(map(written, about)).encode())
+            del self._graphs.known[name]
+            self._unlist(name, before)
+            return []
+        for update in made:
+            update.file = self.name
+        if graph.begins is None:  # a removal, which is all there is to it
+            assert graph.ends is not None, "a graph has a time"
+            self.now = max(self.now, graph.ends)
+            if made:
+                self._gone(graph.ends, made)
+            del self._graphs.known[name]
+        elif graph.ends is not None:
+            self.now = max(self.now, graph.ends if before else graph.begins)
+            self._unlist(name, before)
+            heappush(self._fading, (graph.ends, name))
+        else:
+            for quad in graph.brought.keys() - before.keys():
+                self._bringing.setdefault(quad.triple, set()).add(name)
+            if not graph.brought:
+                heappush(self._fading, (graph.begins + 1, name))
+        self._forget()
+        return made
+
+    def _gone(self, time: int, made: list[Update]) -> None:
+        """Graphs that are there do not take away in the end what a removal has taken from them."""
+        for triple in (each for update in made for each in update.remove):
+            assert isinstance(triple, ox.Triple), "a removal is of triples"
+            for name in sorted(self._bringing.get(triple, ())):
+                graph = self._graphs.known[name]
+                if graph.begins is not None and graph.begins < time:
+                    quad = next(each for each in graph.brought if each.triple == triple)
+                    del graph.brought[quad]
+                    self._unlist(name, [quad])
+                    if not graph.brought:
+                        heappush(self._fading, (graph.begins + 1, name))
+
+    def _unlist(self, name: str, quads: Iterable[ox.Quad]) -> None:
+        for quad in quads:
+            graphs = self._bringing.get(quad.triple, set())
+            graphs.discard(name)
+            if not graphs:
+                self._bringing.pop(quad.triple, None)
+
+    def _forget(self) -> None:
+        while self._fading and self._fading[0][0] <= self.now:
+            _, name = heappop(self._fading)
+            graph = self._graphs.known.get(name)
+            if graph is not None and name != self._open and (graph.ends is not None or not graph.brought):
+                del self._graphs.known[name]
+
+    def _refuse(self, line: int, reason: str, code: str, text: bytes) -> None:
+        self.refused.append(Refused(self.name, line, reason, code, text.decode("utf-8", "replace").strip()))

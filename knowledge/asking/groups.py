@@ -1,0 +1,149 @@
+"""Groups of SPARQL: the parts of a group, and the groups within them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from knowledge.asking.sparql import Token, tokens
+
+_BLOCKS = ("optional", "minus", "graph", "service", "values", "filter", "bind")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a group, from `start` up to `end` in its text.
+
+    `kind`: triples (one subject's), group (in braces, with its UNIONs), optional, minus, graph, values, filter, bind,
+    select (a subquery, which is all of its group). `variables`: also blank nodes with a label; of a subquery those that
+    it selects.
+    """
+
+    kind: str
+    start: int
+    end: int
+    variables: frozenset[str]
+
+
+def parts(text: str) -> list[Part]:
+    """The parts of a group that is well-formed, in the order in which they are written."""
+    found = tokens(text)[1:-1]
+    if found and found[0].text.lower() == "select":
+        return [_part("select", found)]
+    made: list[Part] = []
+    at = 0
+    while at < len(found):
+        kind, stop = _next(found, at)
+        if kind:
+            made.append(_part(kind, found[at:stop]))
+        at = stop
+    return made
+
+
+def _part(kind: str, piece: Sequence[Token]) -> Part:
+    return Part(kind, piece[0].start, piece[-1].end, frozenset(_visible(piece)))
+
+
+def _visible(piece: Sequence[Token]) -> Iterator[str]:
+    """The variables of some tokens, without those that a subquery keeps to itself."""
+    at = 0
+    while at < len(piece):
+        token = piece[at]
+        if token.kind in ("variable", "blank"):
+            yield token.text[1:]
+        if token.text == "{" and piece[at + 1].text.lower() == "select":
+            stop = _closed(piece, at, "{")
+            yield from _selected(piece[at + 1 : stop - 1])
+            at = stop
+        else:
+            at += 1
+
+
+def _selected(query: Sequence[Token]) -> Iterator[str]:
+    opened = next((i for i, token in enumerate(query) if token.text == "{"), len(query))
+    if any(token.text == "*" for token in query[1:3]):  # DISTINCT may stand before it
+        yield from _visible(query[opened:])
+        return
+    depth, before = 0, ""
+    for token in query[:opened]:
+        depth += (token.text in "({[") - (token.text in ")}]") if token.kind == "mark" else 0
+        if token.kind == "variable" and (not depth or before == "as"):
+            yield token.text[1:]
+        before = token.text.lower()
+
+
+def _next(found: Sequence[Token], at: int) -> tuple[str, int]:
+    token = found[at]
+    word = token.text.lower() if token.kind == "word" else ""
+    if token.text == ".":
+        return "", at + 1
+    if word in ("filter", "bind"):
+        return word, _closed(found, at, "({")
+    if word in _BLOCKS:
+        return word, _closed(found, at, "{")
+    if token.text == "{":
+        stop = _closed(found, at, "{")
+        while stop < len(found) and found[stop].text.lower() == "union":
+            stop = _closed(found, stop, "{")
+        return "group", stop
+    stop = at
+    while stop < len(found) and found[stop].text not in (".", "{"):
+        if found[stop].kind == "word" and found[stop].text.lower() in _BLOCKS:
+            break
+        stop = _closed(found, stop, "([") if found[stop].text in ("(", "[") else stop + 1
+    return "triples", stop
+
+
+def _closed(found: Sequence[Token], at: int, opening: str) -> int:
+    # Behind the bracket that closes the first of these after `at`.
+    depth = 0
+    for i in range(at, len(found)):
+        if found[i].kind == "mark" and (depth or found[i].text in opening):
+            depth += (found[i].text in "({[") - (found[i].text in ")}]")
+            if depth == 0:
+                return i + 1
+    return len(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A group in braces within a part. `kind`: group, union (one of several), optional, minus, graph, select, exists.
+
+    `cut`: a LIMIT ends it before all of its answers are there. `name`: of `graph`, what stands before the braces.
+    """
+
+    kind: str
+    start: int
+    end: int
+    cut: bool = False
+    name: str = ""
+
+
+def blocks(text: str, part: Part) -> list[Block]:
+    """The groups of a part, not those within them."""
+    found = [_moved(token, part.start) for token in tokens(text[part.start : part.end])]
+    if part.kind in ("filter", "bind"):
+        tests = [i + 1 for i, token in enumerate(found[:-1]) if token.text.lower() == "exists"]
+        return [Block("exists", found[i].start, found[_closed(found, i, "{") - 1].end) for i in tests]
+    if part.kind in ("triples", "values", "service"):
+        return []
+    made: list[Block] = []
+    at = 0
+    while at < len(found):
+        stop = _closed(found, at, "({")
+        opened = next((i for i in range(at, stop) if found[i].text in ("(", "{")), stop)
+        if opened < stop and found[opened].text == "{":
+            made.append(Block(part.kind, found[opened].start, found[stop - 1].end))
+        at = stop
+    if part.kind == "select":  # behind its group, VALUES may follow
+        after = {token.text.lower() for token in found if token.start >= made[0].end}
+        return [replace(made[0], cut="limit" in after and after.isdisjoint(("order", "group")))]
+    if part.kind == "group" and len(made) > 1:
+        return [replace(block, kind="union") for block in made]
+    if part.kind == "graph":
+        return [replace(made[0], name=text[part.start : made[0].start])]
+    return made
+
+
+def _moved(token: Token, start: int) -> Token:
+    return token._replace(start=token.start + start, end=token.end + start)

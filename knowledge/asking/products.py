@@ -1,0 +1,156 @@
+"""Cross products by accident: parts of a group, at any depth, that share no variable and are too many together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyoxigraph as ox
+
+from cep.errors import Source
+from cep.syntax.ast import Graph
+from knowledge.asking.checked import refused
+from knowledge.asking.groups import Block, Part, blocks, parts
+from knowledge.asking.sparql import Token
+
+MOST_PRODUCT = 100_000
+"""Rows up to which a cross product is taken to be meant."""
+
+_TIMES = 10  # a product is taken to be meant, too, while it is not so many times as large as its factors together
+_JOINED = ("triples", "group", "graph", "values")
+
+
+@dataclass(slots=True)
+class _Factor:
+    """Parts connected by variables: `texts` say how many answers they have, `places` are where they stand. `linked`:
+    with what stands around their group too."""
+
+    variables: set[str]
+    texts: list[str]
+    places: list[tuple[int, int]] = field(default_factory=list)
+    linked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of a pattern: the pattern itself, or one in braces within it.
+
+    `links`: what of the groups around is joined with it row by row, so that it connects parts. `within`: the names of
+    the graphs that it asks. `tests`: it is asked of each row whether it has an answer. `cut`: only some of its answers
+    are wanted.
+    """
+
+    parts: tuple[Part, ...]
+    links: tuple[_Factor, ...] = ()
+    within: tuple[str, ...] = ()
+    tests: bool = False
+    cut: bool = False
+
+
+def groups(text: str) -> Iterator[Group]:
+    """All groups of a well-formed pattern, outer ones first."""
+    yield from _groups(text, Block("group", 0, len(text)), Group(()))
+
+
+def _groups(text: str, block: Block, around: Group) -> Iterator[Group]:
+    found = [
+        replace(part, start=part.start + block.start, end=part.end + block.start)
+        for part in parts(text[block.start : block.end])
+    ]
+    group = replace(around, parts=tuple(found))
+    yield group
+    for part in found:
+        for inner in blocks(text, part):
+            # What stands alone is answered by itself, as SPARQL says; a group in a group is joined with it.
+            alone = inner.kind not in ("group", "graph", "exists")
+            links = () if alone else tuple(_factors(text, group, part))
+            within = (*group.within, inner.name) if inner.kind == "graph" else group.within
+            yield from _groups(text, inner, Group((), links, within, inner.kind == "exists", inner.cut))
+
+
+def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) -> None:
+    """Refuse parts that share no variable and are too many together, before anything is joined. Up to `most` rows a
+    product is gone through that a FILTER narrows."""
+    for group in groups(graph.text):
+        factors = _factors(graph.text, group)
+        own = [factor for factor in factors if factor.places and not (group.tests and factor.linked)]
+        if len(own) < 2 or group.cut:
+            continue
+        own.sort(key=lambda factor: min(factor.places))
+        meant = False
+        for part in group.parts:
+            if part.kind in ("filter", "bind"):
+                touching = [factor for factor in own if factor.variables & part.variables]
+                meant |= len(touching) > 1
+                if len(touching) == 1 and not group.tests:  # of which a store makes the product before it filters
+                    touching[0].texts.append(graph.text[part.start : part.end])  # it narrows what it is about alone
+        sizes = [_size(factor.texts, group.within, graph, store, most) for factor in own]
+        ends = [(min(factor.places)[0], max(end for _, end in factor.places)) for factor in own]
+        refuse_product(sizes, [stretch(graph, *end) for end in ends], graph, source, most if meant else MOST_PRODUCT)
+
+
+def _factors(text: str, group: Group, without: Part | None = None) -> list[_Factor]:
+    """The parts of a group, and what it is linked with, put together where they share variables."""
+    made = [_Factor(set(link.variables), list(link.texts), linked=True) for link in group.links]
+    for part in group.parts:
+        if part.kind in _JOINED and part.variables and part is not without:
+            touching = [factor for factor in made if factor.variables & part.variables]
+            made = [factor for factor in made if not any(factor is each for each in touching)]
+            joined = _Factor(set(part.variables), [text[part.start : part.end]], [(part.start, part.end)])
+            for factor in reversed(touching):
+                joined.variables |= factor.variables
+                joined.texts[:0] = factor.texts
+                joined.places[:0] = factor.places
+                joined.linked |= factor.linked
+            made.append(joined)
+    for part in group.parts:
+        if part.kind == "optional" and part.variables and part is not without:
+            # It joins no other parts with each other, as it leaves their rows there.
+            touching = [factor for factor in made if factor.variables & part.variables]
+            if touching:
+                touching[0].variables |= part.variables
+            elif made:
+                (inner,) = blocks(text, part)
+                made.append(_Factor(set(part.variables), [text[inner.start : inner.end]], [(part.start, part.end)]))
+    return made
+
+
+def _size(texts: Sequence[str], within: Sequence[str], graph: Graph, store: ox.Store, most: int) -> int:
+    inner = " ".join(text + " ." for text in texts)
+    for name in reversed(within):
+        inner = f"{name} {{ {inner} }}"
+    return counted(f"SELECT (COUNT(*) AS ?n) {{ {{ SELECT * {{ {inner} }} LIMIT {most} }} }}", graph, store)
+
+
+def counted(query: str, graph: Graph, store: ox.Store) -> int:
+    """The number that is the answer to a query."""
+    rows = store.query(query, prefixes=dict(graph.prefixes))
+    assert isinstance(rows, ox.QuerySolutions), "a SELECT gives solutions"
+    (number,) = next(iter(rows))
+    assert isinstance(number, ox.Literal), "a count is a number"
+    return int(number.value)
+
+
+def stretch(graph: Graph, start: int, end: int) -> tuple[Token, str]:
+    """A stretch of a pattern as a token, and its text as a message shows it."""
+    text = " ".join(graph.text[start:end].split())
+    return Token("part", "", start, end), text if len(text) <= 40 else text[:37] + "..."
+
+
+def refuse_product(
+    sizes: Sequence[int], texts: Sequence[tuple[Token, str]], graph: Graph, source: Source, most: int = MOST_PRODUCT
+) -> None:
+    """Raises CepError, at the second of the two largest parts, for a product of parts that cannot be meant."""
+    total = 1
+    for size in sizes:
+        total *= size
+    if total <= most or total <= _TIMES * sum(sizes) or sum(size > 1 for size in sizes) < 2:
+        return
+    large = sorted(range(len(sizes)), key=lambda i: -sizes[i])[:2]
+    first, second = sorted(large)
+    message = (
+        f"this pattern is a cross product of {total:,} answers: `{texts[first][1]}` has {sizes[first]:,}, "
+        f"`{texts[second][1]}` {sizes[second]:,}, and they share no variable"
+    )
+    hint = "join them by a variable or a triple; what only the rule's events join is two patterns: `{ ... }, { ... }`"
+    raise refused(message, graph, source, texts[second][0], hint)

@@ -1,0 +1,135 @@
+"""Observations in RDF as values: the nodes of a class, and what is found from each along paths of properties."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyoxigraph as ox
+
+from knowledge.namespaces import RDF_TYPE
+
+Path = tuple[str, ...]
+"""The properties from a node to a value, one after the other: IRIs."""
+
+Kind = Literal["iri", "literal", "blank"]
+FORMATS = {"nquads": ox.RdfFormat.N_QUADS, "jsonld": ox.RdfFormat.JSON_LD}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An IRI, the text of a literal, or the label of a blank node."""
+
+    text: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is wanted of the nodes of a class, or of those that have the property with which `key` begins."""
+
+    type: str
+    key: Path
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A node: of which shape it is, in which line it begins (from 1), and for each path what it leads to."""
+
+    shape: int
+    line: int
+    values: tuple[tuple[Term, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A line that is no RDF, and why."""
+
+    line: int
+    reason: str
+
+
+def observations(text: bytes, format: str, shapes: Sequence[Shape]) -> Iterator[Observation | Mistake]:
+    """Those of one document in the order in which they begin; a node of several shapes comes as each.
+
+    In N-Quads a line that cannot be read is left out, anything else with it. Blank nodes are those of the document.
+    """
+    mistakes: list[Observation | Mistake] = []
+    quads = list(_quads(text, format, mistakes))
+    said: dict[str, dict[str, list[Term]]] = {}
+    for quad in quads:
+        values = said.setdefault(str(quad.subject), {}).setdefault(quad.predicate.value, [])
+        if (term := _term(quad.object)) not in values:  # named graphs may say it again
+            values.append(term)
+    lines = _lines(text) if format == "nquads" else {}
+    wanted: list[Observation | Mistake] = [
+        Observation(number, lines.get(node, 1), tuple(tuple(_along(said, node, path)) for path in shape.paths))
+        for node, properties in said.items()
+        for number, shape in enumerate(shapes)
+        if Term(shape.type, "iri") in properties.get(RDF_TYPE, ()) or shape.key[0] in properties
+    ]
+    yield from sorted(mistakes + wanted, key=lambda found: found.line)
+
+
+def _along(said: dict[str, dict[str, list[Term]]], node: str, path: Path) -> Iterable[Term]:
+    found = said[node].get(path[0], [])
+    for step in path[1:]:
+        nodes = [f"<{one.text}>" if one.kind == "iri" else f"_:{one.text}" for one in found if one.kind != "literal"]
+        found = [end for node in nodes for end in said.get(node, {}).get(step, ())]
+    return found
+
+
+def _quads(text: bytes, format: str, mistakes: list[Observation | Mistake]) -> Iterator[ox.Quad]:
+    first = 1
+    while True:
+        try:
+            yield from ox.parse(text, FORMATS[format])
+            return
+        except SyntaxError as error:
+            reason = _reason(error)
+            if format != "nquads":
+                mistakes.append(Mistake(1, reason))
+                return
+            line = error.lineno or 1
+            mistakes.append(Mistake(first + line - 1, reason))
+        rest = text.split(b"\n", line)
+        if len(rest) <= line:
+            return
+        first, text = first + line, rest[line]
+
+
+def _reason(error: SyntaxError) -> str:
+    reason = error.msg.rpartition(": ")[2] if error.msg.startswith("Parser error") else error.msg
+    if "LoadDocumentCallback" in error.msg:
+        reason = "its context is elsewhere; it is to be written in the record, since nothing is fetched from the net"
+    place = f" at character {error.offset}" if error.offset else ""
+    return f"no RDF{place}: {reason[:1].lower()}{reason[1:].rstrip('.')}"
+
+
+def _term(value: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> Term:
+    if isinstance(value, ox.NamedNode):
+        return Term(value.value, "iri")
+    return Term(value.value, "literal") if isinstance(value, ox.Literal) else Term(str(value)[2:], "blank")
+
+
+def _lines(text: bytes) -> dict[str, int]:
+    """The line in which each subject comes first."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.split(b"\n"), 1):
+        words = line.split(None, 1)
+        if words:
+            found.setdefault(words[0].decode("utf-8", "replace"), number)
+    return found
+
+
+def lines_of_json(text: bytes) -> bool:
+    """Whether a JSON-LD file is one document a line, not one in all: its first line is a document."""
+    first = text.lstrip().split(b"\n", 1)[0]
+    try:
+        json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return True
