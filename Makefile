@@ -16,7 +16,7 @@ WORKERS ?= auto
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run jetstream test check bench fuzz soak clean fresh-kernels
+.PHONY: help run jetstream test check bench fuzz kills soak clean fresh-kernels
 
 help:
 	@echo 'make run        the blizzard demo: real readings in, storms, areas and places out'
@@ -26,6 +26,7 @@ help:
 	@echo 'make bench      the table of benchmarks'
 	@echo 'make fuzz       random programs against the reference, FUZZ=$(FUZZ) times as many'
 	@echo 'make soak       a stream on Spark, watched for SOAK=$(SOAK) minutes: are memory and state bounded?'
+	@echo 'make kills      runs on Spark that are killed 20 times, 200 random programs there'
 	@echo 'make clean      remove .venv and everything else that was made'
 	@echo
 	@echo 'The first of these makes .venv; $(BIN)/cep is the command then.'
@@ -43,6 +44,7 @@ jetstream: $(VENV)/.run $(VENV)/.traffic fresh-kernels
 
 test: $(VENV)/.test $(VENV)/.traffic fresh-kernels
 	@.ci/java || true
+	@.ci/mosquitto || true
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 check: $(VENV)/.check
@@ -63,6 +65,10 @@ soak: $(VENV)/.test fresh-kernels
 	@.ci/java
 	@$(BIN)/python -m benchmarks.soak --minutes $(SOAK)
 
+# Some ten minutes: runs on Spark that are killed 20 times, and 200 random programs in 1, 2 and 7 buckets.
+kills: $(VENV)/.test fresh-kernels
+	@SEMCEP_KILLS=20 SEMCEP_PROGRAMS=200 $(BIN)/python -m pytest -q tests/test_spark.py tests/test_spark_kills.py
+
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -75,12 +81,12 @@ $(VENV)/.run: pyproject.toml | $(BIN)/pip
 
 $(VENV)/.test: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what its tests need into $(VENV): the first time takes a minute or two'
-	@$(PIP) --editable '.[demo,spark,test]'
+	@$(PIP) --editable '.[demo,kafka,mqtt,spark,test]'
 	@touch $(VENV)/.run $@
 
 $(VENV)/.check: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what its checks need into $(VENV): the first time takes a minute or two'
-	@$(PIP) --editable '.[demo,spark,test,dev]'
+	@$(PIP) --editable '.[demo,kafka,mqtt,spark,test,dev]'
 	@touch $(VENV)/.run $(VENV)/.test $@
 
 # Positions of airplanes. Only the data of the package are read, so what its code needs (some hundred megabytes) is not

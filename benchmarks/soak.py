@@ -137,7 +137,7 @@ def soak(folder: Path, minutes: float, rate: int, keys: int, every: float) -> It
                 time.sleep(min(1.0, number * every - now))
         yield look(url, child.pid, began)
         child.send_signal(signal.SIGTERM)
-        status = child.wait(120)
+        status = child.wait(600)  # the micro-batch at hand is run to its end
         last = json.loads((folder / "log").read_text().splitlines()[-1])
         print(f"\nstopped by SIGTERM in {time.monotonic() - began - now:.1f} s, status {status}: {last['text']}")
     finally:

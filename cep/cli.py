@@ -13,6 +13,7 @@ import typer
 from cep import cli_spark
 from cep.cli_demo import demos
 from cep.cli_knowledge import arrives, changing, fits, knowing
+from cep.cli_serve import serve
 from cep.errors import CepError, CepErrors
 from cep.logs import LOGS
 from cep.terminal import (
@@ -54,6 +55,7 @@ app = typer.Typer(
 )
 app.add_typer(demos, name="demo", help="Programs on real data.", short_help="Programs on real data.")
 app.add_typer(knowing, name="knowledge", help="What knowledge holds.", short_help="What knowledge holds.")
+app.command()(serve)
 
 
 def main() -> NoReturn:
@@ -130,7 +132,7 @@ def check(
         if known is None and not rules:
             raise refuse("there is nothing to check", "name a file of rules, or `--knowledge stations.ttl`")
         if known is not None or shapes:
-            refused = not fits(known, shapes)
+            refused = not fits(known, shapes, knowledge or ())
         for path in rules or ():
             try:
                 text = text_of(path)

@@ -113,21 +113,33 @@ def explain(
 # --- for the other commands ---
 
 
-def fits(known: Knowledge | None, shapes: Sequence[Path] | None) -> bool:
-    """Whether the knowledge fits the shapes (those of weather stations if there are none); says what does not."""
+def fits(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence[str] = ()) -> bool:
+    """Whether the knowledge of these files fits the shapes (those of weather stations if there are none); says what
+    does not, and warns of what may be wrong."""
     if known is None:
         raise CepError("--shapes: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
     from cep.progress import count
-    from knowledge.shapes import STATIONS, check
+    from knowledge.shapes import STATIONS, check, placed, stations, unknown
 
-    problems = []
+    found = []
     for path in shapes or (STATIONS,):
         if not path.is_file():
-            raise CepError(f"--shapes: there is no file `{path}`", code="option")
-        problems += check(known, path)
-    for problem in problems:
+            told = "is a folder, not a file" if path.is_dir() else "is not there"
+            raise CepError(f"--shapes: `{path}` {told}", code="option")
+        found += check(known, path)
+    if not shapes:
+        found += unknown(known)
+    if found:
+        found = placed(found, files)
+    for problem in found:
         complain(CepError(str(problem), code="shape"))
-    say(f"knowledge: {count(len(known), 'triple')}, {count(len(problems), 'problem')} of its shape")
+    problems = sum(not problem.warning for problem in found)
+    counts = [count(len(known), "triple"), f"{count(problems, 'problem')} of its shape"]
+    if not shapes and not found and not stations(known):
+        counts[1] = "no stations"
+    if problems < len(found):
+        counts.append(count(len(found) - problems, "warning"))
+    say(f"knowledge: {', '.join(counts)}")
     return not problems
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from cep.watch import Watch
 
 BUCKETS = 16
+MESSAGES = 500_000
+"""Of a live input, about how many messages a micro-batch has at most."""
 
 On = Annotated[
     str | None,
@@ -134,6 +136,8 @@ def run(wish: Wish) -> int:
     from cep.progress import Tally
     from cep.spark.program import Program
     from cep.watch import Watch
+    from connectors.addresses import bare
+    from connectors.live import reach
 
     inputs, checkpoint = _checked(wish)
     settings = dict(_setting(one) for one in wish.conf or ())
@@ -151,6 +155,9 @@ def run(wish: Wish) -> int:
 
     program = Program.of(engine, text, str(wish.rules), options, wish.buckets or BUCKETS)
     found = [one.path for one in files.found(engine.inputs, inputs, wish.format)]
+    live = [one for spec in inputs for one in files.alive(engine.inputs, spec, wish.format)]
+    for one in live:
+        reach(one)
     distinct(found, {"--output": wish.output, "--dead-letter": wish.dead_letter, "--checkpoint": wish.checkpoint})
     query = job.Job(
         program,
@@ -164,6 +171,7 @@ def run(wish: Wish) -> int:
         wish.files,
         not (wish.once or wish.follow),
         None if wish.dead_letter is None else str(Path(wish.dead_letter).absolute()),
+        None if wish.lateness is None else MESSAGES,
     )
     warn(warnings_of(engine, wish.rules), wish.rules, wish.log)
     compiles(wish.log)
@@ -192,16 +200,21 @@ def run(wish: Wish) -> int:
     query = replace(query, program=replace(program, earlier=state.states))
     tidy.sweep(Path(query.output))
     watch = Watch(charts(engine.plan, program.stages), Tally(), wish.log, 0)
-    looking = Looking(watch, None if wish.follow else len(found))
-    begins = {"program": str(wish.rules), "inputs": inputs, "output": query.output, "checkpoint": checkpoint}
+    looking = Looking(watch, None if wish.follow or live else len(found))
+    begins = {
+        "program": str(wish.rules),
+        "inputs": [bare(one) for one in inputs],
+        "output": query.output,
+        "checkpoint": checkpoint,
+    }
     with noise.kept(Path(checkpoint)):
         spark = session.session(wish.master, settings)
     with (
         watch.looking(wish.metrics, quiet=False, **begins),
         stopping.Wish(Path(checkpoint)).listening() as stop,
+        listener.listening(spark, looking),
     ):
-        with listener.listening(spark, looking):
-            stop.wait(job.start(spark, query, wish.follow), wish.follow)
+        stop.wait(job.start(spark, query, wish.follow), wish.follow)
     tidy.sweep(Path(query.output))
     dead = Counter[str]() if query.letters is None else letters.counted(Path(query.letters))
     derived = tidy.rows(spark, query)
@@ -227,6 +240,14 @@ def _checked(wish: Wish) -> tuple[list[str], str]:
         raise refuse(f"--output-format: Spark does not write {wish.output_format}", "jsonl or parquet")
     if wish.checkpoint is None:
         raise refuse("there is no --checkpoint", "name a folder, in which the state is kept: `--checkpoint state`")
+    for option, place in (
+        ("--output", wish.output),
+        ("--checkpoint", wish.checkpoint),
+        ("--dead-letter", wish.dead_letter),
+    ):
+        if place is not None and "://" in place:
+            hint = "a folder that all machines have, mounted at the same place"
+            raise refuse(f"{option}: `{place}` is an address, not a folder", hint)
     if wish.once and wish.follow:
         raise refuse("--once and --follow exclude each other")
     if (wish.once or wish.follow) and wish.lateness is None:

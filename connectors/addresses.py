@@ -91,7 +91,7 @@ def address(text: str) -> Address:
     scheme, rest = match.groups()
     if scheme not in PORTS:
         known = ", ".join(f"{name}://" for name in PORTS)
-        raise CepError(f"{_bare(text)}: `{scheme}://` is no kind of input", hint=f"there are {known}", code="input")
+        raise CepError(f"{bare(text)}: `{scheme}://` is no kind of input", hint=f"there are {known}", code="input")
     tls, kind = scheme in ("mqtts", "kafkas"), scheme.removesuffix("s")
     match = _REST.fullmatch(rest)
     assert match is not None, "any text has these parts"
@@ -112,9 +112,9 @@ def address(text: str) -> Address:
     )
 
 
-def _bare(text: str) -> str:
-    """Without what may be secret."""
-    return re.sub(r"://[^@/?]*@", "://", text.partition("?")[0])
+def bare(text: str) -> str:
+    """An input as it may be told: an address without what may be secret, anything else as it is."""
+    return re.sub(r"://[^@/?]*@", "://", text.partition("?")[0]) if "://" in text else text
 
 
 def _host(shown: str, place: str, usual: int | None, kind: str) -> tuple[str, int]:

@@ -84,6 +84,11 @@ def known_format(path: str) -> str | None:
     return None if format == "parquet" and stem != name else format
 
 
+def is_live(spec: str, schemas: Mapping[str, Schema]) -> bool:
+    """Whether a spec is an address, not files. CepError: it is bound to no event of the program."""
+    return live(_split(spec, schemas)[1])
+
+
 def _split(spec: str, schemas: Mapping[str, Schema]) -> tuple[str | None, str]:
     match = _BOUND.fullmatch(spec)
     if match is None or (match[1] not in schemas and os.path.exists(spec)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import Protocol
 
 from cep.schema import Schema
@@ -35,7 +36,7 @@ def feed(address: Address) -> Feed:
         case "mqtt":
             from connectors.mqtt import Subscription
 
-            return Subscription.open(address, address.options.get("client"))
+            return Subscription.open(address, address.options.get("client") or None)
         case "kafka":
             from connectors.kafka import Log
 
@@ -45,6 +46,12 @@ def feed(address: Address) -> Feed:
             from connectors.rate import Rate
 
             return Rate(address, time.time_ns() // 1000)
+
+
+def reach(input: Input) -> None:
+    """See whether a live input is there. CepError: there is nothing, or what it needs is not installed."""
+    assert input.address is not None, "live inputs have addresses"
+    feed(replace(input.address, options={**input.address.options, "client": ""})).close()
 
 
 def listen(

@@ -228,8 +228,18 @@ class Knowledge:
         return Change.of(add, remove).written()
 
     def merge(self, changes: Sequence[bytes]) -> bytes:
-        """Changes one after the other as one."""
-        return merge(changes)
+        """Changes of this knowledge one after the other as one; what goes and was not here is left out."""
+        merged = Change.read(merge(changes))
+        return Change(frozenset(line for line in merged.removed if self._holds(line)), merged.added).written()
+
+    def _holds(self, line: str) -> bool:
+        """Whether a quad, in N-Quads, is asserted, in any graph where it names none."""
+        (quad,) = ox.parse(line, ox.RdfFormat.N_QUADS)
+        ids = [self.terms.id_of(term) for term in quad.triple]
+        held = self.asserted
+        if not isinstance(quad.graph_name, ox.DefaultGraph):
+            held = self.graphs.get(self.terms.id_of(quad.graph_name), Triples.empty())
+        return NONE not in ids and held.count(*ids) > 0
 
     def apply(self, change: bytes) -> None:
         """Change the knowledge. Raises CepError, and changes nothing, where the new state contradicts itself."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyshacl
 from pyshacl.errors import ReportableRuntimeError
-from rdflib import SH, BNode, Graph, URIRef
+from rdflib import RDF, SH, XSD, BNode, Graph, Literal, URIRef
 from rdflib.collection import Collection
 
 from cep.errors import CepError
-from knowledge.rdf.load import load
+from knowledge.rdf.load import files, load, opened, rdf_format, subjects
 from knowledge.rdf.names import KNOWN
-from knowledge.rdf.terms import Terms
+from knowledge.rdf.terms import NONE, Terms
 from knowledge.report import prefixes
 from knowledge.spoken import graph_of, spoken_of
 
@@ -27,19 +30,31 @@ if TYPE_CHECKING:
 STATIONS = Path(__file__).parent.parent / "ontologies" / "stations.shapes.ttl"
 """What a register of weather stations has to say."""
 
+SOSA = "http://www.w3.org/ns/sosa/"
+OBSERVES = URIRef(SOSA + "observes")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?|\.\d+)")
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """A node that a shape does not fit: the node, the path from it, the values there (or none), and what is right."""
+    """A node that a shape does not fit: the node, the path from it, the values there (or none), and what is right.
+
+    `warning`: it may be right as it is (sh:Warning and sh:Info). `place`: the file that tells of the node, and the line
+    where that is known.
+    """
 
     focus: str
     path: str
     values: tuple[str, ...]
     reason: str
+    warning: bool = False
+    place: str = ""
 
     def __str__(self) -> str:
         found = f": found {', '.join(self.values)}" if self.values else ""
-        return f"{self.focus}: {self.reason}" + (f" ({self.path}{found})" if self.path else found)
+        where = f"{self.place}: " if self.place else ""
+        where += "warning: " if self.warning else ""
+        return f"{where}{self.focus}: {self.reason}" + (f" ({self.path}{found})" if self.path else found)
 
 
 def check(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[Problem]:
@@ -57,6 +72,62 @@ def check(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[Problem]:
     if not isinstance(report, Graph):
         raise _refused(shapes, str(report))
     return _problems(report, graph, rules)
+
+
+def stations(data: Knowledge) -> int:
+    """How many stations there are: platforms, and what hosts something."""
+    kind, hosts = data.terms.id_of(URIRef(SOSA + "Platform")), data.terms.id_of(URIRef(SOSA + "hosts"))
+    known = [data.closed.match(p=data.terms.id_of(RDF.type), o=kind)[0]] if kind != NONE else []
+    known += [data.closed.match(p=hosts)[0]] if hosts != NONE else []
+    return len(np.unique(np.concatenate(known))) if known else 0
+
+
+def unknown(data: Knowledge) -> list[Problem]:
+    """Warnings of properties that sensors observe and of which nothing is said; one, where nothing is said of any."""
+    ids = data.terms.id_of(OBSERVES)
+    said = data.asserted
+    observed = np.unique(said.match(p=ids)[2]) if ids != NONE else np.empty(0, np.int64)
+    silent = [each for each in observed.tolist() if not said.count(s=each)]
+    kind = data.terms.id_of(URIRef(SOSA + "ObservableProperty"))
+    defined = np.unique(said.match(p=data.terms.id_of(RDF.type), o=kind)[0]) if kind != NONE else np.empty(0, np.int64)
+    names = [str(data.terms.term(int(each))) for each in defined]
+    if not silent:
+        return []
+    if not names and len(silent) == len(observed):
+        reason = "nothing is known of what sensors observe: the ontology that defines it is knowledge as well"
+        return [Problem("sosa:observes", "", (), reason, True)]
+    problems = []
+    for each in silent:
+        name = str(data.terms.term(each))
+        near = difflib.get_close_matches(name, names, 1, 0.8)
+        meant = f", did you mean {near[0]}?" if near else ""
+        problems.append(Problem(name, "", (), f"sensors observe it, and nobody defines it{meant}", True))
+    return sorted(problems)
+
+
+def placed(problems: Sequence[Problem], names: Sequence[str]) -> list[Problem]:
+    """The same with the files that tell of their nodes, of those that were loaded. Registers are not looked at."""
+    wanted = {problem.focus for problem in problems}
+    places: dict[str, str] = {}
+    for file in files(names):
+        path = Path(file)
+        if rdf_format(path) is None or not wanted - places.keys():
+            continue
+        told, prefixes = subjects(path, wanted - places.keys())
+        places |= {focus: f"{path}{_line(path, focus, prefixes)}" for focus in told}
+    return [replace(problem, place=places.get(problem.focus, "")) for problem in problems]
+
+
+def _line(path: Path, focus: str, prefixes: Mapping[str, str]) -> str:
+    """`:7`, the line of a file that begins with a node; nothing where none does."""
+    iri = focus[1:-1]
+    forms = [focus, *(f"{name}:{iri.removeprefix(base)}" for name, base in prefixes.items() if iri.startswith(base))]
+    with opened(path) as file:
+        for number, line in enumerate(file, 1):
+            first = line.split(maxsplit=1)[:1]
+            if first and first[0].decode(errors="replace") in forms:
+                return f":{number}"
+    return ""
 
 
 def _read(path: Path) -> Graph:
@@ -91,6 +162,7 @@ def _problems(report: Graph, data: Graph, shapes: Graph) -> list[Problem]:
                 "" if path is None else _path(path, report, shapes),
                 tuple(sorted(_name(value, shapes) for value in values)),
                 _reason(result, report, shapes),
+                report.value(result, SH.resultSeverity) in (SH.Warning, SH.Info),
             )
         )
     return sorted(found)
@@ -134,5 +206,7 @@ def _path(path: Node, report: Graph, shapes: Graph) -> str:
 
 
 def _name(node: Node, shapes: Graph) -> str:
-    # With the prefixes of the shapes' own file.
+    # With the prefixes of the shapes' own file; numbers as Turtle writes them.
+    if isinstance(node, Literal) and node.datatype in (XSD.integer, XSD.decimal) and _NUMBER.fullmatch(str(node)):
+        return str(node)
     return node.n3(shapes.namespace_manager)

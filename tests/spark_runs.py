@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -62,9 +63,15 @@ def line(event: Event, schema: Schema | None = None) -> str:
     return f'{{"type": "{event.type}", {times}, "args": {values}}}\n'
 
 
-def alone(text: str, inputs: Sequence[str], lateness: int, **options: Any) -> list[Event]:
+Updates = Sequence[tuple[int, Any, Any]]
+"""Changes of knowledge: from when, and the triples that come and go."""
+
+
+def alone(text: str, inputs: Sequence[str], lateness: int, updates: Updates = (), **options: Any) -> list[Event]:
     """What one process derives of the files."""
     engine = Engine.from_text(text, lateness=lateness, **options)
+    for time, add, remove in updates:
+        engine.update(time, add, remove)
     found: list[Event] = []
     for batch in read(inputs, engine.inputs):
         assert not batch.dead
@@ -82,11 +89,21 @@ Types = Mapping[str, tuple[str, ...]]
 
 
 def job(
-    text: str, inputs: Sequence[str], folder: Path, buckets: int = 2, types: Types | None = None, **options: Any
+    text: str,
+    inputs: Sequence[str],
+    folder: Path,
+    buckets: int = 2,
+    types: Types | None = None,
+    knowledge: Any = None,
+    updates: Updates = (),
+    **options: Any,
 ) -> Job:
     """What Spark is to do, with all that it writes in a folder."""
-    engine = Engine.from_text(text, types=types)
-    program = Program.of(engine, text, "<program>", Options(types=types or {}), buckets)
+    engine = Engine.from_text(text, types=types, knowledge=knowledge)
+    pickled = None if knowledge is None else pickle.dumps(knowledge)
+    changes = tuple((time, knowledge.change(add, remove)) for time, add, remove in updates)
+    made = Options(knowledge=pickled, updates=changes, types=types or {})
+    program = Program.of(engine, text, "<program>", made, buckets)
     (folder / "state").mkdir(parents=True, exist_ok=True)
     places = str(folder / "derived"), str(folder / "state")
     return Job(program, tuple(inputs), *places, program.outputs, **{"format": "jsonl"} | options)
@@ -106,9 +123,15 @@ def derived(wanted: Job) -> list[Event]:
     for file in sorted(Path(wanted.output).glob("part-*")):
         for text in file.read_text().splitlines():
             record = json.loads(text)
-            values = (record[attribute.name] for attribute in schemas[record["type"]].attributes)
+            values = (_value(record[each.name], each.type) for each in schemas[record["type"]].attributes)
             found.append(Event(record["type"], tuple(values), _ticks(record["start"]), _ticks(record["end"])))
     return found
+
+
+def _value(value: Any, type: str) -> Any:
+    if value is None or type not in TICKS:
+        return value
+    return _ticks(value) if type == "time" else round(value * 1e6)
 
 
 def _ticks(text: str) -> int:

@@ -279,3 +279,14 @@ def test_a_predicate_with_another_number_of_arguments_is_the_programs_own() -> N
     engine.update(5, add="<urn:a> <urn:b> <urn:c> .")
     engine.push([Event("a", (2,), 9, 9)])
     assert engine.close()["e"]["x"].to_list() == [2]
+
+
+def test_what_came_and_went_is_forgotten() -> None:
+    """A long stream of changes is kept as what is different in the end from what was loaded."""
+    engine = start(HEIGHTS, lateness=None)
+    for second in range(1, 140):
+        add, gone = (P + f"wt:jfk wt:height {height} ." for height in (second + 4, second + 3))
+        engine.update(second * 1_000_000, add=add, remove=gone)
+        engine.advance(second * 1_000_000)
+    assert engine.changes is not None and not engine.changes.pending and len(engine.changes.applied) <= 65
+    assert engine.changes.snapshot()["change"].to_pylist()[0].count(b"\n") == 2  # 4 goes, 143 comes

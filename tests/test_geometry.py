@@ -18,6 +18,7 @@ from cep.engine import Engine
 from cep.errors import CepError
 from cep.events import Event, Iri
 from cep.values import Pool
+from knowledge import geometry, globe
 from knowledge.geometry import Near, Places
 from knowledge.globe import Globe
 from knowledge.graph import Knowledge
@@ -173,13 +174,18 @@ FORMS = """
 :line geo:hasGeometry [ geo:asWKT "LINESTRING(-73 40.5, -73 41)" ] .
 :empty geo:hasGeometry [ geo:asWKT "POINT EMPTY" ] .
 :half wgs84:lat 40.5 .
+:several geo:hasGeometry [ geo:asWKT "MULTIPOINT((10 10), (-73 40.5), (-73 40.6))" ] .
+:many geo:asWKT "MULTIPOINT EMPTY", "MULTIPOINT(-73 40.5)" .
+:written wgs84:lat_long " 40.5, -73.0" .
+:written_elsewhere wgs84:location [ wgs84:lat_long "40.5,-73" ] .
 """
 
 
 def test_where_things_are() -> None:
     known = places(FORMS)
     found = Asked(known).answers({0: [40.5], 1: [-73.0], 2: [1.0]}, (3, 4))
-    names = ["at_a_feature", "default", "located", "own", "shaped", "text"]
+    names = ["at_a_feature", "default", "located", "many", "own", "several", "shaped", "text"]
+    names += ["written", "written_elsewhere"]
     assert found == [(0, Iri(f"http://e/{name}"), 0.0) for name in names]
     asked = [
         "http://e/" + name for name in ("own", "area", "polygon", "line", "empty", "half", "point", "text", "unknown")
@@ -199,6 +205,8 @@ def test_where_things_are() -> None:
         ),
         (":a wgs84:lat 3 ; wgs84:long 3 . :b wgs84:lat 99, 98 .", "wgs84:lat of <http://e/b>: a latitude lies between"),
         (':a wgs84:lat "NaN"^^xsd:double ; wgs84:long 3 .', "wgs84:lat of <http://e/a>: "),
+        (':a wgs84:lat_long "40.5 -73" .', "wgs84:lat_long of <http://e/a>: `40.5 -73` is no latitude and longitude"),
+        (':a wgs84:lat_long "-73,100,1", "100,3" .', "wgs84:lat_long of <http://e/a>: `"),
         (':a geo:asWKT "POINT(3 4" .', "geo:asWKT of <http://e/a>: this is no WKT: "),
         (':a geo:asWKT "<http://x> POINT(3 4)" .', "geo:asWKT of <http://e/a>: <http://x> is no coordinate system"),
     ],
@@ -208,6 +216,22 @@ def test_what_cannot_be_read_is_told_with_its_thing(turtle: str, message: str) -
         with pytest.raises(CepError) as caught:
             ask(places(turtle))
         assert caught.value.message.startswith(f"knowledge: {message}") and caught.value.code == "geometry"
+
+
+def test_pieces_however_small_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half the earth around each of many points: all features, of which some have several points."""
+    random = np.random.default_rng(7)
+    where = [[(float(a), float(b)) for a, b in random.uniform(-80, 80, (1 + n % 3, 2))] for n in range(40)]
+    near, asked = Asked(gazetteer(where)), random.uniform(-80, 80, (9, 2)).T.tolist()
+    some: list[dict[int, list[Any]]] = [{0: asked[0], 1: asked[1], 2: [radius] * 9} for radius in (0.0, 3e6, 2.1e7)]
+    some += [given | {3: [Iri(f"http://e/f{n * 7}") for n in range(9)]} for given in some]
+    whole = [near.answers(given, wanted) for given in some for wanted in ((4,), ()) if 3 in given or wanted]
+    every = near.answers(some[2], (3, 4))
+    assert len(every) == 9 * 40
+    monkeypatch.setattr(globe, "MOST", 50)
+    monkeypatch.setattr(geometry, "_PIECE", 2)
+    assert [near.answers(given, wanted) for given in some for wanted in ((4,), ()) if 3 in given or wanted] == whole
+    assert near.answers(some[2], (3, 4)) == every
 
 
 def test_many_places_are_ready_soon() -> None:

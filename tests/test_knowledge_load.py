@@ -107,6 +107,16 @@ WRONG = {
     "b.ttl": ('<a:b> <a:c> "x"\n<a:b> <a:d> 3 .', "b.ttl:2:1: this is no Turtle: a dot is expected at the end"),
     "c.nt": ("<a:b> <a:c> <a:d> .\n<a:b> <a c> <a:d> .", "c.nt:2:7: this is no N-Triples: invalid IRI code point ' '"),
     "d.nq": ('<a:b> <a:c> "x" <a:g> .\n<a:b> <a:c> "x', "d.nq:2:13: this is no N-Quads: unexpected end of file"),
+    "relative.nt": (
+        "<b> <a:c> 1 .",
+        "relative.nt:1:1: this is no N-Triples: no scheme found in an absolute IRI\n    <b> <a:c> 1 .\n    ^^^\n"
+        "hint: an IRI is written in full, `<http://...>`: there is no base to which it could be relative",
+    ),
+    "prefixed.nq": (
+        "<a:b> ex:c <a:d> .",
+        "prefixed.nq:1:7: this is no N-Quads: the predicate of a triple must be an IRI\n    <a:b> ex:c <a:d> .\n"
+        "          ^^^^\nhint: a predicate is an IRI in full, `<http://...>`; neither prefixes nor `a` are known here",
+    ),
     "e.rdf": (
         "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'>\n<a></b>",
         "e.rdf:2:6: this is no RDF",

@@ -310,6 +310,18 @@ def test_a_malformed_line_beside_a_dump_is_named(tmp_path: Path) -> None:
     assert not places.known(beside), "it is no dump by itself"
 
 
+def test_dumps_as_they_are_in_the_wild(tmp_path: Path) -> None:
+    """A mark of UTF-8 before the first letter, comments, and countries that there are no more, without an id."""
+    countries = [("US", "United States", "6252001"), ("CS", "Serbia and Montenegro", ""), ("AN", "Antilles", "0")]
+    lines = ["\t".join([code, *[""] * 3, name, *[""] * 11, id, "", ""]) for code, name, id in countries]
+    written(tmp_path, "\ufeff# GeoNames", "#ISO\tISO3", *lines, name="countryInfo.txt")
+    path, terms = written(tmp_path, "\ufeff" + JERSEY, NEWARK), Terms()
+    said = told(places.read(path, terms), terms)
+    names = {o for _, p, o in said if p == iri(GN + "name")}
+    assert names == {'"New Jersey"', '"Newark"', '"United States"'}
+    assert {o for _, p, o in said if p == iri(GN + "parentCountry")} == {place(6252001)}
+
+
 def test_zip_files_without_a_dump_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "US.zip"
     path.write_bytes(b"PK no more")

@@ -16,7 +16,7 @@ from cep.errors import CepError
 from knowledge.graph import Knowledge
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples
-from knowledge.shapes import STATIONS, Problem, check
+from knowledge.shapes import STATIONS, Problem, check, placed, unknown
 from knowledge.spoken import spoken_of
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
@@ -64,15 +64,14 @@ WRONG = [
     pytest.param(
         "wgs84:lat 40.7",
         "wgs84:lat 40.7, 40.8",
-        "<http://example.org/a>: a station has one latitude "
-        '(wgs84:lat: found "40.7"^^xsd:decimal, "40.8"^^xsd:decimal)',
+        "<http://example.org/a>: a station has one latitude (wgs84:lat: found 40.7, 40.8)",
         id="two latitudes",
     ),
     pytest.param(
         "-74.2",
         "-181",
         "<http://example.org/a>: a longitude is a number from -180 to 180, with a numeric datatype "
-        '(wgs84:long: found "-181"^^xsd:integer)',
+        "(wgs84:long: found -181)",
         id="longitude out of range",
     ),
     pytest.param(
@@ -199,9 +198,7 @@ def test_paths_are_written_as_sparql_writes_them(tmp_path: Path) -> None:
     path = "[ sh:alternativePath ( ( sosa:hosts [ sh:inversePath :q ] ) [ sh:oneOrMorePath :r ] ) ]"
     shapes.write_text(f"{PREFIXES}{SHACL}:S sh:targetNode :a ; sh:property [ sh:path {path} ; sh:minCount 1 ] .")
     (problem,) = check(turtle(""), shapes)
-    assert str(problem) == (
-        '<http://example.org/a>: it does not fit sh:minCount "1"^^xsd:integer (sosa:hosts / ^:q | :r+)'
-    )
+    assert str(problem) == ("<http://example.org/a>: it does not fit sh:minCount 1 (sosa:hosts / ^:q | :r+)")
 
 
 WRONG_SHAPES = [
@@ -230,3 +227,37 @@ def test_of_large_knowledge_only_stations_are_looked_at() -> None:
     triples = Triples.of(*(terms.ids([triple[i] for triple in graph]) for i in range(3)))
     shapes = Graph().parse(STATIONS)
     assert set(spoken_of(terms, triples, shapes)) == set(turtle(STATION))
+
+
+def test_a_property_that_nobody_defines_is_told(tmp_path: Path) -> None:
+    """A warning, with the file and the line that it stands on where a file says something of it."""
+    register = tmp_path / "stations.ttl"
+    names = PREFIXES + "@prefix wt: <http://knoesis.wright.edu/ssw/ont/weather.owl#> .\n"
+    register.write_text(names + STATION.replace("observes :p", "observes wt:_Visiblity, wt:_WindSpeed"))
+    (alone,) = unknown(Knowledge.load(register))
+    assert alone.warning and "nothing is known of what sensors observe" in str(alone)
+    (found,) = unknown(Knowledge.load([register, ONTOLOGIES], reasoning="owlrl"))  # where all have a class
+    weather = "http://knoesis.wright.edu/ssw/ont/weather.owl#"
+    meant = f"sensors observe it, and nobody defines it, did you mean <{weather}_Visibility>?"
+    assert str(found) == f"warning: <{weather}_Visiblity>: {meant}"
+    assert unknown(Knowledge.load([SHOWN, ONTOLOGIES])) == unknown(Knowledge.of(turtle(":a :b :c ."))) == []
+
+
+def test_problems_name_the_file_and_the_line(tmp_path: Path) -> None:
+    broken, other = tmp_path / "broken.ttl", tmp_path / "other.nt"
+    broken.write_text(PREFIXES + "\n" + STATION.replace("wgs84:lat 40.7 ;", ""))
+    other.write_text("<http://example.org/z> <http://www.w3.org/ns/sosa/hosts> <http://example.org/s> .\n")
+    known = Knowledge.load([broken, other])
+    found = placed(check(known), [str(broken), str(other)])
+    line = broken.read_text().splitlines().index(STATION.splitlines()[0]) + 1
+    assert {(problem.focus[-2], problem.place) for problem in found} == {("a", f"{broken}:{line}"), ("z", f"{other}:1")}
+
+
+def test_a_shape_may_be_a_warning(tmp_path: Path) -> None:
+    shapes = tmp_path / "shapes.ttl"
+    shapes.write_text(
+        PREFIXES + SHACL + "[] a sh:NodeShape ; sh:targetClass sosa:Platform ; sh:severity sh:Warning ;"
+        ' sh:property [ sh:path gn:name ; sh:minCount 1 ; sh:severity sh:Warning ; sh:message "it has a name" ] .'
+    )
+    (found,) = check(Knowledge.of(turtle(STATION)), shapes)
+    assert str(found) == "warning: <http://example.org/a>: it has a name (gn:name)"

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import pyoxigraph as ox
 import pytest
 
 from cep.engine import Engine
 from cep.events import Event
 from cep.spark.keys import hashed, keys
+from knowledge.graph import Knowledge
 from tests import spark_runs
 from tests.cases_format import difference
 from tests.program_maker import SECOND
@@ -89,8 +91,15 @@ def check(programs: Together, buckets: int, random: Random, folder: Path) -> Non
     assert difference(expected, distributed(wanted)) == ""
 
 
-@pytest.mark.parametrize("buckets", [1, 2, 7])
-@pytest.mark.parametrize("make", [stories, lambda random: cases()], ids=["stories", "cases"])
+def the_cases(random: Random) -> Together:
+    return cases()
+
+
+SOME = [(stories, 1), (stories, 7), (the_cases, 2)]
+MORE = [(stories, 2), (the_cases, 1), (the_cases, 7)]
+
+
+@pytest.mark.parametrize(("make", "buckets"), SOME + MORE * (GENERATED > EACH))
 def test_what_one_process_derives(make: Callable[[Random], Together], buckets: int, tmp_path: Path) -> None:
     random = Random(buckets)
     check(make(random), buckets, random, tmp_path)
@@ -114,6 +123,29 @@ def test_time_points_come_without_events(tmp_path: Path) -> None:
     expected = alone(text, inputs, 0)
     assert len(expected) == 2
     assert difference(expected, distributed(job(text, inputs, tmp_path))) == ""
+
+
+def test_every_version_of_the_knowledge_has_its_time(tmp_path: Path) -> None:
+    """Whatever micro-batch an event comes in, it is judged by what was known at its end."""
+    random = Random(3)
+    text = """PREFIX : <urn:> event reading(station: string, wind: float).
+    high(S, F) <- reading(S, W) WHERE { ?station :name ?S ; :floor ?F }, F > 2.
+    again(S, F) <- (reading(S, W) WHERE { ?station :name ?S ; :floor ?F }) SEQ high(S, F) WITHIN 20 s.
+    known(S, N) <- high(S, F) AGGREGATE N = count() OVER LAST 15 s BY S."""
+    named = [f'<urn:{letter}> <urn:name> "{letter}" ; <urn:floor> {place} .' for place, letter in enumerate("abcdefg")]
+    loaded = Knowledge.of(ox.parse("".join(named), format=ox.RdfFormat.TURTLE))
+    updates = []
+    for time in random.sample(range(1, 150_000), 12):
+        floor = [ox.Triple(ox.NamedNode(f"urn:{random.choice('abcdefg')}"), ox.NamedNode("urn:floor"), ox.Literal(n))
+                 for n in random.sample(range(6), 3)]  # fmt: skip
+        updates.append((time * 1000 + random.choice((0, 1)), floor[:1], floor[1:]))
+    inputs = write(tmp_path / "in", events("seq", random), 5, random, LATENESS)
+    expected = alone(text, inputs, LATENESS, updates, knowledge=loaded)
+    assert {event.type for event in expected} == {"high", "again", "known"}
+    wanted = job(text, inputs, tmp_path, 3, None, loaded, updates, lateness=LATENESS, limit=1)
+    assert difference(expected, distributed(wanted)) == ""
+    unchanged = alone(text, inputs, LATENESS, knowledge=loaded)
+    assert difference(expected, unchanged) != ""
 
 
 def test_buckets_go_evenly_to_partitions() -> None:

@@ -149,10 +149,9 @@ class _Reader:
 
     def column(self, variable: Variable, place: str) -> str:
         name = variable.name
-        if name not in self.known:
-            if name not in self.used:
-                wrong = "`_` has no value" if name == "_" else f"`{name}` of {place} is not bound by the event"
-                self.error(wrong, variable.span, _close(name, self.known, self.statement.event.name))
+        if name not in self.known and name not in self.used:
+            wrong = "`_` has no value" if name == "_" else f"`{name}` of {place} is not bound by the event"
+            self.error(wrong, variable.span, _close(name, self.known, self.statement.event.name))
         self.used.setdefault(name, variable.span)
         return self.known.get(name, name)
 

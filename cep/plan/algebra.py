@@ -131,7 +131,7 @@ class Triples:
 class Rules:
     """A lowered program: the schemas of all events, the rules in program order, the static rules; what conditions ask
     of the background knowledge, by the name of the predicate; the mistakes of the rules that are not among them,
-    which the plan tells with its own; and what alerts say of the occurrences of theirs, which rules make like others."""
+    which the plan tells with its own; and what alerts say of their occurrences, which are made by rules like others."""
 
     schemas: Mapping[str, Schema]
     rules: tuple[Rule, ...]

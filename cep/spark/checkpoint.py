@@ -81,7 +81,7 @@ def claim(folder: Path, now: Kept, migrate: bool = False) -> tuple[Kept, Migrati
         kept = replace(now, earlier=earlier)
         kept.write(file)
         return kept, moved
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and any(one.name != f".{NAME}" for one in folder.iterdir()):  # that may be of a killed run
         raise CepError(
             f"--checkpoint: {folder} is not empty, and no checkpoint of this command",
             hint="name an empty folder, or one that is not there yet",

@@ -1,4 +1,4 @@
-"""Files as a stream: new ones by name, each read where a worker runs, by the readers of a run in one process."""
+"""The inputs as a stream: new files by name, each read where a worker runs, as in one process; live inputs beside."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from cep.errors import CepError
 from cep.schema import Schema
 from cep.spark.stopping import NAME as STOP
-from connectors.inputs import Input, inputs
+from connectors.inputs import Input, inputs, is_live
 
 if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
     import pyarrow as pa
 
+    from cep.spark.live import Live
     from cep.spark.program import Program
 
 PARCELS = "stage int, key int, event string, place long, source string, rows binary, time timestamp"
@@ -31,7 +32,8 @@ PARCELS = "stage int, key int, event string, place long, source string, rows bin
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Which files are read: `specs` as `connectors.inputs` has them, seen from `folder`, of the events of `schemas`.
+    """Which files are read: `specs` as `connectors.inputs` has them, seen from `folder`, of the events of `schemas`;
+    and which are no files, but `live`, by their places among the specs: of these about `most` messages at once.
 
     `program`: pickled, so that who only plans need not load it; `ticking`: whether some of its stages are to be
     called. `journal`: the file that numbers the files. `limit`: how many in a micro-batch. `closing`: when all are
@@ -48,6 +50,8 @@ class Files:
     limit: int | None
     closing: bool
     letters: str | None
+    live: Mapping[int, Input] = field(default_factory=dict)
+    most: int | None = None
 
     @classmethod
     def of(
@@ -59,12 +63,14 @@ class Files:
         limit: int | None,
         closing: bool,
         letters: str | None,
+        most: int | None = None,
     ) -> Files:
-        """The files of a program."""
+        """The files and live inputs of a program."""
         schemas = {name: program.schemas[name] for name in program.inputs}
         carried = pickle.dumps(program.bare())
         ticking, here = bool(program.ticking), os.getcwd()
-        return cls(carried, ticking, schemas, specs, here, format, journal, limit, closing, letters)
+        each = {place: one for place, spec in enumerate(specs) for one in alive(schemas, spec, format)}
+        return cls(carried, ticking, schemas, specs, here, format, journal, limit, closing, letters, each, most)
 
 
 class FileSource(DataSource):
@@ -89,12 +95,15 @@ def source(files: Files) -> type[DataSource]:
 
 
 END_OF_INPUT, CALL = -1, -2
-CLOSED = 2
-"""The end of the input is told twice: the first time moves the watermark there, the second time is the micro-batch that
-works up to it. (Spark would make one without data for that, but not where a run was killed before it.)"""
+TWICE = 2
+"""The end of the input is told so often in a run: the first time moves the watermark there, the second time is the
+micro-batch that works up to it. Spark would make one without data for that, but not where a run was killed before it;
+nor does the watermark move where a run was killed between the sink's commit and Spark's. So each run tells it anew."""
 
 FILE_BITS = 22
-"""A file's number is the place of its spec, and in so many bits its own place there."""
+"""A file's number is the place of its spec, and in so many bits its own place there; so has a partition of a topic."""
+SPECS = 32
+"""As many specs can be told apart."""
 
 
 class Some(InputPartition):
@@ -117,32 +126,51 @@ class Some(InputPartition):
 
 
 class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """An offset is how many files of the journal were read, and how often the end of the input was told."""
+    """An offset is how many files of the journal were read, how often the end of the input was told, and where there
+    are live inputs, the offset of each by its place."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
         self._target: int | None = None
+        self._ended: int | None = None  # how often the end was told before this run
+        self._lives: dict[str, Live] = {}
+        for place, one in files.live.items():
+            from cep.spark.live import live
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"files": 0, "end": 0}
+            folder = Path(files.journal).parent / f"input-{place}"
+            self._lives[str(place)] = live(one, place << FILE_BITS, folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"files": self.files}  # workers read; what plans is not theirs
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return {"files": 0, "end": 0} | self._of_live({name: each.begin() for name, each in self._lives.items()})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self.files.limit is None else ReadMaxFiles(self.files.limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = len(self._discover())
+        for each in self._lives.values():
+            each.target()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         if (Path(self.files.journal).parent / STOP).exists():
             return start
         there = len(self._discover()) if self._target is None else self._target
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else there
         files = max(start["files"], min(there, start["files"] + most))
-        end = min(start["end"] + 1, CLOSED) if self.files.closing and files >= there else start["end"]
-        return {"files": files, "end": end}
+        live = {name: each.latest(before(start, name, each), self._most(name)) for name, each in self._lives.items()}
+        over = files >= there and all(each.reached(live[name]) for name, each in self._lives.items())
+        if self._ended is None:
+            self._ended = start["end"]
+        end = min(start["end"] + 1, self._ended + TWICE) if self.files.closing and over else start["end"]
+        return {"files": files, "end": end} | self._of_live(live)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        found = Journal(self.files.journal).entries()[start["files"] : end["files"]]
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        found: list[InputPartition] = [*Journal(self.files.journal).entries()[start["files"] : end["files"]]]
+        for name, each in self._lives.items():
+            found += each.pieces(before(start, name, each), before(end, name, each))
         if end["end"] > start["end"]:
             found.append(Some(END_OF_INPUT, None))
         if start == self.initialOffset() and self.files.ticking:
@@ -152,19 +180,41 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from cep.spark import reading
 
-        assert isinstance(partition, Some), "the partitions are those of this source"
         program: Program = pickle.loads(self.files.program)
-        if partition.number == CALL:
+        if not isinstance(partition, Some):
+            from cep.spark.live import Piece
+
+            assert isinstance(partition, Piece), "the partitions are those of this source"
+            yield from partition.read(program, self.files.letters)
+        elif partition.number == CALL:
             yield reading.calls(program)
         elif partition.input is None:
             yield reading.end()
         else:
             yield from reading.parcels(program, partition.number, partition.input, self.files.letters)
 
+    def commit(self, end: dict[str, Any]) -> None:
+        for name, each in self._lives.items():
+            each.commit(before(end, name, each))
+
+    def stop(self) -> None:
+        for each in self._lives.values():
+            each.stop()
+
+    def _most(self, name: str) -> int | None:
+        address = self.files.live[int(name)].address
+        assert address is not None, "a live input has an address"
+        return None if self.files.most is None else int(address.number("limit", self.files.most, 1))
+
+    def _of_live(self, offsets: dict[str, Any]) -> dict[str, Any]:
+        return {"live": offsets} if offsets else {}
+
     def _discover(self) -> list[Some]:
         now: list[tuple[int, Input]] = []
         with chdir(self.files.folder):
             for place, spec in enumerate(self.files.specs):
+                if place in self.files.live:
+                    continue
                 with suppress(CepError):  # none is there yet, or any more: the start of the run has looked at them
                     now += [(place, one) for one in found(self.files.schemas, [spec], self.files.format)]
         return Journal(self.files.journal).extend(now)
@@ -172,7 +222,27 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def found(schemas: Mapping[str, Schema], specs: Sequence[str], format: str | None) -> list[Input]:
     """The files that are there now, of events of these schemas. CepError: see `connectors.inputs`."""
-    return [replace(one, path=os.path.abspath(one.path)) for one in inputs(specs, schemas, format)]
+    files = [spec for spec in specs if not is_live(spec, schemas)]
+    return [replace(one, path=os.path.abspath(one.path)) for one in inputs(files, schemas, format)]
+
+
+def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[Input]:
+    """The live input that a spec is, if it is one. CepError: it is wrong, or cannot be read again."""
+    if not is_live(spec, schemas):
+        return []
+    found = inputs([spec], schemas, format)
+    for one in found:
+        if one.address is not None and one.address.kind == "tcp":
+            hint = (
+                "send it to a broker (mqtt://, kafka://), or write it to files: `nc host port | split -l 10000 - in/`"
+            )
+            raise one.address.refused("a connection cannot be read again after a failure, as Spark has to", hint)
+    return found
+
+
+def before(offset: dict[str, Any], name: str, live: Live) -> Any:
+    """The offset of a live input."""
+    return offset.get("live", {}).get(name, live.begin())
 
 
 class Journal:

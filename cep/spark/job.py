@@ -18,7 +18,8 @@ from cep.spark.program import Program
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`lateness` in microseconds, None: nothing is late before the end of the input. `limit`: files in a micro-batch.
+    """`lateness` in microseconds, None: nothing is late before the end of the input. `limit`: files in a micro-batch,
+    `most`: about how many messages of each live input.
     `closing`: the end of the files is the end of the input. `format`: jsonl or parquet. `letters`: a folder."""
 
     program: Program
@@ -32,13 +33,14 @@ class Job:
     limit: int | None = None
     closing: bool = True
     letters: str | None = None
+    most: int | None = None
 
 
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
     """The query, running: over what is there, or until it is stopped."""
     closing = job.closing and not follow
     journal = str(Path(job.checkpoint) / "files.jsonl")
-    files = Files.of(job.program, job.inputs, job.input_format, journal, job.limit, closing, job.letters)
+    files = Files.of(job.program, job.inputs, job.input_format, journal, job.limit, closing, job.letters, job.most)
     found = source(files)
     spark.dataSource.register(found)
     parcels = derived(spark.readStream.format(found.name()).load(), job)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 LINE_BITS = 36
 """A row's `@order` is the number of its file, and in so many bits its line there (of Parquet its row, from 1)."""
@@ -50,7 +50,7 @@ def write(folder: str | None, name: str, letters: Sequence[Letter]) -> None:
     )
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    made = place / f".{name}.{os.getpid()}"
+    made = place / f".{name}.{uuid4().hex}"  # the same task may run twice at once, on two machines
     made.write_text(lines, encoding="utf-8")
     made.replace(place / f"{name}.jsonl")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -117,9 +118,14 @@ class Ticks(Piece):
 
 
 def live(input: Input, number: int, folder: Path) -> Live:
-    """The live input with what it keeps in a folder. `number`: of its first partition."""
+    """The live input with what it keeps in a folder. `number`: of its first partition. CepError: the folder is of
+    another input."""
     address = input.address
     assert address is not None, "a live input has an address"
+    before = kept(folder / "address", lambda: address.text)
+    if before != address.text:
+        hint = "name the inputs as before, in the same order, or start anew with another folder"
+        raise CepError(f"--checkpoint: this input was {before}, and is {address.text}", hint=hint, code="checkpoint")
     match address.kind:
         case "mqtt":
             return Post(input, address, number, folder)
@@ -194,8 +200,8 @@ class Post:
         subscription = self._subscription
         assert subscription is not None, "it stands before it is listened to"
         try:
-            while arrived := subscription.take(_EACH, _PATIENCE) or not self._stopping:
-                if isinstance(arrived, list):
+            while (arrived := subscription.take(_EACH, _PATIENCE)) or not self._stopping:
+                if arrived:
                     self._mail.append(arrived)
                     subscription.done()
         except (CepError, OSError) as error:
@@ -216,7 +222,9 @@ class Shelf:
     def latest(self, start: Offset, most: int | None) -> Offset:
         now = self._topic.following(_numbered(start), most)
         if self._target is not None:
-            now = {number: max(start.get(str(number), 0), min(end, self._target[number])) for number, end in now.items()}
+            now = {
+                number: max(start.get(str(number), 0), min(end, self._target[number])) for number, end in now.items()
+            }
         return _named(now)
 
     def target(self) -> None:
@@ -245,22 +253,19 @@ class Clock:
     """A rate: an offset is a number of records."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
-        import time
-
         self._input, self._number = input, number
-        self._now = lambda: time.time_ns() // 1000
-        self._rate = Rate(address, int(kept(folder / "begin", self._now)))
+        self._rate = Rate(address, int(kept(folder / "begin", now)))
         self._target: int | None = None
 
     def begin(self) -> Offset:
         return 0
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        end = self._rate.end(self._now()) if self._target is None else self._target
+        end = self._rate.end(now()) if self._target is None else self._target
         return max(start, end if most is None else min(end, start + most))
 
     def target(self) -> None:
-        self._target = self._rate.end(self._now())
+        self._target = self._rate.end(now())
 
     def reached(self, offset: Offset) -> bool:
         return self._target is not None and offset >= self._target
@@ -276,7 +281,7 @@ class Clock:
         pass
 
 
-def kept(file: Path, make: Any) -> Any:
+def kept(file: Path, make: Callable[[], Any]) -> Any:
     """What a file holds as JSON; what is made, the first time."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -284,6 +289,11 @@ def kept(file: Path, make: Any) -> Any:
         made.write_text(json.dumps(make()), encoding="utf-8")
         made.replace(file)
     return json.loads(file.read_text(encoding="utf-8"))
+
+
+def now() -> int:
+    """The time, microseconds: rates have no other."""
+    return time.time_ns() // 1000
 
 
 def _numbered(offset: Offset) -> dict[int, int]:

@@ -21,7 +21,6 @@ _HEAD = struct.Struct("<IIIHB")
 
 _FULL = 1 << 24  # bytes of a file
 _MIDS = 1 << 16  # numbers that a broker has for messages on their way
-_LOCK_WAIT = 10.0  # seconds that a process that was killed may take to be gone
 
 
 @dataclass(slots=True)
@@ -43,12 +42,12 @@ class Mail:
     What a process that was killed had half written was not acknowledged, and is cut off when the folder is opened.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """CepError: another process has it open."""
+    def __init__(self, folder: Path, patience: float = 10.0) -> None:
+        """CepError: another process has it open, and has not let go of it after so many seconds."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._guard = threading.Lock()
-        self._lock = _locked(folder / "lock")
+        self._lock = _locked(folder / "lock", patience)
         self._parts = [_read(path) for path in sorted(folder.glob("*.mail"))]
         self._file: BinaryIO | None = None
 
@@ -88,8 +87,11 @@ class Mail:
 
     def known(self) -> dict[int, int]:
         """The latest messages, by which one that comes again is known: digests by `mid`."""
-        latest = self.read(max(self._parts[0].first if self._parts else 0, self.end - _MIDS), self.end)
-        return {one.mid: one.digest for one in latest if one.qos}
+        found: dict[int, int] = {}
+        for part in self._parts:
+            if part.beyond > self.end - _MIDS:
+                found |= {one.mid: one.digest for one, _ in _unpacked(part.path.read_bytes()) if one.qos}
+        return found
 
     def forget(self, until: int) -> None:
         """Remove files that hold nothing from number `until` on; the last one stays, so that numbers go on."""
@@ -121,9 +123,9 @@ class Mail:
         os.close(folder)
 
 
-def _locked(path: Path) -> BinaryIO:
+def _locked(path: Path, patience: float) -> BinaryIO:
     file = path.open("wb")
-    until = time.monotonic() + _LOCK_WAIT
+    until = time.monotonic() + patience
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

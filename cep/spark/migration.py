@@ -91,14 +91,12 @@ def _forbidden(before: Laid, now: Laid) -> list[str]:
     kept = before.goals & now.goals
     for number, (one, two) in enumerate(zip(before.stages, now.stages, strict=True), 1):
         moved = (set(one["goals"]) ^ set(two["goals"])) & kept
-        told += [
-            f"{rule}: another stage" for rule, goals in now.rules.items() if moved & set(two["goals"]) & set(goals)
-        ]
+        told += [f"{rule}: another stage" for rule, goals in now.rules.items() if moved & set(goals)]
         if kept & set(one["goals"]) and one["keyed"] != two["keyed"]:
             told.append(f"stage {number} ran {_ran(one['keyed'])}, and would run {_ran(two['keyed'])}")
         elif kept & set(one["goals"]):
             told += _redealt(number, one["inputs"], two["inputs"])
-    return told
+    return list(dict.fromkeys(told))
 
 
 def _redealt(number: int, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

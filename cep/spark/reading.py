@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,7 @@ from cep.spark.program import Program
 from connectors.batch import Batch, Block
 from connectors.files import read
 from connectors.inputs import Input
+from connectors.messages import Inbox, Messages
 
 ROWS = 1 << 19
 """Rows of Parquet that are taken at a time."""
@@ -28,18 +29,33 @@ def parcels(program: Program, number: int, input: Input, letters: str | None) ->
     """The records of a file for the stages; what is no event is written to the dead letters."""
     schemas = {name: program.schemas[name] for name in program.inputs}
     spec = f"{input.type}={input.path}" if input.bound else input.path
+    pieces = read([spec], schemas, format=input.format, rows=ROWS)
+    yield from _packed(program, number, input.path, pieces, letters, f"read-{number:08}")
+
+
+def received(
+    program: Program, number: int, input: Input, parts: Iterable[Messages], letters: str | None, name: str
+) -> Iterator[pa.RecordBatch]:
+    """Messages likewise; `name`: of the file of their dead letters."""
+    inbox = Inbox(input, {name: program.schemas[name] for name in program.inputs})
+    yield from _packed(program, number, input.path, (inbox.batch(part, 0) for part in parts), letters, name)
+
+
+def _packed(
+    program: Program, number: int, source: str, pieces: Iterable[Batch], letters: str | None, name: str
+) -> Iterator[pa.RecordBatch]:
     dead: list[Letter] = []
     taken: Counter[str] = Counter()
     latest: int | None = None
-    for piece in read([spec], schemas, format=input.format, rows=ROWS):
+    for piece in pieces:
         dead += [Letter(one.reason, one.code, one.file, one.line, one.text) for one in piece.dead]
         for event, table in piece.tables.items():
             last = table["end"].max()
             if isinstance(last, int):
                 taken[event] += table.height
                 latest = last if latest is None else max(last, latest)
-        yield batch(from_outside(program, numbered(piece, number), number, input.path))
-    write(letters, f"read-{number:08}", dead)
+        yield batch(from_outside(program, numbered(piece, number), number, source))
+    write(letters, name, dead)
     report = Report(read=taken, dead=Counter(one.code for one in dead), latest=latest)
     yield batch([told(report, keys(1)[0])])
 

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from cep.errors import CepError
@@ -32,8 +33,9 @@ CHOSEN: Mapping[str, str] = {
     ),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.shuffle.partitions": "2",
+    "spark.python.authenticate.socketTimeout": "60s",  # workers start slowly on a busy machine
 }
-"""What suits a run on one machine; `options` and spark-defaults.conf come first on others."""
+"""What suits a run on one machine; `options` come first, and what spark-submit was given."""
 
 
 OLDEST = 17
@@ -51,6 +53,14 @@ def java() -> int | None:
     return None if found is None else int(found[1])
 
 
+def submitted() -> frozenset[str]:
+    """The settings that spark-submit was given or has by default, where it has started this process."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return frozenset()
+    SparkContext._ensure_initialized()
+    return frozenset(name for name, _ in SparkConf().getAll())
+
+
 def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
     """The session. CepError: there is no Java for it."""
     found = java()
@@ -60,7 +70,7 @@ def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
             hint="Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17",
             code="spark",
         )
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", options.get("spark.pyspark.python", sys.executable))
     home = str(Path(__file__).resolve().parents[2])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if home not in paths:  # run from its source: workers are to find it as well
@@ -69,7 +79,8 @@ def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName("semcep")
     if master is not None:
         builder = builder.master(master)
-    for name, value in {**CHOSEN, **options, **NEEDED}.items():
+    chosen = {name: value for name, value in CHOSEN.items() if name not in submitted()}
+    for name, value in {**chosen, **options, **NEEDED}.items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")

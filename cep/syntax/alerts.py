@@ -37,7 +37,8 @@ class _Clauses:
     texts: dict[str, ast.Constant] = field(default_factory=dict)
     duration: int = 0
     keys: tuple[ast.Variable, ...] = ()
-    values: dict[str, tuple[ast.Expression, ...]] = field(default_factory=dict)
+    at: tuple[ast.Expression, ...] = ()
+    values: dict[str, ast.Expression] = field(default_factory=dict)
 
 
 def alert(cursor: Cursor) -> ast.AlertStatement:
@@ -76,10 +77,11 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
         found.texts.get("TEXT"),
         found.duration,
         found.keys,
-        found.values.get("AT", ()),
-        *(found.values.get(word, (None,))[0] for word in ("RADIUS", "AREA")),
-        span=whole,
-        name_span=name.span,
+        found.at,
+        found.values.get("RADIUS"),
+        found.values.get("AREA"),
+        whole,
+        name.span,
     )
 
 
@@ -114,9 +116,9 @@ def _clause(cursor: Cursor, word: Token, found: _Clauses) -> None:
         case "AT":
             latitude = expression(cursor)
             cursor.expect(",", "`,` and a longitude", "a place is `AT Lat, Long`, in degrees")
-            found.values[word.key] = (latitude, expression(cursor))
+            found.at = (latitude, expression(cursor))
         case _:
-            found.values[word.key] = (expression(cursor),)
+            found.values[word.key] = expression(cursor)
 
 
 def _keys(cursor: Cursor) -> tuple[ast.Variable, ...]:

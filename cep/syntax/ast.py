@@ -282,8 +282,8 @@ class StaticRule:
 class AlertStatement:
     """`ALERT name ON event WHERE conditions SEVERITY "Severe" TITLE "Blizzard at {S}" FOR 3 h KEYED BY S AT Lat, Long.`
 
-    `title` and `text` are as written, with `{S}` for values; `duration` in microseconds; `at`: latitude and longitude in
-    degrees, or nothing; `radius` in metres; `area` a text in WKT.
+    `title` and `text` are as written, with `{S}` for values; `duration` in microseconds; `at`: latitude and longitude
+    in degrees, or nothing; `radius` in metres; `area` a text in WKT.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""The life of an alert, by event time: it fires, is updated by every further occurrence of its key, and is resolved when
-so much time as it lasts has passed since the last one ended."""
+"""The life of an alert, by event time: it fires, is updated by every further occurrence of its key, and is resolved
+when so much time as it lasts has passed since the last one ended."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The outbox: every change of an alert, numbered, on disk; and how far each receiver has come.
 
-What was added stays after any end of the process, also of the machine (SQLite, a write-ahead log, synchronous). A round's
-changes come all at once or not at all, with how far event time had come; so what is replayed after a start is known.
+What was added stays after any end of the process, also of the machine (SQLite, a write-ahead log, synchronous). A
+round's changes come all at once or not at all, with how far event time had come; so what is replayed after a start is
+known.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a receiver has come: the number of the last entry that it has, how many wait, how many it never took."""
+    """How far a receiver has come: its last entry's number, how many wait, how many it has refused."""
 
     name: str
     cursor: int
@@ -51,7 +52,7 @@ class Standing:
 
 
 class Outbox:
-    """The changes of a program's alerts. May be used by any thread; `path` None: in memory, for a run that keeps nothing.
+    """The changes of a program's alerts, for any thread; `path` None: in memory, for a run that keeps nothing.
 
     Raises CepError where the file is no outbox, or belongs to another process.
     """
@@ -74,9 +75,8 @@ class Outbox:
             raise CepError(f"{where}: the outbox cannot be opened: {error}", hint=hint, code="outbox") from None
         form = self._meta("form")
         if form not in (None, str(_FORM)):
-            raise CepError(
-                f"{where}: the outbox was written by another version", hint="another `--state`", code="outbox"
-            )
+            wrong = f"{where}: the outbox was written by another version"
+            raise CepError(wrong, hint="another `--state`", code="outbox")
         if form is None:
             self._set("form", str(_FORM))
         self.last = self._one("select max(seq) from sqlite_sequence where name = 'changes'") or 0
@@ -85,9 +85,9 @@ class Outbox:
     # --- what the program writes ---
 
     def begin(self, program: str) -> tuple[list[Change], int]:
-        """What is known of a program's alerts: the last changes of those not resolved, and how far event time had come.
+        """What is known of a program's alerts: the last changes of those not resolved, and how far event time came.
 
-        If the outbox was another program's, its open alerts end here, and nothing is known.
+        If the outbox was another program's, its open alerts end here.
         """
         with self._lock:
             before, reached = self._meta("program"), int(self._meta(f"reached {program}") or BEGINNING)
@@ -184,10 +184,9 @@ class Outbox:
 
     def refused(self, name: str, number: int, reason: str) -> None:
         """A receiver will never take an entry: it is a dead letter, and the receiver goes on behind it."""
-        with self._lock:
-            with self._at_once():
-                self._base.execute("insert or replace into dead values (?, ?, ?)", (name, number, reason))
-                self._base.execute("update receivers set cursor = max(cursor, ?) where name = ?", (number, name))
+        with self._lock, self._at_once():
+            self._base.execute("insert or replace into dead values (?, ?, ?)", (name, number, reason))
+            self._base.execute("update receivers set cursor = max(cursor, ?) where name = ?", (number, name))
 
     def dead(self, name: str) -> list[tuple[Entry, str]]:
         """The dead letters of a receiver that are still kept, with their reasons."""

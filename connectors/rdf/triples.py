@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from cep.errors import Source, Span
 from cep.plan.plan import Plan
 from cep.schema import Attribute, Schema
 from connectors.because import BECAUSE
@@ -17,7 +18,7 @@ from connectors.rdf.words import PROV, RDF, RDFS, SOSA, TIME, XSD, Words
 
 _IRI = r"^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*$"
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"}
-_SECOND, _HOUR = 1_000_000, 3_600_000_000
+_SECOND = 1_000_000
 
 
 def events(table: pl.DataFrame, schema: Schema, words: Words) -> str:
@@ -49,7 +50,7 @@ def rules(plan: Plan, program: str, words: Words) -> str:
         name = rule.label or f"line-{rule.span.line}-{rule.span.column}"
         activity, followed = words.derivation(rule.event), words.rule(program, name)
         how = f"{activity}/{name}"
-        text = plan.source.text[rule.span.start : rule.span.end]
+        text = _written(plan.source, rule.span)
         for s, p, o in (
             (activity, RDF + "type", PROV + "Activity"),
             (activity, PROV + "qualifiedAssociation", how),
@@ -60,6 +61,13 @@ def rules(plan: Plan, program: str, words: Words) -> str:
             lines[f"<{s}> <{p}> <{o}> .\n"] = None
         lines[f"<{followed}> <{RDFS}label> {_quoted(text)} .\n"] = None
     return "".join(lines)
+
+
+def _written(source: Source, span: Span) -> str:
+    lines = [source.line(number) for number in range(span.line, span.end_line + 1)]
+    lines[-1] = lines[-1][: span.end_column - 1]
+    lines[0] = lines[0][span.column - 1 :]
+    return "\n".join(lines)
 
 
 def stamp(time: int) -> str:

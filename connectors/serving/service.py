@@ -17,13 +17,13 @@ from connectors.rdf.identity import identified
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One step of the engine: a batch pushed, or the end of the input.
+    """One step of the engine: of a batch pushed, or of the end of the input.
 
     `number` counts from 1. `watermark` in microseconds UTC: nothing that ends at or before it will come any more.
     `inputs`: the records pushed, also those the engine refused: Int64 `start` and `end`, the attributes. `derived`: the
     new occurrences, likewise, then `@id` (connectors/rdf/identity.py) and, with lineage, `because` (JSON).
-    `records` and `dead`: so many so far. `counts`: what each goal did in this round. `alerts`: the occurrences that ALERT
-    statements tell of, by `Alert.table`.
+    `records` and `dead`: so many so far. `counts`: what each goal did in this round. `alerts`: the occurrences that
+    ALERT statements tell of, by `Alert.table`.
     """
 
     number: int
@@ -56,6 +56,7 @@ class Service:
         self.last: Round | None = None
         self.ended = False
         self._listeners: list[Listener] = []
+        self._batch: Batch | None = None
 
     @property
     def rounds(self) -> int:
@@ -70,7 +71,8 @@ class Service:
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
         """A batch just pushed, None: the end of the input; and what it derived."""
         engine, tally = self.engine, self.tally
-        inputs = {} if batch is None else {name: table.drop(ARRIVAL) for name, table in batch.tables.items()}
+        new = batch is not None and batch is not self._batch  # a batch may be worked off in several steps
+        inputs = {name: table.drop(ARRIVAL) for name, table in batch.tables.items()} if batch and new else {}
         one = Round(
             number=self.rounds + 1,
             watermark=engine.watermark,
@@ -87,4 +89,4 @@ class Service:
         )
         for listener in self._listeners:
             listener(one)
-        self.last, self.ended = one, batch is None
+        self._batch, self.last, self.ended = batch, one, batch is None

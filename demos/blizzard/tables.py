@@ -65,7 +65,7 @@ def places(found: Sequence[Area]) -> list[Table]:
         table = empty(
             f"Places within {REACH // 1000} km of an area's stations, and which told first", "place", "people"
         )
-        table.columns[0].max_width = 25
+        table.columns[0].max_width = 33
         for area in side:
             table.add_column(_short(days(area.start, area.end)), justify="right", no_wrap=True)
         affected = [{place.iri: place for place in area.places} for area in side]

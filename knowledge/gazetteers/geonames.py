@@ -44,7 +44,7 @@ _COUNTRIES = (
     Field("population", "int"),
     *(Field(name) for name in ("continent", "tld", "currency", "currency name", "phone", "postal", "postal regex")),
     Field("languages"),
-    Field("id", "int", "geonameid", needed=True),
+    Field("id", "int", "geonameid"),  # of those that there were once none, in some dumps
     *(Field(name) for name in ("neighbours", "fips of the same")),
 )
 _HIERARCHY = (Field("parent", "int", needed=True), Field("child", "int", needed=True), Field("type"))
@@ -81,7 +81,9 @@ def read(path: Path) -> Dump:
     return Dump(
         tabbed.read(_content(path), path, FEATURES),
         pl.concat(regions).select("key", "name", "id"),
-        _beside(path, "countryInfo", _COUNTRIES, comment="#").select("country", "name", "population", "id"),
+        _beside(path, "countryInfo", _COUNTRIES, comment="#")
+        .select("country", "name", "population", "id")
+        .filter(pl.col("id") > 0),
         hierarchy.select("parent", "child").unique(maintain_order=True),
         codes.filter(pl.col("code") != "null"),  # its last line stands for features without a code
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 from collections.abc import Sequence
@@ -70,6 +71,7 @@ def read(content: bytes, path: Path, fields: Sequence[Field], comment: str | Non
     There are no quotes: a field is what stands between two tabs. Raises CepError for the first line that has not these
     fields, with the name `path`. `content` ends with or without a line end.
     """
+    content = content.removeprefix(codecs.BOM_UTF8)  # which some editors put first
     if not content:
         return pl.DataFrame(schema={field.name: DTYPES[field.type] for field in fields})
     try:

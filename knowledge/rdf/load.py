@@ -7,6 +7,7 @@ import gzip
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -145,6 +146,14 @@ def quads(path: Path) -> list[ox.Quad]:
     """The triples of an RDF file, as they are. Raises CepError with line and column."""
     with _parsing(path) as (parser, _):
         return list(parser)
+
+
+def subjects(path: Path, wanted: AbstractSet[str]) -> tuple[set[str], dict[str, str]]:
+    """Which of some terms, as N-Triples writes them, an RDF file says something of, and its prefixes. Raises CepError.
+    Blank nodes are not found: they have other names in the knowledge."""
+    with _parsing(path) as (parser, _):
+        found = {str(quad.subject) for quad in parser}
+        return found & wanted, dict(getattr(parser, "prefixes", {}))
 
 
 @contextmanager

@@ -25,13 +25,23 @@ _HINTS = (
     ("LoadDocumentCallback", "a context is written in the file itself: nothing is fetched from the net"),
     ("code point", 'in an IRI a space is `%20`, and `<`, `>`, `"`, `{`, `}` are percent-encoded as well'),
 )
+_LINES = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
+_HINTS_OF_LINES = (  # without prefixes, without a base, and no line but for one statement
+    ("No scheme found", "an IRI is written in full, `<http://...>`: there is no base to which it could be relative"),
+    ("object of a triple", 'an object is an IRI in full, `<http://...>`, a blank node `_:b` or a literal `"..."`'),
+    ("subject of a triple", "a line begins with an IRI in full, `<http://...>`, or a blank node `_:b`"),
+    ("predicate of a triple", "a predicate is an IRI in full, `<http://...>`; neither prefixes nor `a` are known here"),
+    ("followed by a dot", "a statement is one line, and ends with ` .`"),
+    ("Unexpected end of file", 'the file ends within a statement: is a closing `"` or `>`, or the last `.`, missing?'),
+    *(each for each in _HINTS if each[0] in ("Invalid UTF-8", "code point")),
+)
 _LONGEST = 100_000  # lines up to which the line itself is shown
 
 
 def unreadable(error: SyntaxError, name: str, format: ox.RdfFormat, opened: Callable[[], IO[bytes]]) -> CepError:
     """The mistake that the parser found. `opened` gives the text again, to show the line."""
     reason = _WHERE.sub("", error.msg)
-    hint = next((hint for part, hint in _HINTS if part in reason), None)
+    hint = next((hint for part, hint in (_HINTS_OF_LINES if format in _LINES else _HINTS) if part in reason), None)
     if match := _PREFIX.search(reason):
         prefix = (match[1] or "") if match.lastindex else ""
         hint = f"declare it above: `@prefix {prefix}: <http://...> .`"

@@ -1,0 +1,457 @@
+"""`cep serve`: a program runs in a thread, and what it derives is served; the place where all of it is put together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cep.errors import CepError
+from cep.logs import LOGS, Log
+from cep.options import duration, refuse, waiting
+from cep.terminal import (
+    CLEAN,
+    REFUSED,
+    Facts,
+    KnowledgeFiles,
+    Logging,
+    Policy,
+    Reasoning,
+    Rules,
+    compiles,
+    facts_of,
+    knowledge_of,
+    settled,
+    text_of,
+    warn,
+    warnings_of,
+)
+
+if TYPE_CHECKING:
+    from cep.engine import Engine
+    from cep.meter import Meter
+    from cep.pipeline import Interrupt
+    from connectors.batch import Batch
+    from connectors.deadletters import DeadLetters
+    from connectors.serving.service import Round
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+OFTEN = 10.0
+"""Seconds between two snapshots of a program that reads live input."""
+
+_ENDING = 10.0  # seconds that the program may take to end
+
+
+def serve(
+    rules: Rules,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="SOURCE",
+            show_default=False,
+            help="As for `cep run`: a file, a directory, a pattern, `-`, mqtt://, kafka://, tcp://. Repeatable.",
+        ),
+    ] = None,
+    format: Annotated[str | None, typer.Option(metavar="FORMAT", help="Of the input, as for `cep run`.")] = None,
+    host: Annotated[str, typer.Option(metavar="HOST", help="Where it is served; 0.0.0.0 is everywhere.")] = LOCAL[0],
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65_535)] = 8000,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            show_default=False,
+            help="Where events and alerts are kept, to go on from; else they go when it ends.",
+        ),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", show_default=False, help="How long events are kept after their end: 30d."),
+    ] = None,
+    readings: Annotated[bool, typer.Option("--readings", help="Keep input records too, as observations.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Keep which records an event comes from.")] = False,
+    feed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RECEIVER",
+            show_default=False,
+            help="Where alerts are sent: cloudevents+https://, mqtt://, alertmanager+http://. Repeatable.",
+        ),
+    ] = None,
+    base: Annotated[str, typer.Option(metavar="IRI", help="What IRIs of events begin with.")] = "urn:semcep:",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", show_default=False, help="A file with the token that requests have to bring."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", show_default=False, help="Of whose pages browsers may ask (CORS). Repeatable."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", show_default=False, help="A name by which it may be asked. Repeatable."),
+    ] = None,
+    rate: Annotated[float, typer.Option(metavar="N", min=0, help="Requests a second of one client; 0: any.")] = 100.0,
+    query_seconds: Annotated[float, typer.Option(metavar="N", min=0.1, help="How long a query may take.")] = 10.0,
+    query_bytes: Annotated[int, typer.Option(metavar="N", min=1024, help="How large an answer may be.")] = 1 << 26,
+    query_memory: Annotated[
+        int, typer.Option(metavar="BYTES", min=1 << 28, help="What the store's process may have.")
+    ] = 1 << 32,
+    policy: Policy = None,
+    lateness: Annotated[
+        str | None, typer.Option(metavar="DURATION", show_default=False, help="As for `cep run`: 10min.")
+    ] = None,
+    idle: Annotated[
+        str | None, typer.Option(metavar="DURATION", show_default=False, help="As for `cep run`: 5s.")
+    ] = None,
+    dead_letter: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where records go that cannot be read, each with its reason.")
+    ] = None,
+    facts: Facts = None,
+    knowledge: KnowledgeFiles = None,
+    reasoning: Reasoning = None,
+    batch: Annotated[int, typer.Option(metavar="N", min=1, help="About how many records to take at a time.")] = 8192,
+    max_derivations: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many events may be derived at one instant.")
+    ] = 1_000_000,
+    log: Logging = "text",
+) -> None:
+    """Run a program and serve what it derives: SPARQL, event streams, alerts.
+
+    \b
+      cep serve rules.cep --input events.jsonl --knowledge stations.ttl
+      cep serve rules.cep --input mqtt://broker/readings/# --state /var/lib/semcep --keep 30d
+      curl localhost:8000/sparql --data-urlencode 'query=SELECT * { ?event a <urn:semcep:type/warning> }'
+
+    It goes on serving when the input has ended, until Ctrl-C. With --state a second start over the same files gives
+    the same events the same IRIs; live input goes on where it was.
+    """
+    told = LOGS[log]
+    with settled(told), ExitStack() as stack:
+        try:
+            import uvicorn
+        except ImportError:
+            raise refuse("`cep serve` needs a web server", "`pip install 'semcep[serve]'`") from None
+        from prometheus_client import CollectorRegistry
+
+        from cep.engine import Engine
+        from cep.meter import Meter, charts
+        from cep.metrics import Exposition
+        from cep.pipeline import Interrupt
+        from cep.progress import Tally
+        from connectors.alerts.listener import Alerting
+        from connectors.alerts.outbox import Outbox
+        from connectors.deadletters import DeadLetters
+        from connectors.feeds import router as alerts
+        from connectors.feeds.document import Origin
+        from connectors.feeds.events import Stream
+        from connectors.feeds.senders import sending, targets
+        from connectors.files import read, replay
+        from connectors.inputs import inputs as find
+        from connectors.rdf.history import History
+        from connectors.rdf.process import StoreProcess
+        from connectors.rdf.words import PREFIXES, Words
+        from connectors.serving import ldes, sparql, subscribe
+        from connectors.serving.app import application
+        from connectors.serving.guard import Limits
+        from connectors.serving.service import Service
+        from knowledge.rdf.names import KNOWN
+
+        token = _token(token_file)
+        if token is None and host not in LOCAL:
+            told("open", f"whoever reaches {host}:{port} may ask; `--token-file FILE` asks for a token", "warning")
+        kept = None if keep is None else duration(keep, "--keep")
+        if not inputs:
+            raise refuse("there is no --input", "name a file, or `--input -` for standard input")
+        text = text_of(rules)
+        known = knowledge_of(knowledge, reasoning)
+        engine = Engine.from_text(
+            text,
+            name=str(rules),
+            facts=facts_of(facts),
+            knowledge=known,
+            policy=policy,
+            lateness=duration(lateness or "0", "--lateness"),
+            explain=explain,
+            max_derivations=max_derivations,
+            alerts=True,
+        )
+        receivers = targets(feed or ())
+        found = find(inputs, engine.inputs, format)
+        live = any(one.size is None for one in found)
+        silence = None if idle is None else waiting(idle, lateness, not live)
+        warn(warnings_of(engine, rules), rules, told)
+        compiles(told)
+        folder = _folder(state, stack)
+        saved = folder / "snapshot" if state is not None and live else None
+        if saved is not None and saved.is_file():
+            _restored(engine, saved, told)
+
+        tally, interrupt = Tally(), Interrupt()
+        service = Service(engine, text, str(rules), tally)
+        words = Words(base)
+        store = stack.enter_context(closing(StoreProcess(folder / "events", words, query_memory)))
+        history = History(service, store, words, kept, readings)
+        history.begin(lambda: iter(()) if known is None else _quads(known.store()))
+        outbox = stack.enter_context(closing(Outbox(None if state is None else folder / "alerts.db")))
+        origin, stream = Origin(rules.name, base), Stream(outbox)
+        service.listen(Alerting(engine, outbox))
+        meter = Meter(charts(engine.plan))
+        letters = stack.enter_context(closing(_Letters(DeadLetters(dead_letter))))
+        service.listen(lambda one: _measure(meter, engine, one, letters, tally.dead))
+        asking = sparql.Asking(query_seconds, query_bytes, {**KNOWN, **PREFIXES})
+        subscriptions = subscribe.Subscriptions(history, engine.outputs, subscribe.Pace())
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(Exposition(meter))
+        batches = _Turns(
+            (read if lateness else replay)(
+                inputs, engine.inputs, format=format, rows=batch, chunk=batch * 128, idle=silence
+            )
+        )
+        run = _Run(engine, batches, tally, service, letters, interrupt, saved, told)
+        app = application(
+            [
+                sparql.router(store, asking),
+                subscribe.router(subscriptions, asking),
+                alerts.router(outbox, origin, stream),
+                ldes.router(history, lambda: engine.watermark, None if kept is None else f"PT{kept // 1_000_000}S"),
+            ],
+            Limits(token, rate, hosts=_hosts(host, allow_host)),
+            title=f"semcep: {rules.name}",
+            trouble=lambda: run.failed or (None if store.alive else "the store is being opened again"),
+            registry=registry,
+            origins=allow_origin or (),
+        )
+
+        class Server(uvicorn.Server):
+            async def startup(self, sockets: Any = None) -> None:
+                await super().startup(sockets)
+                if self.started:
+                    here = self.servers[0].sockets[0].getsockname()
+                    name = f"[{here[0]}]" if ":" in here[0] else here[0]
+                    told("serving", f"serving http://{name}:{here[1]}/", url=f"http://{name}:{here[1]}/")
+                    run.start()
+
+            async def shutdown(self, sockets: Any = None) -> None:
+                stream.close()  # streams have no end of their own
+                await subscriptions.close()
+                await super().shutdown(sockets)
+
+        server = Server(
+            uvicorn.Config(
+                app,
+                host=host,
+                port=port,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                h11_max_incomplete_event_size=1 << 18,
+                timeout_graceful_shutdown=5,
+                lifespan="off",
+            )
+        )
+        stack.enter_context(sending(outbox, receivers, origin, lambda name, text: told("feed", f"{name}: {text}")))
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn gives the signal back when it is done
+            stack.callback(signal.signal, number, signal.signal(number, lambda number, frame: None))
+        try:
+            server.run()
+        except SystemExit:
+            hint = "`--port 0` takes a free one"
+            raise refuse(f"--port {port}: the address {host}:{port} cannot be had", hint) from None
+        finally:
+            run.end()
+        told("stop", tally.closing(), **tally.numbers())
+        if run.error is not None and not isinstance(run.error, CepError):
+            raise run.error
+    raise typer.Exit(CLEAN if run.failed is None else REFUSED)
+
+
+class _Turns:
+    """Batches one at a time; `hold` stops them between two, for good."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+        self.lock = threading.Lock()
+        self.lock.acquire()
+        self.held = False
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        self.lock.release()
+        try:
+            batch = next(self._batches)
+        finally:
+            self.lock.acquire()
+        if self.held:
+            raise StopIteration
+        return batch
+
+
+class _Run(threading.Thread):
+    """The program, in a thread of its own. `failed`: why it ended before its time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        batches: _Turns,
+        tally: Any,
+        service: Any,
+        letters: _Letters,
+        interrupt: Interrupt,
+        saved: Path | None,
+        told: Log,
+    ) -> None:
+        super().__init__(name="program", daemon=True)
+        self.engine, self.batches, self.tally, self.service = engine, batches, tally, service
+        self.letters, self.interrupt, self.saved, self.told = letters, interrupt, saved, told
+        self.failed: str | None = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        from time import monotonic
+
+        from cep.pipeline import flow
+
+        last = monotonic()
+
+        def take(batch: Batch | None, derived: Any) -> None:
+            nonlocal last
+            self.service.take(batch, derived)
+            if batch is not None and self.saved is not None and monotonic() - last > OFTEN:
+                self._save()
+                last = monotonic()
+
+        try:
+            flow(self.engine, self.batches, self.tally, take, self.letters, self.interrupt)
+        except CepError as error:
+            self.failed, self.error = str(error).splitlines()[0], error
+            self.told("failed", str(error), "error", code=error.code)
+        except BaseException as error:
+            self.failed, self.error = f"the program failed: {type(error).__name__}: {error}", error
+            self.told("failed", self.failed, "error")
+        else:
+            if not self.interrupt.wished:
+                self.told("input_ended", None, **self.tally.numbers())
+
+    def end(self) -> None:
+        """After the batch at hand; what is open stays open, and is kept where there is a place for it."""
+        if self.ident is None:
+            return
+        self.interrupt.wished = self.interrupt.wished or 2
+        if self.batches.lock.acquire(timeout=_ENDING):  # it awaits input, or has ended
+            self.batches.held = True
+            if self.saved is not None and not self.service.ended and self.error is None:
+                self._save()
+            self.batches.lock.release()
+        self.join(0.5)
+
+    def _save(self) -> None:
+        assert self.saved is not None, "there is a place for it"
+        part = self.saved.with_suffix(".part")
+        part.write_bytes(self.engine.snapshot())
+        os.replace(part, self.saved)
+
+
+class _Letters:
+    """Dead letters, those that were late also by event."""
+
+    def __init__(self, letters: DeadLetters) -> None:
+        self._letters = letters
+        self.late: Counter[str] = Counter()
+
+    def add(self, records: Any) -> None:
+        self._letters.add(records)
+
+    def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
+        if code == "late":
+            self.late[type] += 1
+        self._letters.reject(batch, type, row, code, reason)
+
+    def close(self) -> None:
+        self._letters.close()
+
+
+def _measure(meter: Meter, engine: Engine, one: Round, letters: _Letters, dead: Counter[str]) -> None:
+    """A round in the numbers for Prometheus."""
+    from cep.report import Report
+    from cep.runtime.intake import FARTHEST
+
+    new = dead - meter.dead
+    late, letters.late = letters.late, Counter()
+    read = {event: table.height for event, table in one.inputs.items()}
+    refused = {code: number for code, number in new.items() if code == "late"}
+    unread = {code: number for code, number in new.items() if code != "late"}
+    meter.take(
+        [
+            Report(read=read, dead=unread, latest=engine.latest if any(read.values()) else None),
+            Report(
+                stage=1,
+                derived={event: table.height for event, table in one.derived.items()},
+                late=late,
+                dead=refused,
+                counts=one.counts,
+                rows=engine.state_rows,
+                bytes=engine.state_bytes,
+                watermark=one.watermark if -FARTHEST < one.watermark < FARTHEST else None,
+            ),
+        ],
+        0.0,
+    )
+
+
+def _token(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise refuse(f"--token-file: {file} cannot be read: {str(error).lower()}") from None
+    if len(token) < 16 or not token.isascii() or set(token) & set(' ";,\\\t\r\n'):
+        raise refuse(f"--token-file: {file} holds no good token", "16 letters or more: `openssl rand -hex 32 > token`")
+    return token
+
+
+def _hosts(host: str, allowed: list[str] | None) -> frozenset[str]:
+    """The names by which a server on this machine is asked: pages of others cannot take one of them. Elsewhere any."""
+    if host not in LOCAL and not allowed:
+        return frozenset()
+    return frozenset((*LOCAL, host, *(name.lower() for name in allowed or ())))
+
+
+def _folder(state: Path | None, stack: ExitStack) -> Path:
+    if state is None:
+        return Path(stack.enter_context(TemporaryDirectory(prefix="semcep-")))
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise refuse(f"--state {state}: {(error.strerror or str(error)).lower()}") from None
+    return state
+
+
+def _restored(engine: Engine, saved: Path, told: Log) -> None:
+    try:
+        engine.restore(saved.read_bytes())
+    except CepError as error:
+        told("begins_anew", f"{saved}: {error}; the program begins anew", "warning", code=error.code)
+
+
+def _quads(store: Any) -> Iterator[str]:
+    """A store as N-Quads, some at a time."""
+    part: list[str] = []
+    for quad in store:
+        part.append(f"{quad} .\n")
+        if len(part) == 50_000:
+            yield "".join(part)
+            part = []
+    yield "".join(part)

@@ -1,0 +1,84 @@
+"""Atom (RFC 4287), archived (RFC 5005): whoever follows `prev-archive` from the newest document gets it all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from xml.etree import ElementTree as ET
+
+from connectors.alerts.outbox import Entry, Outbox
+from connectors.alerts.plain import moment, spoken
+from connectors.feeds.document import Origin
+
+PAGE = 100
+"""Entries of an archive document, which never changes once it is there; the newest document has as many at most."""
+
+TYPE = "application/atom+xml; charset=utf-8"
+
+
+def newest(outbox: Outbox, origin: Origin) -> bytes:
+    """The document to subscribe to."""
+    last = outbox.last
+    pages = last // PAGE
+    before = pages if pages and outbox.first <= pages * PAGE else None
+    return _feed(outbox.between(last - PAGE + 1, last), origin, {"self": "atom", "prev-archive": _at(before)}, False)
+
+
+def archive(outbox: Outbox, origin: Origin, page: int) -> bytes | None:
+    """An archive document, from 1 for the oldest; None where it is not full yet, or no longer kept."""
+    if page < 1 or page * PAGE > outbox.last or (page - 1) * PAGE + 1 < outbox.first:
+        return None
+    links = {
+        "self": _at(page),
+        "current": "atom",
+        "prev-archive": _at(page - 1) if page > 1 and outbox.first <= (page - 2) * PAGE + 1 else None,
+        "next-archive": _at(page + 1) if (page + 1) * PAGE <= outbox.last else None,
+    }
+    return _feed(outbox.between((page - 1) * PAGE + 1, page * PAGE), origin, links, True)
+
+
+def _at(page: int | None) -> str | None:
+    return None if page is None else f"atom?page={page}"
+
+
+def _feed(entries: Sequence[Entry], origin: Origin, links: dict[str, str | None], archived: bool) -> bytes:
+    root = ET.Element(
+        "feed", {"xmlns": "http://www.w3.org/2005/Atom", "xmlns:fh": "http://purl.org/syndication/history/1.0"}
+    )
+    _text(root, "id", f"{origin.base}feed/alerts")
+    _text(root, "title", f"Alerts of {origin.title}")
+    _text(root, "updated", moment(max((entry.change.time for entry in entries), default=0)))
+    _text(ET.SubElement(root, "author"), "name", origin.title)
+    _text(root, "generator", "semcep")
+    if archived:
+        ET.SubElement(root, "fh:archive")
+    for rel, href in links.items():
+        if href is not None:
+            ET.SubElement(root, "link", {"rel": rel, "href": href, "type": "application/atom+xml"})
+    for entry in reversed(entries):
+        _entry(root, entry, origin)
+    return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+def _entry(root: ET.Element, entry: Entry, origin: Origin) -> None:
+    change = entry.change
+    made = ET.SubElement(root, "entry")
+    _text(made, "id", f"{origin.base}alert/{change.alert}/{change.revision}")
+    _text(made, "title", f"{change.title} ({change.state})" if change.state != "firing" else change.title)
+    _text(made, "updated", moment(change.time))
+    _text(made, "published", moment(change.time))
+    for scheme, term in (("state", change.state), ("severity", change.severity), ("alert", change.name)):
+        ET.SubElement(made, "category", {"term": term, "scheme": f"{origin.base}{scheme}"})
+    cap = {"rel": "alternate", "type": "application/cap+xml", "href": f"cap/{change.alert}/{change.revision}"}
+    ET.SubElement(made, "link", cap)
+    if change.text:
+        _text(made, "summary", change.text, type="text")
+    said = [("severity", change.severity), ("since", moment(change.start)), ("until", moment(change.until))]
+    said += [(name, spoken(value)) for name, value in change.values.items()]
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in said)
+    body = f"<p>{escape(change.text or change.title)}</p><dl>{rows}</dl>"
+    _text(made, "content", body, type="html")
+
+
+def _text(parent: ET.Element, name: str, text: str, **attributes: str) -> None:
+    ET.SubElement(parent, name, attributes).text = text

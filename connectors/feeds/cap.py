@@ -1,0 +1,85 @@
+"""The Common Alerting Protocol 1.2 (OASIS, July 2010): an Alert when it fires, Updates, a Cancel when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree as ET
+
+from connectors.alerts.life import Change
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.plain import at, spoken
+from connectors.feeds.document import Origin
+
+TYPE = "application/cap+xml; charset=utf-8"
+
+_KINDS = {"firing": "Alert", "updated": "Update", "resolved": "Cancel"}
+
+
+def message(outbox: Outbox, origin: Origin, alert: str, revision: int | None = None) -> bytes | None:
+    """The message of a change, by default the latest; None where there is none."""
+    entry = outbox.revision(alert, revision)
+    if entry is None:
+        return None
+    change = entry.change
+    before = sorted({0, change.revision - 1}) if change.revision else []
+    found = [outbox.revision(alert, number) for number in before]
+    return written(change, origin, [each.change for each in found if each is not None])
+
+
+def written(change: Change, origin: Origin, before: Sequence[Change]) -> bytes:
+    """A change as XML. `before`: what it refers to, the first message and the one before it."""
+    root = ET.Element("alert", {"xmlns": "urn:oasis:names:tc:emergency:cap:1.2"})
+    _text(root, "identifier", change.id)
+    _text(root, "sender", origin.sender)
+    _text(root, "sent", _time(change.time))
+    _text(root, "status", "Actual")
+    _text(root, "msgType", _KINDS[change.state])
+    _text(root, "source", origin.title)
+    _text(root, "scope", "Public")
+    if before:
+        _text(root, "references", " ".join(f"{origin.sender},{each.id},{_time(each.time)}" for each in before))
+    _info(root, change, origin)
+    return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+def _info(root: ET.Element, change: Change, origin: Origin) -> None:
+    over = change.state == "resolved"
+    info = ET.SubElement(root, "info")
+    _text(info, "category", change.category)
+    _text(info, "event", change.name.replace("_", " "))
+    if over:
+        _text(info, "responseType", "AllClear")
+    _text(info, "urgency", "Past" if over else "Unknown")
+    _text(info, "severity", change.severity)
+    _text(info, "certainty", "Observed")
+    _text(info, "effective", _time(change.time))
+    _text(info, "onset", _time(change.start))
+    _text(info, "expires", _time(change.time if over else change.until))
+    _text(info, "senderName", origin.title)
+    _text(info, "headline", change.title)
+    _text(info, "description", change.text or change.title)
+    for name, value in (*change.values.items(), ("occurrences", change.occurrences)):
+        parameter = ET.SubElement(info, "parameter")
+        _text(parameter, "valueName", name)
+        _text(parameter, "value", spoken(value))
+    area = ET.SubElement(info, "area")
+    _text(area, "areaDesc", ", ".join(spoken(value) for value in change.key.values()) or change.title)
+    for polygon in change.place.get("polygons", ()):
+        _text(area, "polygon", " ".join(f"{_degrees(lat)},{_degrees(long)}" for lat, long in polygon))
+    if circle := change.place.get("circle"):
+        lat, long, metres = circle
+        _text(area, "circle", f"{_degrees(lat)},{_degrees(long)} {_degrees(metres / 1000)}")
+
+
+def _time(ticks: int) -> str:
+    """To the second, UTC as CAP writes it."""
+    return at(ticks).isoformat(timespec="seconds").removesuffix("+00:00")[:19] + "-00:00"
+
+
+def _degrees(number: float) -> str:
+    """Decimal, without an exponent."""
+    return f"{number:.6f}".rstrip("0").rstrip(".")
+
+
+def _text(parent: ET.Element, name: str, text: str) -> None:
+    ET.SubElement(parent, name).text = text

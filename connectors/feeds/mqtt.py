@@ -1,0 +1,105 @@
+"""MQTT: what is open stands retained under `alerts/<name>/<key>`; what is resolved is told there, and cleared."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from connectors.alerts.life import Change
+from connectors.alerts.outbox import Entry, Outbox
+from connectors.alerts.plain import spoken
+from connectors.feeds.document import written
+from connectors.feeds.sender import Unreachable
+from connectors.feeds.targets import Target
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client
+
+PATIENCE = 10.0
+"""Seconds in which a broker has to answer."""
+
+_LONGEST = 200  # characters of a key in a topic
+
+
+class Topics:
+    """Every message goes with QoS 1, and counts as given when the broker has acknowledged it."""
+
+    most = 32
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._client: Client | None = None
+
+    def give(self, entries: Sequence[Entry]) -> None:
+        client = self._connected()
+        sent = []
+        for entry in entries:
+            topic = f"{self.target.path}/{place(entry.change)}"
+            sent.append(client.publish(topic, written(entry.change), qos=1, retain=True))
+            if entry.change.state == "resolved":
+                sent.append(client.publish(topic, b"", qos=1, retain=True))
+        try:
+            for one in sent:
+                one.wait_for_publish(PATIENCE)
+        except (RuntimeError, ValueError) as error:
+            self._lost(str(error))
+        if not all(one.is_published() for one in sent):
+            self._lost("the broker does not answer")
+
+    def rest(self, outbox: Outbox) -> None:
+        """The client keeps the connection by itself."""
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.disconnect()
+            self._client.loop_stop()
+            self._client = None
+
+    def _connected(self) -> Client:
+        from paho.mqtt.client import Client, ConnectFlags
+        from paho.mqtt.enums import CallbackAPIVersion
+        from paho.mqtt.properties import Properties
+        from paho.mqtt.reasoncodes import ReasonCode
+
+        if self._client is not None and self._client.is_connected():
+            return self._client
+        self.close()
+        client = Client(CallbackAPIVersion.VERSION2, reconnect_on_failure=False)
+        if self.target.user is not None:
+            client.username_pw_set(self.target.user, self.target.password)
+        if self.target.tls:
+            client.tls_set()
+        answered = threading.Event()
+        refusals: list[str] = []
+
+        def connected(
+            client: Client, data: object, flags: ConnectFlags, code: ReasonCode, properties: Properties | None
+        ) -> None:
+            if code.is_failure:
+                refusals.append(str(code))
+            answered.set()
+
+        client.on_connect = connected
+        client.connect_timeout = PATIENCE
+        try:
+            client.connect(self.target.host, self.target.port)
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"{self.target.name}: {error}") from None
+        client.loop_start()
+        self._client = client
+        if not answered.wait(PATIENCE) or refusals:
+            self._lost(refusals[0] if refusals else "the broker does not answer")
+        return client
+
+    def _lost(self, reason: str) -> None:
+        self.close()
+        raise Unreachable(f"{self.target.name}: {reason}")
+
+
+def place(change: Change) -> str:
+    """The end of a topic: the alert's name, then its key, a level for each value; a digest of a key that is long."""
+    levels = [quote(spoken(value), safe="") or "-" for value in change.key.values()]
+    key = "/".join(levels)
+    return f"{change.name}/{key if len(key) <= _LONGEST and '…' not in key else change.slot}" if levels else change.name

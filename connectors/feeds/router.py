@@ -1,0 +1,107 @@
+"""The feeds that are read over HTTP, below `/feeds`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from connectors.alerts.outbox import Entry, Outbox
+from connectors.feeds import atom, cap
+from connectors.feeds.document import Origin, document
+from connectors.feeds.events import Stream
+
+_ALERT = r"^[0-9a-f]{32}$"
+_FOR_EVER = "public, max-age=31536000, immutable"
+
+
+def router(outbox: Outbox, origin: Origin, stream: Stream) -> APIRouter:
+    """`stream` is to be closed before the server waits for its clients to go."""
+    made = APIRouter(prefix="/feeds", tags=["alerts"])
+
+    @made.get("")
+    def feeds() -> dict[str, str]:
+        """What there is."""
+        return {
+            "atom": "feeds/atom",
+            "cap": "feeds/cap/{alert}",
+            "events": "feeds/events",
+            "alerts": "feeds/alerts",
+            "receivers": "feeds/receivers",
+        }
+
+    @made.get("/atom")
+    def atom_feed(
+        request: Request, page: Annotated[int | None, Query(ge=1, description="An archive document, from 1.")] = None
+    ) -> Response:
+        """Atom, with archives (RFC 5005): the newest changes, older ones behind `prev-archive`."""
+        if page is not None:
+            found = atom.archive(outbox, origin, page)
+            if found is None:
+                raise HTTPException(404, f"there is no page {page}")
+            return Response(found, media_type=atom.TYPE, headers={"Cache-Control": _FOR_EVER})
+        tag = f'"{outbox.last}"'
+        headers = {"ETag": tag, "Cache-Control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(atom.newest(outbox, origin), media_type=atom.TYPE, headers=headers)
+
+    @made.get("/cap/{alert}")
+    def cap_latest(alert: str) -> Response:
+        """The latest message of an alert, in the Common Alerting Protocol 1.2."""
+        return _cap(alert, None)
+
+    @made.get("/cap/{alert}/{revision}")
+    def cap_message(alert: str, revision: int) -> Response:
+        """One message of an alert, from 0 for the first."""
+        return _cap(alert, revision)
+
+    def _cap(alert: str, revision: int | None) -> Response:
+        found = cap.message(outbox, origin, alert, revision) if revision is None or 0 <= revision < 2**62 else None
+        if found is None:
+            raise HTTPException(404, "there is no such alert" if revision is None else "there is no such message")
+        headers = {"Cache-Control": "no-cache" if revision is None else _FOR_EVER}
+        return Response(found, media_type=cap.TYPE, headers=headers)
+
+    @made.get("/events")
+    async def events(
+        after: Annotated[int | None, Query(ge=0, lt=2**62, description="Begin behind it; 0: with all.")] = None,
+        last_event_id: Annotated[str | None, Header()] = None,
+    ) -> StreamingResponse:
+        """Server-Sent Events: every change as it comes; `Last-Event-ID` goes on after a break."""
+        number = after
+        if last_event_id:
+            if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19):
+                raise HTTPException(400, "`Last-Event-ID` is the number of an event")
+            number = int(last_event_id)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        frames = stream.frames(stream.begin(number))
+        return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
+
+    @made.get("/alerts")
+    def alerts() -> list[dict[str, Any]]:
+        """The alerts that are open, as they are now."""
+        return [_numbered(entry) for entry in outbox.live()]
+
+    @made.get("/alerts/{alert}")
+    def life(alert: str) -> list[dict[str, Any]]:
+        """All changes of one alert, in order."""
+        found = outbox.life(alert)
+        if not found:
+            raise HTTPException(404, "there is no such alert")
+        return [_numbered(entry) for entry in found]
+
+    @made.get("/receivers")
+    def receivers() -> list[dict[str, Any]]:
+        """How far each receiver of a `--feed` has come."""
+        return [
+            {"name": one.name, "cursor": one.cursor, "waiting": one.waiting, "dead": one.dead}
+            for one in outbox.standings()
+        ]
+
+    return made
+
+
+def _numbered(entry: Entry) -> dict[str, Any]:
+    return {"number": entry.number, **document(entry.change)}

@@ -1,0 +1,56 @@
+"""The senders of a server: one for each `--feed`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from cep.errors import CepError
+from connectors.alerts.outbox import Outbox
+from connectors.feeds.alertmanager import Alertmanager
+from connectors.feeds.document import Origin
+from connectors.feeds.sender import Delivery, Sender, Tell
+from connectors.feeds.targets import Target, target
+from connectors.feeds.webhooks import Webhook
+
+
+def targets(feeds: Sequence[str]) -> list[Target]:
+    """What `--feed` names. CepError: one of them is none, is there twice, or needs what is not installed."""
+    found = [target(text) for text in feeds]
+    names = [one.name for one in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise CepError(f"--feed {name} is there twice", hint="each receiver once", code="option")
+    if any(one.kind == "mqtt" for one in found) and find_spec("paho") is None:
+        raise CepError("--feed mqtt:// needs paho-mqtt", hint="`pip install 'semcep[serve]'`", code="option")
+    return found
+
+
+@contextmanager
+def sending(outbox: Outbox, targets: Sequence[Target], origin: Origin, tell: Tell) -> Iterator[list[Sender]]:
+    """Senders that run while the block does. Enter it before the program runs: a receiver that is new gets what comes
+    from then on."""
+    found = [
+        Sender(outbox, one.name, delivery(one, origin), tell, attempts=one.attempts, start=one.start) for one in targets
+    ]
+    try:
+        for sender in found:
+            sender.start()
+        yield found
+    finally:
+        for sender in found:
+            sender.stop()
+
+
+def delivery(target: Target, origin: Origin) -> Delivery:
+    """How a target is spoken to."""
+    match target.kind:
+        case "cloudevents":
+            return Webhook(target, origin)
+        case "alertmanager":
+            return Alertmanager(target, origin)
+        case _:
+            from connectors.feeds.mqtt import Topics
+
+            return Topics(target)

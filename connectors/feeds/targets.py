@@ -1,0 +1,187 @@
+"""Where feeds are sent: `--feed cloudevents+https://host/hook`, `mqtt://broker/alerts`, `alertmanager+http://host:9093`."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from urllib.parse import unquote, urlsplit
+
+from cep.errors import CepError
+
+PORTS: Mapping[str, int] = {
+    "cloudevents+https": 443,
+    "cloudevents+http": 80,
+    "alertmanager+https": 443,
+    "alertmanager+http": 80,
+    "mqtt": 1883,
+    "mqtts": 8883,
+}
+EXAMPLES: Mapping[str, str] = {
+    "cloudevents": "cloudevents+https://example.org/alerts",
+    "alertmanager": "alertmanager+http://localhost:9093",
+    "mqtt": "mqtt://localhost/alerts",
+}
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "cloudevents": ("from", "attempts", "private"),
+    "alertmanager": ("from", "attempts", "every"),
+    "mqtt": ("from", "attempts"),
+}
+"""What may follow a `#`, `#from=start&attempts=20`: it is not sent."""
+
+_OPTION = re.compile(r"([a-z]+)=([^&]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`name`: what it is called where anyone may read, and by which the outbox knows it, so without user and password,
+    and with a digest in place of a path, which may be a secret; `path`: with its query. `start`: send what came before
+    the target was known, too. `attempts`: answers that refuse an entry, after which it is a dead letter. `private`: the
+    address may be one of the own network. `every`: seconds until open alerts are told again."""
+
+    name: str
+    kind: str
+    tls: bool
+    host: str
+    port: int
+    path: str
+    start: bool = False
+    attempts: int = 8
+    private: bool = False
+    every: float = 60.0
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
+    """Take a `--feed` apart. CepError: it is none, has an option that is not known, or may not be sent to.
+
+    User and password, or a bearer token, may come from the environment: SEMCEP_CLOUDEVENTS_USER, ..._PASSWORD,
+    ..._TOKEN.
+    """
+    scheme, found, rest = text.partition("://")
+    shown = re.sub(r"^[^@/?#]*@", "", rest).partition("#")[0]
+    bare = f"{scheme}://{shown}"
+    if not found or scheme not in PORTS:
+        raise _unknown(scheme if found else "", text.partition("#")[0].rpartition("@")[2])
+    kind = scheme.partition("+")[0].removesuffix("s") if scheme.startswith("mqtt") else scheme.partition("+")[0]
+    if any(character <= " " or character == "\x7f" for character in text):
+        raise _refused(bare, "spaces and control characters do not belong here", f"e.g. `{EXAMPLES[kind]}`")
+    try:
+        parts = urlsplit(f"//{rest}")
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, port = "", None
+    if not host or port == 0:
+        raise _refused(bare, "no host, or no port that there is", f"e.g. `{EXAMPLES[kind]}`")
+    options = _options(bare, kind, parts.fragment)
+    path = parts.path + (f"?{parts.query}" if parts.query else "")
+    if kind == "mqtt":
+        path = _topic(bare, path)
+    private = _flag(bare, "private", options.get("private", "no"), ("no", "yes"))
+    if kind == "cloudevents" and not private and known_private(host):
+        hint = f"if that is meant, `{bare}#private=yes` allows it"
+        raise _refused(bare, f"`{host}` is an address of the own network", hint)
+    named = f"SEMCEP_{kind.upper()}_"
+    return Target(
+        name=_named(scheme, parts.netloc.rpartition("@")[2], path, kind),
+        kind=kind,
+        tls=scheme.endswith("s"),
+        host=host,
+        port=port or PORTS[scheme],
+        path=path,
+        start=_flag(bare, "from", options.get("from", "now"), ("now", "start")),
+        attempts=int(_number(bare, "attempts", options.get("attempts", "8"), 1)),
+        private=private,
+        every=_number(bare, "every", options.get("every", "60"), 1),
+        user=unquote(parts.username) if parts.username else environment.get(named + "USER"),
+        password=unquote(parts.password) if parts.password else environment.get(named + "PASSWORD"),
+        token=environment.get(named + "TOKEN"),
+    )
+
+
+def _named(scheme: str, place: str, path: str, kind: str) -> str:
+    if kind == "mqtt":
+        return f"{scheme}://{place}/{path}"
+    return f"{scheme}://{place}" + (f"/…{sha256(path.encode()).hexdigest()[:8]}" if path.strip("/") else "")
+
+
+def known_private(host: str) -> bool:
+    """Whether a host is one of the own network by its name alone; others are looked at when their address is known."""
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith((".localhost", ".local", ".internal")):
+        return True
+    try:
+        return not public(name)
+    except ValueError:
+        return bool(re.fullmatch(r"[0-9.]+|0x[0-9a-f.x]+", name))  # other ways of writing an address
+
+
+def public(address: str) -> bool:
+    """Whether an IP address can be reached by anyone. ValueError: it is none."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        inner = found.ipv4_mapped or found.sixtofour
+        if found in _TRANSLATED:
+            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        if found in _COMPATIBLE:
+            return False
+        if inner is not None:
+            return public(str(inner))
+    return found.is_global and not found.is_multicast
+
+
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+_COMPATIBLE = ipaddress.IPv6Network("::/96")
+
+
+def _unknown(scheme: str, text: str) -> CepError:
+    known = "feeds are sent to `cloudevents+https://`, `alertmanager+http://` and `mqtt://`"
+    if scheme in ("http", "https"):
+        known = (
+            f"`cloudevents+{scheme}://...` posts CloudEvents, `alertmanager+{scheme}://...` speaks to an Alertmanager"
+        )
+    if scheme in ("cloudevents", "alertmanager"):
+        known = f"how it is sent belongs to it: `{scheme}+https://`"
+    what = f"`{scheme}://` is no kind of feed" if scheme else f"`{text}` is no address"
+    return CepError(f"--feed: {what}", hint=known, code="option")
+
+
+def _refused(shown: str, reason: str, hint: str) -> CepError:
+    return CepError(f"--feed {shown}: {reason}", hint=hint, code="option")
+
+
+def _options(shown: str, kind: str, text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in filter(None, text.split("&")):
+        match = _OPTION.fullmatch(part)
+        if match is None or match[1] not in OPTIONS[kind]:
+            known = ", ".join(OPTIONS[kind])
+            raise _refused(shown, f"`{part}` is no option", f"options are {known}: `#from=start`")
+        found[match[1]] = match[2]
+    return found
+
+
+def _flag(shown: str, option: str, text: str, choices: tuple[str, str]) -> bool:
+    """Whether it is the second of two choices."""
+    if text not in choices:
+        raise _refused(shown, f"`{option}={text}` is not known", f"`{option}` is one of {', '.join(choices)}")
+    return text == choices[1]
+
+
+def _number(shown: str, option: str, text: str, least: int) -> float:
+    if not text.isdecimal() or not least <= int(text) <= 1_000_000:
+        raise _refused(shown, f"`{option}={text}` is no number from {least} on", f"`#{option}={max(least, 8)}`")
+    return float(text)
+
+
+def _topic(shown: str, path: str) -> str:
+    """What topics begin with, by default `alerts`."""
+    topic = unquote(path.strip("/")) or "alerts"
+    if any(character in topic for character in "+#\0") or len(topic.encode()) > 1000:
+        raise _refused(shown, "a topic that is written to has no `+` and no `#`", f"e.g. `{EXAMPLES['mqtt']}`")
+    return topic

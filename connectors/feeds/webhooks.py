@@ -1,0 +1,52 @@
+"""CloudEvents 1.0 to a webhook: each change one POST of structured JSON, named by what makes it known again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from connectors.alerts.life import Change
+from connectors.alerts.outbox import Entry, Outbox
+from connectors.alerts.plain import moment
+from connectors.feeds.document import Origin, document
+from connectors.feeds.posting import post
+from connectors.feeds.targets import Target
+
+TYPE = "application/cloudevents+json; charset=utf-8"
+
+
+class Webhook:
+    """`Idempotency-Key` is the event's id: what comes twice is the same change."""
+
+    most = 1
+
+    def __init__(self, target: Target, origin: Origin) -> None:
+        self.target = target
+        self.origin = origin
+
+    def give(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            body = json.dumps(cloudevent(entry.change, self.origin), separators=(",", ":")).encode()
+            headers = {"Content-Type": TYPE, "Idempotency-Key": entry.change.id}
+            post(self.target, self.target.path or "/", body, headers)
+
+    def rest(self, outbox: Outbox) -> None:
+        """Nothing is sent again."""
+
+    def close(self) -> None:
+        """Each POST is a connection of its own."""
+
+
+def cloudevent(change: Change, origin: Origin) -> dict[str, object]:
+    """The change in its envelope."""
+    return {
+        "specversion": "1.0",
+        "id": change.id,
+        "source": f"{origin.base}program/{quote(origin.title, safe='')}",
+        "type": f"semcep.alert.{change.state}",
+        "subject": change.alert,
+        "time": moment(change.time),
+        "datacontenttype": "application/json",
+        "data": document(change),
+    }

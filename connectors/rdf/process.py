@@ -1,0 +1,286 @@
+"""The store in a process of its own: Oxigraph has no way to stop a query, but a process can be ended.
+
+A query that takes longer than it may ends with its process; the next one opens the store again, is given what was not
+yet written, and asked again what else was being asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal
+
+import pyoxigraph as ox
+
+from cep.errors import CepError
+from connectors.rdf.store import Answer, EventStore, Question, Refused
+from connectors.rdf.words import Words
+
+_WORKERS = 4  # questions answered side by side; the others wait
+_ASKING = 256  # questions that may wait
+_WRITING = 64  # texts that may wait to be written
+_GRACE = 0.5  # seconds in which a query may still end by itself
+_TRIES = 2  # a question during which so many processes ended by themselves is refused
+
+
+@dataclass(slots=True)
+class _Order:
+    """What the process was told to do. `seconds`: how long it may take, None: as long as it does; `until`: when that
+    is over, None before it is begun."""
+
+    call: tuple[Any, ...]
+    future: Future[Any]
+    seconds: float | None = None
+    until: float | None = None
+    tries: int = 0
+
+
+class StoreProcess:
+    """A store at `path` for several threads; `memory`: the bytes that its process may have, None: as many as it can.
+
+    Raises CepError where it cannot be opened.
+    """
+
+    def __init__(self, path: str | Path, words: Words, memory: int | None = None) -> None:
+        self._arguments = [str(path), words.base, str(memory or 0)]
+        self._sending = threading.Lock()
+        self._room = threading.Semaphore(_WRITING)
+        self._orders: dict[int, _Order] = {}
+        self._count = 0
+        self._closed = False
+        self.restarts = 0
+        self._process, self._connection = self._begun()
+        self._reader = threading.Thread(target=self._read, name="store", daemon=True)
+        self._reader.start()
+
+    def know(self, name: str, quads: Callable[[], Iterable[str]]) -> None:
+        """Knowledge by a name that says what it is (its fingerprint): N-Quads, loaded unless it is there already. What
+        else is there goes then: it was of another run."""
+        if not self._tell("knows", name).result():
+            self._tell("clear").result()
+            for text in quads():
+                self._tell("load", text).result()
+            self._tell("call", name).result()
+
+    def add(self, text: str) -> Future[None]:
+        """As EventStore.add; waits only while very much is not yet written. The future is done when it is."""
+        self._room.acquire()
+        future = self._tell("add", text)
+        future.add_done_callback(lambda done: self._room.release())
+        return future
+
+    def forget(self, until: str) -> None:
+        """As EventStore.forget, after what was added before."""
+        self._tell("forget", until)
+
+    def look(self, what: Literal["ending", "hours", "described"], *values: Any) -> Future[Any]:
+        """What EventStore says, as values; `described` gives N-Triples."""
+        return self._tell(what, *values)
+
+    def ask(self, question: Question) -> Future[Answer]:
+        """The future may raise Refused. Where many ask, a question is begun later; its seconds count from then."""
+        if sum(order.seconds is not None for order in list(self._orders.values())) >= _ASKING:
+            raise Refused("busy", "too many queries are waiting")
+        return self._tell("ask", question, seconds=question.seconds + _GRACE)
+
+    def flush(self) -> None:
+        """Returns when all that was added can be asked for."""
+        self._tell("flush").result()
+
+    def close(self) -> None:
+        """What was added is written, then the process ends."""
+        with contextlib.suppress(Refused):
+            self.flush()
+        with self._sending:
+            self._closed = True
+            with contextlib.suppress(OSError):
+                self._connection.send(None)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a process."""
+        return not self._closed and self._process.poll() is None
+
+    def _tell(self, *call: Any, seconds: float | None = None) -> Future[Any]:
+        order = _Order(call, Future(), seconds)
+        with self._sending:
+            if self._closed:
+                raise Refused("failed", "the store is closed")
+            self._count += 1
+            self._orders[self._count] = order
+            with contextlib.suppress(OSError):  # the process has ended: all is sent again to the next
+                self._connection.send((self._count, order.call))
+        return order.future
+
+    def _begun(self) -> tuple[subprocess.Popen[bytes], Connection]:
+        here, there = socket.socketpair()
+        root = str(Path(__file__).parents[2])
+        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "connectors.rdf.process", str(there.fileno()), *self._arguments],
+            pass_fds=[there.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+        there.close()
+        connection = Connection(here.detach())
+        try:
+            trouble = connection.recv()
+        except (EOFError, OSError):
+            trouble = "its process ended at once"
+        if trouble:
+            process.kill()
+            process.wait()
+            connection.close()
+            hint = "one server has it at a time; another `--state` is another store"
+            raise CepError(f"{self._arguments[0]}: the store cannot be opened: {trouble}", hint=hint, code="store")
+        return process, connection
+
+    def _read(self) -> None:
+        """What the process says, until it is closed; a new one where it ends before."""
+        while True:
+            try:
+                while self._connection.poll(0.05):
+                    self._heard(*self._connection.recv())
+            except (EOFError, OSError):
+                if self._closed:
+                    break
+                self._again()
+            self._overdue()
+        for order in self._orders.values():
+            order.future.set_exception(Refused("failed", "the store is closed"))
+
+    def _heard(self, number: int, kind: str, value: Any) -> None:
+        order = self._orders.get(number)
+        if order is None:
+            return
+        if kind == "began":
+            assert order.seconds is not None, "what has no end is not told when it begins"
+            order.until = time.monotonic() + order.seconds
+            return
+        del self._orders[number]
+        if kind == "done":
+            order.future.set_result(value)
+        else:
+            order.future.set_exception(Refused(*value))
+
+    def _overdue(self) -> None:
+        now = time.monotonic()
+        late = [n for n, order in list(self._orders.items()) if order.until is not None and order.until < now]
+        for number in late:
+            order = self._orders.pop(number)
+            told = f"the query took longer than {(order.seconds or 0) - _GRACE:g} s"
+            order.future.set_exception(Refused("slow", told))
+        if late:
+            for order in list(self._orders.values()):
+                order.tries -= order.until is not None  # it is not to blame
+            self._process.kill()
+
+    def _again(self) -> None:
+        with self._sending:
+            self._process.kill()
+            self._process.wait()
+            self._connection.close()
+            self.restarts += 1
+            try:
+                self._process, self._connection = self._begun()
+            except CepError:
+                time.sleep(1.0)  # the next round tries again
+                return
+            for number, order in list(self._orders.items()):
+                order.tries += order.until is not None
+                order.until = None
+                if order.tries >= _TRIES:
+                    del self._orders[number]
+                    told = "the query needs more memory than it may have, or broke the store's process"
+                    order.future.set_exception(Refused("failed", told))
+                    continue
+                with contextlib.suppress(OSError):
+                    self._connection.send((number, order.call))
+
+
+# --- in the process ---
+
+
+def main(descriptor: str, path: str, base: str, memory: str) -> None:
+    """Does what it is told by the other end of a socket, until that is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that tells
+    if int(memory):
+        with contextlib.suppress(ImportError, ValueError, OSError):
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
+    connection, saying = Connection(int(descriptor)), threading.Lock()
+    try:
+        store = EventStore(path, Words(base))
+    except OSError as error:
+        connection.send(str(error))
+        return
+    connection.send("")
+    calls: Mapping[str, Callable[..., Any]] = {
+        "knows": store.knows,
+        "clear": store.store.clear,
+        "load": store.load,
+        "call": store.call,
+        "add": store.add,
+        "forget": store.forget,
+        "flush": lambda: None,
+        "ask": store.ask,
+        "ending": store.ending,
+        "hours": lambda *values: [hour.value for hour in store.hours(*values)],
+        "described": lambda subjects: ox.serialize(
+            (quad.triple for quad in store.described(subjects)), format=ox.RdfFormat.N_TRIPLES
+        ),
+    }
+
+    def work(number: int, call: tuple[Any, ...]) -> None:
+        name, *values = call
+        if name == "ask":
+            say(number, "began", None)
+        try:
+            say(number, "done", calls[name](*values))
+        except Refused as error:
+            say(number, "refused", (error.code, str(error)))
+        except Exception as error:
+            say(number, "refused", ("failed", f"{type(error).__name__}: {error}"))
+
+    def say(*what: Any) -> None:
+        with saying, contextlib.suppress(OSError):
+            connection.send(what)
+
+    with ThreadPoolExecutor(1) as writer, ThreadPoolExecutor(_WORKERS) as readers:
+        while (told := _next(connection)) is not None:
+            number, call = told
+            pool = readers if call[0] in ("ask", "ending", "hours", "described") else writer
+            pool.submit(work, number, call)
+        writer.shutdown()
+        store.store.flush()
+        os._exit(0)  # whatever is still being asked
+
+
+def _next(connection: Connection) -> Any:
+    try:
+        return connection.recv()
+    except (EOFError, OSError):
+        return None
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

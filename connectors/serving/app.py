@@ -1,0 +1,53 @@
+"""The application: routers of what is served, who may ask, and how it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fastapi import APIRouter, FastAPI, Response
+from fastapi.middleware.cors import CORSMiddleware
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.responses import JSONResponse
+
+from connectors.serving.guard import Guard, Limits
+
+
+def application(
+    routers: Sequence[APIRouter],
+    limits: Limits,
+    *,
+    title: str,
+    trouble: Callable[[], str | None],
+    registry: CollectorRegistry,
+    origins: Sequence[str] = (),
+) -> FastAPI:
+    """`trouble`: why nothing can be asked, None: it can. `origins`: of whose pages browsers may ask, `*`: of all."""
+    made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+
+    @made.get("/health", include_in_schema=False)
+    async def health() -> Response:
+        """The process answers."""
+        return JSONResponse({"status": "ok"})
+
+    @made.get("/ready", include_in_schema=False)
+    async def ready() -> Response:
+        """Questions are answered, and the program has not failed."""
+        found = trouble()
+        return JSONResponse({"status": found or "ok"}, 200 if found is None else 503)
+
+    @made.get("/metrics", include_in_schema=False)
+    def metrics() -> Response:
+        """For Prometheus."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    for router in routers:
+        made.include_router(router)
+    made.add_middleware(Guard, limits=limits)
+    if origins:  # outside: a browser reads why it was refused
+        made.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "HEAD", "POST"],
+            allow_headers=["Authorization", "Content-Type", "Accept", "Last-Event-ID"],
+        )
+    return made

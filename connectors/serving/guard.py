@@ -1,0 +1,130 @@
+"""Who may ask, how much and how often: a layer around the whole application."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "semcep"
+OPEN = frozenset(("/health", "/ready"))
+"""What needs no token, and counts for no rate."""
+
+_CLIENTS = 10_000  # of which the rate is remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`token`: what a request has to bring, None: nothing. `rate`: requests a second of one client (twice as many at
+    once), 0: any number. `body`: bytes of a request. `hosts`: the names under which it is asked, empty: any."""
+
+    token: str | None = None
+    rate: float = 100.0
+    body: int = 1 << 20
+    hosts: frozenset[str] = frozenset()
+
+
+class Guard:
+    """Refuses with 401, 413, 421 or 429.
+
+    The token comes as `Authorization: Bearer`, for pages in a browser as a cookie, which `?access_token=` sets.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self.app, self.limits = app, limits
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            assert scope["type"] == "lifespan", "there are no websockets"
+            await self.app(scope, receive, send)
+            return
+        headers, limits = Headers(scope=scope), self.limits
+        given = _token_in_address(scope)
+        free = scope["path"] in OPEN
+        refused = None
+        if limits.hosts and _host(headers.get("host", "")) not in limits.hosts:
+            refused = PlainTextResponse("this is not the name of this server; `--allow-host` names others\n", 421)
+        elif not free and limits.rate and not self._may(scope):
+            refused = PlainTextResponse("too many requests\n", 429, {"Retry-After": "1"})
+        elif not free and limits.token and scope["method"] != "OPTIONS" and not self._knows(headers, given):
+            refused = PlainTextResponse("a token is needed\n", 401, {"WWW-Authenticate": 'Bearer realm="semcep"'})
+        elif _length(headers) > limits.body:
+            refused = PlainTextResponse(f"the request has more than {limits.body:,} bytes\n", 413)
+        if refused is not None:
+            await refused(scope, receive, send)
+            return
+        size, over = 0, False
+
+        async def measured() -> Message:
+            nonlocal size, over
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > limits.body:
+                over = True
+                return {"type": "http.disconnect"}
+            return message
+
+        async def answered(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                made = MutableHeaders(scope=message)
+                made.setdefault("X-Content-Type-Options", "nosniff")
+                made.setdefault("Referrer-Policy", "no-referrer")
+                if given is not None:
+                    made.append("Set-Cookie", f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path=/")
+            await send(message)
+
+        try:
+            await self.app(scope, measured, answered)
+        except Exception:
+            if not over:
+                raise
+            await PlainTextResponse(f"the request has more than {limits.body:,} bytes\n", 413)(scope, receive, send)
+
+    def _knows(self, headers: Headers, given: str | None) -> bool:
+        token = self.limits.token or ""
+        kind, _, value = headers.get("authorization", "").partition(" ")
+        brought = [given or "", value.strip() if kind.lower() == "bearer" else "", _cookie(headers)]
+        return any(hmac.compare_digest(one.encode(), token.encode()) for one in brought)
+
+    def _may(self, scope: Scope) -> bool:
+        """A bucket that fills with `rate` a second, up to twice that."""
+        client = scope.get("client") or ("", 0)
+        now, most = time.monotonic(), 2 * self.limits.rate
+        left, last = self._left.pop(client[0], (most, now))
+        left = min(most, left + (now - last) * self.limits.rate)
+        self._left[client[0]] = (left - 1 if left >= 1 else left, now)
+        if len(self._left) > _CLIENTS:
+            self._left.popitem(last=False)
+        return left >= 1
+
+
+def _token_in_address(scope: Scope) -> str | None:
+    values = parse_qs(scope["query_string"].decode("latin-1")).get("access_token", [])
+    text = values[0] if values else ""
+    return text if text.isascii() and text.isprintable() and not set(text) & set(' ";,\\') and text else None
+
+
+def _cookie(headers: Headers) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def _host(text: str) -> str:
+    name = text.rsplit(":", 1)[0] if not text.endswith("]") else text
+    return name.strip("[]").lower()
+
+
+def _length(headers: Headers) -> int:
+    text = headers.get("content-length", "0")
+    return int(text) if text.isdigit() and len(text) < 20 else 0

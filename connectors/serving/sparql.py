@@ -1,0 +1,243 @@
+"""`/sparql`: the SPARQL 1.1 Protocol over knowledge and derived events, to read only."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Request, Response
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+
+from connectors.rdf.process import StoreProcess
+from connectors.rdf.store import Question, Refused
+from connectors.rdf.words import DISTANCE
+from knowledge.asking.checked import no_query
+from knowledge.asking.sparql import tokens
+
+TABLES: Mapping[str, str] = {
+    "application/sparql-results+json": "json",
+    "application/json": "json",
+    "application/sparql-results+xml": "xml",
+    "application/xml": "xml",
+    "text/xml": "xml",
+    "text/csv": "csv",
+    "text/tab-separated-values": "tsv",
+}
+"""Media types of a table, and of yes and no, with the format."""
+
+GRAPHS: Mapping[str, str] = {
+    "text/turtle": "ttl",
+    "application/n-triples": "nt",
+    "application/ld+json": "jsonld",
+    "application/rdf+xml": "rdf",
+    "application/x-turtle": "ttl",
+}
+"""Likewise of triples."""
+
+STATUS = {"syntax": 400, "large": 400, "service": 403, "slow": 503, "busy": 503, "failed": 500}
+_TYPES = {
+    "json": "application/sparql-results+json",
+    "xml": "application/sparql-results+xml",
+    "csv": "text/csv; charset=utf-8",
+    "tsv": "text/tab-separated-values; charset=utf-8",
+    "ttl": "text/turtle",
+    "nt": "application/n-triples",
+    "jsonld": "application/ld+json",
+    "rdf": "application/rdf+xml",
+}
+_ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})")
+_FORM, _DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What queries may take: seconds, bytes of an answer. `prefixes` need not be declared."""
+
+    seconds: float = 10.0
+    bytes: int = 1 << 26
+    prefixes: Mapping[str, str] | None = None
+
+
+class Malformed(Exception):
+    """A request that is none of the protocol. `status` is HTTP's."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def router(store: StoreProcess, asking: Asking) -> APIRouter:
+    """The endpoint."""
+    made = APIRouter()
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            pairs = await parameters(request)
+            if pairs is None:
+                format = negotiated(request.headers, GRAPHS)
+                return Response(described(str(request.url.replace(query="")), format), media_type=_TYPES[format])
+            question = asked(pairs, asking)
+            table, graph = formats(request.headers)
+            question = replace(question, table=table, graph=graph)
+            stays(question.text)
+            answer = await asyncio.wrap_future(store.ask(question))
+        except Malformed as error:
+            more = {"Allow": "GET, HEAD, POST, OPTIONS"} if error.status == 405 else None
+            return PlainTextResponse(f"{error}\n", error.status, more)
+        except Refused as error:
+            return refused(error, question)
+        return Response(answer.body, media_type=_TYPES[answer.format], headers={"Vary": "Accept"})
+
+    methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"]  # the last three are told what there is
+    made.add_api_route("/sparql", endpoint, methods=methods, include_in_schema=False)
+    return made
+
+
+async def parameters(request: Request) -> list[tuple[str, str]] | None:
+    """The parameters of a query operation, None: it asks for the description of the service. Raises Malformed."""
+    in_address = _pairs(request.url.query.encode())
+    if request.method in ("GET", "HEAD"):
+        if any(key == "update" for key, _ in in_address):
+            raise Malformed(400, "an update comes by POST; but this endpoint is read only")
+        return in_address if any(key == "query" for key, _ in in_address) else None
+    if request.method != "POST":
+        raise Malformed(405, "queries come by GET or POST")
+    kind, _, options = request.headers.get("content-type", "").partition(";")
+    charset = re.search(r"charset=\"?([^\s\";]+)", options)
+    if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
+        raise Malformed(415, f"queries are UTF-8, not {charset[1]}")
+    body = await request.body()
+    match kind.strip().lower():
+        case "application/x-www-form-urlencoded":
+            pairs = _pairs(body)
+            if any(key == "update" for key, _ in pairs):
+                raise Malformed(403, "this endpoint is read only")
+            return pairs
+        case "application/sparql-query":
+            if any(key == "query" for key, _ in in_address):
+                raise Malformed(400, "there are two queries: one in the body and one in the address")
+            return [("query", _utf8(body)), *in_address]
+        case "application/sparql-update":
+            raise Malformed(403, "this endpoint is read only")
+        case "":
+            raise Malformed(400, f"the content type is missing: {_FORM} or {_DIRECT}")
+        case other:
+            raise Malformed(415, f"the content type is {_FORM} or {_DIRECT}, not `{other[:80]}`")
+
+
+def asked(pairs: Sequence[tuple[str, str]], asking: Asking) -> Question:
+    """The question of a query operation. Raises Malformed."""
+    queries = [value for key, value in pairs if key == "query"]
+    if len(queries) != 1:
+        raise Malformed(400, "there is no query" if not queries else "there is more than one query")
+    default = tuple(value for key, value in pairs if key == "default-graph-uri")
+    named = tuple(value for key, value in pairs if key == "named-graph-uri")
+    for iri in (*default, *named):
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*", iri):
+            raise Malformed(400, f"`{iri[:80]}` is no IRI of a graph")
+    return Question(
+        queries[0],
+        default=default if default or named else None,
+        named=named if default or named else None,
+        prefixes=tuple((asking.prefixes or {}).items()),
+        seconds=asking.seconds,
+        bytes=asking.bytes,
+    )
+
+
+def stays(query: str) -> None:
+    """Raises Refused for a query that would ask another endpoint."""
+    text = _ESCAPE.sub(lambda found: _letter(int(found[1] or found[2], 16)), query)
+    for token in tokens(text):
+        hidden = token.kind == "iri" and ")" in token.text and "service" in token.text.lower()  # `<` may be `less than`
+        if hidden or (token.kind == "word" and token.text.lower() == "service"):
+            raise Refused("service", "`SERVICE` is refused: this endpoint asks no other one")
+
+
+def formats(headers: Headers) -> tuple[str, str]:
+    """The formats of a table and of triples that are wanted most. Malformed (406): there is none."""
+    table, graph = negotiated(headers, TABLES, ""), negotiated(headers, GRAPHS, "")
+    if not table and not graph:
+        raise Malformed(406, f"answers are {', '.join([*TABLES, *GRAPHS])}")
+    return table or "json", graph or "ttl"
+
+
+def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str | None = None) -> str:
+    """The format among the known ones that `Accept` wants most; the first if it takes any."""
+    best, chosen = 0.0, None
+    wishes = []
+    for part in ", ".join(headers.getlist("accept")).split(","):
+        kind, *options = (piece.strip().lower() for piece in part.split(";"))
+        weight = next((_weight(option[2:]) for option in options if option.startswith("q=")), 1.0)
+        if kind:
+            wishes.append((kind, weight))
+    for kind, format in known.items():
+        matching = [(wish.count("*"), weight) for wish, weight in wishes if _fits(kind, wish)]
+        weight = min(matching)[1] if matching else 0.0 if wishes else 1.0
+        if weight > best:
+            best, chosen = weight, format
+    return chosen or (next(iter(known.values())) if otherwise is None else otherwise)
+
+
+def refused(error: Refused, question: Question) -> Response:
+    """Why there is no answer."""
+    text = str(error)
+    if error.code == "syntax":
+        text = str(no_query(text, question.text, dict(question.prefixes), "query"))
+    more = {"Retry-After": "5"} if STATUS[error.code] == 503 else None
+    return PlainTextResponse(f"{text}\n", STATUS[error.code], more)
+
+
+def described(address: str, format: str) -> bytes:
+    """The description of the service, in RDF."""
+    import pyoxigraph as ox
+
+    results = "".join(f", <http://www.w3.org/ns/formats/SPARQL_Results_{name}>" for name in ("XML", "CSV", "TSV"))
+    graphs = "".join(f", <http://www.w3.org/ns/formats/{name}>" for name in ("N-Triples", "JSON-LD", "RDF_XML"))
+    where = re.sub(r"[\x00-\x20<>\"{}|^`\\]", "", address)
+    text = f"""@prefix sd: <http://www.w3.org/ns/sparql-service-description#> .
+<{where}> a sd:Service ; sd:endpoint <{where}> ; sd:supportedLanguage sd:SPARQL11Query ;
+  sd:resultFormat <http://www.w3.org/ns/formats/SPARQL_Results_JSON>{results},
+    <http://www.w3.org/ns/formats/Turtle>{graphs} ;
+  sd:extensionFunction <{DISTANCE}> ; sd:defaultDataset [ a sd:Dataset ; sd:defaultGraph [ a sd:Graph ] ] .
+"""
+    kinds = {"ttl": ox.RdfFormat.TURTLE, "nt": ox.RdfFormat.N_TRIPLES}
+    kinds |= {"jsonld": ox.RdfFormat.JSON_LD, "rdf": ox.RdfFormat.RDF_XML}
+    names = {"sd": "http://www.w3.org/ns/sparql-service-description#"} if format == "ttl" else None
+    triples = (quad.triple for quad in ox.parse(text, ox.RdfFormat.TURTLE))
+    made = ox.serialize(triples, format=kinds[format], prefixes=names)
+    assert made is not None, "without an output the text is given"
+    return made
+
+
+def _pairs(text: bytes) -> list[tuple[str, str]]:
+    try:
+        found = parse_qsl(_utf8(text), keep_blank_values=True, max_num_fields=200, errors="strict")
+    except UnicodeDecodeError:
+        raise Malformed(400, "the request is not UTF-8") from None
+    except ValueError:
+        raise Malformed(400, "there are too many parameters") from None
+    return found
+
+
+def _utf8(text: bytes) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Malformed(400, "the query is not UTF-8") from None
+
+
+def _letter(code: int) -> str:
+    return chr(code) if code < 0x110000 else ""
+
+
+def _weight(text: str) -> float:
+    return min(float(text), 1.0) if re.fullmatch(r"\d(\.\d{0,3})?", text) else 0.0
+
+
+def _fits(kind: str, wish: str) -> bool:
+    return wish in (kind, "*/*", "*") or (wish.endswith("/*") and kind.startswith(wish[:-1]))

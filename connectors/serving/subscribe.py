@@ -1,0 +1,246 @@
+"""`/sparql/subscribe`: a query whose answer is sent again in part when it changes, as Server-Sent Events.
+
+First comes `answer`, all of it, then `change`: {"added": [...], "removed": [...]}, bindings as in SPARQL's JSON. A
+query is asked again soon after an event came that it names by class or property, and after others now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import PlainTextResponse, StreamingResponse
+
+from cep.schema import Schema
+from connectors.rdf.history import History
+from connectors.rdf.store import Question, Refused
+from connectors.rdf.words import Words
+from connectors.serving.sparql import Asking, Malformed, asked, parameters, refused, stays
+from knowledge.asking.sparql import tokens
+
+MOST = 1 << 22
+"""Bytes of an answer that is watched."""
+
+_QUERIES = 100  # different ones that are watched
+_BEHIND = 64  # messages that may wait for a client; one that is further behind is let go
+_ALIVE = 15.0  # seconds of silence after which a comment is sent
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds between two times that a query is asked: at least `soon` where what it names has come, `later` where
+    other events have."""
+
+    soon: float = 0.5
+    later: float = 10.0
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A query with those who watch it. `names`: the events it names, None: it may be about all; `rows`: its answer."""
+
+    question: Question
+    names: frozenset[str] | None
+    clients: list[asyncio.Queue[str | None]] = field(default_factory=list)
+    variables: list[str] = field(default_factory=list)
+    rows: Counter[str] = field(default_factory=Counter)
+    due: asyncio.Event = field(default_factory=asyncio.Event)
+    other: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class Subscriptions:
+    """The queries that are watched, each asked once for all who watch it."""
+
+    def __init__(self, history: History, schemas: Mapping[str, Schema], pace: Pace) -> None:
+        self._store, self._pace = history.store, pace
+        self._iris = _iris(schemas, history.words)
+        self._watched: dict[Question, _Watched] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.closed = False
+        history.listen(self._told)
+
+    async def watch(self, question: Question) -> asyncio.Queue[str | None]:
+        """Messages, the answer as it is now first; None is the last. Raises Refused."""
+        self._loop = asyncio.get_running_loop()
+        one = self._watched.get(question)
+        if one is None:
+            if len(self._watched) >= _QUERIES:
+                raise Refused("busy", "too many different queries are watched")
+            names = named(question.text, dict(question.prefixes), self._iris)
+            one = self._watched[question] = _Watched(question, names)
+            one.task = asyncio.create_task(self._keep(one))
+            try:
+                one.variables, one.rows = await self._answer(question)
+            except BaseException:
+                one.task.cancel()
+                self._watched.pop(question, None)
+                raise
+        queue: asyncio.Queue[str | None] = asyncio.Queue(_BEHIND)
+        rows = [json.loads(row) for row in one.rows.elements()]
+        queue.put_nowait(_message("answer", {"head": {"vars": one.variables}, "results": {"bindings": rows}}))
+        one.clients.append(queue)
+        return queue
+
+    def leave(self, question: Question, queue: asyncio.Queue[str | None]) -> None:
+        """Nobody listens there any more."""
+        one = self._watched.get(question)
+        if one is not None and queue in one.clients:
+            one.clients.remove(queue)
+        if one is not None and not one.clients:
+            assert one.task is not None, "what is watched is kept up"
+            one.task.cancel()
+            del self._watched[question]
+
+    async def close(self) -> None:
+        """All are told that there is no more."""
+        self.closed = True
+        for one in list(self._watched.values()):
+            for queue in list(one.clients):
+                _put(queue, None)
+
+    @property
+    def clients(self) -> int:
+        """How many listen."""
+        return sum(len(one.clients) for one in list(self._watched.values()))
+
+    def _told(self, events: Sequence[str]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            with suppress(RuntimeError):  # it closes just now
+                self._loop.call_soon_threadsafe(self._came, frozenset(events))
+
+    def _came(self, events: Set[str]) -> None:
+        for one in self._watched.values():
+            if one.names is None or one.names & events:
+                one.due.set()
+            else:
+                one.other = True
+
+    async def _keep(self, one: _Watched) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(one.due.wait(), self._pace.later)
+            if one.due.is_set() or one.other:
+                one.due.clear()
+                one.other = False
+                try:
+                    variables, rows = await self._answer(one.question)
+                except Refused as error:
+                    if error.code == "failed":
+                        continue
+                    self._send(one, _message("problem", {"code": error.code, "text": str(error)}))
+                    await asyncio.sleep(self._pace.later)
+                    continue
+                added, removed = rows - one.rows, one.rows - rows
+                one.variables, one.rows = variables, rows
+                if added or removed:
+                    change = {name: [json.loads(row) for row in some.elements()] for name, some in
+                              (("added", added), ("removed", removed))}  # fmt: skip
+                    self._send(one, _message("change", change))
+            await asyncio.sleep(self._pace.soon)
+
+    async def _answer(self, question: Question) -> tuple[list[str], Counter[str]]:
+        answer = await asyncio.wrap_future(self._store.ask(question))
+        found = json.loads(answer.body) if answer.format == "json" else {}
+        if "results" not in found:
+            raise Refused("syntax", "only a SELECT can be watched")
+        rows = (json.dumps(row, sort_keys=True) for row in found["results"]["bindings"])
+        return found["head"]["vars"], Counter(rows)
+
+    def _send(self, one: _Watched, message: str) -> None:
+        for queue in list(one.clients):
+            if not _put(queue, message):
+                one.clients.remove(queue)
+                while not queue.empty():
+                    queue.get_nowait()
+                queue.put_nowait(None)
+
+
+def router(subscriptions: Subscriptions, asking: Asking) -> APIRouter:
+    """The endpoint."""
+    made = APIRouter()
+
+    async def subscribe(request: Request) -> Response:
+        try:
+            pairs = await parameters(request)
+            question = replace(asked(pairs or (), asking), table="json", bytes=min(MOST, asking.bytes))
+            stays(question.text)
+            queue = await subscriptions.watch(question)
+        except Malformed as error:
+            return PlainTextResponse(f"{error}\n", error.status)
+        except Refused as error:
+            if str(error).startswith("only"):
+                return PlainTextResponse(f"{error}\n", 400)
+            return refused(error, question)
+
+        async def messages() -> AsyncIterator[str]:
+            try:
+                while True:
+                    try:
+                        message = await asyncio.wait_for(queue.get(), _ALIVE)
+                    except TimeoutError:
+                        yield ": still here\n\n"
+                        continue
+                    if message is None:
+                        return
+                    yield message
+            finally:
+                subscriptions.leave(question, queue)
+
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(messages(), media_type="text/event-stream", headers=headers)
+
+    made.add_api_route("/sparql/subscribe", subscribe, methods=["GET", "POST"], include_in_schema=False)
+    return made
+
+
+def named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str]) -> frozenset[str] | None:
+    """The events whose classes or properties a query names; None where it names none."""
+    known, found, declared = dict(prefixes), set(), ""
+    for token in tokens(query):
+        if token.kind == "word":
+            declared = ""
+        if token.kind == "name" and token.text.endswith(":"):
+            declared = token.text
+            continue
+        if token.kind == "iri":
+            iri = token.text[1:-1]
+            if declared:
+                known[declared[:-1]] = iri
+        elif token.kind == "name":
+            prefix, _, local = token.text.partition(":")
+            iri = known.get(prefix, "") + re.sub(r"\\(.)", r"\1", local)
+        else:
+            declared = ""
+            continue
+        declared = ""
+        if iri in iris:
+            found.add(iris[iri])
+    return frozenset(found) or None
+
+
+def _iris(schemas: Mapping[str, Schema], words: Words) -> dict[str, str]:
+    """The event that a class or property is of."""
+    found = {}
+    for name, schema in schemas.items():
+        found[words.type(schema)] = name
+        found |= {words.property(schema, number): name for number in range(len(schema.attributes))}
+    return found
+
+
+def _message(kind: str, value: object) -> str:
+    return f"event: {kind}\ndata: {json.dumps(value, ensure_ascii=False)}\n\n"
+
+
+def _put(queue: asyncio.Queue[str | None], message: str | None) -> bool:
+    try:
+        queue.put_nowait(message)
+    except asyncio.QueueFull:
+        return False
+    return True

@@ -1,0 +1,88 @@
+"""Brokers for tests: a real mosquitto, and the mock cluster of librdkafka, which speaks Kafka's own protocol."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+MOSQUITTO = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+MISSING = "no mosquitto (Debian, Ubuntu: apt install mosquitto)"
+PASSWORD = "sesame"
+FIRST = 1_700_000_000_000
+"""The timestamp of second 0."""
+
+
+@contextmanager
+def mosquitto(folder: Path, login: bool = False) -> Iterator[int]:
+    """The port of a broker that keeps its sessions in a folder; with `login` it knows the user `cep` alone."""
+    assert MOSQUITTO is not None, MISSING
+    folder.mkdir(exist_ok=True)
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = int(found.getsockname()[1])
+    lines = [f"listener {port} 127.0.0.1", f"allow_anonymous {'false' if login else 'true'}"]
+    lines += ["persistence true", f"persistence_location {folder}/", "max_queued_messages 0"]
+    if os.getuid() == 0:
+        lines.append("user root")
+    if login:
+        program = str(Path(MOSQUITTO).with_name("mosquitto_passwd"))
+        program = program if Path(program).exists() else str(shutil.which("mosquitto_passwd"))
+        subprocess.run([program, "-b", "-c", str(folder / "users"), "cep", PASSWORD], check=True, capture_output=True)
+        lines.append(f"password_file {folder}/users")
+    (folder / "mosquitto.conf").write_text("\n".join(lines) + "\n")
+    broker = subprocess.Popen(
+        [MOSQUITTO, "-c", str(folder / "mosquitto.conf")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        while True:
+            assert broker.poll() is None, "mosquitto has ended"
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                time.sleep(0.02)
+        yield port
+    finally:
+        broker.terminate()
+        broker.wait()
+
+
+def publish(port: int, messages: Iterable[tuple[str, bytes]], **login: str) -> None:
+    """Messages to topics, each kept by the broker when this returns."""
+    from paho.mqtt.client import Client
+    from paho.mqtt.enums import CallbackAPIVersion
+
+    client = Client(CallbackAPIVersion.VERSION2)
+    if login:
+        client.username_pw_set(login["user"], login["password"])
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    for sent in [client.publish(topic, payload, qos=1) for topic, payload in messages]:
+        sent.wait_for_publish(10)
+    client.disconnect()
+    client.loop_stop()
+
+
+class Cluster:
+    """A mock cluster of one broker: it lives as long as this. Topics have four partitions."""
+
+    def __init__(self) -> None:
+        from confluent_kafka import Producer
+
+        self._producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock", "log_level": 0})
+        brokers = self._producer.list_topics("first", timeout=10).brokers.values()
+        self.servers = ",".join(f"{one.host}:{one.port}" for one in brokers)
+
+    def send(self, topic: str, messages: Iterable[tuple[int, int, bytes | None]]) -> None:
+        """Messages (partition, second of the timestamp, bytes) to a topic; there when this returns."""
+        for partition, second, payload in messages:
+            options: dict[str, Any] = {"partition": partition, "timestamp": FIRST + 1000 * second}
+            self._producer.produce(topic, payload, **options)
+        assert self._producer.flush(10) == 0, "all are sent"

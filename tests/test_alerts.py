@@ -1,0 +1,237 @@
+"""Alerts: what a statement makes, the life of an alert by event time, what is said, and where."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep.engine import Engine
+from cep.errors import CepError
+from cep.events import Event
+from cep.runtime.clock import BEGINNING, END_OF_TIME
+from connectors.alerts.life import Change, Lives
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.places import MOST, place
+from connectors.alerts.plain import LONGEST, clean, filled, moment, shown
+
+PROGRAM = """
+event warning(station: string, count: int, wind: float?).
+at(kewr, 40.7, -74.2).
+at(kjfk, 40.6, -73.8).
+strong(S) <- warning(S, _, W) WHERE W > 50.
+
+ALERT storm ON warning(station: S, count: C) WHERE C > 3, at(S, Lat, Long)
+    SEVERITY "Severe" CATEGORY "Met" TITLE "Blizzard at {S}" TEXT "{C} readings; {{as seen}} at {Lat}"
+    FOR 10 s KEYED BY S AT Lat, Long RADIUS 40000.
+ALERT wind ON strong(S) TITLE "Strong wind" FOR 3 s.
+"""
+
+
+def engine(**options: object) -> Engine:
+    return Engine.from_text(PROGRAM, alerts=True, **options)
+
+
+def warning(station: str, count: int, wind: float | None, start: int, end: int) -> Event:
+    return Event("warning", (station, count, wind), start * 1_000_000, end * 1_000_000)
+
+
+def lives_of(running: Engine, outbox: Outbox | None = None) -> Lives:
+    live, reached = ([], BEGINNING) if outbox is None else outbox.begin(running.program)
+    schemas = {alert.table: running.plan.schemas[alert.table] for alert in running.alerts}
+    return Lives(running.alerts, schemas, running.inputs, running.program, live, reached)
+
+
+def test_a_program_with_alerts_runs_as_one_without() -> None:
+    """Its alerts are checked, and make nothing unless they are asked for; a snapshot is of the one or the other."""
+    events = [warning("kewr", 5, 60.0, 0, 1), warning("kjfk", 2, None, 2, 3)]
+    plain, telling = Engine.from_text(PROGRAM), engine()
+    made, told = plain.push(events) | plain.close(), telling.push(events) | telling.close()
+    assert set(made) == {"strong"} and list(plain.outputs) == list(telling.outputs) == ["strong"]
+    assert not plain.alerts and [alert.name for alert in telling.alerts] == ["storm", "wind"]
+    assert told["alert storm"].rows() == [(0, 1_000_000, "kewr", 5, 60.0, 40.7, -74.2, 40.7, -74.2, 40_000)]
+    assert plain.program == telling.program and told["strong"].equals(made["strong"])
+    with pytest.raises(CepError, match="another program"):
+        plain.restore(telling.snapshot())
+    assert engine().restore(telling.snapshot()).snapshot() == telling.snapshot()
+
+
+def test_a_life() -> None:
+    """It fires, is updated by what comes within its ten seconds, ends when they have passed, and may fire again."""
+    running = engine()
+    lives = lives_of(running)
+    events = [
+        warning("kewr", 5, 60.0, 0, 2),
+        warning("kjfk", 9, None, 3, 5),
+        warning("kewr", 7, None, 11, 12),  # just in time
+        warning("kewr", 8, None, 23, 23),  # too late: another alert
+    ]
+    running.push(events)
+    changes = lives.take(running.push([]) | running.close(), END_OF_TIME) if False else []
+    running = engine()
+    changes = lives.take(running.push(events), running.watermark)
+    changes += lives.take(running.close(), END_OF_TIME)
+    told = [(c.time // 1_000_000, c.name, c.key.get("station"), c.state, c.revision, c.occurrences) for c in changes]
+    assert told == [
+        (2, "storm", "kewr", "firing", 0, 1),
+        (2, "wind", None, "firing", 0, 1),
+        (5, "storm", "kjfk", "firing", 0, 1),
+        (5, "wind", None, "resolved", 1, 1),
+        (12, "storm", "kewr", "updated", 1, 2),
+        (15, "storm", "kjfk", "resolved", 1, 1),
+        (22, "storm", "kewr", "resolved", 2, 2),
+        (23, "storm", "kewr", "firing", 0, 1),
+        (33, "storm", "kewr", "resolved", 1, 1),
+    ]
+    first, updated = changes[0], changes[4]
+    assert (first.title, first.text) == ("Blizzard at kewr", "5 readings; {as seen} at 40.7")
+    assert first.place == {"circle": [40.7, -74.2, 40_000.0]} and first.values["wind"] == 60.0
+    assert updated.alert == first.alert != changes[7].alert and updated.first == first.last != updated.last
+    assert (updated.start, updated.end, updated.until) == (0, 12_000_000, 22_000_000)
+    assert [c.name for c in changes if c.name == "wind" and c.title == "Strong wind" and not c.place] == ["wind"] * 2
+    assert Change.load(first.dump()) == first
+
+
+TABLES = engine()
+KEYS = ("kewr", "kjfk")
+occurrences = st.lists(
+    st.tuples(st.sampled_from([0, 1]), st.sampled_from(KEYS), st.integers(0, 40), st.integers(0, 5), st.integers(4, 6)),
+    max_size=25,
+)
+
+
+def tables(rows: list[tuple[int, str, int, int, int]], low: int, high: int) -> dict[str, pl.DataFrame]:
+    """The occurrences that end behind `low` and up to `high`, in seconds, as an engine gives them."""
+    found: dict[str, list[tuple[object, ...]]] = {}
+    for alert, key, end, length, count in sorted(set(rows), key=lambda row: (row[2], row)):
+        if low < end <= high:
+            times = ((end - length) * 1_000_000, end * 1_000_000)
+            row = (*times, key, count, None, 40.0, -70.0, 40.0, -70.0, 9) if alert == 0 else (*times, key)
+            found.setdefault(TABLES.alerts[alert].table, []).append(row)
+    return {
+        name: pl.DataFrame(
+            found[name],
+            schema=["start", "end", *(a.name for a in TABLES.plan.schemas[name].attributes)],
+            orient="row",
+            infer_schema_length=None,
+        )
+        for name in found
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(occurrences, st.sets(st.integers(0, 60), max_size=8), st.integers(0, 8), st.sets(st.integers(0, 60), max_size=4))
+def test_neither_cuts_nor_restarts_change_a_life(
+    rows: list[tuple[int, str, int, int, int]], cuts: set[int], stop: int, other: set[int]
+) -> None:
+    whole = lives_of(TABLES).take(tables(rows, -1, 100), END_OF_TIME)
+    for change, after in zip(whole, whole[1:]):
+        assert change.time <= after.time
+    for alert in {change.alert for change in whole}:
+        life = [change for change in whole if change.alert == alert]
+        assert [change.revision for change in life] == list(range(len(life)))
+        assert [change.state for change in life] == ["firing", *["updated"] * (len(life) - 2), "resolved"]
+        assert all(change.time <= before.until for before, change in zip(life, life[1:]))
+
+    outbox = Outbox(None)
+    for marks in (sorted(cuts)[:stop], [*sorted(other), END_OF_TIME]):  # a run that is broken off, and one from anew
+        lives, before = lives_of(TABLES, outbox), -1
+        for mark in marks:
+            ticks = mark if mark == END_OF_TIME else mark * 1_000_000
+            changes = lives.take(tables(rows, before, min(mark, 100)), ticks)
+            outbox.add(changes, lives.program, lives.reached)
+            before = mark
+    assert [entry.change for entry in outbox.after(0)] == whole
+    assert not outbox.live() and [entry.number for entry in outbox.after(0)] == list(range(1, len(whole) + 1))
+
+
+def test_many_occurrences_at_once() -> None:
+    """A hundred thousand, of a thousand keys: one round, one transaction."""
+    text = 'event e(k: int). ALERT a ON e(K) TITLE "{K}" FOR 1 s KEYED BY K.'
+    running = Engine.from_text(text, alerts=True)
+    lives, outbox = lives_of(running), Outbox(None)
+    frame = pl.DataFrame({"end": pl.Series(range(100_000)) * 1000}).with_columns(
+        pl.col("end").alias("start"), (pl.col("end") // 1000 % 1000).alias("k")
+    )
+    changes = lives.take({"alert a": frame}, END_OF_TIME)
+    outbox.add(changes, lives.program, lives.reached)
+    assert outbox.last == len(changes) == 101_000
+    assert {state: sum(c.state == state for c in changes) for state in ("firing", "updated", "resolved")} == {
+        "firing": 1000,
+        "updated": 99_000,
+        "resolved": 1000,
+    }
+
+
+def test_another_program_ends_what_was_open(tmp_path: Path) -> None:
+    """Whoever was told of an alert is told of its end; and the first program, when it comes back, goes on."""
+    path = tmp_path / "alerts.sqlite"
+    for program in ("one", "two", "one"):
+        outbox = Outbox(path)
+        live, reached = outbox.begin(program)
+        lives = Lives(TABLES.alerts, TABLES.plan.schemas, TABLES.inputs, program, live, reached)
+        outbox.add(lives.take(tables([(0, "kewr", 3, 0, 4)], -1, 100), 4_000_000), program, lives.reached)
+        outbox.close()
+    outbox = Outbox(path)
+    told = [(entry.change.state, entry.change.alert[:4]) for entry in outbox.after(0)]
+    one, two = told[0][1], told[2][1]
+    assert told == [("firing", one), ("resolved", one), ("firing", two), ("resolved", two)] and one != two
+    with pytest.raises(CepError, match="cannot be opened"):
+        Outbox(path)
+    outbox.close()
+
+
+def test_old_entries_go_when_all_receivers_have_them() -> None:
+    outbox = Outbox(None, kept=10)
+    outbox.receiver("slow")
+    lives = lives_of(TABLES)
+    rows = [(0, "kewr", end, 0, 4) for end in range(0, 800, 20)]
+    changes = lives.take(tables(rows, -1, 1000), END_OF_TIME)
+    for change in changes[:60]:
+        outbox.add([change], "p", 0)
+    assert outbox.first == 1 and len(outbox.after(0)) == 60
+    outbox.taken("slow", 60)
+    for change in changes[60:]:
+        outbox.add([change], "p", 0)
+    assert 60 < outbox.first <= outbox.last - 9 and outbox.last == 80
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=50), st.integers(1, 60))
+def test_what_is_shown_is_visible_and_short(text: str, longest: int) -> None:
+    shown_text = clean(text, longest)
+    assert len(shown_text) <= longest
+    assert not {unicodedata.category(each) for each in shown_text} & {"Cc", "Cs", "Zl", "Zp"}
+    assert clean(shown_text, longest) == shown_text
+
+
+def test_hostile_values_in_a_title() -> None:
+    assert clean("a\x00b\x1b[31m\r\nc\u202egnp.exe\u2066\ufffe") == "a b [31m  cgnp.exe\ufffd"
+    assert clean("שלום \u200d ok") == "שלום \u200d ok", "letters of any script stay"
+    assert len(clean("x" * 1_000_000)) == LONGEST and clean("x" * 1_000_000).endswith("…")
+    assert filled(("{S} is ", ("s",), "!"), {"s": shown("{S}]]>&<b>", "string")}) == "{S} is {S}]]>&<b>!"
+    values = {"t": shown(0, "time"), "d": shown(90_000_000, "duration"), "n": None, "f": 0.1 + 0.2, "b": True}
+    assert filled((("t",), " ", ("d",), " ", ("n",), " ", ("f",), " ", ("b",)), values) == (
+        "1970-01-01T00:00:00Z 90 s unknown 0.3 true"
+    )
+    assert moment(END_OF_TIME).startswith("9999-12-31") and moment(-END_OF_TIME).startswith("0001-01-01")
+
+
+def test_places_on_earth() -> None:
+    at = {"the latitude": 40.0, "the longitude": 190.0}
+    assert place(at) == {"circle": [40.0, -170.0, 0.0]}
+    assert place(at | {"the latitude": 91.0}) == place(at | {"the longitude": None}) == place({}) == {}
+    assert place({"the area": "POLYGON((0 0, 2 0, 2 1, 0 0))"}) == {
+        "polygons": [[[0.0, 0.0], [0.0, 2.0], [1.0, 2.0], [0.0, 0.0]]]
+    }
+    across = place({"the area": "POLYGON((179 0, 181 0, 181 1, 179 1, 179 0))"})["polygons"]
+    assert sorted({long for polygon in across for _, long in polygon}) == [-180.0, -179.0, 179.0, 180.0]
+    assert len(across) == 2 and all(polygon[0] == polygon[-1] for polygon in across)
+    assert place({"the area": "no area"}) == place({"the area": "POINT(1 2)"}) == {}
+    circle = ", ".join(f"{i % 2 * 1e-4 + i * 1e-3} {(i - 1000) ** 2 * 1e-6}" for i in range(2000))
+    (outline,) = place({"the area": f"POLYGON(({circle}, 0 1))"})["polygons"]
+    assert 4 <= len(outline) <= MOST

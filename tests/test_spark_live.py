@@ -1,0 +1,117 @@
+"""Live inputs on Spark: what a broker has given once is derived from once, however often the query is started again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cep.errors import CepError
+from cep.events import Event
+from cep.spark.files import alive
+from cep.spark.mail import Mail
+from connectors.mqtt import Arrival
+from tests import brokers, spark_runs
+from tests.brokers import Cluster, mosquitto, publish
+from tests.cases_format import difference
+from tests.program_maker import SECOND
+from tests.spark_runs import alone, distributed, job
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+PROGRAM = """PREFIX sosa: <http://www.w3.org/ns/sosa/>
+event reading(room: string, temp: float).
+event door(room: string, open: bool).
+event window(room: string AS sosa:hasFeatureOfInterest, open: bool AS sosa:hasSimpleResult).
+event tick(value: int) TIME timestamp.
+draught(R, T) <- (door(R, O) AND window(R, O) AND reading(R, T)) WITHIN 20 s WHERE O = true, T < 15.
+late(N) <- tick(V) AGGREGATE N = count() OVER LAST 1 h WHERE N = 300.
+"""
+SOSA = "http://www.w3.org/ns/sosa/"
+TIMES = range(60)
+
+
+def reading(n: int) -> bytes:
+    return json.dumps({"time": n, "room": f"urn:{n % 3}", "temp": n % 30}).encode()
+
+
+def door(n: int) -> bytes:
+    return json.dumps({"time": n + 0.5, "room": f"urn:{n % 3}", "open": n % 2 == 0}).encode()
+
+
+def window(n: int) -> str:
+    said = {"hasFeatureOfInterest": f"<urn:{n % 3}>", "hasSimpleResult": '"true"', "resultTime": f'"{n + 0.25}"'}
+    return "".join(f"<urn:observation:{n}> <{SOSA}{name}> {value} .\n" for name, value in said.items())
+
+
+@pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
+@pytest.mark.skipif(brokers.MOSQUITTO is None, reason=brokers.MISSING)
+def test_brokers_files_of_observations_and_a_rate_in_one_query(tmp_path: Path) -> None:
+    cluster = Cluster()
+    with mosquitto(tmp_path / "broker") as port:
+        inputs = [
+            f"reading=kafka://{cluster.servers}/readings?limit=20",
+            f"door=mqtt://127.0.0.1:{port}/doors/+?quiet=0.3",
+            f"window={tmp_path}/windows",
+            "tick=rate://1000000?start=1970-01-01&until=1000",
+        ]
+        (tmp_path / "windows").mkdir()
+        options = {"lateness": 20 * SECOND, "most": 500, "letters": str(tmp_path / "dead")}
+
+        def come(part: range) -> None:
+            cluster.send("readings", [(n % 4, n, reading(n)) for n in part])
+            publish(port, [(f"doors/{n % 3}", door(n)) for n in part])
+            (tmp_path / "windows" / f"{part.start:02}.nq").write_text("".join(map(window, part)))
+
+        distributed(job(PROGRAM, inputs, tmp_path, closing=False, **options))  # from now on the broker keeps a session
+        come(TIMES[:30])
+        publish(port, [("doors/1", b"ajar")])
+        distributed(job(PROGRAM, inputs, tmp_path, closing=False, **options))
+        assert len(list((tmp_path / "state" / "input-1").glob("*.mail"))) == 1
+        come(TIMES[30:])
+        found = distributed(job(PROGRAM, inputs, tmp_path, **options))
+    written = tmp_path / "all.jsonl"
+    events = [{"type": "reading"} | json.loads(reading(n)) for n in TIMES]
+    events += [{"type": "door"} | json.loads(door(n)) for n in TIMES]
+    events += [{"type": "window", "time": n + 0.25, "room": f"urn:{n % 3}", "open": True} for n in TIMES]
+    written.write_text("".join(json.dumps(event) + "\n" for event in sorted(events, key=lambda each: each["time"])))
+    expected = [*alone(PROGRAM, [str(written)], 20 * SECOND), Event("late", (300,), 0, 299)]
+    assert len(expected) > 10
+    assert difference(expected, found) == ""
+    letters = [json.loads(line) for file in (tmp_path / "dead").iterdir() for line in file.read_text().splitlines()]
+    assert [(one["file"], one["line"], one["record"]) for one in letters] == [
+        (f"mqtt://127.0.0.1:{port}/doors/1", 30, "ajar")
+    ]
+
+
+def test_kept_messages_outlive_any_end(tmp_path: Path) -> None:
+    def some(first: int, last: int) -> list[Arrival]:
+        return [Arrival(f"rooms/{n % 2}", bytes(1 << 16) + str(n).encode(), n, 1) for n in range(first, last)]
+
+    mail = Mail(tmp_path / "mail")
+    for first in range(0, 600, 100):
+        mail.append(some(first, first + 100))
+    assert mail.read(150, 350) == some(150, 350)
+    with pytest.raises(CepError, match="is in use by another run"):
+        Mail(tmp_path / "mail", patience=0)
+    mail.close()
+    files = sorted((tmp_path / "mail").glob("*.mail"))
+    assert [file.name.lstrip("0") for file in files] == [".mail", "300.mail"]
+    files[-1].write_bytes(files[-1].read_bytes()[:-10])  # killed while it wrote the last one
+    again = Mail(tmp_path / "mail")
+    assert (again.end, len(again.known()), again.known()[598]) == (599, 599, some(598, 599)[0].digest)
+    again.append(some(599, 601))
+    again.forget(450)
+    assert (again.read(300, 601), len(list((tmp_path / "mail").glob("*.mail")))) == (some(300, 601), 2)
+    with pytest.raises(CepError, match="messages from 299 on are not there any more"):
+        again.read(299, 310)
+    again.close()
+
+
+def test_what_cannot_be_read_again_is_refused() -> None:
+    from cep.engine import Engine
+
+    schemas = Engine.from_text(PROGRAM).inputs
+    with pytest.raises(CepError, match="a connection cannot be read again after a failure"):
+        alive(schemas, "door=tcp://localhost:1", None)
