@@ -176,7 +176,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--rate", type=int, default=2_000, help="events a second")
-    parser.add_argument("--keys", type=int, default=1_000)
+    parser.add_argument("--keys", type=int, default=20_000)
     parser.add_argument("--every", type=float, default=5, help="seconds between two files of an event")
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="soak-"))

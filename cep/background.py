@@ -86,6 +86,9 @@ class Background(Protocol):
     def merge(self, changes: Sequence[bytes]) -> bytes:
         """Changes one after the other as one."""
 
+    def net(self, changes: Sequence[bytes]) -> bytes:
+        """Changes of this knowledge as one, without what goes and is not here."""
+
     def apply(self, change: bytes) -> None:
         """Change the knowledge. Raises CepError, and changes nothing, where the new state contradicts itself."""
 

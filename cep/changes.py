@@ -142,7 +142,7 @@ class Changes:
             self._show(moment)
             self.applied.append(moment.change)
             if len(self.applied) > COMPACT:
-                self.applied = [self.loaded.merge(self.applied)]
+                self.applied = [self.loaded.net(self.applied)]
 
     def _show(self, moment: Moment) -> None:
         for name, rows in moment.tables.items():
@@ -170,7 +170,7 @@ class Changes:
 
     def snapshot(self) -> pa.RecordBatch:
         """All changes: those applied as one, at the time MISSING, then those to come."""
-        applied = [(MISSING, self.loaded.merge(self.applied))] if self.applied else []
+        applied = [(MISSING, self.loaded.net(self.applied))] if self.applied else []
         rows = applied + [(moment.time, moment.change) for moment in self.pending]
         return pa.RecordBatch.from_arrays(
             [pa.array([time for time, _ in rows], pa.int64()), pa.array([each for _, each in rows], pa.binary())],

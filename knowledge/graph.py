@@ -228,7 +228,11 @@ class Knowledge:
         return Change.of(add, remove).written()
 
     def merge(self, changes: Sequence[bytes]) -> bytes:
-        """Changes of this knowledge one after the other as one; what goes and was not here is left out."""
+        """Changes one after the other as one."""
+        return merge(changes)
+
+    def net(self, changes: Sequence[bytes]) -> bytes:
+        """Changes of this knowledge as one, without what goes and is not here."""
         merged = Change.read(merge(changes))
         return Change(frozenset(line for line in merged.removed if self._holds(line)), merged.added).written()
 

@@ -71,18 +71,19 @@ def publish(port: int, messages: Iterable[tuple[str, bytes]], **login: str) -> N
 
 
 class Cluster:
-    """A mock cluster of one broker: it lives as long as this. Topics have four partitions."""
+    """A mock cluster of one broker with one topic of four partitions: it lives as long as this."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str) -> None:
         from confluent_kafka import Producer
 
         self._producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock", "log_level": 0})
-        brokers = self._producer.list_topics("first", timeout=10).brokers.values()
+        brokers = self._producer.list_topics(topic, timeout=10).brokers.values()
+        self._topic = topic
         self.servers = ",".join(f"{one.host}:{one.port}" for one in brokers)
 
-    def send(self, topic: str, messages: Iterable[tuple[int, int, bytes | None]]) -> None:
-        """Messages (partition, second of the timestamp, bytes) to a topic; there when this returns."""
+    def send(self, messages: Iterable[tuple[int, int, bytes | None]]) -> None:
+        """Messages (partition, second of the timestamp, bytes) to the topic; there when this returns."""
         for partition, second, payload in messages:
             options: dict[str, Any] = {"partition": partition, "timestamp": FIRST + 1000 * second}
-            self._producer.produce(topic, payload, **options)
+            self._producer.produce(self._topic, payload, **options)
         assert self._producer.flush(10) == 0, "all are sent"

@@ -70,9 +70,6 @@ def test_a_life() -> None:
         warning("kewr", 7, None, 11, 12),  # just in time
         warning("kewr", 8, None, 23, 23),  # too late: another alert
     ]
-    running.push(events)
-    changes = lives.take(running.push([]) | running.close(), END_OF_TIME) if False else []
-    running = engine()
     changes = lives.take(running.push(events), running.watermark)
     changes += lives.take(running.close(), END_OF_TIME)
     told = [(c.time // 1_000_000, c.name, c.key.get("station"), c.state, c.revision, c.occurrences) for c in changes]

@@ -128,10 +128,10 @@ def test_a_broker_with_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_partitions_side_by_side_once_each() -> None:
-    cluster = Cluster()
+    cluster = Cluster("readings")
     place = f"kafka://{cluster.servers}/readings"
     hundred = [(n % 4, n, record(n, temp=n)) for n in range(98)]
-    cluster.send("readings", [*hundred, (2, 98, None), (3, 99, b"[]"), (1, 99, record(99, temp=101))])
+    cluster.send([*hundred, (2, 98, None), (3, 99, b"[]"), (1, 99, record(99, temp=101))])
     result = run(f"reading={place}?until=now&group=hot", rules="hot.cep")
     assert result.exit_code == 0, result.stderr
     # One batch after the other, in order across partitions: without a lateness nothing is late.
@@ -140,7 +140,7 @@ def test_partitions_side_by_side_once_each() -> None:
         ("object", f"{place}/3", 24),
         ("range", f"{place}/1", 25),
     ]
-    cluster.send("readings", [(0, 100, record(100, temp=50))])
+    cluster.send([(0, 100, record(100, temp=50))])
     result = run(f"reading={place}?until=now&group=hot")
     assert [json.loads(line)["end"] for line in result.stdout.splitlines()] == [100]
     gone = run(f"reading=kafka://{cluster.servers}/redings")

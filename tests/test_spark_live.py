@@ -48,7 +48,7 @@ def window(n: int) -> str:
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 @pytest.mark.skipif(brokers.MOSQUITTO is None, reason=brokers.MISSING)
 def test_brokers_files_of_observations_and_a_rate_in_one_query(tmp_path: Path) -> None:
-    cluster = Cluster()
+    cluster = Cluster("readings")
     with mosquitto(tmp_path / "broker") as port:
         inputs = [
             f"reading=kafka://{cluster.servers}/readings?limit=20",
@@ -60,7 +60,7 @@ def test_brokers_files_of_observations_and_a_rate_in_one_query(tmp_path: Path) -
         options = {"lateness": 20 * SECOND, "most": 500, "letters": str(tmp_path / "dead")}
 
         def come(part: range) -> None:
-            cluster.send("readings", [(n % 4, n, reading(n)) for n in part])
+            cluster.send([(n % 4, n, reading(n)) for n in part])
             publish(port, [(f"doors/{n % 3}", door(n)) for n in part])
             (tmp_path / "windows" / f"{part.start:02}.nq").write_text("".join(map(window, part)))
 

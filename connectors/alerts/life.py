@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import groupby
 from typing import Any, Literal
@@ -60,7 +60,8 @@ class Change:
         return f"{self.alert}-{self.revision}"
 
     def dump(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def load(cls, text: str) -> Change:
@@ -101,6 +102,10 @@ class Lives:
         self.program = program
         self.reached = reached
         self.live = {change.slot: change for change in live}
+        self._types = {
+            alert.table: [(a.name, a.type) for a in schemas[alert.table].attributes if not a.name.startswith("the ")]
+            for alert in alerts
+        }
         self._places = {alert.name: number for number, alert in enumerate(alerts)}
         self._due = [(c.until, self._places.get(c.name, -1), slot) for slot, c in self.live.items()]
         heapq.heapify(self._due)
@@ -143,8 +148,7 @@ class Lives:
         first = group[0]
         identity = self._identity(alert, row)
         before = self.live.get(first.slot)
-        types = {attribute.name: attribute.type for attribute in self.schemas[alert.table].attributes}
-        values = {name: shown(row[name], type) for name, type in types.items() if not name.startswith("the ")}
+        values = {name: shown(row[name], type) for name, type in self._types[alert.table]}
         change = Change(
             alert=_named(first.slot, identity) if before is None else before.alert,
             revision=0 if before is None else before.revision + 1,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 
 import polars as pl
@@ -16,18 +15,11 @@ ID = "@id"
 
 
 def identified(table: pl.DataFrame, schema: Schema, program: str) -> pl.DataFrame:
-    """Derived occurrences with their `@id`: all of their type that end when they end have to be in the table.
+    """Derived occurrences with their `@id`: 32 hexadecimal digits, of the program, the event, start, end, arguments.
 
-    32 hexadecimal digits, of the program, the event, start, end and arguments; of several that agree in all of this,
-    the second is named by its number too, and so on.
+    Occurrences that agree in all of it are one, in the language as well.
     """
-    seen: Counter[str] = Counter()
-    texts = []
-    for text in spelt(table, schema):
-        number = seen[text]
-        seen[text] += 1
-        texts.append(f"{text} {number}" if number else text)
-    return table.with_columns(pl.Series(ID, hashed(texts, program), dtype=pl.String))
+    return table.with_columns(pl.Series(ID, hashed(spelt(table, schema), program), dtype=pl.String))
 
 
 def spelt(table: pl.DataFrame, schema: Schema) -> list[str]:
@@ -47,8 +39,3 @@ def hashed(texts: Iterable[str], key: str) -> list[str]:
         one.update(text.encode())
         found.append(one.hexdigest())
     return found
-
-
-def reading(record: Sequence[object], event: str) -> str:
-    """The name of an input record: start, end, arguments. Records that agree in all of it have one."""
-    return hashed([f"{json.dumps(event)} {json.dumps(list(record))}"], "")[0]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pyoxigraph as ox
 from fastapi import APIRouter, Request, Response
 from starlette.responses import PlainTextResponse
 
 from connectors.rdf.history import History
-from connectors.rdf.triples import stamp
 from connectors.rdf.words import LDES, PREFIXES, RDF, TIME, TREE, XSD
 from connectors.serving.sparql import GRAPHS, negotiated
 
 _PAGE = 500  # members
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMATS = {
     "ttl": ox.RdfFormat.TURTLE,
     "nt": ox.RdfFormat.N_TRIPLES,
@@ -59,7 +59,10 @@ def router(history: History, watermark: Callable[[], int], kept: str | None) -> 
         here = str(request.base_url) + "ldes"
         if not re.fullmatch(r"\d{4}-\d\d-\d\d(T\d\d)?", part) or not 1 <= page < 1_000_000:
             return PlainTextResponse("there is no such page\n", 404)
-        begin = datetime.fromisoformat(part if "T" not in part else part + ":00")
+        try:
+            begin = datetime.fromisoformat(part if "T" not in part else part + ":00")
+        except ValueError:
+            return PlainTextResponse("there is no such page\n", 404)
         if "T" not in part:
             hours = await asyncio.wrap_future(store.look("hours", part, part + "~"))
             if not hours:
@@ -82,7 +85,8 @@ def router(history: History, watermark: Callable[[], int], kept: str | None) -> 
             this = f"{here}/{part}" if page == 1 else f"{address}{page}"
             lines += _relation(this, f"{address}{page + 1}", "GreaterThanOrEqualTo", found[page * _PAGE][0])
         told = await asyncio.wrap_future(store.look("described", [member for _, member in members]))
-        over = stamp(watermark()) >= f"{(begin + timedelta(hours=1)).isoformat(timespec='microseconds')}Z"
+        end = begin.replace(tzinfo=UTC) + timedelta(hours=1)
+        over = watermark() >= (end - _EPOCH) // timedelta(microseconds=1)
         return _answer(request, [*lines, told.decode()], over)
 
     made.add_api_route("/ldes", view, methods=["GET", "HEAD"], include_in_schema=False)

@@ -236,7 +236,7 @@ def _letter(code: int) -> str:
 
 
 def _weight(text: str) -> float:
-    return min(float(text), 1.0) if re.fullmatch(r"\d(\.\d{0,3})?", text) else 0.0
+    return min(float(text), 1.0) if re.fullmatch(r"[01](\.\d{0,3})?", text) else 0.0
 
 
 def _fits(kind: str, wish: str) -> bool:
