@@ -197,17 +197,23 @@ def run(
             "-i",
             metavar="SOURCE",
             show_default=False,
-            help="A file, a directory, a pattern, `-` for standard input; `name=file` says which event a file holds. "
-            "Repeatable. Files are taken together, sorted by time.",
+            help="A file, a directory, a pattern, `-` for standard input, `mqtt://host/topic`, `kafka://host/topic`; "
+            "`name=file` says which event a file holds. Repeatable. Files are taken together, sorted by time.",
         ),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(metavar="FORMAT", help="Of the input: jsonl, csv, tsv, parquet; else the suffix tells."),
+        typer.Option(
+            metavar="FORMAT", help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld; else the suffix tells."
+        ),
     ] = None,
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where derived events go.")] = "-",
     output_format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Of the output, likewise; jsonl on standard output.")
+        str | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="Of the output: also ntriples, turtle, trig; else the suffix tells; jsonl on standard output.",
+        ),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -321,9 +327,11 @@ def run(
         from cep.pipeline import Interrupt, flow
         from cep.progress import Tally
         from cep.watch import Watch
+        from connectors.addresses import bare
         from connectors.deadletters import DeadLetters
         from connectors.files import read, replay
         from connectors.inputs import inputs as find
+        from connectors.rdf.writer import RdfWriter, rdf_format
         from connectors.writers import Writer
 
         engine = Engine.from_text(
@@ -355,10 +363,15 @@ def run(
         compiles(told)
         letters = DeadLetters(dead_letter)
         watch = Watch(charts(engine.plan), tally, told)
+        rdf = rdf_format(output, output_format)
         with (
             closing(letters),
-            Writer(output, derived, format=output_format, inputs=engine.inputs if explain else None) as writer,
-            watch.looking(metrics, output == "-" and sys.stdout.isatty(), program=str(rules), inputs=inputs),
+            Writer(output, derived, format=output_format, inputs=engine.inputs if explain else None)
+            if rdf is None
+            else RdfWriter(output, derived, engine, rdf) as writer,
+            watch.looking(
+                metrics, output == "-" and sys.stdout.isatty(), program=str(rules), inputs=[bare(one) for one in inputs]
+            ),
             interrupt.listening(),
         ):
 

@@ -10,7 +10,9 @@ import pyoxigraph as ox
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from cep.cli import app
 from cep.engine import Engine
 from cep.errors import CepError
 from cep.schema import Attribute, Schema
@@ -42,7 +44,7 @@ def test_an_occurrence_has_one_name_however_the_input_is_cut(readings: list, cut
 def test_names_depend_on_program_event_times_and_arguments() -> None:
     schema = Schema("warm", (Attribute("fridge", "string"), Attribute("temp", "float")), True, True)
     table = pl.DataFrame(
-        {"start": [0, 0, 0, 1], "end": [1, 1, 1, 1], "fridge": ["a", "a", "b", "a"], "temp": [1.5] * 4}
+        {"start": [0, -1, 0, 1], "end": [1, 1, 1, 1], "fridge": ["a", "a", "b", "a"], "temp": [1.5] * 4}
     )
     ids = identified(table, schema, "p")["@id"].to_list()
     assert len(set(ids)) == 4 and all(len(id) == 32 for id in ids)
@@ -162,3 +164,24 @@ def test_an_event_has_the_class_and_the_properties_that_it_declares(tmp_path: Pa
         one.close()
         query = "PREFIX k: <http://example.org/kitchen#> SELECT ?n { ?e a k:Warming ; k:name ?n }"
         assert one.store.ask(Question(query, table="csv")).result().body.split() == [b"n", b"a"]
+
+
+def test_a_run_writes_what_it_derives_as_rdf(tmp_path: Path) -> None:
+    """All forms hold the same triples; every event is named as in the store."""
+    rules, readings = tmp_path / "fridge.cep", tmp_path / "reading.csv"
+    rules.write_text(TWICE)
+    readings.write_text("time,fridge,temp\n2024-05-01 08:00,a,8.5\n2024-05-01 08:50,a,1.5\n")
+    graphs = []
+    forms = {"nq": "N_QUADS", "nt": "N_TRIPLES", "ttl": "TURTLE", "trig": "TRIG", "jsonld": "JSON_LD"}
+    for suffix, format in forms.items():
+        out = tmp_path / f"out.{suffix}"
+        asked = ["run", str(rules), "-i", f"reading={readings}", "-o", str(out), "--explain", "--batch", "1"]
+        told = CliRunner().invoke(app, asked)
+        assert told.exit_code == 0, told.output
+        graphs.append({str(q.triple) for q in ox.parse(out.read_bytes(), getattr(ox.RdfFormat, format))})
+    assert all(graph == graphs[0] for graph in graphs)
+    (id,) = {line.split(">")[0].rpartition("/")[2] for line in graphs[0] if "type/warm>" in line}
+    assert len(id) == 32 and sum("wasDerivedFrom" in line and id in line for line in graphs[0]) == 1
+    folder = ["-o", f"{tmp_path}/", "--output-format", "turtle"]
+    told = CliRunner().invoke(app, ["run", str(rules), "-i", f"reading={readings}", *folder])
+    assert told.exit_code == 2 and "one file" in told.output

@@ -69,6 +69,9 @@ class Files:
         schemas = {name: program.schemas[name] for name in program.inputs}
         carried = pickle.dumps(program.bare())
         ticking, here = bool(program.ticking), os.getcwd()
+        if len(specs) > SPECS:
+            hint = "a folder or a pattern stands for all its files"
+            raise CepError(f"--input: there are {len(specs)}, more than {SPECS}", hint=hint, code="input")
         each = {place: one for place, spec in enumerate(specs) for one in alive(schemas, spec, format)}
         return cls(carried, ticking, schemas, specs, here, format, journal, limit, closing, letters, each, most)
 
@@ -103,7 +106,7 @@ nor does the watermark move where a run was killed between the sink's commit and
 FILE_BITS = 22
 """A file's number is the place of its spec, and in so many bits its own place there; so has a partition of a topic."""
 SPECS = 32
-"""As many specs can be told apart."""
+"""So many specs can be told apart in the order of rows."""
 
 
 class Some(InputPartition):
@@ -133,12 +136,19 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.files = files
         self._target: int | None = None
         self._ended: int | None = None  # how often the end was told before this run
-        self._lives: dict[str, Live] = {}
-        for place, one in files.live.items():
-            from cep.spark.live import live
+        self._opened: dict[str, Live] | None = None
 
-            folder = Path(files.journal).parent / f"input-{place}"
-            self._lives[str(place)] = live(one, place << FILE_BITS, folder)
+    @property
+    def _lives(self) -> dict[str, Live]:
+        """The live inputs, held open by the one that plans: Spark makes readers in other places as well."""
+        if self._opened is None:
+            self._opened = {}
+            for place, one in self.files.live.items():
+                from cep.spark.live import live
+
+                folder = Path(self.files.journal).parent / f"input-{place}"
+                self._opened[str(place)] = live(one, place << FILE_BITS, folder)
+        return self._opened
 
     def __getstate__(self) -> dict[str, Any]:
         return {"files": self.files}  # workers read; what plans is not theirs
@@ -198,7 +208,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             each.commit(before(end, name, each))
 
     def stop(self) -> None:
-        for each in self._lives.values():
+        for each in (self._opened or {}).values():
             each.stop()
 
     def _most(self, name: str) -> int | None:

@@ -14,6 +14,7 @@ from cep.spark.files import Files, source
 from cep.spark.listener import watched
 from cep.spark.processor import stepped
 from cep.spark.program import Program
+from cep.spark.states import NAME as STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,10 @@ def derived(records: DataFrame, job: Job) -> DataFrame:
     """What all stages make of parcels with their `time`."""
     late = 0 if job.lateness is None else job.lateness
     parcels = records.withWatermark("time", f"{late} microseconds").drop("time")
-    run = uuid.uuid4().hex
+    run, states = uuid.uuid4().hex, Path(job.checkpoint) / STATES
+    states.mkdir(exist_ok=True)
     for stage in job.program.stages:
-        parcels = stepped(parcels, job.program, stage.number, run, job.wanted, job.letters)
+        parcels = stepped(parcels, job.program, stage.number, run, job.wanted, job.letters, str(states))
     return watched(parcels)
 
 

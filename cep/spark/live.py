@@ -225,6 +225,8 @@ class Shelf:
             now = {
                 number: max(start.get(str(number), 0), min(end, self._target[number])) for number, end in now.items()
             }
+        if self._target is None and _named(now) == start:
+            time.sleep(_PATIENCE)  # Spark asks again at once, and this asks the brokers
         return _named(now)
 
     def target(self) -> None:

@@ -1,7 +1,7 @@
 """A stage in buckets: Spark's stateful operator, called once a micro-batch for each bucket with its parcels.
 
-A bucket's state is its engine's snapshot with a version. Workers keep engines: one that is of the version that the
-state store has goes on without being read.
+A bucket's state is its engine's snapshot, a file (`cep.spark.states`), and in the state store its version. Workers keep
+engines: one that is of the version that the store has goes on without being read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from cep.engine import Engine
 from cep.report import Report
@@ -24,6 +24,7 @@ from cep.spark.keys import keys, places
 from cep.spark.letters import Letter, file_of, line_of, write
 from cep.spark.parcels import PARCEL, from_stage, told, unpack
 from cep.spark.program import Program
+from cep.spark.states import States
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 """By run, stage and bucket: version and engine."""
@@ -32,24 +33,31 @@ LATE = "is late: the watermark has passed it"
 
 
 def stepped(
-    parcels: DataFrame, program: Program, stage: int, run: str, wanted: tuple[str, ...], letters: str | None
+    parcels: DataFrame,
+    program: Program,
+    stage: int,
+    run: str,
+    wanted: tuple[str, ...],
+    letters: str | None,
+    states: str,
 ) -> DataFrame:
-    """The parcels after a stage: those for it are gone, what it made is there."""
-    processor = Buckets(program, stage, run, wanted, letters)
+    """The parcels after a stage: those for it are gone, what it made is there. `letters`, `states`: folders."""
+    processor = Buckets(program, run, wanted, letters, States(states, stage))
     return parcels.groupBy("key").transformWithState(processor, PARCEL, "Append", "EventTime")
 
 
 class Buckets(StatefulProcessor):
     """The engines of one stage. `run`: a name of this run of the query, by which a worker knows its engines again."""
 
-    def __init__(self, program: Program, stage: int, run: str, wanted: tuple[str, ...], letters: str | None) -> None:
-        self.program, self.stage = program, program.stages[stage - 1]
-        self.run, self.wanted, self.letters = run, wanted, letters
+    def __init__(
+        self, program: Program, run: str, wanted: tuple[str, ...], letters: str | None, states: States
+    ) -> None:
+        self.program, self.stage = program, program.stages[states.stage - 1]
+        self.run, self.wanted, self.letters, self.states = run, wanted, letters, states
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle = handle
         self.version = handle.getValueState("version", StructType([StructField("version", LongType())]))
-        self.state = handle.getValueState("state", StructType([StructField("state", BinaryType())]))
         self.places = places(self.program.buckets)
         self.reached: dict[int, int] = {}
 
@@ -103,18 +111,16 @@ class Buckets(StatefulProcessor):
     def engine(self, bucket: int) -> tuple[int, Engine]:
         """The bucket's engine, and its version."""
         known, engine = _engines.pop((self.run, self.stage.number, bucket), (-1, None))
-        there = self.version.get() if self.version.exists() else None
+        there = self.version.get()
         version = 0 if there is None else int(there[0])
         if engine is not None and known == version:
             return version, engine
         if not version:
             return version, self.program.engine(self.stage.number)
-        state = self.state.get()
-        assert state is not None, "a version is of a state"
-        return version, self.program.engine(self.stage.number, bytes(state[0]))
+        return version, self.program.engine(self.stage.number, self.states.read(bucket, version))
 
     def keep(self, bucket: int, version: int, engine: Engine) -> None:
-        self.state.update((engine.snapshot(),))
+        self.states.write(bucket, version, engine.snapshot())
         self.version.update((version,))
         _engines[self.run, self.stage.number, bucket] = version, engine
 

@@ -1,0 +1,81 @@
+"""The endpoint: derived events go in while queries are asked, then a selective query over all of them.
+
+python -m benchmarks.serve --events 1000000
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import threading
+import time
+from contextlib import closing
+from tempfile import TemporaryDirectory
+
+import polars as pl
+
+from cep.schema import Attribute, Schema
+from connectors.rdf import triples
+from connectors.rdf.identity import identified
+from connectors.rdf.process import StoreProcess
+from connectors.rdf.store import Question
+from connectors.rdf.words import PREFIXES, Words
+
+SCHEMA = Schema("warning", (Attribute("station", "string"), Attribute("readings", "int")), True, False)
+STATIONS, SECOND = 5000, 1_000_000
+BEGINNING = 1_767_225_600 * SECOND
+SELECTIVE = """SELECT ?e ?n ?t { ?e <urn:semcep:attribute/warning/station> "s%d" ; a <urn:semcep:type/warning> ;
+    <urn:semcep:attribute/warning/readings> ?n ; time:hasEnd/time:inXSDDateTimeStamp ?t } ORDER BY ?t LIMIT 100"""
+
+
+def events(first: int, count: int, rate: int) -> pl.DataFrame:
+    """Warnings, `rate` in each second of event time."""
+    number = pl.int_range(first, first + count, eager=True)
+    end = BEGINNING + number // rate * SECOND
+    station = "s" + (number * 7919 % STATIONS).cast(pl.String)
+    return pl.DataFrame({"start": end - 3600 * SECOND, "end": end, "station": station, "readings": number // STATIONS})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--batch", type=int, default=20_000)
+    options = parser.parse_args()
+    words = Words()
+    with TemporaryDirectory() as folder, closing(StoreProcess(folder, words)) as store:
+
+        def ask(number: int) -> float:
+            began = time.perf_counter()
+            text = SELECTIVE % (number * 31 % STATIONS)
+            store.ask(Question(text, prefixes=tuple(PREFIXES.items()), seconds=60)).result()
+            return (time.perf_counter() - began) * 1000
+
+        during: list[float] = []
+        over = threading.Event()
+
+        def asking() -> None:
+            while not over.wait(0.05):
+                during.append(ask(len(during)))
+
+        thread = threading.Thread(target=asking)
+        thread.start()
+        began, spent = time.perf_counter(), 0.0
+        for first in range(0, options.events, options.batch):
+            start = time.perf_counter()
+            table = identified(events(first, options.batch, options.batch), SCHEMA, "program")
+            text = triples.events(table, SCHEMA, words)
+            spent += time.perf_counter() - start
+            store.add(text)
+        store.flush()
+        seconds = time.perf_counter() - began
+        over.set()
+        thread.join()
+        after = [ask(number) for number in range(50)]
+    told = f"{options.events:,} events in {seconds:.1f} s: {options.events / seconds:,.0f} a second"
+    print(f"{told} ({options.events / spent:,.0f} where they are made triples)")
+    for name, times in (("while they came", during), ("after", after)):
+        print(f"a selective query {name}: median {statistics.median(times):.1f} ms, worst {max(times):.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

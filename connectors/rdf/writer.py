@@ -1,0 +1,100 @@
+"""Derived events to files as RDF: N-Quads, N-Triples, Turtle, TriG as they come, JSON-LD when all are there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import TracebackType
+
+import polars as pl
+import pyoxigraph as ox
+
+from cep.engine import Engine
+from cep.errors import CepError
+from cep.schema import Schema
+from connectors.rdf import triples
+from connectors.rdf.identity import identified
+from connectors.rdf.words import PREFIXES, RDFS, Words
+from connectors.sinks import Sink
+
+SUFFIXES: Mapping[str, str] = {
+    ".nq": "nquads",
+    ".nt": "ntriples",
+    ".ttl": "turtle",
+    ".trig": "trig",
+    ".jsonld": "jsonld",
+}
+_PRETTY = {"turtle": ox.RdfFormat.TURTLE, "trig": ox.RdfFormat.TRIG}
+
+
+def rdf_format(path: str, format: str | None) -> str | None:
+    """The format of RDF that an output is asked for in, by its name or its suffix; None: it is not RDF."""
+    if format is not None:
+        return format if format in SUFFIXES.values() else None
+    return SUFFIXES.get(os.path.splitext(path.removesuffix(".gz"))[1].lower())
+
+
+class RdfWriter:
+    """Writes tables of derived events to `path`, `-` for standard output, and first the rules that derive them.
+
+    `schemas`: the events that are written. `times` is not looked at: times are xsd:dateTimeStamp.
+    """
+
+    def __init__(
+        self, path: str, schemas: Mapping[str, Schema], engine: Engine, format: str, words: Words | None = None
+    ) -> None:
+        self.times = "iso"
+        self.counts = dict.fromkeys(schemas, 0)
+        if os.path.isdir(path) or path.endswith("/"):
+            hint = "RDF of all events stands in one file: `--output events.nq`"
+            raise CepError(f"`{path}` is a folder", hint=hint, code="output")
+        self._schemas, self._format, self._words = schemas, format, words or Words()
+        self._program = engine.program
+        self._sink = Sink(path)
+        self._begun = False
+        self._kept: list[str] = []
+        self._put(triples.rules(engine.plan, engine.program, self._words))
+
+    def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
+        """Write what there is; how many events that was."""
+        total = 0
+        for name, schema in self._schemas.items():
+            table = tables.get(name)
+            if table is not None and table.height:
+                named = identified(table.sort("end", "start", maintain_order=True), schema, self._program)
+                self._put(triples.events(named, schema, self._words))
+                self.counts[name] += table.height
+                total += table.height
+        return total
+
+    def close(self) -> None:
+        if self._format == "jsonld":
+            self._sink.write(_written("".join(self._kept), ox.RdfFormat.JSON_LD) + b"\n")
+        self._sink.close()
+
+    def _put(self, text: str) -> None:
+        if self._format == "jsonld":
+            self._kept.append(text)
+        elif self._format in _PRETTY:
+            lines = _written(text, _PRETTY[self._format]).splitlines(keepends=True)
+            head = [line for line in lines if line.startswith(b"@prefix")]
+            self._sink.write(b"".join([*([] if self._begun else sorted(head)), *lines[len(head) :]]))
+            self._begun = True
+        else:
+            self._sink.write(text.encode())
+
+    def __enter__(self) -> RdfWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _written(text: str, format: ox.RdfFormat) -> bytes:
+    quads = ox.parse(text, ox.RdfFormat.N_QUADS, lenient=True)
+    names = {**PREFIXES, "rdfs": RDFS}
+    made = ox.serialize(quads, format=format, prefixes=names if format != ox.RdfFormat.JSON_LD else None)
+    assert made is not None, "without an output the text is given"
+    return made

@@ -1,0 +1,57 @@
+"""A server of alerts for tests that kill it: `python -m tests.alert_server STATE FEED...` runs a program over events that
+come a second apart, told to the receivers named, and says `done` when all of them have all."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import polars as pl
+
+from cep.runtime.clock import END_OF_TIME
+from connectors.alerts.life import Change, Lives
+from connectors.alerts.outbox import Outbox
+from connectors.feeds.document import Origin
+from connectors.feeds.senders import sending, targets
+from tests.test_alerts import TABLES, tables
+
+SECONDS = 60
+ROWS = [(0, key, at, 0, 4) for at in range(SECONDS) for key in ("kewr", "kjfk") if at % 7 and (at // 13) % 2 == 0]
+ROWS += [(1, "kewr", at, 0, 4) for at in range(0, SECONDS, 9)]
+
+
+def rounds() -> Iterator[tuple[dict[str, pl.DataFrame], int]]:
+    for second in range(SECONDS):
+        yield tables(ROWS, second - 1, second), second * 1_000_000
+    yield {}, END_OF_TIME
+
+
+def expected() -> list[Change]:
+    """What every receiver is to be told."""
+    schemas = {alert.table: TABLES.plan.schemas[alert.table] for alert in TABLES.alerts}
+    lives = Lives(TABLES.alerts, schemas, TABLES.inputs, TABLES.program)
+    return [change for given, watermark in rounds() for change in lives.take(given, watermark)]
+
+
+def serve(state: Path, feeds: list[str]) -> None:
+    outbox = Outbox(state)
+    live, reached = outbox.begin(TABLES.program)
+    schemas = {alert.table: TABLES.plan.schemas[alert.table] for alert in TABLES.alerts}
+    lives = Lives(TABLES.alerts, schemas, TABLES.inputs, TABLES.program, live, reached)
+    with sending(outbox, targets(feeds), Origin("storm.cep"), lambda name, text: print(name, text, flush=True)):
+        print("runs", flush=True)
+        for given, watermark in rounds():
+            outbox.add(lives.take(given, watermark), TABLES.program, lives.reached)
+            time.sleep(0.02)
+        while any(one.waiting for one in outbox.standings()):
+            time.sleep(0.05)
+    outbox.close()
+    print("done", flush=True)
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        serve(Path(sys.argv[1]), sys.argv[2:])
