@@ -82,13 +82,17 @@ def query(
     """
     with settled():
         from knowledge.asking.results import FORMATS, text
+        from knowledge.asking.silence import nowhere
 
         if format not in FORMATS:
             told = f"--format: `{format}` is no format of a table"
             raise CepError(told, hint=f"one of {', '.join(FORMATS)}", code="option")
         known = _loaded(knowledge, reasoning)
         name = sparql[1:] if sparql.startswith("@") and sparql != "@-" else "query"
-        say(text(known, _read(sparql), _prefixes(knowledge or (), prefix), format, name))
+        asked, prefixes = _read(sparql), _prefixes(knowledge or (), prefix)
+        say(text(known, asked, prefixes, format, name))
+        for warning in nowhere(asked, prefixes, known, name):
+            complain(warning)
 
 
 @knowing.command()

@@ -130,6 +130,19 @@ def test_query_prints_tables_and_answers() -> None:
     assert cep(*ask, "@question.rq", "-k", "weather.ttl").stdout == "yes\n"
 
 
+def test_a_query_warns_of_names_that_are_nowhere() -> None:
+    asked = cep("knowledge", "query", "SELECT ?o {\n  ?o ex:sped ?s }", "-k", "weather.ttl")
+    assert asked.stdout.splitlines()[-1] == "0 answers"
+    assert "query:2:6: warning: `ex:sped` is nowhere in the knowledge" in asked.stderr
+    assert "hint: did you mean `ex:speed`?" in asked.stderr
+
+
+def test_files_that_are_not_what_they_seem() -> None:
+    Path("weather.txt").write_text(ONTOLOGY)
+    assert "did you mean weather.ttl?" in cep("knowledge", "stats", "wether.ttl").stderr
+    assert ".txt is for GeoNames dumps" in cep("knowledge", "stats", "weather.txt").stderr
+
+
 def test_terms_are_printed_as_they_are() -> None:
     Path("odd.ttl").write_text(
         'PREFIX ex: <http://example.org/> ex:a ex:v "[red]x[/red] :smile:"@en, 1.5, 99999999999999999999, "P1Y" .'

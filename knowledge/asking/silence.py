@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from knowledge.graph import Knowledge
 
 _NEEDED = ("triples", "group", "graph", "values", "select")
-_PREFIX = re.compile(r"^\s*PREFIX\s+(\S*):\s*<([^>]*)>", re.MULTILINE)
+_PREFIX = re.compile(r"^\s*PREFIX\s+(\S*):\s*<([^>]*)>", re.MULTILINE | re.IGNORECASE)
 _MOST = 20_000  # names that are compared letter by letter
 
 
@@ -43,6 +43,24 @@ def reason(asked: Graph | Triples, knowledge: Knowledge, source: Source) -> Warn
     message = "this pattern has no answers: its parts have some, but none together"
     hint = "a shared variable has to be one term in all parts, and every FILTER to hold"
     return Warning(message, source, asked.span, hint, "no-answers")
+
+
+def nowhere(sparql: str, prefixes: Mapping[str, str], knowledge: Knowledge, name: str) -> list[Warning]:
+    """Warnings of names in the pattern of a SELECT or ASK query that are nowhere in the knowledge, though there are no
+    answers without them. `prefixes` are those of the files; the query's own count too."""
+    head, brace, _ = sparql.partition("{")
+    if not brace or re.search(r"\b(construct|describe)\b", head, re.IGNORECASE):
+        return []
+    end = sparql.rindex("}") + 1
+    known = {**prefixes, **dict(_PREFIX.findall(head))}
+    before = head.splitlines()[-1:] or [""]
+    begin = Span(head.count("\n") + 1, len(before[0]) + 1, 0, 0)
+    pattern, source = Graph(sparql[len(head) : end], (), span=begin), Source(sparql, name)
+    return [
+        _unknown(token.text, iri, known, knowledge, source, placed(pattern, token.start, token.end))
+        for token, iri in _names(pattern.text, known)
+        if not _occurs(iri, knowledge)
+    ]
 
 
 def _of_triples(asked: Triples, knowledge: Knowledge, source: Source) -> Warning:

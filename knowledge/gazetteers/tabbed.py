@@ -107,7 +107,10 @@ def _blame(content: bytes, path: Path, fields: Sequence[Field], comment: str | N
             continue
         reason = _wrong(line.removesuffix(b"\r"), fields, seen, number)
         if reason is not None:
-            return CepError(f"{path}:{number}: the line {reason}", code="places")
+            foreign = number == 1 and "tab-separated" in reason
+            hint = f"{path.suffix or path.name} is for GeoNames dumps; RDF ends in .ttl, .nt, .nq, .jsonld or the like"
+            told = f"{path}:{number}: the line {reason}"
+            return CepError(told, hint=hint if foreign else None, code="places")
     raise AssertionError(f"{path}: what the table refuses is wrong in a line")
 
 

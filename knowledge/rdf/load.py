@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
 import gzip
 import io
@@ -111,7 +112,7 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
         else:
             matching = sorted(glob.glob(str(name), recursive=True)) if glob.has_magic(str(name)) else []
             if not matching:
-                raise CepError(f"there is no file {name}", hint=_known(), code="knowledge")
+                raise CepError(f"there is no file {name}", hint=_alike(path) or _known(), code="knowledge")
             found += files(matching)
     return found
 
@@ -251,6 +252,13 @@ def _relabelled(columns: tuple[pl.Series, ...], labels: Labels) -> tuple[pl.Seri
 def rdf_format(path: Path) -> ox.RdfFormat | None:
     suffix = path.suffix.lower()
     return FORMATS.get(Path(path.stem).suffix.lower() if suffix == ".gz" else suffix)
+
+
+def _alike(path: Path) -> str | None:
+    """The file beside it that was probably meant."""
+    names = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
+    return f"did you mean {path.with_name(near[0])}?" if near else None
 
 
 def _known() -> str:
