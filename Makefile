@@ -81,12 +81,12 @@ $(VENV)/.run: pyproject.toml | $(BIN)/pip
 
 $(VENV)/.test: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what its tests need into $(VENV): the first time takes a minute or two'
-	@$(PIP) --editable '.[demo,kafka,mqtt,spark,test]'
+	@$(PIP) --editable '.[demo,kafka,mqtt,serve,spark,test]'
 	@touch $(VENV)/.run $@
 
 $(VENV)/.check: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what its checks need into $(VENV): the first time takes a minute or two'
-	@$(PIP) --editable '.[demo,kafka,mqtt,spark,test,dev]'
+	@$(PIP) --editable '.[demo,kafka,mqtt,serve,spark,test,dev]'
 	@touch $(VENV)/.run $(VENV)/.test $@
 
 # Positions of airplanes. Only the data of the package are read, so what its code needs (some hundred megabytes) is not

@@ -38,7 +38,7 @@ from cep.runtime.outlet import frames, places, to_events, why
 from cep.schema import ARRIVAL, Schema
 from cep.syntax.ast import Graph, PolicyChoice, PolicyStatement
 from cep.syntax.parser import parse
-from cep.table import FIRST, IDENTITY, Table, concat, rows, slice_until
+from cep.table import END, FIRST, IDENTITY, Table, concat, rows, slice_until
 from cep.values import Pool
 
 Frames = dict[str, pl.DataFrame]
@@ -63,6 +63,7 @@ class Engine:
         policy: str | None = None,
         lateness: int | None = 0,
         explain: bool = False,
+        remember: int | None = None,
         fast_recursion: bool = True,
         max_derivations: int = 1_000_000,
         stage: int | None = None,
@@ -107,13 +108,15 @@ class Engine:
             for codes in table.codes():
                 self.pool.pin(codes)
         self.changes = None if knowledge is None else Changes(rules, knowledge, known, statics, tables, self.pool)
-        self.lineage = Lineage() if explain else None
+        self.lineage = None if not explain and remember is None else Lineage()
+        self.explain, self.remember = explain, remember
         builder = Builder(self.plan, statics.relations, self.pool, self.lineage)
         self.machine = Machine(self.plan, builder, fast_recursion, max_derivations)
         self.clock = Clock(lateness)
         self.position = 0
         self.dead: list[Dead] = []
         self.sources: dict[str, list[Table]] = {}
+        self.kept: dict[str, list[Table]] = {}
         self._sweep_at = self._prune_at = 1 << 16
         self.carried: dict[str, bool] = {} if state is None else self._carry(state)
 
@@ -123,7 +126,8 @@ class Engine:
 
         Options: `name` (for messages), `facts` ({predicate: table}), `knowledge` (what graph patterns ask), `types` (of
         undeclared input events), `policy`, `lateness` (microseconds; None: only `advance` moves the watermark),
-        `explain` (lineage), `max_derivations`; `stage`: of the stages of `cep.plan.partition` run this one alone, from
+        `explain` (lineage), `remember` (for `cep.why`: keep what ended at most so many microseconds before the watermark,
+        and what led to it), `max_derivations`; `stage`: of the stages of `cep.plan.partition` run this one alone, from
         1 (`cep.runtime.buckets` says how its rows come and go); `before`: the state of another program, of which it
         takes over that of the goals that mean the same (`carried`: of which rules); `alerts`: make the occurrences of
         ALERT statements too, which go out as tables of their own (`cep.alert`).
@@ -190,6 +194,7 @@ class Engine:
     def state_bytes(self) -> int:
         """Bytes of what goals hold, of what waits for the watermark, of values and of lineage."""
         waiting = [t for tables in (*self.clock.waiting.values(), *self.sources.values()) for t in tables]
+        waiting += [t for tables in self.kept.values() for t in tables]
         edges = 0 if self.lineage is None else 16 * self.lineage.size
         return self.machine.size[1] + sum(t.nbytes for t in waiting) + self.pool.nbytes + edges
 
@@ -361,7 +366,10 @@ class Engine:
         out = frames(made, self.plan.schemas, self.pool)
         if self.stage is not None:
             out = {name: table.with_columns(places(concat(made[name]))) for name, table in out.items()}
-        if self.lineage is not None:
+        if self.remember is not None:
+            for name, tables in made.items():
+                self.kept.setdefault(name, []).extend(tables)
+        if self.lineage is not None and self.explain:
             for name, tables in made.items():
                 because = why(concat(tables), self.lineage, self.sources, self.plan.schemas, self.pool)
                 out[name] = out[name].with_columns(because)
@@ -397,19 +405,27 @@ class Engine:
         """Drop lineage that nothing waiting goes back to, and values that nothing holds, when there is twice as
         much as after the last time."""
         if self.lineage is not None:
-            kept = sum(rows(table) for tables in self.sources.values() for table in tables)
+            history = (self.sources, self.kept)
+            kept = sum(rows(table) for each in history for tables in each.values() for table in tables)
             if self.lineage.size + kept > self._prune_at:
-                inputs = self.lineage.keep(np.concatenate([np.empty(0, np.int64), *self.machine.names()]))
-                for name, tables in self.sources.items():
-                    table = concat(tables)
-                    self.sources[name] = [np.ascontiguousarray(table[:, np.isin(table[IDENTITY], inputs)])]
-                self._prune_at = max(1 << 16, 2 * (self.lineage.size + len(inputs)))
+                live = [np.empty(0, np.int64), *self.machine.names()]
+                if self.remember is not None:
+                    since = self.clock.watermark - self.remember
+                    tables = [table for each in history for some in each.values() for table in some]
+                    live += [table[IDENTITY, table[END] >= since] for table in tables]
+                needed = self.lineage.keep(np.concatenate(live))
+                for each in history:
+                    for name, tables in each.items():
+                        table = concat(tables)
+                        each[name] = [np.ascontiguousarray(table[:, np.isin(table[IDENTITY], needed)])]
+                self._prune_at = max(1 << 16, 2 * (self.lineage.size + len(needed)))
         if self.pool.size > self._sweep_at:
             coded = {
                 name: [FIRST + i for i, a in enumerate(s.attributes) if a.type in ("string", "iri", "any")]
                 for name, s in self.plan.schemas.items()
             }
-            held = [t[row] for name, tables in self.sources.items() for t in tables for row in coded[name]]
+            whole = [*self.sources.items(), *self.kept.items()]
+            held = [t[row] for name, tables in whole for t in tables for row in coded[name]]
             known = [] if self.changes is None else self.changes.codes()
             self.pool.sweep([*self.machine.codes(), *self.clock.codes(coded), *held, *known])
             self._sweep_at = max(1 << 16, 2 * self.pool.size)

@@ -42,7 +42,7 @@ def test_receiver_and_server_are_killed_at_random_moments(tmp_path: Path) -> Non
     port, taken, state = free_port(), tmp_path / "taken", tmp_path / "alerts.sqlite"
     feed = f"cloudevents+http://127.0.0.1:{port}/hook?a=1#private=yes&attempts=1000"
     listening = process("tests.receiver", str(port), str(taken), "0")
-    for attempt in range(4):
+    for attempt in range(2):
         server = process("tests.alert_server", str(state), feed)
         until(server, "runs")
         for _ in range(2):  # while the server runs the receiver goes and comes

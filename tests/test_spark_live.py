@@ -11,7 +11,8 @@ from cep.errors import CepError
 from cep.events import Event
 from cep.spark.files import alive
 from cep.spark.mail import Mail
-from connectors.mqtt import Arrival
+from connectors.addresses import address
+from connectors.mqtt import Arrival, Subscription
 from tests import brokers, spark_runs
 from tests.brokers import Cluster, mosquitto, publish
 from tests.cases_format import difference
@@ -52,9 +53,9 @@ def test_brokers_files_of_observations_and_a_rate_in_one_query(tmp_path: Path) -
     with mosquitto(tmp_path / "broker") as port:
         inputs = [
             f"reading=kafka://{cluster.servers}/readings?limit=20",
-            f"door=mqtt://127.0.0.1:{port}/doors/+?quiet=0.3",
+            f"door=mqtt://127.0.0.1:{port}/doors/+?client=roof&quiet=0.3",
             f"window={tmp_path}/windows",
-            "tick=rate://1000000?start=1970-01-01&until=1000",
+            "tick=rate://1000000?start=1970-01-01&until=400",
         ]
         (tmp_path / "windows").mkdir()
         options = {"lateness": 20 * SECOND, "most": 500, "letters": str(tmp_path / "dead")}
@@ -64,7 +65,7 @@ def test_brokers_files_of_observations_and_a_rate_in_one_query(tmp_path: Path) -
             publish(port, [(f"doors/{n % 3}", door(n)) for n in part])
             (tmp_path / "windows" / f"{part.start:02}.nq").write_text("".join(map(window, part)))
 
-        distributed(job(PROGRAM, inputs, tmp_path, closing=False, **options))  # from now on the broker keeps a session
+        Subscription.open(address(inputs[1].removeprefix("door=")), "roof").close()  # from now on there is a session
         come(TIMES[:30])
         publish(port, [("doors/1", b"ajar")])
         distributed(job(PROGRAM, inputs, tmp_path, closing=False, **options))

@@ -179,6 +179,8 @@ def test_no_query_reaches_out_writes_or_stays(fridges: Served) -> None:
     found = httpx.post(url, data={"query": ENDLESS}, timeout=60)
     assert found.status_code == 503 and "longer than 2 s" in found.text and found.headers["retry-after"]
     assert httpx.post(url, data={"query": JOINED}, timeout=60).status_code == 200
+    deep = httpx.post(url, data={"query": "SELECT * " + "{" * 50_000})
+    assert deep.status_code == 400 and "brackets" in deep.text
     large = httpx.post(url, data={"query": "SELECT * { ?a ?b ?c . ?d ?e ?f }"}, timeout=60)
     assert large.status_code == 400 and "LIMIT" in large.text
 

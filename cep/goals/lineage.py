@@ -69,7 +69,7 @@ class Lineage:
         return both[:, 0], both[:, 1]
 
     def keep(self, live: Ints) -> Ints:
-        """Forget all edges that no name of `live` goes back to; gives the inputs still needed, sorted."""
+        """Forget all edges that no name of `live` goes back to; gives the names still needed, inputs too, sorted."""
         wholes, parts = self.edges()
         needed = np.unique(live)
         frontier = needed
@@ -79,7 +79,7 @@ class Lineage:
             needed = np.union1d(needed, frontier)
         mask = np.isin(wholes, needed)
         self.wholes, self.parts = [wholes[mask]], [parts[mask]]
-        return needed[needed < DERIVED]
+        return needed
 
     @property
     def size(self) -> int:

@@ -192,7 +192,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         program: Program = pickle.loads(self.files.program)
         if not isinstance(partition, Some):
-            from cep.spark.live import Piece
+            from cep.spark.pieces import Piece
 
             assert isinstance(partition, Piece), "the partitions are those of this source"
             yield from partition.read(program, self.files.letters)

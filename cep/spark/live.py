@@ -6,26 +6,19 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-from pyspark.sql.datasource import InputPartition
+from typing import Any, Protocol
 
 from cep.errors import CepError
 from cep.spark.mail import Mail
+from cep.spark.pieces import Carried, Piece, Range, Ticks
 from connectors.addresses import Address
 from connectors.inputs import Input
 from connectors.kafka import Topic
-from connectors.messages import Messages
 from connectors.mqtt import Subscription, messages
 from connectors.rate import Rate
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from cep.spark.program import Program
 
 Offset = Any
 """As JSON: a number of messages, or one for each partition of a topic."""
@@ -57,64 +50,6 @@ class Live(Protocol):
         """What is before it is not asked for again."""
 
     def stop(self) -> None: ...
-
-
-class Piece(InputPartition):
-    """Messages of one input. `number` is the place of the input and that of the partition, as a file has one."""
-
-    def __init__(self, number: int, input: Input, first: int) -> None:
-        super().__init__((number, first))
-        self.number, self.input, self.first = number, input, first
-
-    def messages(self) -> Iterator[Messages]:
-        raise NotImplementedError
-
-    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
-        """As parcels, where a worker runs."""
-        from cep.spark import reading
-
-        name = f"read-{self.number:08}-{self.first:012}"
-        yield from reading.received(program, self.number, self.input, self.messages(), letters, name)
-
-
-class Carried(Piece):
-    """Messages that are here."""
-
-    def __init__(self, number: int, input: Input, first: int, here: Messages) -> None:
-        super().__init__(number, replace(input, address=None), first)
-        self.here = here
-
-    def messages(self) -> Iterator[Messages]:
-        yield self.here
-
-
-class Range(Piece):
-    """Messages of a partition of a topic, up to, not including, offset `end`."""
-
-    def __init__(self, number: int, input: Input, partition: int, first: int, end: int) -> None:
-        super().__init__(number, input, first)
-        self.partition, self.end = partition, end
-
-    def messages(self) -> Iterator[Messages]:
-        assert self.input.address is not None, "a topic has an address"
-        topic = Topic(self.input.address)
-        try:
-            for found, _ in topic.read({self.partition: self.first}, {self.partition: self.end}):
-                yield found
-        finally:
-            topic.close()
-
-
-class Ticks(Piece):
-    """Records of a rate, up to, not including, number `end`; the first one is of instant `start`."""
-
-    def __init__(self, number: int, input: Input, start: int, first: int, end: int) -> None:
-        super().__init__(number, input, first)
-        self.start, self.end = start, end
-
-    def messages(self) -> Iterator[Messages]:
-        assert self.input.address is not None, "a rate has an address"
-        yield Rate(self.input.address, self.start).read(self.first, self.end)
 
 
 def live(input: Input, number: int, folder: Path) -> Live:

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -137,6 +138,7 @@ class StoreProcess:
             pass_fds=[there.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # where memory ends Rust tells its stack
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
         there.close()
@@ -250,16 +252,25 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
         ),
     }
 
-    def work(number: int, call: tuple[Any, ...]) -> None:
+    texts: deque[tuple[int, str]] = deque()
+
+    def work(numbers: Sequence[int], call: tuple[Any, ...]) -> None:
         name, *values = call
         if name == "ask":
-            say(number, "began", None)
+            say(*numbers, "began", None)
         try:
-            say(number, "done", calls[name](*values))
+            kind, value = "done", calls[name](*values)
         except Refused as error:
-            say(number, "refused", (error.code, str(error)))
+            kind, value = "refused", (error.code, str(error))
         except Exception as error:
-            say(number, "refused", ("failed", f"{type(error).__name__}: {error}"))
+            kind, value = "refused", ("failed", f"{type(error).__name__}: {error}")
+        for number in numbers:
+            say(number, kind, value)
+
+    def write() -> None:
+        taken = [texts.popleft() for _ in range(len(texts))]  # all that waits, at once
+        if taken:
+            work([number for number, _ in taken], ("add", "".join(text for _, text in taken)))
 
     def say(*what: Any) -> None:
         with saying, contextlib.suppress(OSError):
@@ -268,8 +279,12 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
     with ThreadPoolExecutor(1) as writer, ThreadPoolExecutor(_WORKERS) as readers:
         while (told := _next(connection)) is not None:
             number, call = told
-            pool = readers if call[0] in ("ask", "ending", "hours", "described") else writer
-            pool.submit(work, number, call)
+            if call[0] == "add":
+                texts.append((number, call[1]))
+                writer.submit(write)
+            else:
+                pool = readers if call[0] in ("ask", "ending", "hours", "described") else writer
+                pool.submit(work, [number], call)
         writer.shutdown()
         store.store.flush()
         os._exit(0)  # whatever is still being asked

@@ -21,7 +21,7 @@ _INSIDE, _CONTAINS = ox.NamedNode(TIME + "inside"), ox.NamedNode(TIME + "interva
 _BEGINNING, _END = ox.NamedNode(TIME + "hasBeginning"), ox.NamedNode(TIME + "hasEnd")
 _MARK = ox.NamedNode(RDFS + "comment")
 _HERE = ox.DefaultGraph()
-_MANY = 20_000  # lines of a text from which on new files are faster than a transaction
+_MANY = 6_000  # lines of a text from which on new files are faster than a transaction
 
 RESULTS = {
     "json": ox.QueryResultsFormat.JSON,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 
+from connectors.rdf.store import Refused
 from connectors.serving.guard import Guard, Limits
 
 
@@ -39,6 +40,11 @@ def application(
     def metrics() -> Response:
         """For Prometheus."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    @made.exception_handler(Refused)
+    async def refused(request: Request, error: Refused) -> Response:
+        """Of what asks the store without a query of its own."""
+        return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
 
     for router in routers:
         made.include_router(router)

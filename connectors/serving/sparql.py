@@ -38,6 +38,9 @@ GRAPHS: Mapping[str, str] = {
 }
 """Likewise of triples."""
 
+DEEPEST = 200
+"""Brackets of a query in one another."""
+
 STATUS = {"syntax": 400, "large": 400, "service": 403, "slow": 503, "busy": 503, "failed": 500}
 _TYPES = {
     "json": "application/sparql-results+json",
@@ -150,9 +153,15 @@ def asked(pairs: Sequence[tuple[str, str]], asking: Asking) -> Question:
 
 
 def stays(query: str) -> None:
-    """Raises Refused for a query that would ask another endpoint."""
+    """Raises Refused for a query that would ask another endpoint, or has more brackets in one another than a parser's
+    stack takes."""
     text = _ESCAPE.sub(lambda found: _letter(int(found[1] or found[2], 16)), query)
+    depth = 0
     for token in tokens(text):
+        depth += token.text in ("(", "{", "[") and token.kind == "mark"
+        depth -= token.text in (")", "}", "]") and token.kind == "mark"
+        if depth > DEEPEST:
+            raise Refused("large", f"the query has more than {DEEPEST} brackets in one another")
         hidden = token.kind == "iri" and ")" in token.text and "service" in token.text.lower()  # `<` may be `less than`
         if hidden or (token.kind == "word" and token.text.lower() == "service"):
             raise Refused("service", "`SERVICE` is refused: this endpoint asks no other one")

@@ -1,0 +1,1 @@
+"""Why an event was derived, and why it was not."""

@@ -1,0 +1,60 @@
+"""The program as the page shows it: its text, and where in it each rule stands, with the goals that the rule needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cep.plan.algebra import Scan, Tick
+from cep.plan.labels import labels, rules
+from cep.plan.plan import Plan
+from cep.plan.written import Written
+from connectors.serving.located import Spoken
+from connectors.serving.service import Service
+
+
+def outline(service: Service) -> dict[str, Any]:
+    """`rules`: first and last line, the event derived, the node whose rows count (`node`), and the nodes that it needs
+    (`goals`); a node's text is that of `cep plan`."""
+    plan = service.engine.plan
+    written = Written(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
+    written.labels |= labels(plan)
+    goals = {
+        str(number): {"name": written.labels.get(number, ""), "text": written.goal(number)}
+        for number, node in enumerate(plan.nodes)
+        if not isinstance(node, Scan | Tick)
+    }
+    return {
+        "name": service.name,
+        "text": service.text,
+        "goals": goals,
+        "rules": [_rule(plan, number) for number in range(len(plan.heads))],
+        "events": [
+            {
+                "name": name,
+                "derived": name in service.outputs,
+                "attributes": [{"name": each.name, "type": each.type} for each in schema.attributes],
+                "subject": Spoken.of(schema).subject,
+                "iri": schema.iri,
+            }
+            for name, schema in {**service.inputs, **service.outputs}.items()
+        ],
+        "lineage": service.engine.lineage is not None,
+    }
+
+
+def _rule(plan: Plan, number: int) -> dict[str, Any]:
+    head, span = plan.heads[number], plan.rules.rules[number].span
+    needed = [
+        str(node)
+        for node, users in enumerate(plan.users)
+        if number in users and not isinstance(plan.nodes[node], Scan | Tick)
+    ]
+    return {
+        "name": rules(plan, [number]),
+        "event": head.event,
+        "line": span.line,
+        "end": span.end_line,
+        "node": str(head.child),
+        "scan": isinstance(plan.nodes[head.child], Scan),
+        "goals": needed,
+    }

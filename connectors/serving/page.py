@@ -1,0 +1,168 @@
+"""The live page at `/`, and what it asks for: `/api/program`, `/api/state`, `/api/stream`, `/api/event`, `/api/station`.
+
+The page is plain ES modules beside this file, with a map library that `connectors.serving.vendor` fetches. No script
+and no style stands in the page itself, so that its policy can forbid them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
+from starlette.responses import JSONResponse, StreamingResponse
+
+from connectors.alerts.outbox import Outbox
+from connectors.feeds.document import document
+from connectors.serving.outline import outline
+from connectors.serving.scene import Scene
+
+PAGE = Path(__file__).with_name("page")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+SHOWN = 4_000
+"""Events that a page is given when it is opened."""
+PULSE = 15.0
+"""Seconds of silence after which the numbers are sent again."""
+
+_PACE = 0.1  # seconds between two messages to one client
+_MOST = 1_000  # events of one message
+_CHANGES = 400  # of alerts, that a page is given when it is opened
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    kind: str
+    tag: str
+    path: Path
+
+
+def router(scene: Scene, outbox: Outbox | None = None) -> APIRouter:
+    """`scene` is to be closed before the server waits for its clients to go."""
+    made = APIRouter(include_in_schema=False)
+    files = _files()
+    run = secrets.token_hex(4)  # numbers of another run mean nothing in this one
+    told = outline(scene.service)
+
+    @made.get("/")
+    async def page(request: Request) -> Response:
+        return _sent(files["index.html"], request)
+
+    @made.get("/page/{name:path}")
+    async def file(name: str, request: Request) -> Response:
+        if name not in files:
+            raise HTTPException(404, "there is no such file")
+        return _sent(files[name], request)
+
+    @made.get("/api/program")
+    async def program() -> Response:
+        """The rules, what they are made of, and what there is besides: a map, alerts."""
+        has = {"map": "vendor/leaflet.js" in files, "alerts": outbox is not None}
+        return _json(told | has)
+
+    @made.get("/api/state")
+    def state() -> Response:
+        """All that is shown, as it is now; `stream` goes on behind `at`."""
+        number, events, stations = scene.newest(SHOWN)
+        rest: dict[str, Any] = {"at": f"{run}-{number}", "stations": stations, "numbers": scene.summary()}
+        if outbox is not None:
+            last = outbox.last
+            entries = {entry.number: entry for entry in outbox.live()[-SHOWN:]}
+            entries |= {entry.number: entry for entry in outbox.between(last - _CHANGES + 1, last)}
+            rest["alerts"] = [document(entries[number].change) for number in sorted(entries)]
+            rest["alerts_at"] = last
+        text = json.dumps(rest, separators=(",", ":"))
+        return Response(
+            b'{"events":[%s],%s' % (b",".join(events), text[1:].encode()),
+            media_type="application/json",
+            headers={"Cache-Control": "no-store"},
+        )
+
+    @made.get("/api/stream")
+    async def stream(
+        after: Annotated[str, Query(max_length=40)] = "", last_event_id: Annotated[str, Header()] = ""
+    ) -> Response:
+        """Server-Sent Events: `news`, what has changed; `reset`: too much has, `state` is to be asked again."""
+        frames = _frames(scene, run, last_event_id or after)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
+
+    @made.get("/api/event/{id}")
+    def event(id: str) -> Response:
+        """A derived event, and with lineage the records that it comes from."""
+        found = scene.event(id)
+        if found is None:
+            raise HTTPException(404, "this event is not held any more, or never was")
+        return _json(found)
+
+    @made.get("/api/station")
+    def station(key: Annotated[str, Query(max_length=1_000)]) -> Response:
+        """The latest record of each kind about a subject."""
+        return _json({"key": key, "records": scene.records(key)})
+
+    return made
+
+
+async def _frames(scene: Scene, run: str, place: str) -> AsyncIterator[bytes]:
+    yield b"retry: 1000\n\n"
+    number = _number(run, place)
+    while not scene.closed:
+        bell = scene.bell()
+        news = None if number is None else scene.behind(number, _MOST)
+        if news is None:
+            yield b"event: reset\ndata: {}\n\n"
+            return
+        more = news[0] < scene.number
+        number, events, stations = news
+        rest = json.dumps({"stations": stations, "numbers": scene.summary()}, separators=(",", ":"))
+        yield b'id: %s-%d\nevent: news\ndata: {"events":[%s],%s\n\n' % (
+            run.encode(), number, b",".join(events), rest[1:].encode())  # fmt: skip
+        await asyncio.sleep(_PACE)
+        if not more and not scene.closed:
+            try:
+                await asyncio.wait_for(bell.wait(), PULSE)
+            except TimeoutError:
+                continue
+
+
+def _number(run: str, place: str) -> int | None:
+    """Where a client is, None: in no place of this run."""
+    name, _, number = place.partition("-")
+    known = name == run and number.isascii() and number.isdecimal() and len(number) < 19
+    return int(number) if known else None
+
+
+def _files() -> dict[str, _File]:
+    """What may be asked for, by its path below the page's folder."""
+    found = {}
+    for path in sorted(PAGE.rglob("*")):
+        if path.suffix in _KINDS and path.is_file():
+            tag = hashlib.sha256(path.read_bytes()).hexdigest()[:20]
+            found[path.relative_to(PAGE).as_posix()] = _File(_KINDS[path.suffix], f'"{tag}"', path)
+    return found
+
+
+def _sent(file: _File, request: Request) -> Response:
+    headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Content-Security-Policy": POLICY}
+    if request.headers.get("if-none-match") == file.tag:
+        return Response(status_code=304, headers=headers)
+    return Response(file.path.read_bytes(), media_type=file.kind, headers=headers)
+
+
+def _json(value: object) -> Response:
+    return JSONResponse(value, headers={"Cache-Control": "no-store"})

@@ -1,0 +1,272 @@
+"""What the page shows: the newest derived events, each station's state, and what the goals did. All of it is bounded.
+
+Every change has a number, from 1; a client that knows up to which it has come is given what came behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import polars as pl
+
+from cep.plan.order import Unit
+from cep.runtime.clock import BEGINNING
+from cep.schema import Schema
+from connectors.alerts.plain import shown
+from connectors.rdf.identity import ID
+from connectors.serving.located import Gazette, Point, Spoken, where
+from connectors.serving.service import Round, Service
+
+EVENTS = 20_000
+"""Derived events that are held, the newest."""
+STATIONS = 20_000
+"""Stations that are shown; later ones are counted only."""
+
+_FRAMES = 64  # rounds whose input records can still be looked up
+_BECAUSE = "because"
+
+
+@dataclass(slots=True)
+class Station:
+    """A subject with its place; `heard` and `told`: when the latest record about it, and the latest event, ended."""
+
+    key: str
+    name: str
+    point: Point
+    number: int = 0
+    heard: int = BEGINNING
+    told: int = BEGINNING
+    event: str = ""
+
+    @property
+    def state(self) -> str:
+        """`event`: the latest record about it was part of something, or something came since; `quiet`: it was not."""
+        if self.told == self.heard == BEGINNING:
+            return "unheard"
+        return "event" if self.told >= self.heard else "quiet"
+
+    def shown(self) -> dict[str, Any]:
+        lat, long = self.point
+        return {"key": self.key, "name": self.name, "lat": lat, "long": long, "state": self.state, "event": self.event}
+
+
+class Scene:
+    """Listens to a service; looked at by any thread."""
+
+    def __init__(self, service: Service, gazette: Gazette | None = None) -> None:
+        self.service = service
+        self.gazette = gazette or Gazette()
+        self.lock = threading.Lock()
+        self.closed = False
+        self.number = 0
+        self.events: deque[tuple[int, str, bytes]] = deque(maxlen=EVENTS)
+        self.stations: OrderedDict[str, Station] = OrderedDict()
+        self.unplaced: set[str] = set()
+        self.made: dict[Unit, int] = {}
+        self.rows: dict[Unit, int] = {}
+        self.derived: dict[str, int] = dict.fromkeys(service.outputs, 0)
+        self._schemas: dict[str, Schema] = {**service.inputs, **service.outputs}
+        self._spoken = {name: Spoken.of(schema) for name, schema in self._schemas.items()}
+        self._iris = {
+            name: [each.name for each in schema.attributes if each.type == "iri"]
+            for name, schema in self._schemas.items()
+        }
+        self._gone = 0
+        self._ids: dict[str, tuple[int, str, dict[str, Any]]] = {}
+        self._inputs: deque[Mapping[str, pl.DataFrame]] = deque(maxlen=_FRAMES)
+        self._waiting: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
+        for thing, key in self.gazette.stations.items():
+            self._station(key, thing)
+        service.listen(self.take)
+
+    # --- in the engine's thread ---
+
+    def take(self, one: Round) -> None:
+        with self.lock:
+            self._inputs.append(one.inputs)
+            for name, table in one.inputs.items():
+                self._latest(name, table, "heard")
+            for name, table in one.derived.items():
+                self._latest(name, table, "told")
+            self._add(one.derived)
+            self.rows = {count.unit: count.rows for count in one.counts}
+            for count in one.counts:
+                self.made[count.unit] = self.made.get(count.unit, 0) + count.made
+        self._ring()
+
+    def _latest(self, name: str, table: pl.DataFrame, field: str) -> None:
+        """The latest end, and the place, of every subject in a table."""
+        spoken = self._spoken[name]
+        if spoken.subject is None or not table.height:
+            return
+        columns = [pl.col("end").max()]
+        if spoken.latitude is not None and spoken.longitude is not None:
+            columns += [pl.col(spoken.latitude).drop_nulls().last().alias("@lat")]
+            columns += [pl.col(spoken.longitude).drop_nulls().last().alias("@long")]
+        latest = table.group_by(spoken.subject, maintain_order=True).agg(columns)
+        for subject, end, *place in latest.iter_rows():
+            if subject is None:
+                continue
+            station = self._station(str(subject), None, where(*place) if place else None)
+            if station is None:
+                continue
+            before = station.state, station.point, station.event
+            if place and (point := where(*place)) is not None:
+                station.point = point
+            setattr(station, field, max(getattr(station, field), end))
+            if field == "told" and station.told == end:
+                station.event = name
+            if before != (station.state, station.point, station.event):
+                self._changed(station)
+
+    def _station(self, key: str, thing: str | None = None, point: Point | None = None) -> Station | None:
+        if (known := self.stations.get(key)) is not None:
+            return known
+        if key in self.unplaced and point is None:
+            return None
+        thing = thing or self.gazette.thing(key)
+        point = point or (self.gazette.points[thing] if thing is not None else None)
+        if point is None or len(self.stations) >= STATIONS:
+            if len(self.unplaced) < STATIONS:
+                self.unplaced.add(key)
+            return None
+        station = Station(key, self.gazette.names.get(thing or "", key), point)
+        self.stations[key] = station
+        self._changed(station)
+        return station
+
+    def _changed(self, station: Station) -> None:
+        self.number += 1
+        station.number = self.number
+        self.stations.move_to_end(station.key)
+
+    def _add(self, derived: Mapping[str, pl.DataFrame]) -> None:
+        """In order of time; of more than are held only the newest are looked at."""
+        rows: list[tuple[int, int, str, pl.DataFrame, int]] = []
+        for name, table in derived.items():
+            self.derived[name] = self.derived.get(name, 0) + table.height
+            few = table if table.height <= EVENTS else table.sort("end", maintain_order=True).tail(EVENTS)
+            ends, starts = few["end"].to_list(), few["start"].to_list()
+            rows += [(end, start, name, few, row) for row, (end, start) in enumerate(zip(ends, starts, strict=True))]
+        rows.sort(key=lambda each: each[:3])
+        for end, start, name, table, row in rows[-EVENTS:]:
+            values = table.row(row, named=True)
+            id, because = values[ID], values.get(_BECAUSE)
+            spoken = self._spoken[name]
+            about = values.get(spoken.subject) if spoken.subject is not None else None
+            document: dict[str, Any] = {
+                "id": id,
+                "type": name,
+                "start": start,
+                "end": end,
+                "key": None if about is None else str(about),
+                "values": {each.name: shown(values[each.name], each.type) for each in self._schemas[name].attributes},
+            }
+            if places := [place for each in self._iris[name] if (place := self._place(values[each])) is not None]:
+                document["places"] = places
+            self.number += 1
+            if len(self.events) == EVENTS:
+                self._gone, gone, _ = self.events[0]
+                if self._ids[gone][0] == self._gone:
+                    del self._ids[gone]
+            self.events.append((self.number, id, json.dumps(document, separators=(",", ":")).encode()))
+            self._ids[id] = self.number, name, document | {"because": because}
+
+    def _place(self, iri: object) -> dict[str, Any] | None:
+        point = self.gazette.points.get(str(iri))
+        if point is None or str(iri) in self.gazette.stations:
+            return None
+        return {"iri": str(iri), "name": self.gazette.names.get(str(iri), str(iri)), "lat": point[0], "long": point[1]}
+
+    # --- in any thread ---
+
+    def behind(self, number: int, most: int) -> tuple[int, list[bytes], list[dict[str, Any]]] | None:
+        """The events and stations that came behind a number, and the number then reached; events at most so many, the
+        oldest first. None: some of the events are no longer held, or the number was never given out."""
+        with self.lock:
+            if not self._gone <= number <= self.number:
+                return None
+            events, stations = [], []
+            for at, _, text in reversed(self.events):
+                if at <= number:
+                    break
+                events.append((at, text))
+            for station in reversed(self.stations.values()):
+                if station.number <= number:
+                    break
+                stations.append(station)
+            events.reverse()
+            reached = events[most - 1][0] if len(events) > most else self.number
+            few = [each.shown() for each in reversed(stations) if each.number <= reached]
+            return reached, [text for _, text in events[:most]], few
+
+    def newest(self, most: int) -> tuple[int, list[bytes], list[dict[str, Any]]]:
+        """The number reached, the newest events, the oldest first, and all stations."""
+        with self.lock:
+            events = [text for _, _, text in islice(reversed(self.events), most)]
+            return self.number, events[::-1], [each.shown() for each in self.stations.values()]
+
+    def event(self, id: str) -> dict[str, Any] | None:
+        """One that is held, with what it comes from (None where that is not kept)."""
+        with self.lock:
+            found = self._ids.get(id)
+        if found is None:
+            return None
+        because = found[2]["because"]
+        return found[2] | {"because": None if because is None else json.loads(because)}
+
+    def records(self, key: str) -> list[dict[str, Any]]:
+        """The latest record about a subject of each input event, if it came lately."""
+        with self.lock:
+            rounds = list(self._inputs)
+        found: dict[str, dict[str, Any]] = {}
+        for inputs in reversed(rounds):
+            for name, table in inputs.items():
+                subject = self._spoken[name].subject
+                if name in found or subject is None or not table.height:
+                    continue
+                mine = table.filter(pl.col(subject).cast(pl.String) == key).sort("end", maintain_order=True).tail(1)
+                for row in mine.iter_rows(named=True):
+                    values = {each.name: shown(row[each.name], each.type) for each in self._schemas[name].attributes}
+                    found[name] = {"type": name, "start": row["start"], "end": row["end"], "values": values}
+        return [found[name] for name in sorted(found)]
+
+    def summary(self) -> dict[str, Any]:
+        """How far the run is, in numbers."""
+        last = self.service.last
+        with self.lock:
+            return {
+                "rounds": 0 if last is None else last.number,
+                "records": 0 if last is None else last.records,
+                "dead": 0 if last is None else last.dead,
+                "watermark": None if last is None or abs(last.watermark) > 2**60 else last.watermark,
+                "ended": self.service.ended,
+                "derived": dict(self.derived),
+                "made": {str(unit): made for unit, made in self.made.items()},
+                "waiting": {str(unit): rows for unit, rows in self.rows.items() if rows},
+                "unplaced": len(self.unplaced),
+            }
+
+    def bell(self) -> asyncio.Event:
+        """What rings, in this loop, when there is more than now."""
+        with self.lock:
+            return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
+
+    def close(self) -> None:
+        """Every client's stream ends."""
+        self.closed = True
+        self._ring()
+
+    def _ring(self) -> None:
+        with self.lock:
+            waiting, self._waiting = self._waiting, {}
+        for loop, bell in waiting.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(bell.set)

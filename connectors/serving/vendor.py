@@ -1,0 +1,143 @@
+"""What the page needs of others, fetched when the package is built: a map library, outlines of countries and states.
+
+`python -m connectors.serving.vendor` asks npm where there is one, else npm's registry itself; either way a package has
+to have the checksum that stands here. What is there already is not fetched again.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+VENDOR = Path(__file__).with_name("page") / "vendor"
+REGISTRY = "https://registry.npmjs.org/"
+_SECONDS = 60.0
+
+
+class Unfetched(Exception):
+    """A package cannot be had, or is not the one that it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package of npm: what of it is taken, by path; `sha512` of its archive, in base64."""
+
+    name: str
+    version: str
+    sha512: str
+    files: Mapping[str, str]
+
+    @property
+    def archive(self) -> str:
+        return f"{self.name}-{self.version}.tgz"
+
+
+PACKAGES = (
+    Package(
+        "leaflet",  # BSD-2-Clause
+        "1.9.4",
+        "nxS1ynzJOmOlHp+iL3FyWqK89GtNL8U8rvlMOsQdTTssxZwCXh8N2NB3GDQOL+YR3XnWyZAxwQixURb+FA74PA==",
+        {"dist/leaflet.js": "leaflet.js", "dist/leaflet.css": "leaflet.css", "LICENSE": "leaflet.LICENSE"},
+    ),
+    Package(
+        "topojson-client",  # ISC
+        "3.1.0",
+        "605uxS6bcYxGXw9qi62XyrV6Q3xwbndjachmNxu8HWTtVPxZfEJN9fd/SZS1Q54Sn2y0TMyMxFj/cJINqGHrKw==",
+        {"dist/topojson-client.min.js": "topojson-client.js", "LICENSE": "topojson-client.LICENSE"},
+    ),
+    Package(
+        "world-atlas",  # ISC; the outlines are Natural Earth's, in the public domain
+        "2.0.2",
+        "IXfV0qwlKXpckz1FhwXVwKRjiIhOnWttOskm5CtxMsjgE/MXAYRHWJqgXOpM8IkcPBoXnyTU5lFHcYa5ChG0LQ==",
+        {"countries-50m.json": "countries.json", "LICENSE": "world-atlas.LICENSE"},
+    ),
+    Package(
+        "us-atlas",  # ISC; the outlines are the US Census Bureau's, in the public domain
+        "3.0.1",
+        "wEIZCq0ImPvGblTd8gZMqNNCPkQshugMUG/8nkSWXb02+XqNFREg9atHOKP9w6prLZTpqcLhSvdBW81MkV3/0Q==",
+        {"states-10m.json": "states.json", "LICENSE": "us-atlas.LICENSE"},
+    ),
+)
+
+
+def fetch(folder: Path = VENDOR) -> int:
+    """Bring what is missing; how many packages were fetched. Raises Unfetched."""
+    made = 0
+    for package in PACKAGES:
+        stamp = folder / f"{package.name}.sha512"
+        whole = all((folder / name).is_file() for name in package.files.values())
+        if whole and stamp.is_file() and stamp.read_text() == package.sha512:
+            continue
+        taken = _taken(package, _archive(package))
+        folder.mkdir(parents=True, exist_ok=True)
+        stamp.unlink(missing_ok=True)
+        for name, content in taken.items():
+            (folder / name).write_bytes(content)
+        stamp.write_text(package.sha512)
+        made += 1
+    return made
+
+
+def _taken(package: Package, archive: bytes) -> dict[str, bytes]:
+    """The files of an archive that are wanted."""
+    found = base64.b64encode(hashlib.sha512(archive).digest()).decode()
+    if found != package.sha512:
+        raise Unfetched(f"{package.archive} is not what it was: its sha512 is {found}")
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+        members = {name: tar.extractfile(f"package/{path}") for path, name in package.files.items()}
+        return {name: member.read() for name, member in members.items() if member is not None}
+
+
+def _archive(package: Package) -> bytes:
+    npm = shutil.which("npm")
+    return _download(package) if npm is None else _packed(npm, package)
+
+
+def _packed(npm: str, package: Package) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [npm, "pack", "--silent", "--ignore-scripts", f"{package.name}@{package.version}"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        file = Path(folder) / package.archive
+        if done.returncode or not file.is_file():
+            reason = next((line for line in done.stderr.splitlines() if "error" in line.lower()), "it says nothing")
+            raise Unfetched(f"npm does not give {package.name} {package.version}: {reason}")
+        return file.read_bytes()
+
+
+def _download(package: Package) -> bytes:
+    registry = os.environ.get("npm_config_registry", REGISTRY).rstrip("/")
+    address = f"{registry}/{package.name}/-/{package.archive}"
+    try:
+        with urlopen(address, timeout=_SECONDS) as answer:
+            return bytes(answer.read())
+    except (URLError, OSError, ValueError) as error:
+        raise Unfetched(f"{address} cannot be read: {getattr(error, 'reason', error)}") from None
+
+
+def main() -> int:
+    """0 also where nothing could be fetched: the page tells of it, and works without the map."""
+    try:
+        made = fetch()
+    except (Unfetched, OSError) as error:
+        print(f"the page of `cep serve` will have no map: {error}", file=sys.stderr)
+        print("with a network, `make page` fetches what the map needs", file=sys.stderr)
+        return 0
+    if made:
+        print(f"fetched the map of the page: {', '.join(package.name for package in PACKAGES)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

