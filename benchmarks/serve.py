@@ -70,6 +70,8 @@ def main() -> None:
         seconds = time.perf_counter() - began
         over.set()
         thread.join()
+        store.settle()
+        store.flush()
         after = [ask(number) for number in range(50)]
     told = f"{options.events:,} events in {seconds:.1f} s: {options.events / seconds:,.0f} a second"
     print(f"{told} ({options.events / spent:,.0f} where they are made triples)")

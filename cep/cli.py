@@ -12,6 +12,7 @@ import typer
 
 from cep import cli_spark
 from cep.cli_demo import demos
+from cep.cli_explain import explain as explained
 from cep.cli_knowledge import arrives, changing, fits, knowing
 from cep.cli_serve import serve
 from cep.errors import CepError, CepErrors
@@ -56,6 +57,7 @@ app = typer.Typer(
 app.add_typer(demos, name="demo", help="Programs on real data.", short_help="Programs on real data.")
 app.add_typer(knowing, name="knowledge", help="What knowledge holds.", short_help="What knowledge holds.")
 app.command()(serve)
+app.command("explain")(explained)
 
 
 def main() -> NoReturn:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import logging
 import signal
-import threading
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,17 +35,8 @@ from cep.terminal import (
 
 if TYPE_CHECKING:
     from cep.engine import Engine
-    from cep.meter import Meter
-    from cep.pipeline import Interrupt
-    from connectors.batch import Batch
-    from connectors.deadletters import DeadLetters
-    from connectors.serving.service import Round
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-OFTEN = 10.0
-"""Seconds between two snapshots of a program that reads live input."""
-
-_ENDING = 10.0  # seconds that the program may take to end
 
 
 def serve(
@@ -147,6 +136,7 @@ def serve(
         from cep.meter import Meter, charts
         from cep.metrics import Exposition
         from cep.pipeline import Interrupt
+        from cep.program import Letters, Run, Turns, measure
         from cep.progress import Tally
         from connectors.alerts.listener import Alerting
         from connectors.alerts.outbox import Outbox
@@ -160,9 +150,11 @@ def serve(
         from connectors.rdf.history import History
         from connectors.rdf.process import StoreProcess
         from connectors.rdf.words import PREFIXES, Words
-        from connectors.serving import ldes, sparql, subscribe
+        from connectors.serving import ldes, page, sparql, subscribe
         from connectors.serving.app import application
         from connectors.serving.guard import Limits
+        from connectors.serving.located import Gazette
+        from connectors.serving.scene import Scene
         from connectors.serving.service import Service
         from knowledge.rdf.names import KNOWN
 
@@ -205,29 +197,33 @@ def serve(
         outbox = stack.enter_context(closing(Outbox(None if state is None else folder / "alerts.db")))
         origin, stream = Origin(rules.name, base), Stream(outbox)
         service.listen(Alerting(engine, outbox))
+        scene = Scene(service, Gazette.of(known))
         meter = Meter(charts(engine.plan))
-        letters = stack.enter_context(closing(_Letters(DeadLetters(dead_letter))))
-        service.listen(lambda one: _measure(meter, engine, one, letters, tally.dead))
+        letters = stack.enter_context(closing(Letters(DeadLetters(dead_letter))))
+        service.listen(lambda one: measure(meter, engine, one, letters, tally.dead))
         asking = sparql.Asking(query_seconds, query_bytes, {**KNOWN, **PREFIXES})
         subscriptions = subscribe.Subscriptions(history, engine.outputs, subscribe.Pace())
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Exposition(meter))
-        batches = _Turns(
+        batches = Turns(
             (read if lateness else replay)(
                 inputs, engine.inputs, format=format, rows=batch, chunk=batch * 128, idle=silence
             )
         )
-        run = _Run(engine, batches, tally, service, letters, interrupt, saved, told)
+        run = Run(engine, batches, tally, service, letters, interrupt, saved, told)
         app = application(
             [
                 sparql.router(store, asking),
                 subscribe.router(subscriptions, asking),
                 alerts.router(outbox, origin, stream),
+                page.router(scene, outbox),
                 ldes.router(history, lambda: engine.watermark, None if kept is None else f"PT{kept // 1_000_000}S"),
             ],
             Limits(token, rate, hosts=_hosts(host, allow_host)),
             title=f"semcep: {rules.name}",
-            trouble=lambda: run.failed or (None if store.alive else "the store is being opened again"),
+            trouble=lambda: (
+                run.failed or history.trouble or (None if store.alive else "the store is being opened again")
+            ),
             registry=registry,
             origins=allow_origin or (),
         )
@@ -243,6 +239,7 @@ def serve(
 
             async def shutdown(self, sockets: Any = None) -> None:
                 stream.close()  # streams have no end of their own
+                scene.close()
                 await subscriptions.close()
                 await super().shutdown(sockets)
 
@@ -260,6 +257,7 @@ def serve(
             )
         )
         stack.enter_context(sending(outbox, receivers, origin, lambda name, text: told("feed", f"{name}: {text}")))
+        _heard(told, lambda: server.started)
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn gives the signal back when it is done
             stack.callback(signal.signal, number, signal.signal(number, lambda number, frame: None))
         try:
@@ -275,139 +273,17 @@ def serve(
     raise typer.Exit(CLEAN if run.failed is None else REFUSED)
 
 
-class _Turns:
-    """Batches one at a time; `hold` stops them between two, for good."""
+def _heard(told: Log, begun: Callable[[], bool]) -> None:
+    """What the web server complains of is told like all else, once it has begun; before, it raises."""
 
-    def __init__(self, batches: Iterator[Batch]) -> None:
-        self._batches = batches
-        self.lock = threading.Lock()
-        self.lock.acquire()
-        self.held = False
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if begun():
+                told("server", self.format(record), "error" if record.levelno >= logging.ERROR else "warning")
 
-    def __iter__(self) -> Iterator[Batch]:
-        return self
-
-    def __next__(self) -> Batch:
-        self.lock.release()
-        try:
-            batch = next(self._batches)
-        finally:
-            self.lock.acquire()
-        if self.held:
-            raise StopIteration
-        return batch
-
-
-class _Run(threading.Thread):
-    """The program, in a thread of its own. `failed`: why it ended before its time."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        batches: _Turns,
-        tally: Any,
-        service: Any,
-        letters: _Letters,
-        interrupt: Interrupt,
-        saved: Path | None,
-        told: Log,
-    ) -> None:
-        super().__init__(name="program", daemon=True)
-        self.engine, self.batches, self.tally, self.service = engine, batches, tally, service
-        self.letters, self.interrupt, self.saved, self.told = letters, interrupt, saved, told
-        self.failed: str | None = None
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        from time import monotonic
-
-        from cep.pipeline import flow
-
-        last = monotonic()
-
-        def take(batch: Batch | None, derived: Any) -> None:
-            nonlocal last
-            self.service.take(batch, derived)
-            if batch is not None and self.saved is not None and monotonic() - last > OFTEN:
-                self._save()
-                last = monotonic()
-
-        try:
-            flow(self.engine, self.batches, self.tally, take, self.letters, self.interrupt)
-        except CepError as error:
-            self.failed, self.error = str(error).splitlines()[0], error
-            self.told("failed", str(error), "error", code=error.code)
-        except BaseException as error:
-            self.failed, self.error = f"the program failed: {type(error).__name__}: {error}", error
-            self.told("failed", self.failed, "error")
-        else:
-            if not self.interrupt.wished:
-                self.told("input_ended", None, **self.tally.numbers())
-
-    def end(self) -> None:
-        """After the batch at hand; what is open stays open, and is kept where there is a place for it."""
-        if self.ident is None:
-            return
-        self.interrupt.wished = self.interrupt.wished or 2
-        if self.batches.lock.acquire(timeout=_ENDING):  # it awaits input, or has ended
-            self.batches.held = True
-            if self.saved is not None and not self.service.ended and self.error is None:
-                self._save()
-            self.batches.lock.release()
-        self.join(0.5)
-
-    def _save(self) -> None:
-        assert self.saved is not None, "there is a place for it"
-        part = self.saved.with_suffix(".part")
-        part.write_bytes(self.engine.snapshot())
-        os.replace(part, self.saved)
-
-
-class _Letters:
-    """Dead letters, those that were late also by event."""
-
-    def __init__(self, letters: DeadLetters) -> None:
-        self._letters = letters
-        self.late: Counter[str] = Counter()
-
-    def add(self, records: Any) -> None:
-        self._letters.add(records)
-
-    def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
-        if code == "late":
-            self.late[type] += 1
-        self._letters.reject(batch, type, row, code, reason)
-
-    def close(self) -> None:
-        self._letters.close()
-
-
-def _measure(meter: Meter, engine: Engine, one: Round, letters: _Letters, dead: Counter[str]) -> None:
-    """A round in the numbers for Prometheus."""
-    from cep.report import Report
-    from cep.runtime.intake import FARTHEST
-
-    new = dead - meter.dead
-    late, letters.late = letters.late, Counter()
-    read = {event: table.height for event, table in one.inputs.items()}
-    refused = {code: number for code, number in new.items() if code == "late"}
-    unread = {code: number for code, number in new.items() if code != "late"}
-    meter.take(
-        [
-            Report(read=read, dead=unread, latest=engine.latest if any(read.values()) else None),
-            Report(
-                stage=1,
-                derived={event: table.height for event, table in one.derived.items()},
-                late=late,
-                dead=refused,
-                counts=one.counts,
-                rows=engine.state_rows,
-                bytes=engine.state_bytes,
-                watermark=one.watermark if -FARTHEST < one.watermark < FARTHEST else None,
-            ),
-        ],
-        0.0,
-    )
+    for name in ("uvicorn.error", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [Handler(logging.WARNING)], False
 
 
 def _token(file: Path | None) -> str | None:
@@ -415,8 +291,10 @@ def _token(file: Path | None) -> str | None:
         return None
     try:
         token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise refuse(f"--token-file: {file} cannot be read: {str(error).lower()}") from None
+    except UnicodeDecodeError:
+        raise refuse(f"--token-file: {file} is no text") from None
+    except OSError as error:
+        raise refuse(f"--token-file: {file}: {(error.strerror or str(error)).lower()}") from None
     if len(token) < 16 or not token.isascii() or set(token) & set(' ";,\\\t\r\n'):
         raise refuse(f"--token-file: {file} holds no good token", "16 letters or more: `openssl rand -hex 32 > token`")
     return token

@@ -1,5 +1,5 @@
-"""A server of alerts for tests that kill it: `python -m tests.alert_server STATE FEED...` runs a program over events that
-come a second apart, told to the receivers named, and says `done` when all of them have all."""
+"""A server of alerts for tests that kill it: `python -m tests.alert_server STATE FEED...` runs a program over events
+that come a second apart, told to the receivers named, and says `done` when all of them have all."""
 
 from __future__ import annotations
 

@@ -18,6 +18,9 @@ from connectors.alerts.life import Change, Lives
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.places import MOST, place
 from connectors.alerts.plain import LONGEST, clean, filled, moment, shown
+from connectors.files import replay
+from demos.run import weather
+from knowledge.graph import Knowledge
 
 PROGRAM = """
 event warning(station: string, count: int, wind: float?).
@@ -195,6 +198,25 @@ def test_old_entries_go_when_all_receivers_have_them() -> None:
     for change in changes[60:]:
         outbox.add([change], "p", 0)
     assert 60 < outbox.first <= outbox.last - 9 and outbox.last == 80
+
+
+def test_the_blizzards_of_a_year() -> None:
+    """The demo's alerts: its rules are those of blizzard.cep, and every storm at a station is one alert."""
+    folder = Path(__file__).parent.parent / "demos" / "blizzard"
+    text, rules = (folder / "alerts.cep").read_text(), (folder / "blizzard.cep").read_text()
+    assert rules[rules.index("event reading") :].strip() in text
+    known = Knowledge.load([str(folder / "stations.ttl")])
+    running = Engine.from_text(text, alerts=True, knowledge=known, lateness=None)
+    lives, changes = lives_of(running), []
+    for batch in replay([f"reading={weather()}"], running.inputs, rows=4096):
+        running.push(batch.tables)
+        assert batch.watermark is not None, "files say how far time has come"
+        changes += lives.take(running.advance(batch.watermark), running.watermark)
+    changes += lives.take(running.close(), END_OF_TIME)
+    first = [change for change in changes if change.state == "firing"]
+    assert len({change.alert for change in changes}) == len(first) == 9
+    assert changes[0].title == "Blizzard at Laguardia Airport"
+    assert all(change.place["circle"][2] == 40_000 for change in changes)
 
 
 @settings(max_examples=200, deadline=None)

@@ -75,7 +75,8 @@ def test_an_atom_reader_gets_all_by_following_the_archives() -> None:
     seen: dict[str, str] = {}
     at, page = "/feeds/atom", newest
     while True:
-        feed = feedparser.parse(page.content, response_headers={"content-location": f"http://h{at}"})
+        headers = {"content-location": f"http://h{at}", "content-type": page.headers["content-type"]}
+        feed = feedparser.parse(page.content, response_headers=headers)
         assert not feed.bozo and feed.version == "atom10" and feed.feed.title == "Alerts of storm.cep"
         for entry in feed.entries:
             seen.setdefault(entry.id, entry.title)

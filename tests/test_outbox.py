@@ -68,7 +68,9 @@ def test_receiver_and_server_are_killed_at_random_moments(tmp_path: Path) -> Non
     assert len(lines) > len(first), "some came twice, under one key"
     assert [event["id"] for event in first] == [change.id for change in whole]
     assert [event["data"] for event in first] == [document(change) for change in whole]
-    assert {event["type"] for event in first} == {f"semcep.alert.{state}" for state in ("firing", "updated", "resolved")}
+    assert {event["type"] for event in first} == {
+        f"semcep.alert.{state}" for state in ("firing", "updated", "resolved")
+    }
     outbox = Outbox(state)
     assert [entry.change for entry in outbox.after(0, 10_000)] == whole
     assert [(one.waiting, one.dead) for one in outbox.standings()] == [(0, 0)]
@@ -76,7 +78,7 @@ def test_receiver_and_server_are_killed_at_random_moments(tmp_path: Path) -> Non
 
 
 def test_what_is_refused_is_a_dead_letter(tmp_path: Path) -> None:
-    """After so many answers; a receiver that is not there is waited for. What was before it was known, it is not told."""
+    """After so many answers; one that is not there is waited for. What was before it was known, it is not told."""
     whole, told = expected()[:4], []
     port, taken = free_port(), tmp_path / "taken"
     outbox = Outbox(None)

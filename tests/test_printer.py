@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cep.errors import CepError
 from cep.events import Iri, type_names
 from cep.syntax import ast
+from cep.syntax.alerts import CATEGORIES, SEVERITIES
 from cep.syntax.constants import LARGEST, SECOND
 from cep.syntax.parser import parse
 from cep.syntax.printer import print_condition, print_expression, print_pattern, print_program, print_statement
@@ -24,6 +25,9 @@ event leg(t: time in 2013-02-08T00:00:00Z.., d: duration in ..3 h FROM "Air time
 event storm(at: iri AS <urn:x#at>, wind: float in 0.. FROM wind_speed AS <urn:x#wind>) AS <urn:x#Storm> TIME time.
 event score(n: int in -5..5, x: float in 1e-07..1e+30, t: time in -1..0.5).
 policy chronological(by Vol).
+ALERT fire ON smoke(R) TITLE "Smoke in {R}" FOR 10 min.
+ALERT a ON b(x: X) WHERE X > 3, at(X, Y, Z) SEVERITY "Minor" CATEGORY "Met" TITLE "" TEXT "\\n" FOR 3 h AT Y, Z.
+ALERT a ON b(X, _) WHERE X = Y TITLE "x" FOR 1 d KEYED BY X, Y AT 40.5, -Y RADIUS X * 1000 AREA "POLYGON".
 linked(p1, "P 2").
 raining.
 risky(X) :- linked(X, Y), not dangerous(Y), Y != "start", raining.
@@ -170,6 +174,26 @@ def attributes(draw: st.DrawFn) -> ast.Attribute:
     return ast.Attribute(draw(labels), kind, draw(st.booleans()), low, high, source, iri)
 
 
+def alerts() -> st.SearchStrategy[ast.AlertStatement]:
+    strings = st.builds(ast.Constant, texts, st.just("string"))
+    keys = st.lists(variables.filter(lambda each: each.name != "_"), max_size=2, unique_by=lambda each: each.name)
+    return st.builds(
+        ast.AlertStatement,
+        name=names,
+        event=st.builds(ast.EventPattern, names, arguments),
+        conditions=st.lists(conditions, max_size=2).map(tuple),
+        severity=st.sampled_from([None, *SEVERITIES]),
+        category=st.sampled_from([None, *CATEGORIES]),
+        title=strings,
+        text=st.one_of(st.none(), strings),
+        duration=ticks.map(lambda n: n + 1).filter(lambda n: n <= LARGEST),
+        keys=keys.map(tuple),
+        at=st.tuples(expressions, expressions),
+        radius=st.one_of(st.none(), expressions),
+        area=st.one_of(st.none(), expressions),
+    )
+
+
 declared = st.lists(attributes(), max_size=3, unique_by=lambda each: each.name).map(tuple)
 statements: st.SearchStrategy[ast.Statement] = st.one_of(
     st.builds(ast.Prefix, st.sampled_from(["", "wt", "Wt", "a-b"]), st.just("http://x.org/#")),
@@ -178,6 +202,7 @@ statements: st.SearchStrategy[ast.Statement] = st.one_of(
     st.builds(ast.EventDeclaration, names, declared, st.none(), texts, texts),
     st.builds(ast.EventRule, names, arguments, patterns, st.one_of(st.none(), names)),
     st.builds(ast.StaticRule, names, arguments, st.lists(conditions, max_size=3).map(tuple)),
+    alerts(),
 )
 
 

@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import httpx
+import pytest
 
 from tests.serving import FRIDGES, KITCHEN
 
@@ -24,9 +27,12 @@ IDS = "SELECT ?e { ?e <http://www.w3.org/2006/time#hasEnd> ?t } ORDER BY ?e"
 class Server:
     """`cep serve` with some arguments; input by `say`."""
 
+    running: ClassVar[list[subprocess.Popen[str]]] = []
+
     def __init__(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "cep", "serve", *arguments, "--port", "0", "--log", "json"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.running.append(self.process)
         assert self.process.stderr is not None
         self.lines = (json.loads(line) for line in self.process.stderr)
         self.url = next(line["url"] for line in self.lines if line["event"] in ("serving", "error")).rstrip("/")
@@ -53,6 +59,14 @@ class Server:
         self.process.send_signal(number)
         list(self.lines)
         return self.process.wait(60)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """A test that fails leaves no server behind."""
+    yield
+    while Server.running:
+        Server.running.pop().kill()
 
 
 def test_files_killed_and_served_again(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ VALID = """\
 PREFIX wt: <http://example.org/#> # a comment
 event reading(id: string, wind: float? in -40.5..60 FROM "Wind speed", t: time in 0..2013-02-08) TIME hour.
 policy recent(by Vol).
+alert on on at(at: At) where At > 3 severity "Minor" title "{At}" for 3 min keyed by At at 1, At radius 5 area "x".
 linked(p1, "x\\n\\u00e9", wt:Diablo, <urn:x>, -3.5e2, true).
 risky(X) :- linked(X, Y), not dangerous(Y), Y != 3 * (2 - -X) ** 2 mod 5. % another
 storm: e(ID, C + 1) <- (settling(ID, C) SEQ reading(id: ID, wind: W) WHERE W >= 15, W <-5) WITHIN PT6H.

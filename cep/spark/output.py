@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 
 from cep.runtime.buckets import settle
 from cep.schema import Schema
+from cep.spark.garbage import spare
 from cep.spark.parcels import WORLD, unpack
 from cep.spark.program import Program
 from connectors.writers import arrow, json_lines, typed
@@ -102,6 +103,7 @@ class Layout:
 
 def settled(batches: Batches, program: Program) -> Iterator[tuple[str, pl.DataFrame]]:
     """The tables of the parcels of a partition; of events that several buckets may make, each occurrence once."""
+    spare()
     merged: dict[str, list[pl.DataFrame]] = {}
     for batch in batches:
         for event, rows in zip(batch.column("event").to_pylist(), batch.column("rows")):

@@ -20,6 +20,7 @@ from cep.report import Report
 from cep.runtime.buckets import gather, stacked
 from cep.runtime.intake import FARTHEST
 from cep.schema import ARRIVAL
+from cep.spark.garbage import spare
 from cep.spark.keys import keys, places
 from cep.spark.letters import Letter, file_of, line_of, write
 from cep.spark.parcels import PARCEL, from_stage, told, unpack
@@ -56,6 +57,7 @@ class Buckets(StatefulProcessor):
         self.run, self.wanted, self.letters, self.states = run, wanted, letters, states
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        spare()
         self.handle = handle
         self.version = handle.getValueState("version", StructType([StructField("version", LongType())]))
         self.places = places(self.program.buckets)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from cep.report import Report
 from cep.schema import ARRIVAL
+from cep.spark.garbage import spare
 from cep.spark.keys import keys
 from cep.spark.letters import LINE_BITS, Letter, write
 from cep.spark.parcels import END, Parcel, batch, from_outside, told
@@ -44,6 +45,7 @@ def received(
 def _packed(
     program: Program, number: int, source: str, pieces: Iterable[Batch], letters: str | None, name: str
 ) -> Iterator[pa.RecordBatch]:
+    spare()
     dead: list[Letter] = []
     taken: Counter[str] = Counter()
     latest: int | None = None

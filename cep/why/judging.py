@@ -99,7 +99,8 @@ class Judge:
         if not cases:
             return [], []
         found = self._answers(condition, [case.bound for case in cases])
-        live, ended = [], []
+        live: list[Case] = []
+        ended: list[Case] = []
         for case, answers in zip(cases, found):
             for extra in answers[:MOST_ANSWERS]:
                 bound = {**case.bound, **extra}
@@ -142,7 +143,7 @@ class Judge:
     def decoded(self, column: Column, type: str) -> list[Value]:
         """And back."""
         table = np.zeros((FIRST + 1, len(column)), np.int64)
-        table[FIRST] = bits(np.asarray(column, np.float64 if type == "float" else np.int64))
+        table[FIRST] = bits(column.astype(np.float64) if type == "float" else column.astype(np.int64))
         return values(table, 0, type, self.pool)
 
     def value(self, expression: Expression, bound: Bound) -> Typed:

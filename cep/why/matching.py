@@ -32,7 +32,7 @@ class Failure:
     missing: nothing matches `pattern` with these `values`; condition: `judged` do not hold; relation: the parts do not
     lie as `pattern` wants, `occurrence` is the second; deadline: WITHIN is exceeded `by` so much; came: `occurrence`
     should not have come; open: the deadline is `by` so much later than what is known; head: it gives other arguments;
-    apart: it ends outside the time asked for; policy: nothing, another partner was chosen.
+    apart: all holds, but it was over before the time asked for; policy: all holds, and another partner was chosen.
     """
 
     kind: str
@@ -59,7 +59,7 @@ class Attempt:
 
     @property
     def rank(self) -> tuple[int, bool, int, int]:
-        """The more, the nearer to an occurrence: events there, that lie as they should, conditions that hold, latest."""
+        """The more, the nearer: events there, lying as they should, conditions that hold, how late it ends."""
         placed = self.failure is None or self.failure.kind not in ("missing", "relation", "deadline")
         return self.held, placed, sum(each.holds for each, _ in self.judged), self.end
 
@@ -178,13 +178,14 @@ class Matcher:
 
     def _paired(self, pair: Pair, left: Attempt, right: Attempt) -> Attempt:
         a, b, c, d = left.start, left.end, right.start, right.end
-        both = replace(_joined(left, right), **dict(zip(("start", "end"), _interval(pair.relation, a, b, c, d))))
+        start, end = _interval(pair.relation, a, b, c, d)
+        both = replace(_joined(left, right), start=start, end=end)
         if not _holds(pair.relation, a, b, c, d):
             return replace(both, failure=Failure("relation", pair, occurrence=(right.parts or (None,))[-1], by=b - c))
         if pair.within is not None and both.end - both.start > pair.within:
             return self._bounded(both, pair, pair.within)
         if pair.absent is not None:
-            local = {name: value for name, value in both.bound.items() if name in _mentioned(pair.absent)}
+            local = {name: value for name, value in both.bound.items() if name in variables(pair.absent)}
             for other in self.attempts(pair.absent, local):
                 if other.failure is None and b < other.start and other.end < c:
                     came = other.parts[-1] if other.parts else None
@@ -207,7 +208,7 @@ class Matcher:
                 made.append(left)
                 continue
             due = left.end + unless.duration
-            local = {name: value for name, value in left.bound.items() if name in _mentioned(unless.absent)}
+            local = {name: value for name, value in left.bound.items() if name in variables(unless.absent)}
             came = [
                 other
                 for other in self.attempts(unless.absent, local)
@@ -279,10 +280,6 @@ def _fit(one: Attempt, bound: Bound) -> bool:
 def _nearness(attempt: Attempt) -> tuple[bool, int, int]:
     assert attempt.failure is not None, "the good ones were taken"
     return attempt.failure.kind == "relation", abs(attempt.failure.by), -attempt.end
-
-
-def _mentioned(pattern: Pattern) -> frozenset[str]:
-    return variables(pattern)
 
 
 def _holds(relation: str, a: int, b: int, c: int, d: int) -> bool:

@@ -97,7 +97,7 @@ def _pattern(text: str, engine: Engine) -> EventPattern:
     prefixes = "".join(f"PREFIX {name}: <{iri}>\n" for name, iri in _prefixes(engine))
     body = text.strip().removesuffix(".")
     try:
-        statement = parse(f"{prefixes}event <- {body}.", "event").statements[-1]
+        statement = parse(f"{prefixes}asked <- {body}.", "event").statements[-1]
     except CepError as error:
         hint = error.hint or "an event is written as in a rule: `warning(EWR, _)`, `warning(station: EWR)`"
         raise CepError(f"`{text}` is no event: {error.message}", hint=hint, code="option") from None

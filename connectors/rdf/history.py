@@ -32,6 +32,7 @@ class History:
         self.store, self.words, self.readings = store, words, readings
         self._service, self._keep = service, keep
         self._swept: int | None = None
+        self.trouble: str | None = None
         self._told: list[Told] = []
         service.listen(self._take)
 
@@ -63,11 +64,16 @@ class History:
         if oldest is not None and (self._swept is None or oldest >= self._swept + min(HOUR, self._keep or HOUR)):
             self.store.forget(triples.stamp(oldest))
             self._swept = oldest
+        if one.watermark >= END_OF_TIME:
+            self.store.settle()
 
     def _tell(self, future: Future[None], events: Sequence[str]) -> None:
-        if future.exception() is None:
-            for told in self._told:
-                told(events)
+        error = future.exception()
+        if error is not None:
+            self.trouble = f"events were not stored: {error}"
+            return
+        for told in self._told:
+            told(events)
 
 
 def _finite(watermark: int) -> bool:

@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
-import pyoxigraph as ox
-
 from cep.errors import CepError
-from connectors.rdf.store import Answer, EventStore, Question, Refused
+from connectors.rdf.store import Answer, Question, Refused
 from connectors.rdf.words import Words
 
-_WORKERS = 4  # questions answered side by side; the others wait
 _ASKING = 256  # questions that may wait
-_WRITING = 64  # texts that may wait to be written
+_WRITING = 16  # texts that may wait to be written
 _GRACE = 0.5  # seconds in which a query may still end by itself
 _TRIES = 2  # a question during which so many processes ended by themselves is refused
 
@@ -85,6 +80,10 @@ class StoreProcess:
         """As EventStore.forget, after what was added before."""
         self._tell("forget", until)
 
+    def settle(self) -> None:
+        """As EventStore.settle, after what was added before."""
+        self._tell("settle")
+
     def look(self, what: Literal["ending", "hours", "described"], *values: Any) -> Future[Any]:
         """What EventStore says, as values; `described` gives N-Triples."""
         return self._tell(what, *values)
@@ -134,7 +133,7 @@ class StoreProcess:
         root = str(Path(__file__).parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
-            [sys.executable, "-m", "connectors.rdf.process", str(there.fileno()), *self._arguments],
+            [sys.executable, "-m", "connectors.rdf.worker", str(there.fileno()), *self._arguments],
             pass_fds=[there.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -216,86 +215,3 @@ class StoreProcess:
                     continue
                 with contextlib.suppress(OSError):
                     self._connection.send((number, order.call))
-
-
-# --- in the process ---
-
-
-def main(descriptor: str, path: str, base: str, memory: str) -> None:
-    """Does what it is told by the other end of a socket, until that is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that tells
-    if int(memory):
-        with contextlib.suppress(ImportError, ValueError, OSError):
-            import resource
-
-            resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
-    connection, saying = Connection(int(descriptor)), threading.Lock()
-    try:
-        store = EventStore(path, Words(base))
-    except OSError as error:
-        connection.send(str(error))
-        return
-    connection.send("")
-    calls: Mapping[str, Callable[..., Any]] = {
-        "knows": store.knows,
-        "clear": store.store.clear,
-        "load": store.load,
-        "call": store.call,
-        "add": store.add,
-        "forget": store.forget,
-        "flush": lambda: None,
-        "ask": store.ask,
-        "ending": store.ending,
-        "hours": lambda *values: [hour.value for hour in store.hours(*values)],
-        "described": lambda subjects: ox.serialize(
-            (quad.triple for quad in store.described(subjects)), format=ox.RdfFormat.N_TRIPLES
-        ),
-    }
-
-    texts: deque[tuple[int, str]] = deque()
-
-    def work(numbers: Sequence[int], call: tuple[Any, ...]) -> None:
-        name, *values = call
-        if name == "ask":
-            say(*numbers, "began", None)
-        try:
-            kind, value = "done", calls[name](*values)
-        except Refused as error:
-            kind, value = "refused", (error.code, str(error))
-        except Exception as error:
-            kind, value = "refused", ("failed", f"{type(error).__name__}: {error}")
-        for number in numbers:
-            say(number, kind, value)
-
-    def write() -> None:
-        taken = [texts.popleft() for _ in range(len(texts))]  # all that waits, at once
-        if taken:
-            work([number for number, _ in taken], ("add", "".join(text for _, text in taken)))
-
-    def say(*what: Any) -> None:
-        with saying, contextlib.suppress(OSError):
-            connection.send(what)
-
-    with ThreadPoolExecutor(1) as writer, ThreadPoolExecutor(_WORKERS) as readers:
-        while (told := _next(connection)) is not None:
-            number, call = told
-            if call[0] == "add":
-                texts.append((number, call[1]))
-                writer.submit(write)
-            else:
-                pool = readers if call[0] in ("ask", "ending", "hours", "described") else writer
-                pool.submit(work, [number], call)
-        writer.shutdown()
-        store.store.flush()
-        os._exit(0)  # whatever is still being asked
-
-
-def _next(connection: Connection) -> Any:
-    try:
-        return connection.recv()
-    except (EOFError, OSError):
-        return None
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,6 +1,6 @@
 """What is asked in SPARQL: knowledge and derived events in one Oxigraph store on disk, events for some time.
 
-Imports little: it runs in a process of its own (connectors/rdf/process.py).
+Imports little: it runs in a process of its own (connectors/rdf/worker.py).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _BEGINNING, _END = ox.NamedNode(TIME + "hasBeginning"), ox.NamedNode(TIME + "has
 _MARK = ox.NamedNode(RDFS + "comment")
 _HERE = ox.DefaultGraph()
 _MANY = 6_000  # lines of a text from which on new files are faster than a transaction
+_LOOSE = 1_000_000  # lines from which on files are merged, and half of all that was written
 
 RESULTS = {
     "json": ox.QueryResultsFormat.JSON,
@@ -75,6 +76,7 @@ class EventStore:
         self.words = words
         self.store = ox.Store(path)
         self._mark = ox.NamedNode(words.base + "knowledge")
+        self._loose = self._lines = 0
 
     def knows(self, name: str) -> bool:
         """Whether the knowledge of that name (its fingerprint) is loaded."""
@@ -91,8 +93,18 @@ class EventStore:
 
     def add(self, text: str) -> None:
         """Triples (connectors/rdf/triples.py), also such as are there already."""
-        load = self.store.bulk_load if text.count("\n") >= _MANY else self.store.load
+        lines = text.count("\n")
+        load = self.store.bulk_load if lines >= _MANY else self.store.load
         load(text.encode(), ox.RdfFormat.N_TRIPLES, lenient=True)
+        self._loose, self._lines = self._loose + lines, self._lines + lines
+        if self._loose >= max(_LOOSE, self._lines // 2):
+            self.settle()
+
+    def settle(self) -> None:
+        """Merge the files that were written: queries are several times faster then."""
+        if self._loose:
+            self.store.optimize()
+            self._loose = 0
 
     def forget(self, until: str) -> int:
         """Drop the events that end before `until`, an instant (`2013-02-08T21:00:00.000000Z`); how many."""

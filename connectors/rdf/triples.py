@@ -59,7 +59,7 @@ def rules(plan: Plan, program: str, words: Words) -> str:
             (followed, RDF + "type", PROV + "Plan"),
         ):
             lines[f"<{s}> <{p}> <{o}> .\n"] = None
-        lines[f"<{followed}> <{RDFS}label> {_quoted(text)} .\n"] = None
+        lines[f"<{followed}> <{RDFS}label> {quoted(text)} .\n"] = None
     return "".join(lines)
 
 
@@ -189,8 +189,9 @@ def _term(value: Any) -> str | None:
         return f'"{str(value).replace("inf", "INF").replace("nan", "NaN")}"^^<{XSD}double>'
     if type(value) is not str and re.match(_IRI, value):
         return f"<{value}>"
-    return _quoted(value)
+    return quoted(value)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as a literal."""
     return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'

@@ -65,8 +65,8 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True)
 class Gazette:
-    """What the knowledge says, as it is now: where things are by IRI, their names, whose identifier a text is, and which
-    are stations (IRI: identifier)."""
+    """What the knowledge says, as it is now: where things are by IRI, their names, whose identifier a text is, and
+    which are stations (IRI: identifier)."""
 
     points: Mapping[str, Point] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from cep.plan.algebra import Scan, Tick
 from cep.plan.labels import labels, rules
 from cep.plan.plan import Plan
 from cep.plan.written import Written
+from cep.syntax.printer import print_pattern
 from connectors.serving.located import Spoken
 from connectors.serving.service import Service
 
@@ -19,7 +20,9 @@ def outline(service: Service) -> dict[str, Any]:
     written = Written(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
     written.labels |= labels(plan)
     goals = {
-        str(number): {"name": written.labels.get(number, ""), "text": written.goal(number)}
+        str(number): {
+            "text": written.goal(number) if number in written.labels else print_pattern(written.pattern(number))
+        }
         for number, node in enumerate(plan.nodes)
         if not isinstance(node, Scan | Tick)
     }

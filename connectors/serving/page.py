@@ -1,4 +1,4 @@
-"""The live page at `/`, and what it asks for: `/api/program`, `/api/state`, `/api/stream`, `/api/event`, `/api/station`.
+"""The live page at `/`, and what it asks for below `/api`: program, state, stream, event, station.
 
 The page is plain ES modules beside this file, with a map library that `connectors.serving.vendor` fetches. No script
 and no style stands in the page itself, so that its policy can forbid them.

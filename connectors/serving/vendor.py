@@ -117,7 +117,7 @@ def _packed(npm: str, package: Package) -> bytes:
 
 
 def _download(package: Package) -> bytes:
-    registry = os.environ.get("npm_config_registry", REGISTRY).rstrip("/")
+    registry = os.environ.get("NPM_CONFIG_REGISTRY", REGISTRY).rstrip("/")
     address = f"{registry}/{package.name}/-/{package.archive}"
     try:
         with urlopen(address, timeout=_SECONDS) as answer:

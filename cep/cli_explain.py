@@ -1,0 +1,235 @@
+"""The command `cep explain`: why an event was derived, down to the records it comes from, and why one was not."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from cep.terminal import (
+    Facts,
+    KnowledgeFiles,
+    Policy,
+    Reasoning,
+    Rules,
+    compiles,
+    facts_of,
+    knowledge_of,
+    say,
+    settled,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from polars import DataFrame
+
+    from cep.engine import Engine
+    from connectors.batch import Batch, Block
+    from connectors.why.plain import Asked
+
+ALWAYS = 2**62
+"""A time that is longer than any input."""
+
+
+def explain(
+    rules: Rules,
+    event: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="EVENT",
+            show_default=False,
+            help="`warning(EWR)`, `warning(station: EWR)`, `warning`, or the `@id` of one event; `_` is any value.",
+        ),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", "-i", metavar="SOURCE", show_default=False, help="Files, as for `cep run`. Repeatable."
+        ),
+    ] = None,
+    absent: Annotated[
+        str | None,
+        typer.Option("--not", metavar="EVENT", show_default=False, help="Why there is no such event; with --at."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", show_default=False, help="The time that it touches: 2013-02-09T03:00, or TIME/TIME."
+        ),
+    ] = None,
+    back: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            show_default=False,
+            help="With --not: how long before that time what came counts; else a day, or the longest of the rule.",
+        ),
+    ] = None,
+    events: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Of many events that fit, so many of the latest.")
+    ] = 1,
+    most: Annotated[int, typer.Option(metavar="N", min=1, help="How many events one tree holds.")] = 200,
+    depth: Annotated[int, typer.Option(metavar="N", min=1, help="How many rules deep it goes.")] = 20,
+    format: Annotated[Literal["text", "json", "prov"], typer.Option(help="prov: PROV-O in N-Triples.")] = "text",
+    input_format: Annotated[str | None, typer.Option(metavar="FORMAT", help="As for `cep run`.")] = None,
+    policy: Policy = None,
+    facts: Facts = None,
+    knowledge: KnowledgeFiles = None,
+    reasoning: Reasoning = None,
+    max_derivations: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many events may be derived at one instant.")
+    ] = 1_000_000,
+) -> None:
+    """Say why an event was derived, or why not.
+
+    \b
+      cep explain rules.cep 'warning(EWR)' --input reading=weather.csv
+      cep explain rules.cep --not 'warning(EWR)' --at 2013-02-09T03:00 --input reading=weather.csv
+      cep explain rules.cep @1c0ffee5... --input reading=weather.csv --format json
+
+    It runs the program and shows the rule, its variables, conditions and knowledge, and the same of all that the event
+    was made of. The exit status is 1 where no such event was derived; with --not, where it was.
+    """
+    status = 0
+    with settled():
+        from cep.engine import Engine
+        from cep.options import duration, refuse
+
+        if (event is None) == (absent is None):
+            raise refuse("what is to be explained?", "either an event, or one after --not")
+        if absent is not None and format == "prov":
+            raise refuse("--format prov: what is not there comes from nothing", "`--format text` or `json`")
+        if absent is not None and at is None:
+            raise refuse("--not: there is no --at", "when it might have been: `--at 2013-02-09T03:00`")
+        if not inputs:
+            raise refuse("there is no --input", "name a file")
+        known = knowledge_of(knowledge, reasoning)
+        engine = Engine.from_text(
+            text_of(rules),
+            name=str(rules),
+            facts=facts_of(facts),
+            knowledge=known,
+            policy=policy,
+            remember=ALWAYS,
+            max_derivations=max_derivations,
+        )
+        told = _Wish(event or absent or "", at, None if back is None else duration(back, "--back"), events, most, depth)
+        told.checked(engine)
+        compiles()
+        asked = _run(engine, inputs, input_format)
+        if known is not None:
+            from dataclasses import replace
+
+            from knowledge.report import prefixes
+            from knowledge.used import Used
+
+            asked = replace(asked, facts=Used(known, prefixes(knowledge or ())))
+        status = _not(asked, told, format) if absent is not None else _why(asked, told, format)
+    raise typer.Exit(status)
+
+
+class _Wish:
+    """What is asked."""
+
+    def __init__(self, event: str, at: str | None, back: int | None, events: int, most: int, depth: int) -> None:
+        self.event = event
+        self.at = at
+        self.back = back
+        self.events = events
+        self.most = most
+        self.depth = depth
+
+    def checked(self, engine: Engine) -> None:
+        """Mistakes are told before anything runs."""
+        from cep.why.wanted import wanted
+
+        if not self.event.startswith("@"):
+            wanted(self.event, engine, self.at)
+
+
+def _why(asked: Asked, wish: _Wish, format: str) -> int:
+    from cep.progress import count
+    from cep.why.occurrences import Memory
+    from cep.why.wanted import wanted
+    from connectors.why.lines import tree
+    from connectors.why.plain import by_id
+    from connectors.why.prov import provenance
+
+    if wish.event.startswith("@"):
+        found = [by_id(asked.engine, wish.event)]
+    else:
+        memory = Memory(asked.engine)
+        every = wanted(wish.event, asked.engine, wish.at).found(memory)
+        found = [one for one in every if not memory.is_input(one)]
+        if not found:
+            hint = f"`--not '{wish.event}' --at TIME` says why" if not every else "it was read, not derived"
+            say(f"no event {wish.event} was derived{'' if wish.at is None else f' at {wish.at}'}; {hint}")
+            return 1
+    shown = found[-wish.events :][::-1]
+    trees = [asked.why(one, wish.most, wish.depth) for one in shown]
+    match format:
+        case "json":
+            _say_json(trees)
+        case "prov":
+            say("".join(provenance(each, asked.engine) for each in trees).rstrip("\n"))
+        case _:
+            texts = ["\n".join(tree(each)) for each in trees]
+            if len(found) > len(shown):
+                rest = count(len(found) - len(shown), "earlier event")
+                texts.append(f"{rest} of this kind; `--at` and `--events` choose others")
+            say("\n\n".join(texts))
+    return 0
+
+
+def _not(asked: Asked, wish: _Wish, format: str) -> int:
+    from cep.why.wanted import wanted
+    from connectors.why.lines import refusals
+
+    told = asked.why_not(wanted(wish.event, asked.engine, wish.at), wish.back)
+    _say_json(told) if format == "json" else say("\n".join(refusals(told)))
+    return int(told["exists"])
+
+
+def _say_json(told: Any) -> None:
+    import json
+
+    say(json.dumps(told, ensure_ascii=False, indent=2))
+
+
+def _run(engine: Engine, inputs: Sequence[str], format: str | None) -> Asked:
+    """Run the program over files to their end."""
+    from contextlib import closing
+
+    from cep.pipeline import Interrupt, flow
+    from cep.progress import Tally
+    from connectors.deadletters import DeadLetters
+    from connectors.files import replay
+    from connectors.why.plain import Asked
+
+    blocks: dict[int, Block] = {}
+    times: list[str] = []
+
+    def take(batch: Batch | None, tables: dict[str, DataFrame]) -> None:
+        if batch is not None:
+            blocks.update((block.first, block.without_data()) for block in batch.blocks)
+            times.extend([batch.times] if batch.times else [])
+
+    batches = replay(inputs, engine.inputs, format=format)
+    interrupt = Interrupt()
+    with closing(DeadLetters(None)) as letters, interrupt.listening():
+        flow(engine, batches, Tally(), take, letters, interrupt)
+    if interrupt.wished:
+        raise KeyboardInterrupt
+    firsts = sorted(blocks)
+
+    def origin(order: int) -> tuple[str, int] | None:
+        place = bisect_right(firsts, order) - 1
+        if place < 0 or order >= blocks[firsts[place]].beyond:
+            return None
+        file, line, _ = blocks[firsts[place]].at(order)
+        return file, line
+
+    return Asked(engine, None, origin, "seconds" not in times[:1])

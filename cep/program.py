@@ -1,0 +1,160 @@
+"""A program in a thread of its own, for those that serve it: it can be stopped between two batches, and kept."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from cep.engine import Engine
+from cep.errors import CepError
+from cep.logs import Log
+from cep.meter import Meter
+from cep.pipeline import Interrupt, flow
+from cep.progress import Tally
+from cep.report import Report
+from cep.runtime.intake import FARTHEST
+from connectors.batch import Batch
+from connectors.deadletters import DeadLetters
+from connectors.serving.service import Round, Service
+
+OFTEN = 10.0
+"""Seconds between two snapshots of a program that reads live input."""
+
+_ENDING = 10.0  # seconds that a batch may take to end
+
+
+class Turns:
+    """Batches one at a time. Who takes them has the `lock` while it works, not while it waits for the next one; none
+    comes any more once they are `held`."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+        self.lock = threading.Lock()
+        self.held = False
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        self.lock.release()
+        try:
+            batch = next(self._batches)
+        finally:
+            self.lock.acquire()
+        if self.held:
+            raise StopIteration
+        return batch
+
+
+class Run(threading.Thread):
+    """The program, in a thread of its own. `failed`: why it ended before its time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        batches: Turns,
+        tally: Tally,
+        service: Service,
+        letters: Letters,
+        interrupt: Interrupt,
+        saved: Path | None,
+        told: Log,
+    ) -> None:
+        super().__init__(name="program", daemon=True)
+        self.engine, self.batches, self.tally, self.service = engine, batches, tally, service
+        self.letters, self.interrupt, self.saved, self.told = letters, interrupt, saved, told
+        self.failed: str | None = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        with self.batches.lock:
+            self._flow()
+
+    def _flow(self) -> None:
+        last = monotonic()
+
+        def take(batch: Batch | None, derived: Any) -> None:
+            nonlocal last
+            self.service.take(batch, derived)
+            if batch is not None and self.saved is not None and monotonic() - last > OFTEN:
+                self._save()
+                last = monotonic()
+
+        try:
+            flow(self.engine, self.batches, self.tally, take, self.letters, self.interrupt)
+        except CepError as error:
+            self.failed, self.error = str(error).splitlines()[0], error
+            self.told("failed", str(error), "error", code=error.code)
+        except BaseException as error:
+            self.failed, self.error = f"the program failed: {type(error).__name__}: {error}", error
+            self.told("failed", self.failed, "error")
+        else:
+            if not self.interrupt.wished:
+                self.told("input_ended", None, **self.tally.numbers())
+
+    def end(self) -> None:
+        """After the batch at hand; what is open stays open, and is kept where there is a place for it."""
+        if self.ident is None:
+            return
+        self.interrupt.wished = self.interrupt.wished or 2
+        if self.batches.lock.acquire(timeout=_ENDING):  # it awaits input, or has ended
+            self.batches.held = True
+            if self.saved is not None and not self.service.ended and self.error is None:
+                self._save()
+            self.batches.lock.release()
+        self.join(0.5)
+
+    def _save(self) -> None:
+        assert self.saved is not None, "there is a place for it"
+        part = self.saved.with_suffix(".part")
+        part.write_bytes(self.engine.snapshot())
+        os.replace(part, self.saved)
+
+
+class Letters:
+    """Dead letters, those that were late also by event."""
+
+    def __init__(self, letters: DeadLetters) -> None:
+        self._letters = letters
+        self.late: Counter[str] = Counter()
+
+    def add(self, records: Any) -> None:
+        self._letters.add(records)
+
+    def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
+        if code == "late":
+            self.late[type] += 1
+        self._letters.reject(batch, type, row, code, reason)
+
+    def close(self) -> None:
+        self._letters.close()
+
+
+def measure(meter: Meter, engine: Engine, one: Round, letters: Letters, dead: Counter[str]) -> None:
+    """A round in the numbers for Prometheus."""
+    new = dead - meter.dead
+    late, letters.late = letters.late, Counter()
+    read = {event: table.height for event, table in one.inputs.items()}
+    refused = {code: number for code, number in new.items() if code == "late"}
+    unread = {code: number for code, number in new.items() if code != "late"}
+    meter.take(
+        [
+            Report(read=read, dead=unread, latest=engine.latest if any(read.values()) else None),
+            Report(
+                stage=1,
+                derived={event: table.height for event, table in one.derived.items()},
+                late=late,
+                dead=refused,
+                counts=one.counts,
+                rows=engine.state_rows,
+                bytes=engine.state_bytes,
+                watermark=one.watermark if -FARTHEST < one.watermark < FARTHEST else None,
+            ),
+        ],
+        0.0,
+    )

@@ -1,0 +1,105 @@
+"""The process that has the store: does what it is told over a socket (connectors/rdf/process.py is the other end)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pyoxigraph as ox
+
+from connectors.rdf.store import EventStore, Refused
+from connectors.rdf.words import Words
+
+_WORKERS = 4  # questions answered side by side; the others wait
+_AT_ONCE = 1 << 24  # letters, about, that are written together
+
+
+def main(descriptor: str, path: str, base: str, memory: str) -> None:
+    """Does what it is told by the other end of a socket, until that is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that tells
+    if int(memory):
+        with contextlib.suppress(ImportError, ValueError, OSError):
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
+    connection, saying = Connection(int(descriptor)), threading.Lock()
+    try:
+        store = EventStore(path, Words(base))
+    except OSError as error:
+        connection.send(str(error))
+        return
+    connection.send("")
+    calls: Mapping[str, Callable[..., Any]] = {
+        "knows": store.knows,
+        "clear": store.store.clear,
+        "load": store.load,
+        "call": store.call,
+        "add": store.add,
+        "forget": store.forget,
+        "settle": store.settle,
+        "flush": lambda: None,
+        "ask": store.ask,
+        "ending": store.ending,
+        "hours": lambda *values: [hour.value for hour in store.hours(*values)],
+        "described": lambda subjects: ox.serialize(
+            (quad.triple for quad in store.described(subjects)), format=ox.RdfFormat.N_TRIPLES
+        ),
+    }
+
+    texts: deque[tuple[int, str]] = deque()
+
+    def work(numbers: Sequence[int], call: tuple[Any, ...]) -> None:
+        name, *values = call
+        if name == "ask":
+            say(*numbers, "began", None)
+        try:
+            kind, value = "done", calls[name](*values)
+        except Refused as error:
+            kind, value = "refused", (error.code, str(error))
+        except Exception as error:
+            kind, value = "refused", ("failed", f"{type(error).__name__}: {error}")
+        for number in numbers:
+            say(number, kind, value)
+
+    def write() -> None:
+        taken: list[tuple[int, str]] = []
+        while texts and sum(len(text) for _, text in taken) < _AT_ONCE:  # what waits, together
+            taken.append(texts.popleft())
+        if taken:
+            work([number for number, _ in taken], ("add", "".join(text for _, text in taken)))
+
+    def say(*what: Any) -> None:
+        with saying, contextlib.suppress(OSError):
+            connection.send(what)
+
+    with ThreadPoolExecutor(1) as writer, ThreadPoolExecutor(_WORKERS) as readers:
+        while (told := _next(connection)) is not None:
+            number, call = told
+            if call[0] == "add":
+                texts.append((number, call[1]))
+                writer.submit(write)
+            else:
+                pool = readers if call[0] in ("ask", "ending", "hours", "described") else writer
+                pool.submit(work, [number], call)
+        writer.shutdown()
+        store.store.flush()
+        os._exit(0)  # whatever is still being asked
+
+
+def _next(connection: Connection) -> Any:
+    try:
+        return connection.recv()
+    except (EOFError, OSError):
+        return None
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

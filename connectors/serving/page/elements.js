@@ -1,0 +1,27 @@
+// Elements of the page. Text is only ever set as text, never as markup: names come from strangers.
+
+export const by = (id) => document.getElementById(id);
+
+export function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined).map((child) => child instanceof Node ? child : String(child)));
+  return made;
+}
+
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+const numbers = new Intl.NumberFormat("en");
+export const counted = (number) => numbers.format(number);
+
+export async function ask(address, options) {
+  const answer = await fetch(address, options);
+  if (!answer.ok) throw new Error(`${answer.status} ${(await answer.text()).slice(0, 2000)}`);
+  return answer;
+}

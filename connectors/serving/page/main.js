@@ -1,0 +1,116 @@
+// The page: what is known (store), who brings it (wire), and the parts that show it.
+
+import { ask, by, counted, el, say } from "./elements.js";
+import { choose as colours, dark, recoloured } from "./colours.js";
+import { Store } from "./store.js";
+import { Wire } from "./wire.js";
+import { StationMap } from "./map.js";
+import { Timeline } from "./timeline.js";
+import { Lists } from "./lists.js";
+import { Rules } from "./rules.js";
+import { Query } from "./query.js";
+import { Why } from "./why.js";
+import { Tabs } from "./tabs.js";
+import { moment } from "./times.js";
+
+const QUIET = 8000; // milliseconds between two sentences for a screen reader
+
+async function script(name) {
+  await new Promise((done, failed) => document.head.append(el("script", { src: `/page/vendor/${name}`, onload: done, onerror: failed })));
+}
+
+async function begin() {
+  theme();
+  const program = await (await ask("/api/program")).json();
+  say(by("program"), program.name.split("/").at(-1));
+  document.title = `${program.name.split("/").at(-1)} – semcep`;
+  const store = new Store();
+  const kinds = new Map(program.events.filter((event) => event.derived).map((event, number) => [event.name, number]));
+  const rules = new Rules(store, program);
+  const parts = {};
+  const why = new Why(store, rules, program, {
+    alert: (alert) => parts.map?.show(alert),
+    event: (event) => parts.timeline.show(store.ids.get(event.id) ?? event),
+    station: (key) => parts.map?.go(key),
+    only: (key) => only(parts.timeline, key),
+  });
+  const choose = (what) => why.open(what);
+  parts.timeline = new Timeline(store, kinds, choose);
+  parts.lists = new Lists(store, kinds, choose);
+  new Query(program, choose);
+  new Tabs((name) => { why.leave(); parts.lists.show(name); rules.show(name); });
+  if (!program.alerts) say(by("no-alerts"), "This server has no alerts.");
+  header(store);
+  speak(store);
+  try {
+    if (!program.map) throw new Error("it was not fetched");
+    await Promise.all([script("leaflet.js"), script("topojson-client.js")]);
+    parts.map = new StationMap(store, choose);
+  } catch {
+    by("map").replaceChildren(el("p", { class: "none" }, "The map library is not here: `make page` fetches it, with a network. The rest works without."));
+    by("map").removeAttribute("role");
+  }
+  window.semcep = Object.freeze({ store, parts }); // for a look from the console
+  new Wire(store, program.alerts, connection).begin();
+}
+
+function only(timeline, key) {
+  const title = by("timeline-title");
+  timeline.filter(key);
+  title.replaceChildren("Timeline ");
+  if (key !== null) title.append(el("button", { type: "button", onclick: () => only(timeline, null) }, `${key} ×`));
+}
+
+function theme() {
+  const button = by("theme");
+  const named = () => say(button, dark() ? "Light" : "Dark");
+  button.addEventListener("click", () => colours(dark() ? "light" : "dark"));
+  recoloured(named);
+  named();
+}
+
+function connection(state) {
+  const text = { live: "live", waiting: "connecting", broken: "connection lost, trying again" }[state];
+  by("connection").dataset.state = state;
+  say(by("connection"), text);
+}
+
+function header(store) {
+  store.listen((changed) => {
+    if (!changed.numbers || !store.numbers) return;
+    const { records, dead, derived, watermark, ended } = store.numbers;
+    say(by("records"), counted(records));
+    say(by("derived"), counted(Object.values(derived).reduce((sum, each) => sum + each, 0)));
+    say(by("dead"), counted(dead));
+    say(by("watermark"), watermark === null ? (ended ? "ended" : "–") : moment(watermark + 1));
+  });
+}
+
+// For a screen reader: now and then one sentence of what is new, nothing while there is nothing.
+function speak(store) {
+  let events = 0, alerts = new Set(), timer = 0, known = 0, first = true;
+  store.listen((changed) => {
+    const total = Object.values(store.numbers?.derived ?? {}).reduce((sum, each) => sum + each, 0);
+    if (first) { first = false; known = total; alerts = new Set([...store.alerts.values()].map((each) => each.id)); return; }
+    events = total - known;
+    if (!timer && (changed.alerts || events > 0)) {
+      timer = setTimeout(() => {
+        timer = 0;
+        const fresh = [...store.alerts.values()].filter((each) => each.state === "firing" && !alerts.has(each.id));
+        for (const each of fresh) alerts.add(each.id);
+        if (alerts.size > 5000) alerts = new Set([...store.alerts.values()].map((each) => each.id));
+        const parts = [];
+        if (fresh.length) parts.push(`${fresh.length} new ${fresh.length === 1 ? "alert" : "alerts"}, the latest: ${fresh.at(-1).title}`);
+        const sum = Object.values(store.numbers?.derived ?? {}).reduce((all, each) => all + each, 0);
+        if (fresh.length && sum > known) parts.push(`${counted(sum - known)} new events`);
+        known = sum;
+        if (parts.length) say(by("said"), parts.join("; "));
+      }, QUIET);
+    }
+  });
+}
+
+begin().catch((error) => {
+  by("connection").dataset.state = "broken";
+  say(by("connection"), `the page cannot start: ${error.message}`);
+});

@@ -1,0 +1,211 @@
+// The map: land and borders that came with the page, stations by state, places, the areas of open alerts.
+
+import { by, el } from "./elements.js";
+import { colour, recoloured, severity } from "./colours.js";
+import { subjects } from "./store.js";
+
+const NAMED = 60; // stations whose names are always shown
+const USA = "840"; // its states are drawn in finer outlines
+
+export class StationMap {
+  constructor(store, choose) {
+    this.store = store;
+    this.choose = choose; // {station}, {alert}, {event}
+    this.markers = new Map();
+    this.dots = new Map();
+    this.areas = new Map();
+    this.fitted = false;
+    this.alerted = new Map();
+    const L = window.L;
+    this.map = L.map(by("map"), {
+      zoomControl: false, attributionControl: true, worldCopyJump: true, minZoom: 2, maxZoom: 13, zoomSnap: 0.25,
+      zoomAnimation: !matchMedia("(prefers-reduced-motion: reduce)").matches, fadeAnimation: false,
+    }).setView([25, 0], 2);
+    L.control.zoom({ position: "bottomright" }).addTo(this.map);
+    this.map.attributionControl.setPrefix("").addAttribution("Natural Earth, US Census Bureau");
+    for (const [name, level] of [["base", 200], ["areas", 350], ["places", 380], ["dots", 400]]) {
+      this.map.createPane(name).style.zIndex = String(level);
+    }
+    this.renderers = Object.fromEntries(["base", "areas", "places", "dots"].map((pane) => [pane, L.canvas({ pane, padding: 0.2 })]));
+    this.map.getPane("base").style.pointerEvents = "none";
+    this.outlines();
+    by("fit").addEventListener("click", () => this.fit());
+    this.map.on("dragstart zoomstart", (event) => { if (event.originalEvent) this.fitted = true; });
+    new ResizeObserver(() => this.map.invalidateSize({ animate: false })).observe(by("map"));
+    store.listen((changed) => this.draw(changed));
+    recoloured(() => this.recolour());
+  }
+
+  async outlines() {
+    const [L, topojson] = [window.L, window.topojson];
+    const load = async (name) => (await fetch(`/page/vendor/${name}`)).json();
+    this.base = [];
+    const put = (features) => {
+      const layer = L.geoJSON(features, { interactive: false, pane: "base", renderer: this.renderers.base, style: () => this.ground(), smoothFactor: 0.8 });
+      this.base.push(layer.addTo(this.map));
+    };
+    const countries = await load("countries.json");
+    const all = topojson.feature(countries, countries.objects.countries).features.filter((each) => each.id !== USA);
+    for (let at = 0; at < all.length; at += 40) { // some at a time: the page stays quick
+      put({ type: "FeatureCollection", features: all.slice(at, at + 40) });
+      await new Promise(requestAnimationFrame);
+    }
+    const states = await load("states.json");
+    put(topojson.feature(states, states.objects.states));
+  }
+
+  ground() {
+    return { color: colour("border"), weight: 0.8, fillColor: colour("land"), fillOpacity: 1, opacity: 1 };
+  }
+
+  recolour() {
+    for (const layer of this.base ?? []) layer.setStyle(this.ground());
+    for (const [key, marker] of this.markers) marker.setStyle(this.style(this.store.stations.get(key)));
+    for (const dot of this.dots.values()) dot.setStyle({ color: colour("panel"), fillColor: colour("ink") });
+    this.drawAreas();
+  }
+
+  draw(changed) {
+    if (changed.all) this.empty();
+    if (changed.alerts) {
+      const before = this.alerted;
+      this.alerted = this.store.about();
+      for (const key of new Set([...before.keys(), ...this.alerted.keys()])) {
+        if (before.get(key)?.severity !== this.alerted.get(key)?.severity) this.mark(key);
+      }
+      this.drawAreas();
+    }
+    if (changed.all) for (const key of this.store.stations.keys()) this.mark(key);
+    else for (const key of changed.moved ?? []) this.mark(key);
+    if (changed.stations && !this.fitted && this.store.stations.size) this.fit(false);
+    if (changed.events) this.drawPlaces();
+  }
+
+  empty() {
+    for (const layer of [...this.markers.values(), ...this.dots.values()]) layer.remove();
+    this.markers.clear();
+    this.dots.clear();
+  }
+
+  style(station) {
+    const alert = this.alerted.get(station.key);
+    const state = alert ? "alert" : station.state;
+    return {
+      radius: { alert: 8, event: 6.5, quiet: 5, unheard: 4.5 }[state],
+      color: state === "unheard" ? colour("muted") : colour("panel"),
+      weight: state === "unheard" ? 1.5 : alert ? 2 : 1.25,
+      fillColor: alert ? severity(alert.severity) : colour(state === "unheard" ? "panel" : state),
+      fillOpacity: 1,
+      opacity: 1,
+    };
+  }
+
+  mark(key) {
+    const station = this.store.stations.get(key);
+    if (!station) return;
+    const style = this.style(station);
+    const marker = this.markers.get(key);
+    if (marker) {
+      const at = marker.getLatLng();
+      if (at.lat !== station.lat || at.lng !== station.long) marker.setLatLng([station.lat, station.long]);
+      if (marker.options.radius !== style.radius) marker.setRadius(style.radius);
+      marker.setStyle(style);
+      return;
+    }
+    const made = window.L.circleMarker([station.lat, station.long], { ...style, pane: "dots", renderer: this.renderers.dots });
+    made.on("click", () => this.choose({ station: key }));
+    made.addTo(this.map);
+    this.markers.set(key, made);
+    this.name(made, station);
+    if (this.markers.size === NAMED + 1) {
+      for (const [other, each] of this.markers) this.name(each, this.store.stations.get(other));
+    }
+  }
+
+  name(marker, station) {
+    const permanent = this.markers.size <= NAMED;
+    marker.unbindTooltip();
+    const text = el("span", {}, el("b", {}, station.key.length > 24 ? station.name : station.key));
+    if (!permanent && station.name !== station.key) text.append(` ${station.name}`);
+    marker.bindTooltip(text, { permanent, direction: "right", offset: [9, 0], className: permanent ? "station-name" : "station-tip" });
+  }
+
+  drawPlaces() {
+    const L = window.L;
+    for (const [iri, dot] of this.dots) {
+      if (this.store.places.get(iri)?.event === dot.place.event) continue;
+      dot.remove();
+      this.dots.delete(iri);
+    }
+    for (const [iri, place] of this.store.places) {
+      if (this.dots.has(iri)) continue;
+      const dot = L.circleMarker([place.lat, place.long], {
+        pane: "places", renderer: this.renderers.places, radius: 2.6, weight: 0.6, color: colour("panel"), opacity: 0.8,
+        fillColor: colour("ink"), fillOpacity: 0.5,
+      });
+      dot.place = place;
+      dot.bindTooltip(el("span", {}, el("b", {}, place.name), ` ${place.event.type}`), { className: "station-tip", direction: "right", offset: [6, 0] });
+      dot.on("click", () => this.choose({ event: place.event.id }));
+      dot.addTo(this.map);
+      this.dots.set(iri, dot);
+    }
+  }
+
+  drawAreas() {
+    for (const layers of this.areas.values()) for (const layer of layers) layer.remove();
+    this.areas.clear();
+    for (const alert of this.store.alerts.values()) {
+      if (alert.state !== "resolved" || alert.alert === this.chosen) this.drawArea(alert);
+    }
+  }
+
+  drawArea(alert) {
+    const L = window.L;
+    const tone = severity(alert.severity);
+    const past = alert.state === "resolved";
+    const style = {
+      pane: "areas", renderer: this.renderers.areas, color: tone, weight: alert.alert === this.chosen ? 3 : 1.75,
+      fillColor: tone, fillOpacity: past ? 0.06 : 0.16, dashArray: past ? "6 5" : null,
+    };
+    const made = [];
+    const { circle, polygons } = alert.place ?? {};
+    if (circle && circle[2] > 0) made.push(L.circle([circle[0], circle[1]], { ...style, radius: circle[2] }));
+    for (const polygon of polygons ?? []) made.push(L.polygon(polygon, style));
+    for (const layer of made) {
+      layer.bindTooltip(el("span", {}, el("b", {}, alert.severity), ` ${alert.title}`), { sticky: true, className: "station-tip" });
+      layer.on("click", () => this.choose({ alert: alert.alert }));
+      layer.addTo(this.map);
+    }
+    this.areas.set(alert.alert, made);
+  }
+
+  show(alert) {
+    this.chosen = alert?.alert;
+    this.drawAreas();
+    const layers = alert ? this.areas.get(alert.alert) ?? [] : [];
+    const bounds = window.L.latLngBounds([]);
+    for (const layer of layers) bounds.extend(layer.getBounds());
+    if (bounds.isValid()) this.see(bounds);
+    else if (alert) for (const key of subjects(alert)) this.go(key);
+  }
+
+  see(bounds) {
+    if (!this.map.getBounds().contains(bounds)) this.map.fitBounds(bounds.pad(0.4), { maxZoom: 9 });
+  }
+
+  go(key) {
+    const station = this.store.stations.get(key);
+    if (!station) return;
+    this.fitted = true;
+    this.map.setView([station.lat, station.long], Math.max(this.map.getZoom(), 8));
+    this.markers.get(key)?.openTooltip();
+  }
+
+  fit(animate = true) {
+    const stations = [...this.store.stations.values()];
+    if (!stations.length) return;
+    const bounds = window.L.latLngBounds(stations.map((each) => [each.lat, each.long]));
+    for (const layers of this.areas.values()) for (const layer of layers) bounds.extend(layer.getBounds());
+    this.map.fitBounds(bounds.pad(0.12), { maxZoom: 8.5, animate });
+  }
+}

@@ -1,0 +1,98 @@
+// The program with live numbers: at each rule how often it fired and how many wait in its goals.
+
+import { by, counted, el, say } from "./elements.js";
+
+const TOKEN = /(#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(<-|:-)|\b(event|policy|PREFIX|SEQ|AND|OR|PAR|EQUALS|MEETS|DURING|STARTS|FINISHES|UNLESS|WHERE|WITHIN|AGGREGATE|OVER|LAST|BY|POLICY|ALERT|ON|SEVERITY|CATEGORY|TITLE|TEXT|FOR|KEYED|AT|RADIUS|AREA|TIME|FROM|AS|in|not|TIMES|EVENTS)\b|\b(\d+(?:\.\d+)?(?: (?:ms|s|min|h|d)\b)?)/g;
+
+// Text of the language, coloured.
+export function code(text) {
+  const made = el("code");
+  let done = 0;
+  for (const match of text.matchAll(TOKEN)) {
+    if (match.index > done) made.append(text.slice(done, match.index));
+    const name = match[1] ? "comment" : match[2] ? "string" : match[3] ? "arrow" : match[4] ? "word" : "number";
+    made.append(el("span", { class: name }, match[0]));
+    done = match.index + match[0].length;
+  }
+  made.append(text.slice(done));
+  return made;
+}
+
+export class Rules {
+  constructor(store, program) {
+    this.store = store;
+    this.program = program;
+    this.badges = [];
+    this.seen = false;
+    by("rules").replaceChildren(...this.parts());
+    store.listen((changed) => { if (changed.numbers) this.later(); });
+  }
+
+  show(name) { this.seen = name === "rules"; this.later(); }
+
+  // The text cut where rules begin and end.
+  parts() {
+    const lines = this.program.text.split("\n");
+    const parts = [];
+    const plain = (from, to) => {
+      const text = lines.slice(from, to).join("\n").replace(/^\n+|\s+$/g, "");
+      if (text) parts.push(el("pre", { class: "plain" }, code(text)));
+    };
+    const rules = [...this.program.rules].sort((a, b) => a.line - b.line);
+    let line = 0;
+    for (let at = 0; at < rules.length; at++) {
+      const first = rules[at];
+      if (first.line - 1 < line) { parts.push(this.foot(first)); continue; } // two rules on one line
+      plain(line, first.line - 1);
+      const end = Math.max(first.end, first.line);
+      parts.push(el("section", { class: "rule", "data-event": first.event, "data-line": first.line, "aria-label": `rule of ${first.event}, line ${first.line}` },
+        el("pre", {}, code(lines.slice(first.line - 1, end).join("\n"))), this.foot(first)));
+      line = end;
+    }
+    plain(line, lines.length);
+    return parts;
+  }
+
+  foot(rule) {
+    const fired = el("b", {}, "0"), wait = el("b", {}, "0");
+    const bar = el("i", { class: "share" });
+    const goals = rule.goals.map((number) => ({ number, made: el("td", {}, "0"), wait: el("td", {}, "0"), ...this.program.goals[number] }));
+    this.badges.push({ rule, fired, wait, goals, bar });
+    return el("details", { class: "counts" },
+      el("summary", {}, el("span", {}, "fired ", fired), el("span", {}, "waiting ", wait), el("span", { class: "bar-of" }, bar)),
+      el("table", {},
+        el("caption", { class: "unseen" }, `goals of the rule in line ${rule.line}`),
+        el("thead", {}, el("tr", {}, ...["goal", "made", "wait"].map((each) => el("th", { scope: "col" }, each)))),
+        el("tbody", {}, ...goals.map((goal) => el("tr", {}, el("td", {}, code(goal.text)), goal.made, goal.wait)))));
+  }
+
+  later() {
+    if (this.timer || !this.seen) return;
+    this.timer = setTimeout(() => { this.timer = 0; requestAnimationFrame(() => this.draw()); }, this.drawn ? 250 : 0);
+  }
+
+  draw() {
+    this.drawn = true;
+    const { made = {}, waiting = {} } = this.store.numbers ?? {};
+    const most = Math.max(1, ...this.badges.map((each) => made[each.rule.node] ?? 0));
+    for (const { rule, fired, wait, goals, bar } of this.badges) {
+      const times = made[rule.node] ?? 0;
+      say(fired, counted(times));
+      bar.style.width = `${times ? 4 + 96 * Math.log1p(times) / Math.log1p(most) : 0}%`;
+      say(wait, counted(rule.goals.reduce((sum, goal) => sum + (waiting[goal] ?? 0), 0)));
+      for (const goal of goals) {
+        say(goal.made, counted(made[goal.number] ?? 0));
+        say(goal.wait, counted(waiting[goal.number] ?? 0));
+      }
+    }
+  }
+
+  // The text of the rules that derive an event.
+  of(event) {
+    const lines = this.program.text.split("\n");
+    return this.program.rules.filter((rule) => rule.event === event).map((rule) => ({
+      ...rule, text: lines.slice(rule.line - 1, Math.max(rule.end, rule.line)).join("\n"),
+      fired: this.store.numbers?.made?.[rule.node] ?? 0,
+    }));
+  }
+}

@@ -1,0 +1,119 @@
+// What the page knows: the newest events, the stations, the alerts, the numbers. Bounded; drawn once a frame.
+
+const EVENTS = 20000;
+const SLACK = 2000; // more than EVENTS before the oldest are dropped
+const ALERTS = 500;
+const PLACES = 400;
+
+export class Store {
+  constructor() {
+    this.listeners = [];
+    this.frame = 0;
+    this.clear();
+  }
+
+  clear() {
+    this.events = [];
+    this.ids = new Map();
+    this.keys = new Map(); // subject: its events
+    this.stations = new Map();
+    this.alerts = new Map();
+    this.places = new Map();
+    this.numbers = null;
+    this.first = Infinity;
+    this.last = -Infinity;
+    this.changed = { events: true, stations: true, alerts: true, numbers: true, all: true };
+  }
+
+  // `listener(changed)`: in an animation frame, some time after something has changed.
+  listen(listener) { this.listeners.push(listener); }
+
+  state(state) {
+    this.clear();
+    this.news(state);
+    for (const alert of state.alerts ?? []) this.alert(alert);
+  }
+
+  news({ events, stations, numbers }) {
+    for (const event of events) this.add(event);
+    for (const station of stations) {
+      this.stations.set(station.key, station);
+      (this.moved ??= new Set()).add(station.key);
+    }
+    if (events.length) this.changed.events = true;
+    if (stations.length) this.changed.stations = true;
+    this.numbers = numbers;
+    this.changed.numbers = true;
+    this.draw();
+  }
+
+  add(event) {
+    if (this.ids.has(event.id)) return;
+    this.events.push(event);
+    this.index(event);
+    for (const place of event.places ?? []) {
+      this.places.delete(place.iri);
+      this.places.set(place.iri, { ...place, event });
+      if (this.places.size > PLACES) this.places.delete(this.places.keys().next().value);
+    }
+    if (this.events.length > EVENTS + SLACK) this.drop();
+  }
+
+  index(event) {
+    this.ids.set(event.id, event);
+    const key = event.key ?? "";
+    const mine = this.keys.get(key);
+    if (mine) mine.push(event); else this.keys.set(key, [event]);
+    if (event.start < this.first) this.first = event.start;
+    if (event.end > this.last) this.last = event.end;
+  }
+
+  drop() {
+    this.events = this.events.slice(-EVENTS);
+    this.ids.clear();
+    this.keys.clear();
+    this.first = Infinity;
+    for (const event of this.events) this.index(event);
+  }
+
+  alert(change) {
+    const known = this.alerts.get(change.alert);
+    if (known && known.revision > change.revision) return;
+    this.alerts.delete(change.alert);
+    this.alerts.set(change.alert, change);
+    if (this.alerts.size > ALERTS) {
+      for (const [id, each] of this.alerts) {
+        if (each.state === "resolved") { this.alerts.delete(id); break; }
+      }
+    }
+    this.changed.alerts = true;
+    this.draw();
+  }
+
+  draw() {
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      const changed = this.changed;
+      changed.moved = this.moved;
+      this.moved = undefined;
+      this.changed = {};
+      for (const listener of this.listeners) listener(changed);
+    });
+  }
+
+  // The open alerts about a subject: what is in the alert's key.
+  about() {
+    const found = new Map();
+    for (const alert of this.alerts.values()) {
+      if (alert.state === "resolved") continue;
+      for (const value of subjects(alert)) found.set(value, alert);
+    }
+    return found;
+  }
+}
+
+export const subjects = (alert) => {
+  const keys = Object.values(alert.key ?? {});
+  return (keys.length ? keys : Object.values(alert.values ?? {}).slice(0, 1)).filter((value) => value !== null).map(String);
+};

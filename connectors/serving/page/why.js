@@ -1,0 +1,138 @@
+// Why: an event or an alert, the rule that gave it, and the records that it comes from.
+
+import { ask, by, counted, el, say } from "./elements.js";
+import { interval, lasting, moment } from "./times.js";
+import { code } from "./rules.js";
+import { heard } from "./lists.js";
+
+const RECORDS = 200;
+
+export class Why {
+  constructor(store, rules, program, places) {
+    this.store = store;
+    this.rules = rules;
+    this.program = program;
+    this.places = places; // shows on the map, in the timeline
+    this.asked = 0;
+    by("why-close").addEventListener("click", () => this.close());
+    document.addEventListener("keydown", (event) => { if (event.key === "Escape" && !by("why").hidden) this.close(); });
+  }
+
+  leave() {
+    if (by("why").hidden) return;
+    by("why").hidden = true;
+    this.places.alert(null);
+  }
+
+  close() {
+    this.leave();
+    if (this.from?.isConnected) this.from.focus();
+    else by("timeline").focus();
+  }
+
+  async open({ event, alert, station }) {
+    const active = document.activeElement;
+    if (by("why").hidden && active !== document.body) this.from = active;
+    const mine = ++this.asked;
+    const parts = [];
+    let title = "";
+    try {
+      if (alert) {
+        const change = this.store.alerts.get(alert);
+        title = change.title;
+        parts.push(...this.alert(change));
+        this.places.alert(change);
+        event = change.last;
+      }
+      if (station !== undefined) {
+        title = this.store.stations.get(station)?.name ?? station;
+        parts.push(...await this.station(station));
+      }
+      if (event) {
+        const found = await ask(`/api/event/${encodeURIComponent(event)}`).then((answer) => answer.json(), () => null);
+        title ||= `Why ${found?.type ?? "this event"}?`;
+        parts.push(...this.event(found, Boolean(alert)));
+      }
+    } catch (error) {
+      parts.push(el("p", { class: "wrong" }, error.message));
+    }
+    if (mine !== this.asked) return; // another one was chosen meanwhile
+    say(by("why-title"), title);
+    by("why-body").replaceChildren(...parts);
+    by("why-body").scrollTop = 0;
+    by("why").hidden = false;
+    by("why-title").focus({ preventScroll: true });
+  }
+
+  alert(change) {
+    return [
+      el("p", { class: "badge", "data-severity": change.severity, "data-state": change.state }, `${change.severity}, ${change.state}`),
+      change.text ? el("p", { class: "lead" }, change.text) : null,
+      facts([["since", moment(Date.parse(change.start) * 1000)], ["latest", moment(Date.parse(change.end) * 1000)],
+        [change.state === "resolved" ? "over at" : "until", moment(Date.parse(change.state === "resolved" ? change.time : change.until) * 1000)],
+        ["occurrences", counted(change.occurrences)]]),
+      el("p", {}, el("a", { href: `/feeds/cap/${encodeURIComponent(change.alert)}` }, "as CAP"), " ",
+        el("a", { href: `/feeds/alerts/${encodeURIComponent(change.alert)}` }, "its life as JSON")),
+    ].filter(Boolean);
+  }
+
+  async station(key) {
+    const station = this.store.stations.get(key);
+    const records = await heard(key);
+    const events = (this.store.keys.get(key) ?? []).slice(-12).reverse();
+    return [
+      station ? facts([["subject", key], ["at", `${station.lat.toFixed(4)}, ${station.long.toFixed(4)}`]]) : null,
+      el("h3", {}, "Latest records"),
+      records.length ? table(records) : el("p", { class: "none" }, "None lately."),
+      el("h3", {}, "Latest events"),
+      events.length ? el("ol", { class: "short" }, ...events.map((each) => el("li", {}, el("button", { type: "button", class: "link", onclick: () => this.open({ event: each.id }) },
+        `${each.type} `, el("time", {}, interval(each.start, each.end)))))) : el("p", { class: "none" }, "None."),
+      el("p", {}, el("button", { type: "button", onclick: () => this.places.only(key) }, "Only this in the timeline")),
+    ].filter(Boolean);
+  }
+
+  event(found, inside) {
+    if (!found) return [el("p", { class: "none" }, "The event itself is not held here any more; /sparql may still know it.")];
+    const length = found.end > found.start ? `, ${lasting(found.end - found.start)}` : "";
+    const rules = this.rules.of(found.type);
+    const because = this.because(found);
+    return [
+      inside ? el("h3", {}, `The latest event: ${found.type}`) : null,
+      facts([["when", interval(found.start, found.end) + length], ...Object.entries(found.values).map(([name, value]) => [name, value ?? "unknown"])]),
+      el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.places.event(found) }, "Show in the timeline"),
+        this.store.stations.has(found.key) ? el("button", { type: "button", onclick: () => this.places.station(found.key) }, "Show on the map") : null),
+      el("h3", {}, "Because of"),
+      ...because,
+      el("h3", {}, rules.length === 1 ? "The rule" : "The rules that give it"),
+      ...rules.map((rule) => el("figure", {}, el("pre", {}, code(rule.text)),
+        el("figcaption", {}, `${rule.name}, fired ${counted(rule.fired)} ${rule.fired === 1 ? "time" : "times"}`))),
+    ].filter(Boolean);
+  }
+
+  because(found) {
+    if (found.because === null) {
+      const hint = this.program.lineage ? "Nothing is known of where it comes from." : "It is not kept what events come from: `cep serve --explain` keeps it.";
+      return [el("p", { class: "none" }, hint)];
+    }
+    const records = [...found.because].sort((a, b) => a.end - b.end || a.start - b.start).map(({ type, start, end, ...rest }) => ({ type, start, end, values: rest }));
+    return [el("p", { class: "none" }, `${counted(records.length)} input ${records.length === 1 ? "record" : "records"}${records.length > RECORDS ? `, the last ${RECORDS} shown` : ""}`),
+      table(records.slice(-RECORDS))];
+  }
+}
+
+const facts = (pairs) => el("dl", { class: "facts" }, ...pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+
+// Records, those of one type with the same columns in one table.
+function table(records) {
+  const groups = new Map();
+  for (const record of records) groups.set(record.type, [...groups.get(record.type) ?? [], record]);
+  const made = [...groups].map(([type, mine]) => {
+    const names = [...new Set(mine.flatMap((each) => Object.keys(each.values)))];
+    const numeric = new Set(names.filter((name) => mine.every((each) => typeof (each.values[name] ?? 0) === "number")));
+    const cell = (name, value) => el("td", { class: numeric.has(name) ? "number" : null }, value ?? "–");
+    return el("table", {}, el("caption", {}, type),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "time"), ...names.map((name) => el("th", { scope: "col", class: numeric.has(name) ? "number" : null }, name)))),
+      el("tbody", {}, ...mine.map((each) => el("tr", {}, el("td", {}, interval(each.start, each.end)), ...names.map((name) => cell(name, each.values[name]))))));
+  });
+  return el("div", { class: "records", tabindex: "0", role: "region", "aria-label": "Records" }, ...made);
+}

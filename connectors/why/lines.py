@@ -1,0 +1,148 @@
+"""Why an event was derived, or was not, as text: a tree by indentation."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any
+
+WIDTH = 80
+STEP = "  "
+Told = Mapping[str, Any]
+"""As `connectors.why.plain` gives it."""
+
+
+def tree(node: Told, width: int = WIDTH) -> list[str]:
+    """The tree of a derived event."""
+    head, *rest = _node(node, 0, width)
+    return [head, f"{STEP}@{node['id']}", *rest]
+
+
+def refusals(told: Told, width: int = WIDTH) -> list[str]:
+    """Why there is no event, rule by rule; or that there is."""
+    at = "" if told["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(told['at'])))}"
+    if told["exists"]:
+        lines = [f"{told['asked']} is there{at}:"]
+        for one in told["found"]:
+            what = "record of the input" if "record" in one else f"@{one['id']}"
+            lines += _wrapped(f"{one['text']} {_when(one)}  {what}", 1, width)
+        return lines
+    lines = [f"{told['asked']} is not there{at}"]
+    if not told["rules"]:
+        lines.append(f"{STEP}no rule gives it: it is read from the input")
+    lines += _around(told, 1, width)
+    for each in told["rules"]:
+        lines += _refusal(each, 1, width)
+    return lines
+
+
+def _refusal(told: Told, depth: int, width: int) -> list[str]:
+    failure = told["failure"]
+    lines = _wrapped(_rule(told), depth, width)
+    for one in told["parts"]:
+        lines += _wrapped(f"there is {one['text']} {_when(one)}", depth + 1, width)
+    for condition in told["conditions"]:
+        if condition["holds"]:
+            lines += _condition(condition, depth + 1, width)
+    lines += _wrapped(f"but {failure['told']}", depth + 1, width)
+    for condition in failure.get("conditions", ()):
+        lines += _condition(condition, depth + 2, width)
+    lines += _around(failure, depth + 2, width)
+    for each in told.get("because", ()):
+        lines += _refusal(each, depth + 2, width)
+    return lines
+
+
+def _around(told: Told, depth: int, width: int) -> list[str]:
+    lines = []
+    for key, what in (("before", "the latest before"), ("after", "the next after")):
+        if key in told:
+            lines += _wrapped(f"{what}: {told[key]['text']} {_when(told[key])}", depth, width)
+    return lines
+
+
+def _node(node: Told, depth: int, width: int) -> Iterator[str]:
+    place = node.get("record") or {}
+    where = f"  {place['file']}:{place['line']}" if place else ""
+    again = "  (see above)" if node.get("again") else ""
+    yield from _wrapped(f"{node['text']} {_when(node)}{where}{again}", depth, width)
+    if "rule" in node:
+        yield from _wrapped(_rule(node), depth + 1, width)
+        variables = ", ".join(f"{name} = {_value(value)}" for name, value in node["variables"].items())
+        if variables:
+            yield from _wrapped(variables, depth + 2, width)
+        for condition in node["conditions"]:
+            yield from _condition(condition, depth + 2, width)
+        for each in node.get("absent", ()):
+            yield from _wrapped(f"no {each['pattern']} until {each['until']}", depth + 2, width)
+    elif node.get("parts"):
+        yield from _wrapped("by a rule that can no longer be told, from", depth + 1, width)
+    for part in node.get("parts", ()):
+        yield from _node(part, depth + 1, width)
+    chain = node.get("chain", ())
+    if chain:
+        yield from _wrapped(f"it goes on from {len(chain)} before it, the latest first:", depth + 1, width)
+        told = (node["rule"]["line"], node["rule"]["column"])
+        for link in chain:
+            told = yield from _link(link, told, depth + 2, width)
+    if node.get("left_out"):
+        count = node["left_out"]
+        yield from _wrapped(f"... and {count:,} more, with what they come from", depth + 1, width)
+
+
+def _link(
+    link: Told, told: tuple[int, int], depth: int, width: int
+) -> Generator[str, None, tuple[int, int]]:
+    """One of a chain: its rule only where it is another than that of the one after it."""
+    rule = link.get("rule")
+    if rule is None or (rule["line"], rule["column"]) != told:
+        yield from _node(link, depth, width)
+        return told if rule is None else (rule["line"], rule["column"])
+    yield from _wrapped(f"{link['text']} {_when(link)}", depth, width)
+    for part in link.get("parts", ()):
+        yield from _node(part, depth + 1, width)
+    return told
+
+
+def _condition(told: Told, depth: int, width: int) -> Iterator[str]:
+    text = told["text"]
+    if "told" in told and told["told"] != text:
+        text += f":  {told['told']}"
+    elif "told" not in told and told["values"]:
+        text += ":  " + ", ".join(f"{name} = {_value(value)}" for name, value in told["values"].items())
+    yield from _wrapped(text, depth, width)
+    for each in told.get("because", ()):
+        yield from _condition(each, depth + 1, width)
+    for fact in told.get("triples", ()):
+        for line in fact["proof"] or [fact["triple"]]:
+            indent = len(line) - len(line.lstrip())
+            yield from _wrapped(line.strip(), depth + 1 + indent // len(STEP), width)
+
+
+def _rule(told: Told) -> str:
+    rule = told["rule"]
+    name = f"{rule['name']}, " if rule["name"] else ""
+    return f"{name}line {rule['line']}:  {rule['text']}"
+
+
+def _when(told: Told) -> str:
+    start, end = told["start"], told["end"]
+    return f"at {end}" if start == end else f"from {start} to {end}"
+
+
+def _value(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def _wrapped(text: str, depth: int, width: int) -> list[str]:
+    begin = STEP * min(depth, 16)
+    return textwrap.wrap(
+        text,
+        max(width, len(begin) + 24),
+        initial_indent=begin,
+        subsequent_indent=begin + 2 * STEP,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
