@@ -16,7 +16,7 @@ WORKERS ?= auto
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run jetstream test check bench fuzz kills soak clean fresh-kernels
+.PHONY: help run jetstream test check bench fuzz kills soak clean fresh-kernels page
 
 help:
 	@echo 'make run        the blizzard demo: real readings in, storms, areas and places out'
@@ -27,6 +27,7 @@ help:
 	@echo 'make fuzz       random programs against the reference, FUZZ=$(FUZZ) times as many'
 	@echo 'make soak       a stream on Spark, watched for SOAK=$(SOAK) minutes: are memory and state bounded?'
 	@echo 'make kills      runs on Spark that are killed 20 times, 200 random programs there'
+	@echo 'make page       fetch the map of the page of `cep serve`; `make run` does it too'
 	@echo 'make clean      remove .venv and everything else that was made'
 	@echo
 	@echo 'The first of these makes .venv; $(BIN)/cep is the command then.'
@@ -36,15 +37,16 @@ fresh-kernels:
 	@newest=$$(ls -t $$(grep -rl '@njit' cep connectors knowledge --include='*.py') | head -n 1); \
 	find cep connectors knowledge -name '*.nbi' ! -newer "$$newest" -exec rm -f {} +
 
-run: $(VENV)/.run fresh-kernels
+run: $(VENV)/.run fresh-kernels page
 	@$(BIN)/cep demo blizzard --picture build/blizzard.png --map build/areas.png
 
 jetstream: $(VENV)/.run $(VENV)/.traffic fresh-kernels
 	@$(BIN)/cep demo jetstream
 
-test: $(VENV)/.test $(VENV)/.traffic fresh-kernels
+test: $(VENV)/.test $(VENV)/.traffic fresh-kernels page
 	@.ci/java || true
 	@.ci/mosquitto || true
+	@.ci/chromium || true
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 check: $(VENV)/.check
@@ -69,8 +71,12 @@ soak: $(VENV)/.test fresh-kernels
 kills: $(VENV)/.test fresh-kernels
 	@SEMCEP_KILLS=20 SEMCEP_PROGRAMS=200 $(BIN)/python -m pytest -q tests/test_spark.py tests/test_spark_kills.py
 
+# Without a network this says so, and the page has no map.
+page: | $(BIN)/pip
+	@$(BIN)/python -m connectors.serving.vendor
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf $(VENV) connectors/serving/page/vendor build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each of the three holds what the ones before it hold, and is made again when pyproject.toml changes.

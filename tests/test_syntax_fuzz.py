@@ -62,7 +62,7 @@ def refused_in_place(error: CepError, text: str) -> None:
 
 def test_the_seed_of_the_mutations_is_valid() -> None:
     check(VALID)
-    assert len(parse(VALID).statements) == 10
+    assert len(parse(VALID).statements) == 11
 
 
 @settings(max_examples=2500, deadline=None)

@@ -48,6 +48,8 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     made = written(parcels, job)
     writer = made.writeStream.outputMode("append").option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
     writer = writer.format("text" if job.format == "jsonl" else "parquet").option("path", job.output)
+    for name, value in output.encodings(made).items():
+        writer = writer.option(name, value)
     if "type" in made.columns:
         writer = writer.partitionBy("type")
     writer = writer.trigger(processingTime="0 seconds") if follow else writer.trigger(availableNow=True)

@@ -55,6 +55,12 @@ def columns(parcels: DataFrame, program: Program, wanted: Sequence[str]) -> Data
     return _world(parcels, program).mapInArrow(layout.maker(program), layout.schema)
 
 
+def encodings(made: DataFrame) -> dict[str, str]:
+    """Options of the sink: times have no dictionary in Parquet, since few are equal and looking for them takes long."""
+    times = [field.name for field in made.schema if field.dataType == TimestampType()]
+    return {f"parquet.enable.dictionary#{name}": "false" for name in times}
+
+
 class Layout:
     """Which column holds which attribute: attributes of one name and type share one, others are called
     `<event>_<attribute>`."""

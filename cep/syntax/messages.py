@@ -24,7 +24,7 @@ PREFIX = "a prefix is written `PREFIX sosa: <http://www.w3.org/ns/sosa/>`, witho
 POLICY = "the policies are `unrestricted`, `recent` and `chronological`"
 TIE = "of equals, `recent(longest)`, `recent(shortest)` or `recent(by Vol)`, likewise `chronological`"
 CONDITION = "a condition is a comparison, `Wind >= 15`, or a predicate, `linked(X, Y)`"
-ALERT = "an alert is written `ALERT fire ON smoke(room: R) TITLE \"Smoke in {R}\" FOR 10 min KEYED BY R.`"
+ALERT = 'an alert is written `ALERT fire ON smoke(room: R) TITLE "Smoke in {R}" FOR 10 min KEYED BY R.`'
 LABEL = "a label names an event rule: `storm: e(X) <- a(X).`"
 VALUE = "a value is a variable, `Wind`, a constant or arithmetic: `Wind * 3.6`, `abs(Wind)`"
 NEGATION = "`not` takes a predicate, `not linked(X, Y)`; of a comparison write the opposite: `X <= 3` for not `X > 3`"

@@ -73,13 +73,15 @@ class Case:
 
 
 class Judge:
-    """Judges conditions of an engine's program by what is known now."""
+    """Judges conditions of an engine's program by what is known now. `most`: answers of a condition that are followed
+    up for one case, None: all."""
 
-    def __init__(self, engine: Engine, facts: Facts | None = None) -> None:
+    def __init__(self, engine: Engine, facts: Facts | None = None, most: int | None = MOST_ANSWERS) -> None:
         self.engine = engine
         self.pool = engine.pool
         self.relations: Mapping[str, Relation] = engine.machine.builder.relations
         self.facts = facts
+        self.most = most
         self._compiled: dict[tuple[Condition, tuple[tuple[str, str], ...]], Conditions] = {}
 
     def judge(self, conditions: Sequence[Condition], cases: Sequence[Bound]) -> list[Case]:
@@ -102,7 +104,7 @@ class Judge:
         live: list[Case] = []
         ended: list[Case] = []
         for case, answers in zip(cases, found):
-            for extra in answers[:MOST_ANSWERS]:
+            for extra in answers[: self.most]:
                 bound = {**case.bound, **extra}
                 live.append(Case(case.origin, bound, [*case.judged, self._told(condition, True, bound)]))
             if not answers:

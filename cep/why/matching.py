@@ -60,7 +60,7 @@ class Attempt:
     @property
     def rank(self) -> tuple[int, bool, int, int]:
         """The more, the nearer: events there, lying as they should, conditions that hold, how late it ends."""
-        placed = self.failure is None or self.failure.kind not in ("missing", "relation", "deadline")
+        placed = self.failure is None or self.failure.kind not in ("missing", "relation", "deadline", "open")
         return self.held, placed, sum(each.holds for each, _ in self.judged), self.end
 
 

@@ -99,7 +99,7 @@ def _pattern(text: str, engine: Engine) -> EventPattern:
     try:
         statement = parse(f"{prefixes}asked <- {body}.", "event").statements[-1]
     except CepError as error:
-        hint = error.hint or "an event is written as in a rule: `warning(EWR, _)`, `warning(station: EWR)`"
+        hint = "an event is written as in a rule: `warning(EWR, _)`, `warning(station: EWR)`"
         raise CepError(f"`{text}` is no event: {error.message}", hint=hint, code="option") from None
     if not isinstance(statement, EventRule) or not isinstance(statement.body, EventPattern):
         hint = "one event: `warning(EWR, _)`, `warning(station: EWR)`, `warning`"

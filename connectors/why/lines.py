@@ -15,8 +15,9 @@ Told = Mapping[str, Any]
 
 def tree(node: Told, width: int = WIDTH) -> list[str]:
     """The tree of a derived event."""
-    head, *rest = _node(node, 0, width)
-    return [head, f"{STEP}@{node['id']}", *rest]
+    lines = list(_node(node, 0, width))
+    first = len(_head(node, 0, width))
+    return [*lines[:first], f"{STEP}@{node['id']}", *lines[first:]]
 
 
 def refusals(told: Told, width: int = WIDTH) -> list[str]:
@@ -63,10 +64,7 @@ def _around(told: Told, depth: int, width: int) -> list[str]:
 
 
 def _node(node: Told, depth: int, width: int) -> Iterator[str]:
-    place = node.get("record") or {}
-    where = f"  {place['file']}:{place['line']}" if place else ""
-    again = "  (see above)" if node.get("again") else ""
-    yield from _wrapped(f"{node['text']} {_when(node)}{where}{again}", depth, width)
+    yield from _head(node, depth, width)
     if "rule" in node:
         yield from _wrapped(_rule(node), depth + 1, width)
         variables = ", ".join(f"{name} = {_value(value)}" for name, value in node["variables"].items())
@@ -91,9 +89,14 @@ def _node(node: Told, depth: int, width: int) -> Iterator[str]:
         yield from _wrapped(f"... and {count:,} more, with what they come from", depth + 1, width)
 
 
-def _link(
-    link: Told, told: tuple[int, int], depth: int, width: int
-) -> Generator[str, None, tuple[int, int]]:
+def _head(node: Told, depth: int, width: int) -> list[str]:
+    place = node.get("record") or {}
+    where = f"  {place['file']}:{place['line']}" if place else ""
+    again = "  (see above)" if node.get("again") else ""
+    return _wrapped(f"{node['text']} {_when(node)}{where}{again}", depth, width)
+
+
+def _link(link: Told, told: tuple[int, int], depth: int, width: int) -> Generator[str, None, tuple[int, int]]:
     """One of a chain: its rule only where it is another than that of the one after it."""
     rule = link.get("rule")
     if rule is None or (rule["line"], rule["column"]) != told:

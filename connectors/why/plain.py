@@ -51,7 +51,7 @@ class Asked:
     def why(self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST) -> dict[str, Any]:
         """The tree of a derived event."""
         memory = Memory(self.engine)
-        return self.node(derivation(memory, Judge(self.engine, self.facts), occurrence, most, depth))
+        return self.node(derivation(memory, Judge(self.engine, self.facts, most=None), occurrence, most, depth))
 
     def why_not(self, wanted: Wanted, back: int | None = None) -> dict[str, Any]:
         """Why there is no such event, for each rule; or that there is."""
@@ -107,7 +107,8 @@ class Asked:
         if judged.sides is not None and isinstance(judged.condition, Comparison):
             operator = judged.condition.operator
             told["sides"] = [self.value(side) for side in judged.sides]
-            told["told"] = " ".join((self.said(judged.sides[0]), operator, self.said(judged.sides[1])))
+            left, right = map(self.said, judged.sides)
+            told["told"] = left if operator == "=" and left == right else f"{left} {operator} {right}"
         told["values"] = {name: self.value((v, "any")) for name, v in judged.values.items() if not name.endswith(")")}
         if judged.within:
             told["because"] = [self.condition(each) for each in judged.within]
@@ -178,7 +179,7 @@ class Asked:
                 at = "" if failure.occurrence is None else f", at {self.time(failure.occurrence.end)}"
                 return f"{came} came{at}"
             case "open":
-                return f"its time comes {write_duration(failure.by)} later"
+                return f"it is not known yet: its time comes {write_duration(failure.by)} later"
             case "head":
                 return "it gives other arguments"
             case "apart":

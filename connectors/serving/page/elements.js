@@ -20,6 +20,9 @@ export function say(element, text) {
 const numbers = new Intl.NumberFormat("en");
 export const counted = (number) => numbers.format(number);
 
+// A value of an event in as many digits as people read.
+export const valued = (value) => value === null || value === undefined ? "unknown" : typeof value === "number" ? String(Number(value.toPrecision(7))) : String(value);
+
 export async function ask(address, options) {
   const answer = await fetch(address, options);
   if (!answer.ok) throw new Error(`${answer.status} ${(await answer.text()).slice(0, 2000)}`);

@@ -1,6 +1,6 @@
 // The lists beside the map: alerts, events, stations. Each has so many entries at most, and is renewed only when seen.
 
-import { ask, by, counted, el, say } from "./elements.js";
+import { ask, by, counted, el, say, valued } from "./elements.js";
 import { interval, moment } from "./times.js";
 import { kind, recoloured } from "./colours.js";
 
@@ -114,7 +114,7 @@ export class Lists {
   }
 }
 
-const values = (given) => Object.entries(given).map(([name, value]) => `${name} ${value ?? "unknown"}`).join(" · ");
+const values = (given) => Object.entries(given).map(([name, value]) => `${name} ${valued(value)}`).join(" · ");
 
 // What is heard of a station, for the panel.
 export async function heard(key) {

@@ -2,7 +2,9 @@
 
 import { by, counted, el, say } from "./elements.js";
 
-const TOKEN = /(#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(<-|:-)|\b(event|policy|PREFIX|SEQ|AND|OR|PAR|EQUALS|MEETS|DURING|STARTS|FINISHES|UNLESS|WHERE|WITHIN|AGGREGATE|OVER|LAST|BY|POLICY|ALERT|ON|SEVERITY|CATEGORY|TITLE|TEXT|FOR|KEYED|AT|RADIUS|AREA|TIME|FROM|AS|in|not|TIMES|EVENTS)\b|\b(\d+(?:\.\d+)?(?: (?:ms|s|min|h|d)\b)?)/g;
+const TOKEN = /(<[^\s<>"]*:[^\s<>"]*>|#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(<-|:-)|\b(event|policy|PREFIX|SEQ|AND|OR|PAR|EQUALS|MEETS|DURING|STARTS|FINISHES|UNLESS|WHERE|WITHIN|AGGREGATE|OVER|LAST|BY|POLICY|ALERT|ON|SEVERITY|CATEGORY|TITLE|TEXT|FOR|KEYED|AT|RADIUS|AREA|TIME|FROM|AS|in|not|TIMES|EVENTS)\b|\b(\d+(?:\.\d+)?(?: (?:ms|s|min|h|d)\b)?)/g;
+
+const LONG = 8; // lines between rules that are folded
 
 // Text of the language, coloured.
 export function code(text) {
@@ -10,7 +12,7 @@ export function code(text) {
   let done = 0;
   for (const match of text.matchAll(TOKEN)) {
     if (match.index > done) made.append(text.slice(done, match.index));
-    const name = match[1] ? "comment" : match[2] ? "string" : match[3] ? "arrow" : match[4] ? "word" : "number";
+    const name = match[1] ? (match[1][0] === "#" ? "comment" : "iri") : match[2] ? "string" : match[3] ? "arrow" : match[4] ? "word" : "number";
     made.append(el("span", { class: name }, match[0]));
     done = match.index + match[0].length;
   }
@@ -36,7 +38,10 @@ export class Rules {
     const parts = [];
     const plain = (from, to) => {
       const text = lines.slice(from, to).join("\n").replace(/^\n+|\s+$/g, "");
-      if (text) parts.push(el("pre", { class: "plain" }, code(text)));
+      if (!text) return;
+      const shown = el("pre", { class: "plain" }, code(text));
+      const height = text.split("\n").length;
+      parts.push(height > LONG ? el("details", { class: "folded" }, el("summary", {}, `${height} lines of text and declarations`), shown) : shown);
     };
     const rules = [...this.program.rules].sort((a, b) => a.line - b.line);
     let line = 0;

@@ -1,6 +1,6 @@
 // The timeline: a row for each subject, in it a lane for each event that is shown; bars on a canvas, only those in view.
 
-import { by, counted, el, say } from "./elements.js";
+import { by, counted, el, say, valued } from "./elements.js";
 import { colour, kind, recoloured, severity } from "./colours.js";
 import { interval, lasting, marks } from "./times.js";
 import { subjects } from "./store.js";
@@ -360,7 +360,7 @@ export class Timeline {
 }
 
 export const describe = (event) => {
-  const values = Object.entries(event.values).map(([name, value]) => `${name} ${value ?? "unknown"}`).join(", ");
+  const values = Object.entries(event.values).map(([name, value]) => `${name} ${valued(value)}`).join(", ");
   const length = event.end > event.start ? ` (${lasting(event.end - event.start)})` : "";
   return `${event.type}: ${values}; ${interval(event.start, event.end)}${length}`.slice(0, 400);
 };

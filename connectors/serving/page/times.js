@@ -13,7 +13,8 @@ export function moment(ticks) {
 export function interval(start, end) {
   if (start === end) return moment(end);
   const [a, b] = [moment(start), moment(end)];
-  return a.slice(0, 10) === b.slice(0, 10) ? `${a} – ${b.slice(11)}` : `${a} – ${b}`;
+  const same = a.slice(0, 10) === b.slice(0, 10) ? 11 : a.slice(0, 5) === b.slice(0, 5) ? 5 : 0;
+  return `${a} – ${b.slice(same)}`;
 }
 
 export function lasting(ticks) {

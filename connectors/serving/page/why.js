@@ -1,6 +1,6 @@
 // Why: an event or an alert, the rule that gave it, and the records that it comes from.
 
-import { ask, by, counted, el, say } from "./elements.js";
+import { ask, by, counted, el, say, valued } from "./elements.js";
 import { interval, lasting, moment } from "./times.js";
 import { code } from "./rules.js";
 import { heard } from "./lists.js";
@@ -98,7 +98,7 @@ export class Why {
     const because = this.because(found);
     return [
       inside ? el("h3", {}, `The latest event: ${found.type}`) : null,
-      facts([["when", interval(found.start, found.end) + length], ...Object.entries(found.values).map(([name, value]) => [name, value ?? "unknown"])]),
+      facts([["when", interval(found.start, found.end) + length], ...Object.entries(found.values).map(([name, value]) => [name, valued(value)])]),
       el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.places.event(found) }, "Show in the timeline"),
         this.store.stations.has(found.key) ? el("button", { type: "button", onclick: () => this.places.station(found.key) }, "Show on the map") : null),
       el("h3", {}, "Because of"),
@@ -129,7 +129,7 @@ function table(records) {
   const made = [...groups].map(([type, mine]) => {
     const names = [...new Set(mine.flatMap((each) => Object.keys(each.values)))];
     const numeric = new Set(names.filter((name) => mine.every((each) => typeof (each.values[name] ?? 0) === "number")));
-    const cell = (name, value) => el("td", { class: numeric.has(name) ? "number" : null }, value ?? "–");
+    const cell = (name, value) => el("td", { class: numeric.has(name) ? "number" : null }, value === null || value === undefined ? "–" : valued(value));
     return el("table", {}, el("caption", {}, type),
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "time"), ...names.map((name) => el("th", { scope: "col", class: numeric.has(name) ? "number" : null }, name)))),
       el("tbody", {}, ...mine.map((each) => el("tr", {}, el("td", {}, interval(each.start, each.end)), ...names.map((name) => cell(name, each.values[name]))))));

@@ -1,0 +1,132 @@
+"""The page served in this process on a free port: a program with alerts, which a test feeds, stops and starts again."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+import uvicorn
+from prometheus_client import CollectorRegistry
+
+from cep.engine import Engine
+from cep.progress import Tally
+from connectors.alerts.listener import Alerting
+from connectors.alerts.outbox import Outbox
+from connectors.batch import Batch
+from connectors.feeds import router as alerts
+from connectors.feeds.document import Origin
+from connectors.feeds.events import Stream
+from connectors.serving import page
+from connectors.serving.app import application
+from connectors.serving.guard import Limits
+from connectors.serving.located import Gazette
+from connectors.serving.scene import Scene
+from connectors.serving.service import Service
+from knowledge.graph import Knowledge
+
+SECOND = 1_000_000
+EIGHT = 1_714_550_400 * SECOND  # 2024-05-01T08:00:00Z
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+MISSING = "no Chromium (Debian, Ubuntu: sudo apt install chromium)"
+
+STATIONS = """
+@prefix sosa: <http://www.w3.org/ns/sosa/> .
+@prefix wgs84: <http://www.w3.org/2003/01/geo/wgs84_pos#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix dcterms: <http://purl.org/dc/terms/> .
+@prefix : <http://example.org/> .
+:vienna a sosa:Platform ; dcterms:identifier "vie" ; rdfs:label "Vienna" ; wgs84:lat 48.2 ; wgs84:long 16.4 .
+:graz a sosa:Platform ; dcterms:identifier "grz" ; rdfs:label "Graz" ; wgs84:lat 47.1 ; wgs84:long 15.4 .
+:park rdfs:label "Prater" ; dcterms:identifier "vie" ; wgs84:lat 48.21 ; wgs84:long 16.41 .
+:nowhere a sosa:Platform ; rdfs:label "Nowhere" ; wgs84:lat "north" ; wgs84:long 3 .
+"""
+PROGRAM = """
+PREFIX d: <http://purl.org/dc/terms/>
+PREFIX wgs84: <http://www.w3.org/2003/01/geo/wgs84_pos#>
+event reading(station: string, temp: float, y: float? AS wgs84:lat, x: float? AS wgs84:long) TIME time.
+event warm(station: string, temp: float).
+rising: warm(S, B) <- reading(S, A, _, _) SEQ reading(S, B, _, _) WHERE B > A WITHIN 1 h.
+at(S, Lat, Long) :- { ?s d:identifier ?S ; wgs84:lat ?Lat ; wgs84:long ?Long ; a <http://www.w3.org/ns/sosa/Platform> }.
+ALERT hot ON warm(station: S, temp: T) WHERE T > 30, at(S, Lat, Long)
+    SEVERITY "Severe" TITLE "Heat at {S}" TEXT "{T} degrees" FOR 2 h KEYED BY S AT Lat, Long RADIUS 20000.
+"""
+
+
+@dataclass
+class Shown:
+    """A program and its page; `port` stays the same when it is started again."""
+
+    engine: Engine
+    service: Service
+    scene: Scene
+    outbox: Outbox
+    port: int = 0
+    stops: list[threading.Thread] = field(default_factory=list)
+    server: uvicorn.Server | None = None
+    stream: Stream | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def push(self, *readings: tuple[int, str, float] | tuple[int, str, float, float, float]) -> None:
+        """Seconds after eight, station, degrees; where it says where it is, latitude and longitude."""
+        rows = [(*reading, None, None)[:5] for reading in readings]
+        table = pl.DataFrame(
+            [(EIGHT + s * SECOND, EIGHT + s * SECOND, n, *rest) for n, (s, *rest) in enumerate(rows)],
+            schema={"start": pl.Int64, "end": pl.Int64, "@order": pl.Int64, "station": pl.String, "temp": pl.Float64,
+                    "y": pl.Float64, "x": pl.Float64},
+            orient="row",
+        )  # fmt: skip
+        batch = Batch({"reading": table}, [], [])
+        self.service.tally.records += table.height
+        self.service.take(batch, self.engine.push(batch.tables))
+        self.service.take(batch, self.engine.advance(EIGHT + rows[-1][0] * SECOND))
+
+    def start(self) -> None:
+        self.scene.closed = False
+        self.stream = Stream(self.outbox)
+        routers = [page.router(self.scene, self.outbox), alerts.router(self.outbox, Origin("heat.cep"), self.stream)]
+        app = application(
+            routers, Limits(rate=0), title="heat", trouble=lambda: None, registry=CollectorRegistry(), origins=()
+        )
+        self.server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1))
+        listening = socket.create_server(("127.0.0.1", self.port))
+        self.port = listening.getsockname()[1]
+        thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        self.stops.append(thread)
+        while not self.server.started:
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        assert self.server is not None and self.stream is not None, "it was started"
+        self.stream.close()
+        self.scene.close()
+        self.server.should_exit = True
+        self.stops.pop().join()
+
+
+@contextmanager
+def shown(folder: Path, text: str = PROGRAM) -> Iterator[Shown]:
+    """The page of a program; nothing has been pushed."""
+    (folder / "stations.ttl").write_text(STATIONS)
+    knowledge = Knowledge.load([folder / "stations.ttl"])
+    engine = Engine.from_text(text, knowledge=knowledge, explain=True, alerts=True)
+    service = Service(engine, text, "rules/heat.cep", Tally())
+    with closing(Outbox(None)) as outbox:
+        service.listen(Alerting(engine, outbox))
+        one = Shown(engine, service, Scene(service, Gazette.of(knowledge)), outbox)
+        one.start()
+        try:
+            yield one
+        finally:
+            one.stop()
