@@ -1,10 +1,15 @@
-"""`python -m benchmarks.spark`: a SEQ by key on Spark, next to a scan that is written, and to Spark's own join."""
+"""`python -m benchmarks.spark`: a SEQ by key on Spark, next to a scan that is written, Spark's own join, and Flink.
+
+What a micro-batch of nothing takes, and what the state takes on disk, stand below.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import statistics
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,11 +25,13 @@ from cep.engine import Engine
 from cep.spark.job import Job, start
 from cep.spark.program import Options, Program
 from cep.spark.session import session
+from cep.spark.states import NAME as STATES
 
-WARM = 3
-"""Micro-batches that are not counted: workers start, kernels load."""
+WARM = 6
+"""Micro-batches that are not counted: workers start, kernels load, Java compiles."""
 
 COLUMNS = "id long, x long, time timestamp"
+GET_FLINK = "python -m venv flink; flink/bin/pip install apache-flink==2.3.0; ... --flink flink/bin/python"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +47,37 @@ class Load:
         """Milliseconds in which a key has about four events."""
         return 4 * self.keys
 
-    def write(self, folder: Path) -> None:
-        """A Parquet file of each event a micro-batch."""
+    @property
+    def text(self) -> str:
+        """The program."""
+        return (
+            "event a(id: int, x: int) TIME time. event b(id: int, x: int) TIME time.\n"
+            f"ab(I, X, Y) <- (a(I, X) SEQ b(I, Y)) WITHIN {self.within} ms."
+        )
+
+    def tables(self) -> Iterator[dict[str, pl.DataFrame]]:
+        """The events of each micro-batch."""
         random = np.random.default_rng(1)
         half = self.events // 2
         for number in range(self.batches):
+            found = {}
             for event, odd in (("a", 0), ("b", 1)):
-                (folder / event).mkdir(exist_ok=True)
                 ticks = (np.arange(half) * 2 + odd + number * self.events) * 1000
-                pl.DataFrame(
+                found[event] = pl.DataFrame(
                     {
                         "id": random.integers(0, self.keys, half),
                         "x": random.integers(0, 100, half),
                         "time": pl.Series(ticks).cast(pl.Datetime("us", "UTC")),
                     }
-                ).write_parquet(folder / event / f"{number:04}.parquet")
+                )
+            yield found
+
+    def write(self, folder: Path) -> None:
+        """A Parquet file of each event a micro-batch."""
+        for number, found in enumerate(self.tables()):
+            for event, table in found.items():
+                (folder / event).mkdir(exist_ok=True)
+                table.write_parquet(folder / event / f"{number:04}.parquet")
 
 
 def scan(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
@@ -74,16 +97,12 @@ def join(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
 
 
 def seq(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
-    """The SEQ as a rule."""
-    text = (
-        "event a(id: int, x: int) TIME time. event b(id: int, x: int) TIME time.\n"
-        f"ab(I, X, Y) <- (a(I, X) SEQ b(I, Y)) WITHIN {load.within} ms."
-    )
-    program = Program.of(Engine.from_text(text), text, "<benchmark>", Options(), 16)
+    """The SEQ as a rule. What the last micro-batch derives waits, as for the next."""
+    program = Program.of(Engine.from_text(load.text), load.text, "<benchmark>", Options(), 16)
     inputs = tuple(f"{event}={folder / event}" for event in ("a", "b"))
     (out / "state").mkdir(parents=True)
-    job = Job(program, inputs, str(out / "derived"), str(out / "state"), program.outputs, 0, limit=2)
-    return start(spark, job)
+    places = str(out / "derived"), str(out / "state")
+    return start(spark, Job(program, inputs, *places, program.outputs, 0, limit=2, closing=False))
 
 
 def _read(spark: SparkSession, folder: Path, files: int) -> DataFrame:
@@ -99,19 +118,49 @@ Run = Callable[[SparkSession, Load, Path, Path], Any]
 
 
 def measured(run: Run, spark: SparkSession, load: Load, folder: Path) -> tuple[float, float, int]:
-    """Events a second, the median micro-batch in milliseconds, rows written; in micro-batches with input."""
+    """Events a second, the median micro-batch in milliseconds, rows written; beside `folder` is what it writes."""
     out = folder.parent / run.__name__
     shutil.rmtree(out, ignore_errors=True)
     query = run(spark, load, folder, out)
     query.awaitTermination()
-    times = [one["durationMs"]["triggerExecution"] for one in query.recentProgress if one["numInputRows"] > 0]
-    steady = times[WARM:]
-    rows = spark.read.parquet(str(out / "derived")).count()
+    done = [one["durationMs"] for one in query.recentProgress if "addBatch" in one["durationMs"]]
+    steady = [one["triggerExecution"] for one in done[: load.batches]][min(WARM, load.batches // 2) :]
+    there = any((out / "derived").glob("part-*"))
+    rows = spark.read.parquet(str(out / "derived")).count() if there else 0
     return load.events * len(steady) / sum(steady) * 1000, statistics.median(steady), rows
 
 
-def lines(load: Load, spark: SparkSession) -> Iterator[str]:
+def flink(python: str, load: Load, folder: Path) -> dict[str, float]:
+    """How many events a second Flink matches, and merely scans, in the same Java the second time."""
+    milliseconds = pl.col("time").dt.epoch("ms")
+    for event in ("a", "b"):
+        with (folder / f"{event}.csv").open("wb") as file:
+            for found in load.tables():
+                found[event].with_columns(milliseconds).write_csv(file, include_header=False)
+    script = str(Path(__file__).with_name("flink.py"))
+    command = [python, script, str(folder), "--within", str(load.within)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    times = json.loads(told.splitlines()[-1])
+    return {name: load.events * load.batches / times[name] for name in ("match", "scan")}
+
+
+def stored(load: Load, out: Path) -> tuple[int, int, int]:
+    """Bytes: the snapshot of one engine after the last micro-batch, the states of all buckets, all in the
+    checkpoint."""
+    engine = Engine.from_text(load.text, lateness=None)
+    for number, found in enumerate(load.tables()):
+        engine.push(found)
+        engine.advance((number * load.events - 1) * 1000 - 1)
+    newest: dict[str, int] = {}
+    for file in sorted((out / "state" / STATES).iterdir()):
+        newest[file.name.rpartition("-")[0]] = file.stat().st_size
+    every = sum(file.stat().st_size for file in (out / "state").rglob("*") if file.is_file())
+    return len(engine.snapshot()), sum(newest.values()), every
+
+
+def lines(load: Load, spark: SparkSession, python: str | None) -> Iterator[str]:
     folder = Path(tempfile.mkdtemp())
+    size = f"{load.events:,} | {load.keys:,}"
     try:
         (folder / "in").mkdir()
         load.write(folder / "in")
@@ -120,23 +169,50 @@ def lines(load: Load, spark: SparkSession) -> Iterator[str]:
             rate, median, rows = measured(run, spark, load, folder / "in")
             rates[run.__name__] = rate
             share = "" if run is scan else f"{rate / rates['scan']:.0%} of scan"
-            size = f"{load.events:,} | {load.keys:,}"
             yield f"| {run.__name__} | {size} | {rate:,.0f} | {median:,.0f} | {rows:,} | {share} |"
+        yield f"| | | | | | | seq: {rates['seq'] / rates['join']:.1f} of join |"
+        if python is not None:
+            found = flink(python, load, folder)
+            yield f"| Flink MATCH_RECOGNIZE | {size} | {found['match']:,.0f} | | | |"
+            yield f"| Flink, scan only | {size} | {found['scan']:,.0f} | | | |"
+            yield f"| | | | | | | seq: {rates['seq'] / found['match']:.1f} of Flink |"
+        engine, buckets, every = stored(load, folder / "seq")
+        share = f"{buckets / engine:.2f} of the engine's snapshot, {engine / 1e6:.1f} MB"
+        yield f"| state, MB | {size} | | | {buckets / 1e6:.1f} | {share}; the whole checkpoint {every / 1e6:.1f} MB |"
+    finally:
+        shutil.rmtree(folder)
+
+
+def empty(spark: SparkSession, batches: int) -> Iterator[str]:
+    """What micro-batches take whose files have no rows."""
+    load = Load(0, batches, 1_000)
+    folder = Path(tempfile.mkdtemp())
+    try:
+        (folder / "in").mkdir()
+        load.write(folder / "in")
+        times = {run.__name__: measured(run, spark, load, folder / "in")[1] for run in (scan, seq)}
+        own = f"{times['seq'] - times['scan']:,.0f} ms more than scan"
+        yield f"| seq of nothing | 0 | | | {times['seq']:,.0f} | | {own} |"
     finally:
         shutil.rmtree(folder)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     parser.add_argument("--events", type=int, default=500_000, help="of a micro-batch")
-    parser.add_argument("--batches", type=int, default=12)
+    parser.add_argument("--batches", type=int, default=16)
     parser.add_argument("--keys", type=int, nargs="*", default=[1_000, 100_000])
+    parser.add_argument("--flink", metavar="PYTHON", help="a Python that has apache-flink")
     asked = parser.parse_args()
     spark = session("local[2]", {"spark.driver.memory": "4g", "spark.driver.host": "127.0.0.1"})
-    print("| query | events a micro-batch | keys | events/s | median ms | rows | |\n|---|---|---|---|---|---|---|")
+    print("| query | events a micro-batch | keys | events/s | median ms | rows | |\n|---|--:|--:|--:|--:|--:|---|")
     for keys in asked.keys:
-        for line in lines(Load(asked.events, asked.batches, keys), spark):
+        for line in lines(Load(asked.events, asked.batches, keys), spark, asked.flink):
             print(line, flush=True)
+    for line in empty(spark, 3 * asked.batches):
+        print(line, flush=True)
+    if asked.flink is None:
+        print(f"\nFlink: {GET_FLINK}")
 
 
 if __name__ == "__main__":

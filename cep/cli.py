@@ -13,7 +13,7 @@ import typer
 from cep import cli_spark
 from cep.cli_demo import demos
 from cep.cli_explain import explain as explained
-from cep.cli_knowledge import arrives, changing, fits, knowing
+from cep.cli_knowledge import fits, knowing
 from cep.cli_serve import serve
 from cep.errors import CepError, CepErrors
 from cep.logs import LOGS
@@ -324,6 +324,7 @@ def run(
         if wish.spark:
             raise typer.Exit(cli_spark.run(wish))
         from cep.engine import Engine
+        from cep.feed import arrives, changing
         from cep.meter import charts
         from cep.options import distinct, duration, refuse, selected, waiting
         from cep.pipeline import Interrupt, flow

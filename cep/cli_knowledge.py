@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,18 +13,11 @@ from cep.errors import CepError
 from cep.terminal import KnowledgeFiles, Reasoning, complain, knowledge_of, say, settled
 
 if TYPE_CHECKING:
-    from cep.engine import Engine
-    from cep.feed import Feed
     from knowledge.graph import Knowledge
     from knowledge.report import Count
 
 SHOWN = 20
 """Classes and properties that `stats` lists."""
-
-LARGE = 1 << 24
-"""Bytes of N-Quads from which changes are read as they come."""
-PIECE = 1 << 16
-"""Bytes of them that are read at once."""
 
 knowing = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 Prefixes = Annotated[
@@ -145,60 +138,6 @@ def fits(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence
         counts.append(count(len(found) - problems, "warning"))
     say(f"knowledge: {', '.join(counts)}")
     return not problems
-
-
-def changing(engine: Engine, files: list[str] | None, idle: float | None) -> Feed:
-    """The changes of the knowledge that files hold. N-Quads are read as they come where they are large, come through a
-    pipe or from standard input; everything else is read at once. Raises CepError.
-    """
-    from cep.feed import Feed
-
-    if not files:
-        return Feed(())
-    from knowledge.arriving import Arriving
-    from knowledge.updates import read
-
-    if engine.changes is None:
-        raise CepError("--knowledge-updates: there is no --knowledge that could change", code="option")
-    streams = [name for name in files if arrives(name)]
-    feed = Feed(
-        read([name for name in files if name not in streams]),
-        [Arriving(name, _pieces(name, idle)) for name in streams],
-    )
-    feed.begin(engine)
-    return feed
-
-
-def arrives(name: str) -> bool:
-    """Whether changes of the knowledge are read as they come."""
-    if name == "-":
-        return True
-    path = Path(name)
-    if not path.exists() or path.is_dir():
-        return False
-    return not path.is_file() or (path.name.lower().endswith((".nq", ".nq.gz")) and path.stat().st_size > LARGE)
-
-
-def _pieces(name: str, idle: float | None) -> Iterator[bytes]:
-    # Whole lines as they come; nothing after a silence, which is then not waited for again before more comes.
-    from connectors.streams import Stream, whole_lines
-
-    try:
-        stream = Stream(name, idle=idle)
-        lines = whole_lines(stream, PIECE)
-        while True:
-            while stream.silent():
-                stream.idle = 0.0
-                yield b""
-            stream.idle = idle
-            if (found := next(lines, None)) is None:
-                break
-            yield found[0]
-        stream.close()
-    except OSError as error:
-        raise CepError(f"{name}: {(error.strerror or str(error)).lower()}", code="knowledge") from None
-    if stream.damage is not None:
-        raise CepError(f"{name}: the rest cannot be decompressed: {stream.damage}", code="knowledge")
 
 
 def _loaded(files: list[str] | None, reasoning: str | None) -> Knowledge:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,6 +52,15 @@ def serve(
         ),
     ] = None,
     format: Annotated[str | None, typer.Option(metavar="FORMAT", help="Of the input, as for `cep run`.")] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="WHERE",
+            show_default=False,
+            help="`spark`: the rules run there, and --input is the folder that the job writes.",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(metavar="HOST", help="Where it is served; 0.0.0.0 is everywhere.")] = LOCAL[0],
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65_535)] = 8000,
     state: Annotated[
@@ -108,6 +117,12 @@ def serve(
     facts: Facts = None,
     knowledge: KnowledgeFiles = None,
     reasoning: Reasoning = None,
+    updates: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--knowledge-updates", metavar="FILE", show_default=False, help="As for `cep run`: rules follow them."
+        ),
+    ] = None,
     batch: Annotated[int, typer.Option(metavar="N", min=1, help="About how many records to take at a time.")] = 8192,
     max_derivations: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many events may be derived at one instant.")
@@ -119,6 +134,7 @@ def serve(
     \b
       cep serve rules.cep --input events.jsonl --knowledge stations.ttl
       cep serve rules.cep --input mqtt://broker/readings/# --state /var/lib/semcep --keep 30d
+      cep serve rules.cep --on spark --input derived/ --knowledge stations.ttl
       curl localhost:8000/sparql --data-urlencode 'query=SELECT * { ?event a <urn:semcep:type/warning> }'
 
     It goes on serving when the input has ended, until Ctrl-C. With --state a second start over the same files gives
@@ -133,11 +149,13 @@ def serve(
         from prometheus_client import CollectorRegistry
 
         from cep.engine import Engine
+        from cep.feed import arrives, changing
         from cep.meter import Meter, charts
         from cep.metrics import Exposition
         from cep.pipeline import Interrupt
         from cep.program import Letters, Run, Turns, measure
         from cep.progress import Tally
+        from cep.spark.sink import Folder
         from connectors.alerts.listener import Alerting
         from connectors.alerts.outbox import Outbox
         from connectors.deadletters import DeadLetters
@@ -155,7 +173,7 @@ def serve(
         from connectors.serving.guard import Limits
         from connectors.serving.located import Gazette
         from connectors.serving.scene import Scene
-        from connectors.serving.service import Service
+        from connectors.serving.service import Relay, Service
         from knowledge.rdf.names import KNOWN
 
         token = _token(token_file)
@@ -164,32 +182,57 @@ def serve(
         kept = None if keep is None else duration(keep, "--keep")
         if not inputs:
             raise refuse("there is no --input", "name a file, or `--input -` for standard input")
+        elsewhere = _elsewhere(
+            on,
+            {
+                "--readings": readings,
+                "--explain": explain,
+                "--format": format,
+                "--lateness": lateness,
+                "--idle": idle,
+                "--knowledge-updates": updates,
+            },
+        )
+        if elsewhere and len(inputs) > 1:
+            raise refuse("--on spark: there is more than one --input", "the one folder that the job writes")
         text = text_of(rules)
         known = knowledge_of(knowledge, reasoning)
+        options: dict[str, Any] = {"name": str(rules), "facts": facts_of(facts), "knowledge": known, "policy": policy}
         engine = Engine.from_text(
             text,
-            name=str(rules),
-            facts=facts_of(facts),
-            knowledge=known,
-            policy=policy,
             lateness=duration(lateness or "0", "--lateness"),
             explain=explain,
             max_derivations=max_derivations,
             alerts=True,
+            **options,
         )
+        teller = Engine.from_text(text, lateness=None, alerts=True, stage=0, **options) if elsewhere else None
         receivers = targets(feed or ())
-        found = find(inputs, engine.inputs, format)
+        derived = None if teller is None else Folder(inputs[0], engine.outputs)
+        found = find(inputs, engine.inputs, format) if derived is None else []
         live = any(one.size is None for one in found)
         silence = None if idle is None else waiting(idle, lateness, not live)
         warn(warnings_of(engine, rules), rules, told)
         compiles(told)
         folder = _folder(state, stack)
         saved = folder / "snapshot" if state is not None and live else None
+        for name in updates or ():
+            if arrives(name) and not Path(name).is_file():
+                raise refuse(f"--knowledge-updates {name}: `cep serve` reads changes from files")
+        if saved is not None and updates:
+            hint = "without --state, or with input from files"
+            raise refuse("--knowledge-updates: live input that goes on from a snapshot cannot have them", hint)
         if saved is not None and saved.is_file():
             _restored(engine, saved, told)
+        changes = changing(engine, updates, silence)
 
         tally, interrupt = Tally(), Interrupt()
-        service = Service(engine, text, str(rules), tally)
+        if teller is None:
+            service = Service(engine, text, str(rules), tally)
+        else:
+            service = Relay(engine, text, str(rules), tally, teller)
+            for name in sorted({alert.name for alert in engine.alerts if alert.event not in engine.outputs}):
+                told("alert", f"alert {name}: its event is read, not derived, so it is not in the folder", "warning")
         words = Words(base)
         store = stack.enter_context(closing(StoreProcess(folder / "events", words, query_memory)))
         history = History(service, store, words, kept, readings)
@@ -206,11 +249,13 @@ def serve(
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Exposition(meter))
         batches = Turns(
-            (read if lateness else replay)(
+            derived.follow()
+            if derived is not None
+            else (read if lateness else replay)(
                 inputs, engine.inputs, format=format, rows=batch, chunk=batch * 128, idle=silence
             )
         )
-        run = Run(engine, batches, tally, service, letters, interrupt, saved, told)
+        run = Run(teller or engine, batches, tally, service, letters, interrupt, saved, told, changes)
         app = application(
             [
                 sparql.router(store, asking),
@@ -271,6 +316,18 @@ def serve(
         if run.error is not None and not isinstance(run.error, CepError):
             raise run.error
     raise typer.Exit(CLEAN if run.failed is None else REFUSED)
+
+
+def _elsewhere(on: str | None, given: Mapping[str, object]) -> bool:
+    """Whether the rules run on Spark. CepError: they run nowhere, or what is given is for a run in this process."""
+    if on is None:
+        return False
+    if on != "spark":
+        raise refuse(f"--on: `{on}` is nothing that programs run on", "`--on spark`, or none for one process")
+    for option, value in given.items():
+        if value:
+            raise refuse(f"{option} is not for `--on spark`", "the folder holds what the job has derived")
+    return True
 
 
 def _heard(told: Log, begun: Callable[[], bool]) -> None:

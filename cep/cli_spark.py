@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -132,6 +133,12 @@ class Looking:
 
 def run(wish: Wish) -> int:
     """Run the query to its end; the exit status."""
+    with ExitStack() as held:
+        return _run(wish, held)
+
+
+def _run(wish: Wish, held: ExitStack) -> int:
+    """Likewise. `held`: what is let go of at its end."""
     from cep.meter import charts
     from cep.progress import Tally
     from cep.spark.program import Program
@@ -151,10 +158,12 @@ def run(wish: Wish) -> int:
     except ModuleNotFoundError as error:
         raise refuse(f"Spark is not installed: no module {error.name}", "pip install 'semcep[spark]'") from None
     from cep.spark import checkpoint as kept
-    from cep.spark import files, letters, listener, migration, noise, stopping, tidy
+    from cep.spark import files, letters, listener, lock, migration, noise, stopping, tidy
 
     program = Program.of(engine, text, str(wish.rules), options, wish.buckets or BUCKETS)
-    found = [one.path for one in files.found(engine.inputs, inputs, wish.format)]
+    session.needs_java()
+    absent = ("no-files",) if wish.follow or wish.once else ()  # they come later
+    found = [one.path for one in files.found(engine.inputs, inputs, wish.format, absent)]
     live = [one for spec in inputs for one in files.alive(engine.inputs, spec, wish.format)]
     for one in live:
         reach(one)
@@ -177,8 +186,12 @@ def run(wish: Wish) -> int:
     compiles(wish.log)
     facts = {name: hashlib.sha256(table).hexdigest() for name, table in options.facts.items()}
     updates = hashlib.sha256(repr(options.updates).encode()).hexdigest() if options.updates else None
+    folder = Path(checkpoint)
+    before = (folder / kept.NAME).exists()
+    if before:
+        held.enter_context(lock.locked(folder))
     state, moved = kept.claim(
-        Path(checkpoint),
+        folder,
         kept.Kept(
             engine.program,
             text,
@@ -194,11 +207,20 @@ def run(wish: Wish) -> int:
         ),
         wish.migrate,
     )
+    if not before:
+        held.enter_context(lock.locked(folder))
+    if kept.ended(folder):
+        known = {one.path for one in files.Journal(str(folder / files.JOURNAL)).entries()}
+        if wish.follow or not known.issuperset(found):
+            raise refuse(
+                f"--checkpoint: the input of {checkpoint} has ended, what comes now would be late",
+                "start anew with other folders; where more is to come, end a run with `--once` or `--follow`",
+            )
     if moved is not None:
         told = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
         wish.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **told)
     query = replace(query, program=replace(program, earlier=state.states))
-    tidy.sweep(Path(query.output))
+    tidy.sweep(Path(query.output), any((folder / "spark" / "commits").glob("[0-9]*")))
     watch = Watch(charts(engine.plan, program.stages), Tally(), wish.log, 0)
     looking = Looking(watch, None if wish.follow or live else len(found))
     begins = {
@@ -216,17 +238,19 @@ def run(wish: Wish) -> int:
     ):
         stop.wait(job.start(spark, query, wish.follow), wish.follow)
     tidy.sweep(Path(query.output))
-    dead = Counter[str]() if query.letters is None else letters.counted(Path(query.letters))
+    dead = watch.meter.dead if query.letters is None else letters.counted(Path(query.letters))
     derived = tidy.rows(spark, query)
     numbers = {"records": watch.meter.records, "dead": dict(dead), "derived": dict(derived)}
     wish.log("stop", _closing(derived, dead, bool(stop.wished)), signal=stop.wished or None, **numbers)
     if stop.wished:
         return 128 + stop.wished
-    return DEAD_LETTERS if wish.strict and dead else CLEAN
+    return DEAD_LETTERS if wish.strict and watch.meter.dead else CLEAN
 
 
 def _checked(wish: Wish) -> tuple[list[str], str]:
     """The inputs and the checkpoint. CepError: what Spark cannot do, or needs to be told."""
+    from connectors.addresses import bare
+
     for option, value in (("--explain", wish.explain), ("--idle", wish.idle)):
         if value:
             raise refuse(f"{option} is not for Spark", "run it in one process, without `--on spark`")
@@ -247,7 +271,7 @@ def _checked(wish: Wish) -> tuple[list[str], str]:
     ):
         if place is not None and "://" in place:
             hint = "a folder that all machines have, mounted at the same place"
-            raise refuse(f"{option}: `{place}` is an address, not a folder", hint)
+            raise refuse(f"{option}: `{bare(place)}` is an address, not a folder", hint)
     if wish.once and wish.follow:
         raise refuse("--once and --follow exclude each other")
     if (wish.once or wish.follow) and wish.lateness is None:

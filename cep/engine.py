@@ -26,7 +26,7 @@ from cep.plan.alerts import without_alerts
 from cep.plan.identity import identities, meanings
 from cep.plan.order import Unit
 from cep.plan.plan import Plan, plan
-from cep.plan.staged import staged
+from cep.plan.staged import staged, telling
 from cep.runtime import carried, intake, snapshot
 from cep.runtime.carried import Before, State
 from cep.runtime.clock import BEGINNING, END_OF_TIME, Clock
@@ -103,7 +103,7 @@ class Engine:
         self._names: dict[Unit, str] = {}
         if stage is not None:
             self.program += f" stage {stage}"
-            self.plan = staged(self.plan, stage)
+            self.plan = staged(self.plan, stage) if stage else telling(self.plan, self.alerts)
         for table in statics.stored.values():
             for codes in table.codes():
                 self.pool.pin(codes)
@@ -126,11 +126,12 @@ class Engine:
 
         Options: `name` (for messages), `facts` ({predicate: table}), `knowledge` (what graph patterns ask), `types` (of
         undeclared input events), `policy`, `lateness` (microseconds; None: only `advance` moves the watermark),
-        `explain` (lineage), `remember` (for `cep.why`: keep what ended at most so many microseconds before the watermark,
-        and what led to it), `max_derivations`; `stage`: of the stages of `cep.plan.partition` run this one alone, from
-        1 (`cep.runtime.buckets` says how its rows come and go); `before`: the state of another program, of which it
-        takes over that of the goals that mean the same (`carried`: of which rules); `alerts`: make the occurrences of
-        ALERT statements too, which go out as tables of their own (`cep.alert`).
+        `explain` (lineage), `remember` (for `cep.why`: keep what ended in the last so many microseconds, and what led
+        to it), `max_derivations`; `stage`: of the stages of `cep.plan.partition` run this one alone, from 1
+        (`cep.runtime.buckets` says how its rows come and go), 0: the ALERT statements alone, over what was derived;
+        `before`: the state of another program, of which it takes over that of the goals that mean the same (`carried`:
+        of which rules); `alerts`: make the occurrences of ALERT statements too, which go out as tables of their own
+        (`cep.alert`).
         """
         return cls(text, **options)  # type: ignore[arg-type]
 
@@ -364,7 +365,7 @@ class Engine:
                 self.sources.setdefault(name, []).append(table)
         made = self._step(released, watermark)
         out = frames(made, self.plan.schemas, self.pool)
-        if self.stage is not None:
+        if self.stage:
             out = {name: table.with_columns(places(concat(made[name]))) for name, table in out.items()}
         if self.remember is not None:
             for name, tables in made.items():
@@ -410,7 +411,7 @@ class Engine:
             if self.lineage.size + kept > self._prune_at:
                 live = [np.empty(0, np.int64), *self.machine.names()]
                 if self.remember is not None:
-                    since = self.clock.watermark - self.remember
+                    since = min(self.clock.watermark, self.clock.latest) - self.remember
                     tables = [table for each in history for some in each.values() for table in some]
                     live += [table[IDENTITY, table[END] >= since] for table in tables]
                 needed = self.lineage.keep(np.concatenate(live))

@@ -12,6 +12,7 @@ from typing import Any
 
 from cep.engine import Engine
 from cep.errors import CepError
+from cep.feed import Feed
 from cep.logs import Log
 from cep.meter import Meter
 from cep.pipeline import Interrupt, flow
@@ -64,10 +65,12 @@ class Run(threading.Thread):
         interrupt: Interrupt,
         saved: Path | None,
         told: Log,
+        feed: Feed | None = None,
     ) -> None:
         super().__init__(name="program", daemon=True)
         self.engine, self.batches, self.tally, self.service = engine, batches, tally, service
         self.letters, self.interrupt, self.saved, self.told = letters, interrupt, saved, told
+        self.feed = feed
         self.failed: str | None = None
         self.error: BaseException | None = None
 
@@ -86,7 +89,7 @@ class Run(threading.Thread):
                 last = monotonic()
 
         try:
-            flow(self.engine, self.batches, self.tally, take, self.letters, self.interrupt)
+            flow(self.engine, self.batches, self.tally, take, self.letters, self.interrupt, feed=self.feed)
         except CepError as error:
             self.failed, self.error = str(error).splitlines()[0], error
             self.told("failed", str(error), "error", code=error.code)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cep.engine import Engine
     from knowledge.graph import Knowledge
 
-CLEAN, DEAD_LETTERS, REFUSED, STOPPED = 0, 1, 2, 130
+CLEAN, DEAD_LETTERS, REFUSED, FAILED, STOPPED = 0, 1, 2, 3, 130
 
 Rules = Annotated[Path, typer.Argument(metavar="RULES", help="A file of event rules.", show_default=False)]
 Policy = Annotated[
@@ -68,7 +68,8 @@ Metrics = Annotated[
 
 @contextmanager
 def settled(log: Log = plain) -> Iterator[None]:
-    """An author's mistake is told and ends with status 2; a reader that has gone, as `head` does, ends in silence."""
+    """An author's mistake is told and ends with status 2, a query that has failed with 3; a reader that has gone, as
+    `head` does, ends in silence."""
     try:
         yield
     except CepError as error:
@@ -77,7 +78,7 @@ def settled(log: Log = plain) -> Iterator[None]:
         else:
             log("error", str(error), "error", code=error.code)
         drain()
-        raise typer.Exit(REFUSED) from None
+        raise typer.Exit(FAILED if error.code == "failed" else REFUSED) from None
     except BrokenPipeError:
         drain()
         raise typer.Exit(CLEAN) from None

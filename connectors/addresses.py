@@ -96,6 +96,9 @@ def address(text: str) -> Address:
     match = _REST.fullmatch(rest)
     assert match is not None, "any text has these parts"
     login, places, path, options = (part or "" for part in match.groups())
+    if "@" in places or ("@" in path + options and not _HOST.fullmatch(places.split(",")[-1])):
+        hint = "in a user or a password `@` is written %40, `/` %2F, `?` %3F"
+        raise CepError(f"{scheme}://...: it is not clear where the host begins", hint=hint, code="input")
     shown = f"{scheme}://{places}" + (f"/{path}" if path else "")
     hosts = tuple(_host(shown, place, PORTS[scheme], kind) for place in places.split(","))
     user, colon, password = login.partition(":")
@@ -114,7 +117,7 @@ def address(text: str) -> Address:
 
 def bare(text: str) -> str:
     """An input as it may be told: an address without what may be secret, anything else as it is."""
-    return re.sub(r"://[^@/?]*@", "://", text.partition("?")[0]) if "://" in text else text
+    return re.sub(r"://[^/?]*@", "://", text.partition("?")[0]) if "://" in text else text
 
 
 def _host(shown: str, place: str, usual: int | None, kind: str) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cep.errors import CepError
 from cep.schema import Schema
-from connectors.addresses import Address, address, live
+from connectors.addresses import Address, address, bare, live
 from connectors.records import closest
 
 FORMATS: Mapping[str, str] = {
@@ -94,8 +94,9 @@ def _split(spec: str, schemas: Mapping[str, Schema]) -> tuple[str | None, str]:
     if match is None or (match[1] not in schemas and os.path.exists(spec)):
         return None, spec
     if match[1] not in schemas:
+        near = closest(match[1], list(schemas))
         raise CepError(
-            f"{spec}: no pattern of the program uses an input event `{match[1]}`{closest(match[1], list(schemas))}",
+            f"{bare(spec)}: no pattern of the program uses an input event `{match[1]}`{near}",
             hint="input events are " + ", ".join(sorted(schemas)),
             code="input",
         )
@@ -108,7 +109,8 @@ def _files(path: str, spec: str, format: str | None) -> list[str]:
     if os.path.isdir(path):
         files = [entry for entry in sorted(Path(path).iterdir()) if entry.is_file() and known_format(entry.name)]
         if not files:
-            raise CepError(f"{spec}: no file in this directory ends in {', '.join(FORMATS)}", code="input")
+            suffixes = ", ".join(FORMATS)
+            raise CepError(f"{spec}: no file in this directory ends in {suffixes}", code="no-files")
         return [str(file) for file in files]
     if os.path.exists(path):
         return [path]
@@ -116,10 +118,10 @@ def _files(path: str, spec: str, format: str | None) -> list[str]:
         matched = sorted(file for file in glob.glob(path, recursive=True) if not os.path.isdir(file))
         if matched:
             return matched
-        raise CepError(f"{spec}: no file matches", code="input")
+        raise CepError(f"{bare(spec)}: no file matches", code="no-files")
     beside = Path(path).parent
     names = [entry.name for entry in sorted(beside.iterdir())] if beside.is_dir() else []
-    raise CepError(f"{spec}: no such file{closest(Path(path).name, names)}", code="input")
+    raise CepError(f"{bare(spec)}: no such file{closest(Path(path).name, names)}", code="no-file")
 
 
 def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: str | None) -> Input:

@@ -196,6 +196,9 @@ def test_a_rate_is_the_same_whenever_it_is_read() -> None:
         ("tcp://127.0.0.1", "`127.0.0.1` is no host with its port"),
         ("rate://many", "it is no number of records a second"),
         ("mqtt+ws://u:secret@host/a", "`mqtt+ws://` is no kind of input"),
+        ("MQTT://u:secret@host/a", "no such file"),
+        ("mqtt://u:p@secret@host/a", "it is not clear where the host begins"),
+        ("mqtt://u:p/secret@host/a", "it is not clear where the host begins"),
     ],
 )
 def test_what_is_wrong_is_said_without_secrets(place: str, message: str) -> None:

@@ -12,6 +12,10 @@ from typer.testing import CliRunner, Result
 
 from cep import progress
 from cep.cli import app
+from cep.engine import Engine
+from cep.errors import CepError
+from cep.spark.files import found
+from cep.spark.tidy import sweep
 from tests import spark_runs
 
 needs_java = pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
@@ -48,8 +52,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("heat.csv").write_text(HEAT)
 
 
-def run(*arguments: str, rules: str = "fire.cep") -> Result:
-    places = ["--output", "out", "--checkpoint", "state", "--dead-letter", "dead", "--buckets", "2"]
+def run(*arguments: str, rules: str = "fire.cep", dead: str | None = "dead") -> Result:
+    places = ["--output", "out", "--checkpoint", "state", "--buckets", "2"]
+    places += [] if dead is None else ["--dead-letter", dead]
     return CliRunner().invoke(app, ["run", rules, "--on", "spark", *places, *arguments], prog_name="cep")
 
 
@@ -106,6 +111,10 @@ def test_a_run_goes_on_where_the_one_before_it_ended(session: None) -> None:
     assert run(*options).exit_code == 0
     table = pl.read_parquet("out/part-*.parquet")
     assert sorted(table.select("room", "temp").rows()) == [("attic", 70.0), ("attic", 75.0)]
+    day("4.jsonl", ("smoke", 90, "attic", None))
+    refused = run(*options)
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith(f"--checkpoint: the input of {Path('state').absolute()} has ended")
     Path("fire.cep").write_text(PROGRAM.replace("50)", "55)"))
     refused = run(*options)
     assert refused.exit_code == 2
@@ -126,8 +135,9 @@ def test_knowledge_and_its_changes(session: None) -> None:
         "hot(N, F) <- heat(N, T) WHERE T > 50, { ?R :name ?N ; :floor ?F }.\n"
     )
     knowledge = ["--knowledge", "rooms.ttl", "--knowledge-updates", "more.trig"]
-    result = run("--input", "heat=heat.csv", *knowledge, "--output-format", "jsonl", rules="floors.cep")
-    assert result.exit_code == 0, result.stderr
+    files = ["--input", "heat=heat.csv", "--output-format", "jsonl"]
+    result = run(*files, *knowledge, "--strict", rules="floors.cep", dead=None)
+    assert (result.exit_code, result.stderr) == (1, "1 dead letter (1 with a wrong time), 4 derived events: hot 4\n")
     assert sorted((hot["n"], hot["f"], hot["end"][-4:]) for hot in lines("out")) == [
         ("attic", 3, ":04Z"),
         ("attic", 3, ":15Z"),
@@ -151,6 +161,27 @@ def test_knowledge_and_its_changes(session: None) -> None:
 def test_what_spark_cannot_do_or_has_to_be_told(arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stderr.splitlines()[0]) == (2, message)
+
+
+def test_no_files_yet_are_no_mistake_of_those_that_wait() -> None:
+    schemas = Engine.from_text(PROGRAM).inputs
+    Path("days").mkdir()
+    waits = ("no-files",)
+    assert found(schemas, ["days", "nights/*.jsonl"], None, waits) == []
+    for specs, absent in ((["days"], ()), (["day"], waits)):
+        with pytest.raises(CepError, match=r"no file in this directory|no such file"):
+            found(schemas, specs, None, absent)
+    Path("days/1.csv").write_text(HEAT)
+    with pytest.raises(CepError, match="a file of format csv holds one event type"):
+        found(schemas, ["days"], None, ("no-file", "no-files"))
+
+
+def test_files_of_which_nothing_is_known_are_kept() -> None:
+    Path("out").mkdir()
+    Path("out/part-1.json").write_text("{}")
+    with pytest.raises(CepError, match="has no _spark_metadata"):
+        sweep(Path("out"), begun=True)
+    assert sweep(Path("out")) == [Path("out/part-1.json")]
 
 
 def test_options_of_spark_alone() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyoxigraph as ox
 import pytest
@@ -16,13 +15,14 @@ from cep.cli import app
 from cep.engine import Engine
 from cep.errors import CepError
 from cep.events import Event
-from cep.plan.algebra import Atom, Rule
+from cep.plan.algebra import Atom, Pair, Rule, Window
 from cep.plan.patterns import patterns
+from cep.syntax.ast import Variable
 from cep.why.absence import absence, fixed_of
 from cep.why.derivation import Node, derivation
 from cep.why.judging import Judge
 from cep.why.occurrences import Memory, Occurrence, same
-from cep.why.wanted import BEGINNING, END, Wanted, interval, wanted
+from cep.why.wanted import Wanted, interval, wanted
 from connectors.why.plain import Asked, why
 from tests import reference
 from tests.programs import Program, iterations, programs, recursions, windows
@@ -48,13 +48,14 @@ def event(one: Occurrence) -> Event:
     return Event(one.event, one.args, one.start, one.end)
 
 
-def nodes(node: Node) -> list[Node]:
-    return [node, *(below for part in (*node.parts, *node.chain) for below in nodes(part))]
-
-
-def constituents(node: Node) -> list[Occurrence]:
-    """What the rule of a node was given: its parts, and the one it goes on from."""
-    return [each.occurrence for each in (*node.parts, *node.chain[:1])]
+def nodes(node: Node) -> list[tuple[Node, list[Occurrence]]]:
+    """All of a tree, each with what its rule was given: its parts, and the one it goes on from."""
+    found: list[tuple[Node, list[Occurrence]]] = []
+    for one, before in zip([node, *node.chain], [*node.chain, None]):
+        earlier = [] if before is None else [before.occurrence]
+        found.append((one, [*(part.occurrence for part in one.parts), *earlier]))
+        found += [each for part in one.parts for each in nodes(part)]
+    return found
 
 
 def alone(engine: Engine, rule: Rule) -> str:
@@ -71,12 +72,12 @@ def alone(engine: Engine, rule: Rule) -> str:
     return "\n".join(lines)
 
 
-def again(engine: Engine, node: Node) -> list[Event]:
+def again(engine: Engine, node: Node, parts: list[Occurrence]) -> list[Event]:
     """What the rule of a node gives for its constituents alone."""
     assert node.rule is not None
     types = {name: tuple(a.type for a in engine.plan.schemas[name].attributes) for name in _read(node.rule)}
     alone_ = Engine.from_text(alone(engine, node.rule), types=types, remember=EVER, lateness=None)
-    alone_.push([event(one) for one in constituents(node)])
+    alone_.push([event(one) for one in parts])
     alone_.close()
     return [event(one) for one in Memory(alone_).find(node.occurrence.event, {}, -EVER, EVER)]
 
@@ -91,14 +92,21 @@ def check_why(program: Program) -> None:
     made = everything(memory)
     for one in made[:: max(1, len(made) // 6)]:
         tree = derivation(memory, Judge(engine, most=None), one)
-        records = {each.occurrence.order for each in nodes(tree) if each.record}
+        records = {each.occurrence.order for each, _ in nodes(tree) if each.record}
         assert records <= {record.order for record in memory.records(one.name)}, "a tree holds more than it comes from"
-        for node in nodes(tree):
+        for node, parts in nodes(tree):
             if node.rule is None:
-                assert node.record or node.again or not node.parts, f"no rule gives {node.occurrence}"
-            elif not node.left_out:
-                found = again(engine, node)
+                assert node.record or node.again, f"no rule gives {node.occurrence}"
+            elif not node.left_out and not _chosen(node.rule):
+                found = again(engine, node, parts)
                 assert any(_equal(each, event(node.occurrence)) for each in found), f"{node.occurrence} of {found}"
+
+
+def _chosen(rule: Rule) -> bool:
+    """Whether a window counts pairs that a policy chose: of fewer events it may choose others."""
+    windows = [part for part in patterns(rule.body) if isinstance(part, Window)]
+    pairs = [each for window in windows for each in patterns(window.pattern) if isinstance(each, Pair)]
+    return any(pair.policy.name != "unrestricted" for pair in pairs)
 
 
 def _equal(one: Event, other: Event) -> bool:
@@ -117,3 +125,190 @@ def test_rules_give_an_event_again_for_what_why_names(program: Program) -> None:
 @given(st.one_of(windows(), iterations(), recursions()))
 def test_also_in_windows_and_recursions(program: Program) -> None:
     check_why(program)
+
+
+@examples(120)
+@given(programs(policies=False, aggregates=False, knowledge=False), st.integers(0, 8), st.data())
+def test_an_event_is_absent_for_a_reason_where_the_reference_has_none(
+    program: Program, second: int, data: st.DataObject
+) -> None:
+    engine = remembered(program)
+    memory, judge = Memory(engine), Judge(engine)
+    expected = reference.detect(program.text, program.events)
+    name = data.draw(st.sampled_from(sorted(engine.outputs)))
+    known = [one for one in expected if one.type == name]
+    fixed = {}
+    if known and known[0].args and known[0].args[0] is not None and data.draw(st.booleans()):
+        fixed = {0: data.draw(st.sampled_from(known)).args[0]}
+        fixed = {place: value for place, value in fixed.items() if value is not None}
+    time = second * 1_000_000
+    found = absence(memory, judge, Wanted(name, fixed, time, time))
+    there = [
+        one
+        for one in expected
+        if one.type == name and one.start <= time <= one.end and all(same(one.args[i], v) for i, v in fixed.items())
+    ]
+    assert {event(one) for one in found.found if not memory.is_input(one)} == set(there)
+    if found.found:
+        return
+    assert [each.rule for each in found.refusals] == [r for r in engine.plan.rules.rules if r.event == name]
+    for refusal in found.refusals:
+        failure = refusal.failure
+        assert failure.kind != "policy", "without a policy all that holds is there"
+        assert failure.kind != "condition" or not any(each.holds for each in failure.judged)
+        if failure.kind == "missing" and isinstance(failure.pattern, Atom):
+            want = fixed_of(failure.pattern, failure.values)
+            every = [*program.events, *expected]
+            assert not [
+                one
+                for one in every
+                if one.type == failure.pattern.event
+                and refusal.since <= one.end <= time
+                and all(same(one.args[i], value) for i, value in want.items())
+                and _repeats(failure.pattern, one)
+            ], "what is said to be missing is there"
+
+
+def _repeats(atom: Atom, one: Event) -> bool:
+    """A variable that stands twice has one value."""
+    pairs = [(a, v) for a, v in zip(atom.arguments, one.args) if isinstance(a, Variable) and a.name != "_"]
+    return all(same(v, w) for a, v in pairs for b, w in pairs if a == b)
+
+
+# --- told ---
+
+BLIZZARD = Path("demos/blizzard/blizzard.cep").read_text(encoding="utf-8")
+KITCHEN = """
+@prefix : <http://example.org/kitchen#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:DairyFridge rdfs:subClassOf :Fridge .
+:f1 a :DairyFridge ; :name "milk" ; :limit 7 .
+"""
+FRIDGE = """
+PREFIX k: <http://example.org/kitchen#>
+event reading(fridge: string, temp: float) TIME time.
+limit(F, L) :- { ?f a k:Fridge ; k:name ?F ; k:limit ?L }.
+warm: warm(F, T) <- reading(F, T) WHERE limit(F, L), T > L.
+rising(F) <- reading(F, A) SEQ reading(F, B) WHERE B > A WITHIN 15 min.
+silent(F) <- reading(F, _) UNLESS reading(F, _) WITHIN 30 min.
+steep(F) <- NOT(warm(F, _)).[reading(F, A), reading(F, B)] WHERE B > A + 5.
+"""
+READINGS = """time,fridge,temp
+2024-05-01 08:00,milk,4
+2024-05-01 08:10,milk,8
+2024-05-01 08:20,milk,6
+2024-05-01 08:50,milk,12
+"""
+
+
+def cep(folder: Path, *arguments: str, status: int = 0) -> str:
+    files = {"fridge.cep": FRIDGE, "fridge.csv": READINGS, "kitchen.ttl": KITCHEN}
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    options = ["--input", f"reading={folder / 'fridge.csv'}", "--knowledge", str(folder / "kitchen.ttl")]
+    result = CliRunner().invoke(app, ["explain", str(folder / "fridge.cep"), *arguments, *options])
+    assert result.exit_code == status, result.output
+    return result.output.replace(str(folder) + "/", "")
+
+
+def test_a_chain_of_readings_is_told_down_to_the_input() -> None:
+    engine = Engine.from_text(BLIZZARD, remember=EVER)
+    engine.push([Event("reading", ("EWR", 20.0, 1.0, 30.0), hour * HOUR, hour * HOUR) for hour in range(5)])
+    engine.close()
+    last = wanted("warning(EWR)", engine).found(Memory(engine))[-1]
+    tree = Asked(engine, calendar=False).why(last)
+    assert tree == why(engine, "warning", tree["id"]) | {"start": 0, "end": 14400} | {"parts": tree["parts"]}
+    assert (tree["text"], tree["rule"]["line"], tree["variables"]) == ('warning("EWR", 5)', 15, {"S": "EWR", "C": 5})
+    assert [each["told"] for each in tree["conditions"]] == ["5 >= 4", "4 h >= 3 h"]
+    (settling,) = tree["parts"]
+    assert [each["arguments"]["readings"] for each in settling["chain"]] == [4, 3, 2, 1]
+    assert [each["parts"][0]["end"] for each in settling["chain"]] == [10800, 7200, 3600, 0]
+    short = Asked(engine, calendar=False).why(last, most=4)
+    assert [each["text"] for each in short["parts"][0]["chain"]] == ['settling("EWR", 4)']
+    assert short["parts"][0]["left_out"] == 1
+
+
+def test_what_an_engine_has_forgotten_it_does_not_tell() -> None:
+    engine = Engine.from_text("high(X) <- a(X) WHERE X > 3. top(X) <- high(X) WHERE X > 5.", remember=6 * HOUR)
+    for hour in range(48):
+        engine._prune_at = 0  # as if there were much
+        engine.push([Event("a", (hour % 10,), hour * HOUR, hour * HOUR)])
+    engine.close()
+    memory = Memory(engine)
+    assert [one.end // HOUR for one in wanted("top", engine).found(memory)] == [46, 47]
+    assert [one.end // HOUR for one in wanted("a", engine).found(memory)] == [41, 42, 43, 44, 45, 46, 47]
+    tree = derivation(memory, Judge(engine), wanted("top(7)", engine).found(memory)[-1])
+    assert [(one.occurrence.event, one.record) for one, _ in nodes(tree)] == [
+        ("top", False), ("high", False), ("a", True)
+    ]  # fmt: skip
+
+
+def test_knowledge_is_told_with_its_proof(tmp_path: Path) -> None:
+    text = cep(tmp_path, "warm(milk, 8)")
+    assert (
+        text
+        == f"""\
+warm("milk", 8) at 2024-05-01T08:10:00Z
+  {text.split()[3]}
+  line 5:  warm: warm(F, T) <- reading(F, T) WHERE limit(F, L), T > L.
+    F = "milk", T = 8, L = 7
+    limit(F, L):  F = "milk", L = 7
+      {{ ?f a k:Fridge ; k:name ?F ; k:limit ?L }}:  F = "milk", L = 7
+        k:f1 a k:Fridge   cax-sco
+          k:DairyFridge rdfs:subClassOf k:Fridge   asserted
+          k:f1 a k:DairyFridge   asserted
+        k:f1 k:name "milk"
+        k:f1 k:limit 7
+    T > L:  8 > 7
+  reading("milk", 8) at 2024-05-01T08:10:00Z  fridge.csv:3
+"""
+    )
+    assert cep(tmp_path, text.split()[3]) == text, "by its id"
+    (told,) = json.loads(cep(tmp_path, "warm(milk, 8)", "--format", "json"))
+    assert told["parts"][0]["record"]["line"] == 3 and "@" + told["id"] == text.split()[3]
+    prov = cep(tmp_path, "warm(fridge: milk, temp: 8)", "--format", "prov")
+    used = "http://www.w3.org/ns/prov#used"
+    facts = [quad for quad in ox.parse(prov, ox.RdfFormat.N_TRIPLES) if str(quad.predicate.value) == used]
+    assert [str(fact.object) for fact in facts] == [f"<urn:semcep:reading/{told['parts'][0]['id']}>"]
+
+
+def test_why_not_names_what_failed(tmp_path: Path) -> None:
+    def told(asked: str, at: str, *more: str) -> str:
+        return cep(tmp_path, "--not", asked, "--at", f"2024-05-01T{at}", *more)
+
+    assert "but `T > L` does not hold\n      T > L:  6 > 7" in told("warm(milk)", "08:20")
+    assert 'but there is no reading("beer", _) since 2024-04-30T08:20:00Z' in told("warm(beer)", "08:20")
+    assert "but WITHIN 15 min is exceeded by 15 min" in told("rising(milk)", "08:50", "--back", "35min")
+    assert 'but reading("milk", 6) came, at 2024-05-01T08:20:00Z' in told("silent(milk)", "08:19:59")
+    assert "silent" in cep(tmp_path, "--not", "silent(milk)", "--at", "2024-05-01T08:25", status=1), "it is there"
+    told_ = json.loads(told("rising(milk)", "08:50", "--back", "35min", "--format", "json"))
+    assert [(rule["failure"]["kind"], rule["failure"]["by"]) for rule in told_["rules"]] == [("deadline", 900.0)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("warm(milk", "is no event"),
+        ("worm(milk)", "there is no event `worm`"),
+        ("warm(milk, 8, 9)", "`warm` has 2 arguments, here 3"),
+        ("warm(milk, hot)", "`t` is of type float, `hot` is not"),
+        ("warm(name: milk)", "`warm` has no attribute `name`"),
+        ("a(1) SEQ b(2)", "is no event"),
+    ],
+)
+def test_what_is_no_event_is_refused(asked: str, message: str) -> None:
+    engine = Engine.from_text(
+        "event a(t: int). warm(F, T) <- r(F, T) WHERE T > 1.0.", remember=EVER, types={"r": ("string", "float")}
+    )
+    with pytest.raises(CepError) as error:
+        wanted(asked, engine)
+    assert message in error.value.message
+
+
+def test_times_are_read() -> None:
+    assert interval("10") == (10_000_000, 10_000_000)
+    assert interval("1970-01-01T00:00:01Z/2.5") == (1_000_000, 2_500_000)
+    assert wanted("a(_, X1)", Engine.from_text("b <- a(X, Y)."), "1/2") == Wanted("a", {1: "X1"}, 1_000_000, 2_000_000)
+    for wrong in ("tomorrow", "2/1"):
+        with pytest.raises(CepError):
+            interval(wrong)

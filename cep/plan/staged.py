@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from cep.alert import Alert
 from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Tick, Union
 from cep.plan.book import Book
 from cep.plan.order import order
@@ -22,7 +23,30 @@ def staged(plan: Plan, number: int) -> Plan:
     stages = partition(plan)
     if not 0 < number <= len(stages):
         raise ValueError(f"a program of {len(stages)} stages has no stage {number}")
-    stage = stages[number - 1]
+    return _part(plan, stages[number - 1])
+
+
+def telling(plan: Plan, alerts: Sequence[Alert]) -> Plan:
+    """The part that makes the occurrences of alerts, over what the program derives: nothing of it remembers
+    anything."""
+    book, told = Book(plan), {alert.table for alert in alerts}
+    rules = tuple(number for number, head in enumerate(plan.heads) if head.event in told)
+    read = frozenset[str]().union(*(book.reads[rule] for rule in rules))
+    derived = frozenset(plan.derived) - told
+    stage = Stage(
+        0,
+        False,
+        rules,
+        dict.fromkeys(sorted(read | derived), "single"),
+        read - derived,
+        tuple(sorted(told)),
+        frozenset(),
+        (),
+    )
+    return _part(plan, stage)
+
+
+def _part(plan: Plan, stage: Stage) -> Plan:
     wanted = needed(plan, stage)
     place = {old: new for new, old in enumerate(wanted)}
     rule = {old: new for new, old in enumerate(stage.rules)}

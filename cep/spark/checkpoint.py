@@ -8,6 +8,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from cep.errors import CepError
+from cep.spark.lock import NAME as LOCK
 from cep.spark.migration import Laid, Migration, migrated
 
 NAME = "semcep.json"
@@ -81,7 +82,7 @@ def claim(folder: Path, now: Kept, migrate: bool = False) -> tuple[Kept, Migrati
         kept = replace(now, earlier=earlier)
         kept.write(file)
         return kept, moved
-    if folder.exists() and any(one.name != f".{NAME}" for one in folder.iterdir()):  # that may be of a killed run
+    if folder.exists() and any(one.name not in (f".{NAME}", LOCK) for one in folder.iterdir()):  # of a killed run
         raise CepError(
             f"--checkpoint: {folder} is not empty, and no checkpoint of this command",
             hint="name an empty folder, or one that is not there yet",
@@ -97,6 +98,15 @@ def claim(folder: Path, now: Kept, migrate: bool = False) -> tuple[Kept, Migrati
     folder.mkdir(parents=True, exist_ok=True)
     now.write(file)
     return now, None
+
+
+def ended(folder: Path) -> bool:
+    """Whether the end of the input was told, so that what comes now would be late."""
+    done = [int(file.name) for file in (folder / "spark" / "commits").glob("[0-9]*")]
+    if not done:
+        return False
+    told = (folder / "spark" / "offsets" / str(max(done))).read_text(encoding="utf-8").splitlines()[-1]
+    return int(json.loads(told)["end"]) > 1
 
 
 def difference(before: Kept, now: Kept) -> str:

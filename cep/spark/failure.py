@@ -21,7 +21,7 @@ def failed(error: Any, log: str) -> CepError:
     return CepError(
         f"the query has failed: {reason(texts or [str(error)])}",
         hint=f"the same command goes on from the checkpoint once the cause is gone; {log} has all that Spark said",
-        code="spark",
+        code="failed",
     )
 
 

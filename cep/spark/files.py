@@ -7,7 +7,7 @@ import os
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir, suppress
+from contextlib import chdir
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,6 +96,9 @@ def source(files: Files) -> type[DataSource]:
     """The data source of these files."""
     return type("FileSource", (FileSource,), {"files": files})
 
+
+JOURNAL = "files.jsonl"
+"""The file of a checkpoint that numbers the files."""
 
 END_OF_INPUT, CALL = -1, -2
 TWICE = 2
@@ -225,15 +228,24 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for place, spec in enumerate(self.files.specs):
                 if place in self.files.live:
                     continue
-                with suppress(CepError):  # none is there yet, or any more: the start of the run has looked at them
-                    now += [(place, one) for one in found(self.files.schemas, [spec], self.files.format)]
+                files = found(self.files.schemas, [spec], self.files.format, absent=("no-file", "no-files"))
+                now += [(place, one) for one in files]  # perhaps none yet, or any more
         return Journal(self.files.journal).extend(now)
 
 
-def found(schemas: Mapping[str, Schema], specs: Sequence[str], format: str | None) -> list[Input]:
-    """The files that are there now, of events of these schemas. CepError: see `connectors.inputs`."""
-    files = [spec for spec in specs if not is_live(spec, schemas)]
-    return [replace(one, path=os.path.abspath(one.path)) for one in inputs(files, schemas, format)]
+def found(
+    schemas: Mapping[str, Schema], specs: Sequence[str], format: str | None, absent: Sequence[str] = ()
+) -> list[Input]:
+    """The files that are there now, of events of these schemas. CepError: see `connectors.inputs`; with a code of
+    `absent` it is none: nothing is there."""
+    files: list[Input] = []
+    for spec in specs:
+        try:
+            files += [] if is_live(spec, schemas) else inputs([spec], schemas, format)
+        except CepError as error:
+            if error.code not in absent:
+                raise
+    return [replace(one, path=os.path.abspath(one.path)) for one in files]
 
 
 def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[Input]:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cep.spark import output
-from cep.spark.files import Files, source
+from cep.spark.files import JOURNAL, Files, source
 from cep.spark.listener import watched
 from cep.spark.processor import stepped
 from cep.spark.program import Program
@@ -40,7 +40,7 @@ class Job:
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
     """The query, running: over what is there, or until it is stopped."""
     closing = job.closing and not follow
-    journal = str(Path(job.checkpoint) / "files.jsonl")
+    journal = str(Path(job.checkpoint) / JOURNAL)
     files = Files.of(job.program, job.inputs, job.input_format, journal, job.limit, closing, job.letters, job.most)
     found = source(files)
     spark.dataSource.register(found)

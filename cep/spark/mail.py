@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import struct
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import BinaryIO
 from zlib import crc32
 
 from cep.errors import CepError
+from cep.spark.lock import locked
 from connectors.mqtt import Arrival
 
 _HEAD = struct.Struct("<IIIHB")
@@ -47,7 +46,7 @@ class Mail:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._guard = threading.Lock()
-        self._lock = _locked(folder / "lock", patience)
+        self._lock = locked(folder, patience)
         self._parts = [_read(path) for path in sorted(folder.glob("*.mail"))]
         self._file: BinaryIO | None = None
 
@@ -121,21 +120,6 @@ class Mail:
         folder = os.open(self._folder, os.O_RDONLY)
         os.fsync(folder)
         os.close(folder)
-
-
-def _locked(path: Path, patience: float) -> BinaryIO:
-    file = path.open("wb")
-    until = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return file
-        except OSError:
-            if time.monotonic() > until:
-                file.close()
-                told = f"{path.parent} is in use by another run"
-                raise CepError(told, hint="a checkpoint is of one run at a time", code="checkpoint") from None
-            time.sleep(0.1)
 
 
 def _packed(one: Arrival) -> bytes:

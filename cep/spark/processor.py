@@ -58,6 +58,8 @@ class Buckets(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         spare()
+        for other in [key for key in _engines if key[0] != self.run]:
+            del _engines[other]  # of a run that has ended
         self.handle = handle
         self.version = handle.getValueState("version", StructType([StructField("version", LongType())]))
         self.places = places(self.program.buckets)

@@ -48,7 +48,7 @@ OLDEST = 17
 def java() -> int | None:
     """Which Java there is, None: none."""
     home = os.environ.get("JAVA_HOME")
-    program = shutil.which("java") if home is None else os.path.join(home, "bin", "java")
+    program = shutil.which("java") if not home else os.path.join(home, "bin", "java")
     if program is None or not os.path.exists(program):
         return None
     told = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
@@ -64,15 +64,21 @@ def submitted() -> frozenset[str]:
     return frozenset(name for name, _ in SparkConf().getAll())
 
 
-def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
-    """The session. CepError: there is no Java for it."""
-    found = java()
+def needs_java() -> None:
+    """CepError: there is no Java that Spark runs on."""
+    found, home = java(), os.environ.get("JAVA_HOME")
     if found is None or found < OLDEST:
+        there = "none" if found is None else f"Java {found}"
         raise CepError(
-            f"Spark needs Java {OLDEST} or newer, and there is {'none' if found is None else f'Java {found}'}",
+            f"Spark needs Java {OLDEST} or newer, and there is {there}" + (f" at JAVA_HOME={home}" if home else ""),
             hint="Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17",
             code="spark",
         )
+
+
+def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
+    """The session. CepError: there is no Java for it."""
+    needs_java()
     os.environ.setdefault("PYSPARK_PYTHON", options.get("spark.pyspark.python", sys.executable))
     home = str(Path(__file__).resolve().parents[2])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

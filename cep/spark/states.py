@@ -7,9 +7,9 @@ version at most.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 from cep.errors import CepError
 
@@ -42,7 +42,7 @@ class States:
     def write(self, bucket: int, version: int, state: bytes) -> None:
         """Put a state there, and away with what is too old."""
         path = self._path(bucket, version)
-        made = path.with_name(f".{path.name}.{os.getpid()}")
+        made = path.with_name(f".{path.name}.{uuid4().hex}")  # the same task may run twice at once, on two machines
         try:
             made.write_bytes(state)
             made.replace(path)

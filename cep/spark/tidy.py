@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
+from cep.errors import CepError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -26,11 +28,15 @@ def committed(folder: Path) -> set[Path]:
     return found
 
 
-def sweep(folder: Path) -> list[Path]:
+def sweep(folder: Path, begun: bool = False) -> list[Path]:
     """Remove the files that no finished micro-batch has written, so that whoever reads the folder finds each event
-    once. Not while a query runs."""
+    once. Not while a query runs. CepError: micro-batches have finished (`begun`), and which files are theirs is
+    lost."""
     if not folder.is_dir():
         return []
+    if begun and not (folder / LOG).is_dir() and any(_written(folder)):
+        hint = f"put {LOG} back, or move the files elsewhere if they are to stay as they are"
+        raise CepError(f"--output: {folder} has no {LOG}, which says which files count", hint=hint, code="checkpoint")
     kept = {path.resolve() for path in committed(folder)}
     gone = [path for path in sorted(_written(folder)) if path.resolve() not in kept]
     for path in gone:

@@ -21,6 +21,7 @@ from cep.why.windows import results
 Find = Callable[[str, Mapping[int, Value]], Sequence[Occurrence]]
 """The occurrences of an event with these arguments, by (end, start)."""
 
+_PLACED = {"missing": 0, "relation": 0, "deadline": 1, "open": 1}
 MOST_PAIRS = 20_000
 """Pairs of occurrences that are tried for one operator, the latest first."""
 
@@ -58,9 +59,9 @@ class Attempt:
     failure: Failure | None = None
 
     @property
-    def rank(self) -> tuple[int, bool, int, int]:
+    def rank(self) -> tuple[int, int, int, int]:
         """The more, the nearer: events there, lying as they should, conditions that hold, how late it ends."""
-        placed = self.failure is None or self.failure.kind not in ("missing", "relation", "deadline", "open")
+        placed = 3 if self.failure is None else _PLACED.get(self.failure.kind, 2)
         return self.held, placed, sum(each.holds for each, _ in self.judged), self.end
 
 
@@ -269,7 +270,7 @@ def _joined(left: Attempt, right: Attempt) -> Attempt:
         (*left.parts, *right.parts),
         (*left.judged, *right.judged),
         (*left.silent, *right.silent),
-        left.held + right.held,
+        left.held + right.held - len({*left.parts} & {*right.parts}),
     )
 
 

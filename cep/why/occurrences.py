@@ -19,13 +19,13 @@ from cep.values import MISSING, Ints, Pool
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """An occurrence of an event, its closed interval in microseconds. `order`: of an input record its number in the
-    input, else None. `name`: what lineage calls it; several occurrences may have one name."""
+    input, else that of the one that completed it. `name`: what lineage calls it; several occurrences may have one name."""
 
     event: str
     args: tuple[Value, ...]
     start: int
     end: int
-    order: int | None = field(default=None, compare=False)
+    order: int = field(default=-1, compare=False)
     name: int = field(default=0, compare=False)
 
 
@@ -110,15 +110,13 @@ class Memory:
             table = table[:, max(0, table.shape[1] - most) :]
         attributes = self.schemas[event].attributes
         columns = [values(table, i, a.type, self.engine.pool) for i, a in enumerate(attributes)]
-        inputs = event not in self.engine.plan.derived
-        basic = table[IDENTITY] < DERIVED
         return [
             Occurrence(
                 event,
                 tuple(column[i] for column in columns),
                 int(table[START, i]),
                 int(table[END, i]),
-                int(table[ORDER, i]) if inputs or basic[i] else None,
+                int(table[ORDER, i]),
                 int(table[IDENTITY, i]),
             )
             for i in range(table.shape[1])

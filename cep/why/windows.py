@@ -20,7 +20,7 @@ def results(window: Window, found: Sequence[Attempt], judge: Judge) -> list[Atte
     """A result for every group and instant at which something enters its window; its parts are all in the window."""
     names = list(dict.fromkeys(variable.name for variable in window.by))
     groups: dict[tuple[Typed, ...], list[Attempt]] = {}
-    for attempt in sorted(found, key=lambda one: (one.end, one.start, [each.order or 0 for each in one.parts])):
+    for attempt in sorted(found, key=lambda one: (one.end, one.start, [each.order for each in one.parts[::-1]])):
         groups.setdefault(tuple(attempt.bound[name] for name in names), []).append(attempt)
     made: list[Attempt] = []
     for key, members in groups.items():
@@ -50,7 +50,7 @@ def _result(result: AggregateResult, inside: Sequence[Attempt], judge: Judge) ->
         case "count":
             return (len(set(there)) if result.distinct else len(there)), "int"
         case "sum":
-            return sum(numbers), type
+            return (sum(numbers) if numbers else None), type
         case "avg":
             return (sum(numbers) / len(numbers) if numbers else None), "float"
         case "min":
@@ -60,10 +60,10 @@ def _result(result: AggregateResult, inside: Sequence[Attempt], judge: Judge) ->
         case "stddev":
             return (statistics.stdev(map(float, numbers)) if len(numbers) > 1 else None), "float"
         case "first":
-            return taken[0][0], type
+            return (there[0] if there else None), type
         case _:
             assert result.function == "last", "all aggregates are known"
-            return taken[-1][0], type
+            return (there[-1] if there else None), type
 
 
 def _rank(value: Value) -> tuple[str, float, str]:

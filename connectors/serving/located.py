@@ -15,6 +15,7 @@ import polars as pl
 
 from cep.schema import Attribute, Schema
 from knowledge.graph import Knowledge
+from knowledge.places import attributions
 
 WGS84 = "http://www.w3.org/2003/01/geo/wgs84_pos#"
 LATITUDES = frozenset(("lat", "latitude"))
@@ -66,12 +67,13 @@ class Spoken:
 @dataclass(frozen=True, slots=True)
 class Gazette:
     """What the knowledge says, as it is now: where things are by IRI, their names, whose identifier a text is, and
-    which are stations (IRI: identifier)."""
+    which are stations (IRI: identifier); `rights`: what has to be shown with them."""
 
     points: Mapping[str, Point] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     identified: Mapping[str, str] = field(default_factory=dict)
     stations: Mapping[str, str] = field(default_factory=dict)
+    rights: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, knowledge: Knowledge | None) -> Gazette:
@@ -99,7 +101,7 @@ class Gazette:
         for _, thing, value in sorted((NAMES.index(str(p)), str(t), str(v)) for t, p, v in named):
             names.setdefault(thing, value)
         known = {thing: codes.get(thing, thing) for thing in sorted(stations) if thing in points}
-        return cls(points, names, identified, known)
+        return cls(points, names, identified, known, tuple(attributions(knowledge)))
 
     def thing(self, subject: str) -> str | None:
         """The IRI of what is meant, if the knowledge says where it is."""

@@ -72,7 +72,7 @@ def router(scene: Scene, outbox: Outbox | None = None) -> APIRouter:
     @made.get("/api/program")
     async def program() -> Response:
         """The rules, what they are made of, and what there is besides: a map, alerts."""
-        has = {"map": "vendor/leaflet.js" in files, "alerts": outbox is not None}
+        has = {"map": "vendor/leaflet.js" in files, "alerts": outbox is not None, "rights": scene.gazette.rights}
         return _json(told | has)
 
     @made.get("/api/state")

@@ -70,9 +70,18 @@ class Service:
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
         """A batch just pushed, None: the end of the input; and what it derived."""
+        self._tell(batch, self._new(batch), derived)
+
+    def _new(self, batch: Batch | None) -> dict[str, pl.DataFrame]:
+        """What a batch holds, the first time that it comes: it may be worked off in several steps."""
+        if batch is None or batch is self._batch:
+            return {}
+        return {name: table.drop(ARRIVAL) for name, table in batch.tables.items()}
+
+    def _tell(
+        self, batch: Batch | None, inputs: Mapping[str, pl.DataFrame], derived: Mapping[str, pl.DataFrame]
+    ) -> None:
         engine, tally = self.engine, self.tally
-        new = batch is not None and batch is not self._batch  # a batch may be worked off in several steps
-        inputs = {name: table.drop(ARRIVAL) for name, table in batch.tables.items()} if batch and new else {}
         one = Round(
             number=self.rounds + 1,
             watermark=engine.watermark,
@@ -90,3 +99,18 @@ class Service:
         for listener in self._listeners:
             listener(one)
         self._batch, self.last, self.ended = batch, one, batch is None
+
+
+class Relay(Service):
+    """The same of what was derived elsewhere: batches hold it, and an engine over them (`teller`, of stage 0) makes
+    nothing but the occurrences of alerts. `engine` is the whole program; it is not run, and has the teller's time."""
+
+    def __init__(self, engine: Engine, text: str, name: str, tally: Tally, teller: Engine) -> None:
+        super().__init__(engine, text, name, tally)
+        self.teller = teller
+
+    def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
+        events = self._new(batch)
+        self.engine.clock.release(self.teller.watermark)
+        self.tally.derived.update({name: table.height for name, table in events.items()})
+        self._tell(batch, {}, {**events, **derived})

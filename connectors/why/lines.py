@@ -124,9 +124,7 @@ def _condition(told: Told, depth: int, width: int) -> Iterator[str]:
 
 
 def _rule(told: Told) -> str:
-    rule = told["rule"]
-    name = f"{rule['name']}, " if rule["name"] else ""
-    return f"{name}line {rule['line']}:  {rule['text']}"
+    return f"line {told['rule']['line']}:  {told['rule']['text']}"
 
 
 def _when(told: Told) -> str:

@@ -91,7 +91,7 @@ class Asked:
         }
         if record:
             told["record"] = {}
-            if self.origin is not None and one.order is not None and (place := self.origin(one.order)) is not None:
+            if self.origin is not None and (place := self.origin(one.order)) is not None:
                 told["record"] = {"file": place[0], "line": place[1]}
         return told
 

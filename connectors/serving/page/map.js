@@ -5,24 +5,27 @@ import { colour, recoloured, severity } from "./colours.js";
 import { subjects } from "./store.js";
 
 const NAMED = 60; // stations whose names are always shown
+const AT_ONCE = 400;
+const MANY = 500;
 const USA = "840"; // its states are drawn in finer outlines
 
 export class StationMap {
-  constructor(store, choose) {
+  constructor(store, rights, choose) {
     this.store = store;
     this.choose = choose; // {station}, {alert}, {event}
     this.markers = new Map();
     this.dots = new Map();
     this.areas = new Map();
     this.fitted = false;
+    this.due = new Set(); // stations to draw
     this.alerted = new Map();
     const L = window.L;
     this.map = L.map(by("map"), {
-      zoomControl: false, attributionControl: true, worldCopyJump: true, minZoom: 2, maxZoom: 13, zoomSnap: 0.25,
+      zoomControl: false, attributionControl: false, worldCopyJump: true, minZoom: 2, maxZoom: 13, zoomSnap: 0.25,
       zoomAnimation: !matchMedia("(prefers-reduced-motion: reduce)").matches, fadeAnimation: false,
     }).setView([25, 0], 2);
     L.control.zoom({ position: "bottomright" }).addTo(this.map);
-    this.map.attributionControl.setPrefix("").addAttribution("Natural Earth, US Census Bureau");
+    by("map").append(el("p", { class: "rights" }, ["Outlines: Natural Earth, US Census Bureau", ...rights].join(". ")));
     for (const [name, level] of [["base", 200], ["areas", 350], ["places", 380], ["dots", 400]]) {
       this.map.createPane(name).style.zIndex = String(level);
     }
@@ -45,9 +48,9 @@ export class StationMap {
       this.base.push(layer.addTo(this.map));
     };
     const countries = await load("countries.json");
-    const all = topojson.feature(countries, countries.objects.countries).features.filter((each) => each.id !== USA);
-    for (let at = 0; at < all.length; at += 40) { // some at a time: the page stays quick
-      put({ type: "FeatureCollection", features: all.slice(at, at + 40) });
+    const all = countries.objects.countries.geometries.filter((each) => each.id !== USA);
+    for (let at = 0; at < all.length; at += 20) { // some at a time: the page stays quick
+      put(topojson.feature(countries, { type: "GeometryCollection", geometries: all.slice(at, at + 20) }));
       await new Promise(requestAnimationFrame);
     }
     const states = await load("states.json");
@@ -75,13 +78,24 @@ export class StationMap {
       }
       this.drawAreas();
     }
-    if (changed.all) for (const key of this.store.stations.keys()) this.mark(key);
-    else for (const key of changed.moved ?? []) this.mark(key);
+    for (const key of changed.all ? this.store.stations.keys() : changed.moved) this.due.add(key);
+    this.work();
     if (changed.stations && !this.fitted && this.store.stations.size) this.fit(false);
     if (changed.events) this.drawPlaces();
   }
 
+  // So many stations at a time: the page stays quick when there are thousands.
+  work() {
+    let left = AT_ONCE;
+    for (const key of this.due) {
+      this.due.delete(key);
+      this.mark(key);
+      if (--left === 0) { this.working ||= requestAnimationFrame(() => { this.working = 0; this.work(); }); return; }
+    }
+  }
+
   empty() {
+    this.due.clear();
     for (const layer of [...this.markers.values(), ...this.dots.values()]) layer.remove();
     this.markers.clear();
     this.dots.clear();
@@ -90,8 +104,10 @@ export class StationMap {
   style(station) {
     const alert = this.alerted.get(station.key);
     const state = alert ? "alert" : station.state;
+    const many = this.store.stations.size > MANY; // small, and without a rim unless it matters
     return {
-      radius: { alert: 8, event: 6.5, quiet: 5, unheard: 4.5 }[state],
+      radius: { alert: 8, event: 6.5, quiet: 5, unheard: 4.5 }[state] * (many ? 0.6 : 1),
+      stroke: !many || state === "alert" || state === "unheard",
       color: state === "unheard" ? colour("muted") : colour("panel"),
       weight: state === "unheard" ? 1.5 : alert ? 2 : 1.25,
       fillColor: alert ? severity(alert.severity) : colour(state === "unheard" ? "panel" : state),
@@ -108,22 +124,23 @@ export class StationMap {
     if (marker) {
       const at = marker.getLatLng();
       if (at.lat !== station.lat || at.lng !== station.long) marker.setLatLng([station.lat, station.long]);
-      if (marker.options.radius !== style.radius) marker.setRadius(style.radius);
+      if (marker.options.radius === style.radius && marker.options.fillColor === style.fillColor) return;
       marker.setStyle(style);
+      if (style.fillColor !== colour("quiet")) marker.bringToFront();
       return;
     }
     const made = window.L.circleMarker([station.lat, station.long], { ...style, pane: "dots", renderer: this.renderers.dots });
     made.on("click", () => this.choose({ station: key }));
     made.addTo(this.map);
     this.markers.set(key, made);
-    this.name(made, station);
+    if (this.markers.size <= NAMED) this.name(made, station, true);
+    else made.once("mouseover", () => { this.name(made, this.store.stations.get(key), false); made.openTooltip(); });
     if (this.markers.size === NAMED + 1) {
-      for (const [other, each] of this.markers) this.name(each, this.store.stations.get(other));
+      for (const [other, each] of this.markers) if (each !== made) this.name(each, this.store.stations.get(other), false);
     }
   }
 
-  name(marker, station) {
-    const permanent = this.markers.size <= NAMED;
+  name(marker, station, permanent) {
     marker.unbindTooltip();
     const text = el("span", {}, el("b", {}, station.key.length > 24 ? station.name : station.key));
     if (!permanent && station.name !== station.key) text.append(` ${station.name}`);

@@ -4,11 +4,13 @@ const EVENTS = 20000;
 const SLACK = 2000; // more than EVENTS before the oldest are dropped
 const ALERTS = 500;
 const PLACES = 400;
+const PACE = 150; // milliseconds between two drawings, where more comes than that
 
 export class Store {
   constructor() {
     this.listeners = [];
     this.frame = 0;
+    this.drawn = -PACE;
     this.clear();
   }
 
@@ -20,6 +22,8 @@ export class Store {
     this.alerts = new Map();
     this.places = new Map();
     this.numbers = null;
+    this.moved = new Set(); // stations, and subjects with new events, since they were drawn
+    this.touched = new Set();
     this.first = Infinity;
     this.last = -Infinity;
     this.changed = { events: true, stations: true, alerts: true, numbers: true, all: true };
@@ -38,7 +42,7 @@ export class Store {
     for (const event of events) this.add(event);
     for (const station of stations) {
       this.stations.set(station.key, station);
-      (this.moved ??= new Set()).add(station.key);
+      this.moved.add(station.key);
     }
     if (events.length) this.changed.events = true;
     if (stations.length) this.changed.stations = true;
@@ -62,6 +66,7 @@ export class Store {
   index(event) {
     this.ids.set(event.id, event);
     const key = event.key ?? "";
+    this.touched.add(key);
     const mine = this.keys.get(key);
     if (mine) mine.push(event); else this.keys.set(key, [event]);
     if (event.start < this.first) this.first = event.start;
@@ -71,6 +76,7 @@ export class Store {
   drop() {
     this.events = this.events.slice(-EVENTS);
     this.ids.clear();
+    for (const key of this.keys.keys()) this.touched.add(key);
     this.keys.clear();
     this.first = Infinity;
     for (const event of this.events) this.index(event);
@@ -92,11 +98,14 @@ export class Store {
 
   draw() {
     if (this.frame) return;
+    const wait = this.drawn + PACE - performance.now();
+    if (wait > 0) { this.frame = setTimeout(() => { this.frame = 0; this.drawn = -PACE; this.draw(); }, wait); return; }
     this.frame = requestAnimationFrame(() => {
       this.frame = 0;
-      const changed = this.changed;
-      changed.moved = this.moved;
-      this.moved = undefined;
+      this.drawn = performance.now();
+      const changed = { ...this.changed, moved: this.moved, touched: this.touched };
+      this.moved = new Set();
+      this.touched = new Set();
       this.changed = {};
       for (const listener of this.listeners) listener(changed);
     });

@@ -41,7 +41,13 @@ export class Timeline {
     by("span").addEventListener("change", (event) => { this.span = Number(event.target.value); this.view = null; this.later(); });
     by("closer").addEventListener("click", () => this.zoom(0.6));
     by("farther").addEventListener("click", () => this.zoom(1 / 0.6));
-    store.listen((changed) => { if (changed.events || changed.alerts || changed.all) this.stale = true; this.later(); });
+    this.laid = new Map(); // rows by subject, until they change
+    store.listen((changed) => {
+      if (changed.all || changed.alerts) this.laid.clear();
+      for (const key of changed.touched) this.laid.delete(key);
+      if (changed.events || changed.alerts || changed.all) this.stale = true;
+      this.later();
+    });
     recoloured(() => { this.legend(); this.later(); });
   }
 
@@ -54,6 +60,7 @@ export class Timeline {
         onclick: (event) => {
           if (!this.hidden.delete(name)) this.hidden.add(name);
           event.currentTarget.setAttribute("aria-pressed", String(!this.hidden.has(name)));
+          this.laid.clear();
           this.stale = true;
           this.later();
         },
@@ -84,8 +91,16 @@ export class Timeline {
     for (const alert of this.store.alerts.values()) {
       for (const key of subjects(alert)) this.alerts.set(key, [...this.alerts.get(key) ?? [], alert]);
     }
-    const keys = this.only === null ? [...this.store.keys.keys()].sort((a, b) => a < b ? -1 : 1) : [this.only];
-    this.rows = keys.map((key) => this.laid(key)).filter((row) => row.events.length);
+    if (this.sorted?.length !== this.store.keys.size || this.sorted.some((key) => !this.store.keys.has(key))) {
+      this.sorted = [...this.store.keys.keys()].sort();
+    }
+    const keys = this.only === null ? this.sorted : [this.only];
+    this.rows = [];
+    for (const key of keys) {
+      let row = this.laid.get(key);
+      if (!row) this.laid.set(key, row = this.lay(key));
+      if (row.events.length) this.rows.push(row);
+    }
     let top = AXIS;
     for (const row of this.rows) {
       row.top = top;
@@ -95,7 +110,7 @@ export class Timeline {
   }
 
   // A row has the lanes that it needs.
-  laid(key) {
+  lay(key) {
     const events = (this.store.keys.get(key) ?? []).filter((event) => this.lanes.includes(event.type));
     const used = new Set(events.map((event) => event.type));
     const alerts = this.alerts.get(key) ?? [];

@@ -71,7 +71,7 @@ export class Why {
       facts([["since", moment(Date.parse(change.start) * 1000)], ["latest", moment(Date.parse(change.end) * 1000)],
         [change.state === "resolved" ? "over at" : "until", moment(Date.parse(change.state === "resolved" ? change.time : change.until) * 1000)],
         ["occurrences", counted(change.occurrences)]]),
-      el("p", {}, el("a", { href: `/feeds/cap/${encodeURIComponent(change.alert)}` }, "as CAP"), " ",
+      el("p", {}, el("a", { href: `/feeds/cap/${encodeURIComponent(change.alert)}` }, "as CAP"), " · ",
         el("a", { href: `/feeds/alerts/${encodeURIComponent(change.alert)}` }, "its life as JSON")),
     ].filter(Boolean);
   }

@@ -1,0 +1,182 @@
+"""What a job has written, read again: the derived events of each micro-batch as soon as its sink's log has it.
+
+Neither Spark nor Java is needed for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import polars as pl
+
+from cep.errors import CepError
+from cep.schema import Attribute, Schema
+from cep.spark.tidy import LOG
+from connectors.batch import Batch, Block, DeadRecord
+from connectors.jsonl import Lines
+from connectors.parquet import open_parquet, read_parquet
+
+PAUSE = 0.5
+"""Seconds between two looks at the log."""
+
+_TYPE = "type="
+_OWN = ("type", "start", "end")  # columns that an attribute of several events does not share
+_ROWS = 1 << 17  # of Parquet, that are read at once
+_NUMBERED = re.compile(r"part-(\d+)-.*?(?:[-.]c(\d+))?\..*")
+
+
+class Folder:
+    """The folder of a sink; `schemas`: of the events that its program derives. Raises CepError where it is none.
+
+    Micro-batches come in order, and no event ends in one that ends in another.
+    """
+
+    def __init__(self, path: str, schemas: Mapping[str, Schema]) -> None:
+        self.path = Path(path)
+        self._schemas = schemas
+        hint = "the folder that `cep run --on spark --output FOLDER` writes"
+        if not self.path.is_dir():
+            told = "is a file, not a folder" if self.path.exists() else "is not there"
+            raise CepError(f"{path}: the folder {told}", hint=hint, code="input")
+        if not (self.path / LOG).is_dir() and any(self.path.iterdir()):
+            raise CepError(f"{path}: there is no log of a sink, `{LOG}`", hint=hint, code="input")
+        self._lines = Lines({name: _written(schema, {}) for name, schema in schemas.items()}, None, False)
+        self._last = -1
+        self._seen: set[str] = set()
+        self._rows = 0
+
+    def follow(self) -> Iterator[Batch]:
+        """What is there, then what comes; without an end. Each batch with its watermark: the latest end in it."""
+        while True:
+            yield from self.new()
+            time.sleep(PAUSE)
+
+    def new(self) -> Iterator[Batch]:
+        """The micro-batches that were finished since the last call, those without events left out."""
+        while (files := self._next()) is not None:
+            for group in micro_batches(files):
+                batch = self._read(group)
+                if batch.tables or batch.dead:
+                    yield batch
+
+    def _next(self) -> list[str] | None:
+        """The files of the next entry of the log, relative to the folder; None: there is none yet. Old entries are
+        removed once a `.compact` one holds all that were before."""
+        there = {path.name: path for path in (self.path / LOG).glob("[0-9]*")}
+        wanted = self._last + 1
+        later = [number for name in there if (number := _number(name)) is not None and number >= wanted]
+        if not later:
+            return None
+        if str(wanted) in there or f"{wanted}.compact" in there:
+            number = wanted
+        else:
+            compact = [number for number in later if f"{number}.compact" in there]
+            number = max(compact) if compact else min(later)
+        path = there.get(str(number)) or there[f"{number}.compact"]
+        try:
+            entries = path.read_text(encoding="utf-8").splitlines()[1:]
+        except FileNotFoundError:  # just compacted
+            return None
+        found = [self._place(entry) for entry in map(json.loads, entries) if entry.get("action", "add") == "add"]
+        files = [name for name in dict.fromkeys(found) if name not in self._seen]
+        self._seen.update(files)
+        self._last = number
+        return files
+
+    def _place(self, entry: Mapping[str, str]) -> str:
+        """Where a file stands in the folder, wherever that was when it was written."""
+        path = Path(unquote(urlparse(entry["path"]).path))
+        return f"{path.parent.name}/{path.name}" if path.parent.name.startswith(_TYPE) else path.name
+
+    def _read(self, files: Sequence[str]) -> Batch:
+        parts: dict[str, list[pl.DataFrame]] = {}
+        dead: list[DeadRecord] = []
+        blocks: list[Block] = []
+        for name in files:
+            for tables, refused, block in self._file(name):
+                for event, table in tables.items():
+                    if table.height:
+                        parts.setdefault(event, []).append(table)
+                dead += refused
+                blocks.append(block)
+                self._rows = block.beyond
+        made = {event: pl.concat(tables).sort("end", "start", maintain_order=True) for event, tables in parts.items()}
+        reached = max((int(table["end"][-1]) for table in made.values()), default=None)
+        return Batch(made, dead, blocks, watermark=reached)
+
+    def _file(self, name: str) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadRecord], Block]]:
+        path = str(self.path / name)
+        try:
+            if name.endswith(".parquet"):
+                opened = open_parquet(path)
+                schema = self._event(name, opened.schema_arrow.names)
+                columns = dict.fromkeys(opened.schema_arrow.names)
+                bound = _written(schema, {a.name: _column(schema.name, a.name, columns) for a in schema.attributes})
+                for table, dead, block in read_parquet(path, opened, bound, _ROWS, self._rows):
+                    yield {schema.name: table}, dead, block
+            else:
+                yield self._lines.read(path, Path(path).read_bytes(), 0, 1, self._rows)
+        except OSError as error:
+            raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="input") from None
+
+    def _event(self, name: str, columns: Sequence[str]) -> Schema:
+        """The event that a file of Parquet holds: of several each has its folder, a single one is not told."""
+        folder, slash, _ = name.rpartition("/")
+        if slash:
+            if (schema := self._schemas.get(folder.removeprefix(_TYPE))) is not None:
+                return schema
+            hint = "the rules are those that the job runs"
+            raise CepError(f"{self.path / name}: no rule derives {folder.removeprefix(_TYPE)}", hint=hint, code="input")
+        there = set(columns) - {"start", "end"}
+        fitting = [one for one in self._schemas.values() if {a.name for a in one.attributes} == there]
+        if len(fitting) == 1:
+            return fitting[0]
+        told = "no event has" if not fitting else f"{' and '.join(one.name for one in fitting)} have"
+        hint = "the rules are those that the job runs; `--output-format jsonl` names the event in each line"
+        raise CepError(f"{self.path / name}: {told} just these columns: {', '.join(columns)}", hint=hint, code="input")
+
+
+def micro_batches(files: Sequence[str]) -> Iterator[list[str]]:
+    """Files of several micro-batches, as far as their names tell them apart: one has its tasks in order, and writes
+    each file once. What is not told apart comes together."""
+    group: list[str] = []
+    written: set[tuple[str, int, int]] = set()
+    last = 0
+    for name in files:
+        folder, _, file = name.rpartition("/")
+        found = _NUMBERED.fullmatch(file)
+        task, piece = (0, 0) if found is None else (int(found[1]), int(found[2] or 0))
+        if task < last or (folder, task, piece) in written:
+            yield group
+            group, written = [], set()
+        group.append(name)
+        written.add((folder, task, piece))
+        last = task
+    if group:
+        yield group
+
+
+def _number(name: str) -> int | None:
+    text = name.removesuffix(".compact")
+    return int(text) if text.isdecimal() else None
+
+
+def _column(event: str, attribute: str, columns: Mapping[str, None]) -> str:
+    """The column of an attribute (cep/spark/output.py, Layout)."""
+    named = f"{event}_{attribute}"
+    return named if named in columns and (attribute in _OWN or attribute not in columns) else attribute
+
+
+def _written(schema: Schema, columns: Mapping[str, str]) -> Schema:
+    """An event as it was written: nothing about it is checked again."""
+    attributes = tuple(
+        Attribute(each.name, "string" if each.type == "iri" else each.type, True, source=columns.get(each.name))
+        for each in schema.attributes
+    )
+    return replace(schema, attributes=attributes, declared=True, point=False, time=None, start="start", end="end")
