@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import select
 import sys
 import time
 from collections.abc import Iterator
@@ -37,8 +38,10 @@ def main() -> None:
             sys.stdout.write(lines)
             sys.stdout.flush()
             time.sleep(PACE)
-        while True:
-            time.sleep(3600)
+        reader = select.poll()
+        reader.register(sys.stdout, 0)
+        while not reader.poll(PACE * 1000):  # it tells when who reads has gone
+            pass
     except (BrokenPipeError, KeyboardInterrupt):
         sys.stderr.close()
 
