@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cep.watch import Watch
 
 BUCKETS = 16
+EVERY = "1s"
 MESSAGES = 500_000
 """Of a live input, about how many messages a micro-batch has at most."""
 
@@ -43,6 +44,14 @@ Once = Annotated[
     bool, typer.Option("--once", help="Spark: take what there is, and leave open what is open, for the next time.")
 ]
 Follow = Annotated[bool, typer.Option("--follow", help="Spark: wait for more files, until Ctrl-C or SIGTERM.")]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        show_default=False,
+        help="Spark: with --follow, from one micro-batch to the next, at least: 10s. By default 1s.",
+    ),
+]
 Buckets = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, show_default=False, help=f"Spark: how many buckets keys have ({BUCKETS})."),
@@ -87,6 +96,7 @@ class Wish:
     checkpoint: str | None
     once: bool
     follow: bool
+    every: str | None
     migrate: bool
     buckets: int | None
     files: int | None
@@ -106,6 +116,7 @@ class Wish:
             "--checkpoint": self.checkpoint,
             "--once": self.once,
             "--follow": self.follow,
+            "--every": self.every,
             "--migrate": self.migrate,
             "--buckets": self.buckets,
             "--files": self.files,
@@ -181,6 +192,7 @@ def _run(wish: Wish, held: ExitStack) -> int:
         not (wish.once or wish.follow),
         None if wish.dead_letter is None else str(Path(wish.dead_letter).absolute()),
         None if wish.lateness is None else MESSAGES,
+        duration(wish.every or EVERY, "--every"),
     )
     warn(warnings_of(engine, wish.rules), wish.rules, wish.log)
     compiles(wish.log)
@@ -277,6 +289,8 @@ def _checked(wish: Wish) -> tuple[list[str], str]:
     if (wish.once or wish.follow) and wish.lateness is None:
         option = "--once" if wish.once else "--follow"
         raise refuse(f"{option} needs a --lateness", "how much later than others an event may come: `--lateness 10min`")
+    if wish.every is not None and not wish.follow:
+        raise refuse("--every is for --follow", "without it a run takes what there is, and ends")
     if wish.files is not None and wish.lateness is None:
         raise refuse("--files needs a --lateness", "without one, all files are one micro-batch, sorted by time")
     return wish.inputs, str(Path(wish.checkpoint).absolute())

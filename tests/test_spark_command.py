@@ -153,6 +153,7 @@ def test_knowledge_and_its_changes(session: None) -> None:
         (["--explain", *FILES], "--explain is not for Spark"),
         (["--input", "-"], "--input -: Spark cannot read standard input"),
         (["--files", "2", *FILES], "--files needs a --lateness"),
+        (["--every", "5s", *FILES], "--every is for --follow"),
         (["--output-format", "csv", *FILES], "--output-format: Spark does not write csv"),
         (["--conf", "memory=2g", *FILES], "--conf: expected `name=value`, found `memory=2g`"),
         ([], "there is no --input"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import chdir
 from pathlib import Path
 
 import pyoxigraph as ox
@@ -205,10 +206,11 @@ def cep(folder: Path, *arguments: str, status: int = 0) -> str:
     files = {"fridge.cep": FRIDGE, "fridge.csv": READINGS, "kitchen.ttl": KITCHEN}
     for name, text in files.items():
         (folder / name).write_text(text)
-    options = ["--input", f"reading={folder / 'fridge.csv'}", "--knowledge", str(folder / "kitchen.ttl")]
-    result = CliRunner().invoke(app, ["explain", str(folder / "fridge.cep"), *arguments, *options])
+    options = ["--input", "reading=fridge.csv", "--knowledge", "kitchen.ttl"]
+    with chdir(folder):
+        result = CliRunner().invoke(app, ["explain", "fridge.cep", *arguments, *options])
     assert result.exit_code == status, result.output
-    return result.output.replace(str(folder) + "/", "")
+    return result.output
 
 
 def test_a_chain_of_readings_is_told_down_to_the_input() -> None:

@@ -20,8 +20,8 @@ from cep.spark.states import NAME as STATES
 @dataclass(frozen=True, slots=True)
 class Job:
     """`lateness` in microseconds, None: nothing is late before the end of the input. `limit`: files in a micro-batch,
-    `most`: about how many messages of each live input.
-    `closing`: the end of the files is the end of the input. `format`: jsonl or parquet. `letters`: a folder."""
+    `most`: about how many messages of each live input. `closing`: the end of the files is the end of the input.
+    `format`: jsonl or parquet. `letters`: a folder. `every`: microseconds from one look for more to the next."""
 
     program: Program
     inputs: tuple[str, ...]
@@ -35,6 +35,7 @@ class Job:
     closing: bool = True
     letters: str | None = None
     most: int | None = None
+    every: int = 0
 
 
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
@@ -52,8 +53,9 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
         writer = writer.option(name, value)
     if "type" in made.columns:
         writer = writer.partitionBy("type")
-    writer = writer.trigger(processingTime="0 seconds") if follow else writer.trigger(availableNow=True)
-    return writer.start()
+    if follow:
+        return writer.trigger(processingTime=f"{job.every // 1000} milliseconds").start()
+    return writer.trigger(availableNow=True).start()
 
 
 def derived(records: DataFrame, job: Job) -> DataFrame:
