@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from demos.run import weather
 
-FROM, UNTIL = "2013-02-08T12:00:00Z", "2013-02-09T12:00:00Z"
+FROM, UNTIL = "2013-02-08T12:00:00Z", "2013-02-09T08:00:00Z"
 """As the file writes times: texts of one length, which sort as they are."""
 PACE = 1.0
 """Seconds between two hours."""
