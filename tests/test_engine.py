@@ -180,11 +180,11 @@ def test_lineage_names_the_records_and_forgets_the_rest() -> None:
     )
     engine = Engine.from_text(program, explain=True)
     found = []
-    for second in range(0, 40_000, 20):
-        times = [(second + i) * SECOND for i in range(20)]
+    for second in range(0, 40_000, 400):
+        times = [(second + i) * SECOND for i in range(400)]
         batch = {
-            "a": frame(times[::2], id=[1] * 10, x=list(range(10))),
-            "b": frame(times[1::2], id=[1] * 10, x=[0] * 10),
+            "a": frame(times[::2], id=[1] * 200, x=list(range(200))),
+            "b": frame(times[1::2], id=[1] * 200, x=[0] * 200),
         }
         found.append(engine.push(batch))
     kept = sum(table.shape[1] for tables in engine.sources.values() for table in tables)

@@ -69,7 +69,7 @@ def after(state: set[str], add: list[str], remove: list[str]) -> set[str]:
     return {line for line in state if line not in gone and line.replace(f" <{EX}g> .", " .") not in gone} | set(add)
 
 
-@examples(25)
+@examples(15)
 @given(
     lines=st.lists(quads, min_size=4, max_size=15),
     steps=changes,

@@ -185,7 +185,7 @@ def test_a_log_is_an_object_a_line() -> None:
     assert lines[2]["records"] == 8 and lines[2]["text"].startswith("8 records, 3 dead letters")
     refused = run("--log", "json", "--input", "nowhere.jsonl")
     (line,) = [json.loads(line) for line in refused.stderr.splitlines()]
-    assert (refused.exit_code, line["level"], line["code"]) == (2, "error", "input")
+    assert (refused.exit_code, line["level"], line["code"]) == (2, "error", "no-file")
 
 
 def test_progress_is_told_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
