@@ -9,9 +9,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cep.spark import output
+from cep.spark.commits import Outlet, sink
 from cep.spark.files import JOURNAL, Files, source
 from cep.spark.listener import watched
+from cep.spark.parcels import WORLD
 from cep.spark.processor import stepped
 from cep.spark.program import Program
 from cep.spark.states import NAME as STATES
@@ -46,13 +47,11 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     found = source(files)
     spark.dataSource.register(found)
     parcels = derived(spark.readStream.format(found.name()).load(), job)
-    made = written(parcels, job)
-    writer = made.writeStream.outputMode("append").option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
-    writer = writer.format("text" if job.format == "jsonl" else "parquet").option("path", job.output)
-    for name, value in output.encodings(made).items():
-        writer = writer.option(name, value)
-    if "type" in made.columns:
-        writer = writer.partitionBy("type")
+    schemas = {event: job.program.schemas[event] for event in job.wanted}
+    to = sink(Outlet(job.output, job.format, schemas, job.program.merged))
+    spark.dataSource.register(to)
+    writer = world(parcels, job.program).writeStream.outputMode("append").format(to.name())
+    writer = writer.option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
     if follow:
         return writer.trigger(processingTime=f"{job.every // 1000} milliseconds").start()
     return writer.trigger(availableNow=True).start()
@@ -69,8 +68,7 @@ def derived(records: DataFrame, job: Job) -> DataFrame:
     return watched(parcels)
 
 
-def written(parcels: DataFrame, job: Job) -> DataFrame:
-    """The rows of the sink."""
-    if job.format == "jsonl":
-        return output.lines(parcels, job.program)
-    return output.columns(parcels, job.program, job.wanted)
+def world(parcels: DataFrame, program: Program) -> DataFrame:
+    """The parcels of what goes out; those that may hold the same occurrences are in one partition."""
+    found = parcels.filter(f"stage = {WORLD}").select("key", "event", "rows")
+    return found.repartition("key") if program.merged else found

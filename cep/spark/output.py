@@ -1,64 +1,66 @@
-"""Derived events as rows of a file sink: lines of JSON as a run in one process writes them, or typed columns."""
+"""Derived events as files: lines of JSON as a run in one process writes them, or Parquet of typed columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+import pyarrow.parquet as pq
 
 from cep.runtime.buckets import settle
 from cep.schema import Schema
+from cep.spark.commits import File, Outlet
 from cep.spark.garbage import spare
-from cep.spark.parcels import WORLD, unpack
-from cep.spark.program import Program
+from cep.spark.parcels import unpack
 from connectors.writers import arrow, json_lines, typed
 
-_TYPES: Mapping[str, DataType] = {
-    "int": LongType(),
-    "float": DoubleType(),
-    "bool": BooleanType(),
-    "time": TimestampType(),
-    "duration": DoubleType(),
+_TYPES: Mapping[str, pa.DataType] = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "time": pa.timestamp("us", "UTC"),
+    "duration": pa.float64(),
 }
-_PIECE = 1 << 16  # rows of a batch that goes to Spark
 
 Batches = Iterable[pa.RecordBatch]
 
 
-def lines(parcels: DataFrame, program: Program) -> DataFrame:
-    """A column `value` of lines of JSON, several in one row."""
-
-    def made(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for event, table in settled(batches, program):
-            for piece in table.iter_slices(_PIECE):
-                text = json_lines({event: piece}, program.schemas, True, False)
-                yield pa.RecordBatch.from_arrays([pa.array([text[:-1].decode()], pa.string())], ["value"])
-
-    return _world(parcels, program).mapInArrow(made, "value string")
-
-
-def columns(parcels: DataFrame, program: Program, wanted: Sequence[str]) -> DataFrame:
-    """A column an attribute. Of several events: `type`, by which files are parted, and the columns of all of them."""
-    layout = Layout({event: program.schemas[event] for event in wanted})
-    return _world(parcels, program).mapInArrow(layout.maker(program), layout.schema)
+def write(outlet: Outlet, batches: Batches, name: str, first: bool) -> list[File]:
+    """The files of a task that takes these parcels, of such a name. Of several events Parquet is parted: a folder
+    `type=...` each. The `first` task writes a file without rows where it has none and there is but one event."""
+    spare()
+    folder = Path(outlet.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    found = settled(batches, outlet.merged)
+    if outlet.format == "jsonl":
+        return list(_lines(outlet, found, folder / f"{name}.jsonl"))
+    return list(_columns(outlet, found, folder, f"{name}.parquet", first))
 
 
-def encodings(made: DataFrame) -> dict[str, str]:
-    """Options of the sink: times have no dictionary in Parquet, since few are equal and looking for them takes long."""
-    times = [field.name for field in made.schema if field.dataType == TimestampType()]
-    return {f"parquet.enable.dictionary#{name}": "false" for name in times}
+def _lines(outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], path: Path) -> Iterator[File]:
+    if not found:
+        return
+    with path.open("wb") as file:
+        for event, tables in found.items():
+            for table in tables:
+                file.write(json_lines({event: table}, outlet.schemas, True, False))
+    yield File.of(path)
+
+
+def _columns(
+    outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], folder: Path, name: str, first: bool
+) -> Iterator[File]:
+    layout = Layout(outlet.schemas)
+    made = {event: pa.concat_tables(layout.table(event, table) for table in tables) for event, tables in found.items()}
+    if first and layout.single and not made:
+        made = {event: layout.schema.empty_table() for event in outlet.schemas}
+    for event, table in made.items():
+        place = folder if layout.single else folder / f"type={event}"
+        place.mkdir(exist_ok=True)
+        pq.write_table(table, place / name, compression="snappy", use_dictionary=layout.repeating)
+        yield File.of(place / name, bare=not table.num_rows)
 
 
 class Layout:
@@ -66,6 +68,7 @@ class Layout:
     `<event>_<attribute>`."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
+        self._schemas = schemas
         self.single = len(schemas) == 1
         types: dict[str, set[str]] = {}
         for schema in schemas.values():
@@ -82,46 +85,29 @@ class Layout:
                 self.names[event][attribute.name] = name
                 if (name, attribute.type) not in fields:
                     fields.append((name, attribute.type))
-        made = [StructField(name, _TYPES.get(type, StringType())) for name, type in fields]
-        self.schema = StructType(made if self.single else [StructField("type", StringType()), *made])
+        self.schema = pa.schema([(name, _TYPES.get(type, pa.string())) for name, type in fields])
 
-    def maker(self, program: Program) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-        from pyspark.sql.pandas.types import to_arrow_schema
+    @property
+    def repeating(self) -> list[str]:
+        """The columns of which a dictionary is worth its while: few times are equal."""
+        return [field.name for field in self.schema if not pa.types.is_timestamp(field.type)]
 
-        wanted, single, names = to_arrow_schema(self.schema, timezone="UTC"), self.single, self.names
-
-        def made(batches: Batches) -> Iterator[pa.RecordBatch]:
-            for event, table in settled(batches, program):
-                schema = program.schemas[event]
-                found = typed(table, schema).to_arrow().cast(arrow(schema))
-                found = found.rename_columns([names[event].get(name, name) for name in found.column_names])
-                there = {name: found[name] for name in found.column_names}
-                if not single:
-                    there["type"] = pa.array([event] * table.height, pa.string())
-                each = [
-                    there[field.name].cast(field.type) if field.name in there else pa.nulls(table.height, field.type)
-                    for field in wanted
-                ]
-                yield from pa.Table.from_arrays(each, schema=wanted).to_batches(max_chunksize=_PIECE)
-
-        return made
+    def table(self, event: str, table: pl.DataFrame) -> pa.Table:
+        """The columns of all events, those of others without values."""
+        found = typed(table, self._schemas[event]).to_arrow().cast(arrow(self._schemas[event]))
+        found = found.rename_columns([self.names[event].get(name, name) for name in found.column_names])
+        there = {name: found[name] for name in found.column_names}
+        each = [
+            there[field.name].cast(field.type) if field.name in there else pa.nulls(table.height, field.type)
+            for field in self.schema
+        ]
+        return pa.Table.from_arrays(each, schema=self.schema)
 
 
-def settled(batches: Batches, program: Program) -> Iterator[tuple[str, pl.DataFrame]]:
-    """The tables of the parcels of a partition; of events that several buckets may make, each occurrence once."""
-    spare()
-    merged: dict[str, list[pl.DataFrame]] = {}
+def settled(batches: Batches, merged: frozenset[str]) -> dict[str, list[pl.DataFrame]]:
+    """The tables of the parcels of a partition by event; of `merged` events, each occurrence once."""
+    found: dict[str, list[pl.DataFrame]] = {}
     for batch in batches:
         for event, rows in zip(batch.column("event").to_pylist(), batch.column("rows")):
-            table = unpack(rows.as_py())
-            if event in program.merged:
-                merged.setdefault(event, []).append(table)
-            else:
-                yield event, table
-    for event in sorted(merged):
-        yield event, settle(merged[event])
-
-
-def _world(parcels: DataFrame, program: Program) -> DataFrame:
-    found = parcels.filter(f"stage = {WORLD}").select("key", "event", "rows")
-    return found.repartition("key") if program.merged else found
+            found.setdefault(event, []).append(unpack(rows.as_py()))
+    return {event: [settle(found[event])] if event in merged else found[event] for event in sorted(found)}

@@ -33,7 +33,6 @@ CHOSEN: Mapping[str, str] = {
     ),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # 96 bits are larger, slower and deprecated
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",  # what changed, not all
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",  # no look before each write
     "spark.python.authenticate.socketTimeout": "60s",  # workers start slowly on a busy machine
