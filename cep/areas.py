@@ -81,7 +81,7 @@ def _parsed(texts: list[str]) -> tuple[Shapes, dict[int, WrongArea]]:
     with np.errstate(all="ignore"):  # a number beyond the floats is told as a coordinate that is none
         try:
             return np.atleast_1d(shapely.from_wkt(texts)), {}
-        except (shapely.errors.GEOSException, NotImplementedError) as error:
+        except (shapely.errors.GEOSException, NotImplementedError) as error:  # the latter of curves, which it lacks
             if len(texts) == 1:
                 reason = str(error).removeprefix("ParseException: ").removeprefix("IllegalArgumentException: ")
                 return np.array([None]), {0: WrongArea(f"this is no WKT: {reason[:1].lower()}{reason[1:]}", _EXAMPLE)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,15 +20,16 @@ if TYPE_CHECKING:
     from cep.spark.program import Program
 
 
-class Piece(InputPartition):
+class Piece(InputPartition, ABC):
     """Messages of one input. `number` is the place of the input and that of the partition, as a file has one."""
 
     def __init__(self, number: int, input: Input, first: int) -> None:
         super().__init__((number, first))
         self.number, self.input, self.first = number, input, first
 
+    @abstractmethod
     def messages(self) -> Iterator[Messages]:
-        raise NotImplementedError
+        """What is in it, where a worker runs."""
 
     def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
         """As parcels, where a worker runs."""

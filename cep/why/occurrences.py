@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -151,8 +151,3 @@ def same(one: Value, other: Value) -> bool:
     if isinstance(one, float) and isinstance(other, int | float):
         return one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))  # sums may differ in their order
     return one == other
-
-
-def by_time(found: Iterable[Occurrence]) -> list[Occurrence]:
-    """By (end, start), as they arrive."""
-    return sorted(found, key=lambda one: (one.end, one.start, one.event))

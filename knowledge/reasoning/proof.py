@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep.errors import CepError
 from knowledge.rdf.names import Names, Triple
 from knowledge.reasoning.join import Part, Rows, solutions
 from knowledge.reasoning.relation import Facts, Relation, flipped, packed
@@ -185,7 +184,3 @@ def instance(body: tuple[Atom, ...], row: dict[str, int], facts: Facts) -> list[
             objects = facts[HAS].objects_of(o)
         triples |= dict.fromkeys((s, p, member) for member in objects)
     return list(triples)
-
-
-def not_there(names: Names, triple: Triple) -> CepError:
-    return CepError(f"{names.triple(triple)} is neither asserted nor inferred", code="unknown-triple")
