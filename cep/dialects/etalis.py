@@ -17,11 +17,12 @@ from cep.errors import CepError, Source, Span
 from cep.events import Iri
 from cep.plan import algebra
 from cep.plan.alerts import Alerting, alert_variables, alerting
-from cep.schema import Attribute, Schema
+from cep.plan.renaming import names_in, renamed
+from cep.plan.schemas import Schemas, argument_count
+from cep.schema import Schema
 from cep.syntax import ast
-from cep.syntax.variables import condition_variables, expression_variables, rename_condition, rename_expression
+from cep.syntax.variables import condition_variables, expression_variables, pattern_variables
 
-RESERVED = ("type", "time", "start", "end", "args")
 # Each repetition is a goal of its own.
 MOST_TIMES = 100
 UNRESTRICTED = ast.PolicyChoice("unrestricted")
@@ -44,21 +45,17 @@ class _Lowering:
     def __init__(self, program: ast.Program, types: Mapping[str, tuple[str, ...]], tables: Collection[str]) -> None:
         self.program = program
         self.source: Source = program.source
-        self.types = types
         self.asked: dict[str, ast.Graph | algebra.Triples] = {}
         statics = {statement.name for statement in program.statements if isinstance(statement, ast.StaticRule)}
         self.own_triples = "triple" in statics or "triple" in tables
-        self.errors: list[CepError] = []
+        named = Schemas(program, types)
+        self.schemas, self.errors = named.found, named.errors
         # Rules that cannot be lowered, and whether the one at hand is one of them.
-        self.bad: set[int] = set()
+        self.bad = named.flawed
         self.flawed = False
-        self.schemas: dict[str, Schema] = {}
         self.fresh = 0
 
     def lowered(self, policy: ast.PolicyChoice) -> algebra.Rules:
-        self.declare()
-        self.name_heads()
-        self.name_inputs()
         rules: list[algebra.Rule] = []
         statics: list[ast.StaticRule] = []
         alerts: list[Alert] = []
@@ -99,107 +96,6 @@ class _Lowering:
         self.errors.append(CepError(message, self.source, span, hint, code))
 
     # --- names ---
-
-    def declare(self) -> None:
-        for statement in self.program.statements:
-            if not isinstance(statement, ast.EventDeclaration):
-                continue
-            if statement.name in self.schemas:
-                self.error(f"event `{statement.name}` is declared twice", statement.span)
-                continue
-            names: set[str] = set()
-            attributes = []
-            for attribute in statement.attributes:
-                if attribute.name in RESERVED:
-                    self.error(
-                        f"`{attribute.name}` cannot be an attribute: records use it for the event itself",
-                        attribute.span,
-                        f"another name, with the column it comes from: "
-                        f"`{attribute.name}_: {attribute.type} FROM {attribute.name}`",
-                    )
-                elif attribute.name in names:
-                    self.error(f"attribute `{attribute.name}` is declared twice", attribute.span)
-                names.add(attribute.name)
-                attributes.append(
-                    Attribute(
-                        attribute.name,
-                        attribute.type,
-                        attribute.optional,
-                        attribute.low,
-                        attribute.high,
-                        attribute.source,
-                        attribute.iri,
-                    )
-                )
-            self.schemas[statement.name] = Schema(
-                statement.name,
-                tuple(attributes),
-                True,
-                statement.time is not None,
-                statement.time,
-                statement.start,
-                statement.end,
-                statement.iri,
-            )
-
-    def name_heads(self) -> None:
-        """Attribute names of derived events: declared, or after the variables of the heads (M10)."""
-        heads: dict[str, list[ast.EventRule]] = {}
-        for statement in self.program.statements:
-            if isinstance(statement, ast.EventRule):
-                heads.setdefault(statement.name, []).append(statement)
-        for name, rules in heads.items():
-            arity = len(self.schemas[name].attributes) if name in self.schemas else len(rules[0].arguments)
-            for rule in rules:
-                if len(rule.arguments) != arity:
-                    self.bad.add(id(rule))
-                    self.error(
-                        f"`{name}` has {_count(arity)} elsewhere, here {len(rule.arguments)}",
-                        rule.head_span,
-                        "an event has one number of arguments; another event needs another name",
-                        "arity",
-                    )
-            if name in self.schemas:
-                continue
-            names: list[str] = []
-            for i in range(arity):
-                chosen = f"arg{i + 1}"
-                for rule in rules:
-                    argument = rule.arguments[i] if i < len(rule.arguments) else None
-                    if isinstance(argument, ast.Variable) and argument.name.strip("_"):
-                        wanted = argument.name.lower()
-                        if wanted not in RESERVED and wanted not in names:
-                            chosen = wanted
-                        break
-                names.append(chosen)
-            self.schemas[name] = Schema(name, tuple(Attribute(n, "unknown", True) for n in names), False, False)
-
-    def name_inputs(self) -> None:
-        """Undeclared input events: the number of arguments is that of their first positional use."""
-        derived = {s.name for s in self.program.statements if isinstance(s, ast.EventRule)}
-        for statement in self.program.statements:
-            if not isinstance(statement, ast.EventRule):
-                continue
-            for atom in _events(statement.body):
-                if atom.name in self.schemas or atom.name in derived:
-                    continue
-                if atom.names is not None:
-                    self.error(
-                        f"`{atom.name}` has no attribute names: it is not declared",
-                        atom.span,
-                        f"declare it, `event {atom.name}({', '.join(n + ': float' for n in atom.names)}).`, "
-                        "or write its arguments in order",
-                    )
-                    continue
-                types = self.types.get(atom.name, ("any",) * len(atom.arguments))
-                if len(types) != len(atom.arguments):
-                    types = ("any",) * len(atom.arguments)
-                self.schemas[atom.name] = Schema(
-                    atom.name,
-                    tuple(Attribute(f"arg{i + 1}", t, True) for i, t in enumerate(types)),
-                    False,
-                    False,
-                )
 
     # --- patterns ---
 
@@ -308,19 +204,19 @@ class _Lowering:
                 "times",
             )
             return self.pattern(times.pattern, policy, within, outside)
-        mine = _variables(times.pattern)
+        mine = pattern_variables(times.pattern)
         inside: dict[str, int] = {}
         for name in mine:
             inside[name] = inside.get(name, 0) + 1
         local = {name for name, count in inside.items() if outside.get(name, 0) <= count}
         first = self.pattern(times.pattern, policy, within, outside)
         # Inside, an inner TIMES may have made names of its own: they are as local as the rest.
-        local |= {name for name in _lowered_variables(first) if "'" in name}
+        local |= {name for name in names_in(first) if "'" in name}
         links = [first]
         for _ in range(times.count - 1):
             self.fresh += 1
             names = {name: f"{name}'{self.fresh}" for name in local}
-            links.append(_rename_pattern(first, names))
+            links.append(renamed(first, names))
         chain = links[0]
         for link in links[1:]:
             chain = algebra.Pair("SEQ", chain, link, policy, within, None, times.span)
@@ -347,7 +243,7 @@ class _Lowering:
             arguments = tuple(placed)
         elif len(arguments) != len(schema.attributes):
             self.error(
-                f"event `{atom.name}` has {_count(len(schema.attributes))}, here {len(arguments)}",
+                f"event `{atom.name}` has {argument_count(len(schema.attributes))}, here {len(arguments)}",
                 atom.span,
                 _attributes(schema) if schema.attributes else f"write `{atom.name}` alone",
                 "arity",
@@ -378,7 +274,7 @@ class _Lowering:
             self.error(f"there is no event `{event}`", statement.event.span, hint)
             return None
         atom = self.atom(statement.event, None)
-        uses = Counter([*_variables(statement.event), *alert_variables(statement)])
+        uses = Counter([*pattern_variables(statement.event), *alert_variables(statement)])
         conditions = tuple(self.condition(condition, uses) for condition in statement.conditions)
         assert isinstance(atom, algebra.Atom), "an event was written"
         if self.flawed:
@@ -437,55 +333,9 @@ def _alike(known: ast.Graph | algebra.Triples, graph: ast.Graph) -> bool:
     return one == other
 
 
-def _count(arguments: int) -> str:
-    return {0: "no arguments", 1: "1 argument"}.get(arguments, f"{arguments} arguments")
-
-
 def _attributes(schema: Schema) -> str:
     inner = ", ".join(a.name if a.type in ("any", "unknown") else f"{a.name}: {a.type}" for a in schema.attributes)
     return f"it is `{schema.name}({inner})`"
-
-
-def _events(pattern: ast.Pattern) -> list[ast.EventPattern]:
-    match pattern:
-        case ast.EventPattern():
-            return [pattern]
-        case ast.TimePoint():
-            return []
-        case ast.Binary():
-            return _events(pattern.left) + _events(pattern.right)
-        case ast.Not():
-            return _events(pattern.absent) + _events(pattern.left) + _events(pattern.right)
-        case ast.Unless():
-            return _events(pattern.left) + _events(pattern.absent)
-        case _:
-            return _events(pattern.pattern)
-
-
-def _variables(pattern: ast.Pattern) -> list[str]:
-    match pattern:
-        case ast.EventPattern():
-            return [n for a in pattern.arguments for n in expression_variables(a)]
-        case ast.TimePoint():
-            return []
-        case ast.Binary():
-            return _variables(pattern.left) + _variables(pattern.right)
-        case ast.Not():
-            return _variables(pattern.absent) + _variables(pattern.left) + _variables(pattern.right)
-        case ast.Unless():
-            return _variables(pattern.left) + _variables(pattern.absent)
-        case ast.Where():
-            return _variables(pattern.pattern) + [n for c in pattern.conditions for n in condition_variables(c)]
-        case ast.Aggregate():
-            inner = _variables(pattern.pattern) + [v.name for v in pattern.by]
-            for result in pattern.results:
-                inner.append(result.variable)
-                inner += [] if result.argument is None else expression_variables(result.argument)
-            return inner
-        case ast.Policy():
-            return _variables(pattern.pattern) + ([pattern.choice.by] if pattern.choice.by else [])
-        case _:
-            return _variables(pattern.pattern)
 
 
 def _counted(rule: ast.EventRule) -> dict[str, int]:
@@ -493,80 +343,6 @@ def _counted(rule: ast.EventRule) -> dict[str, int]:
     for argument in rule.arguments:
         for name in expression_variables(argument):
             counts[name] = counts.get(name, 0) + 1
-    for name in _variables(rule.body):
+    for name in pattern_variables(rule.body):
         counts[name] = counts.get(name, 0) + 1
     return counts
-
-
-def _lowered_variables(pattern: algebra.Pattern) -> set[str]:
-    match pattern:
-        case algebra.Atom():
-            return {a.name for a in pattern.arguments if isinstance(a, ast.Variable)}
-        case algebra.Point():
-            return set()
-        case algebra.Pair():
-            inner = [pattern.left, pattern.right, *([] if pattern.absent is None else [pattern.absent])]
-        case algebra.Either():
-            inner = [pattern.left, pattern.right]
-        case algebra.Unless():
-            inner = [pattern.left, pattern.absent]
-        case algebra.Repeat():
-            inner = [pattern.chain]
-        case algebra.Window():
-            names = {v.name for v in pattern.by} | {r.variable for r in pattern.results}
-            return names | _lowered_variables(pattern.pattern)
-        case algebra.Given():
-            names = {n for c in pattern.conditions for n in condition_variables(c)}
-            return names | _lowered_variables(pattern.pattern)
-    return {name for p in inner for name in _lowered_variables(p)}
-
-
-def _rename_pattern(pattern: algebra.Pattern, names: Mapping[str, str]) -> algebra.Pattern:
-    def variable(v: ast.Variable) -> ast.Variable:
-        return ast.Variable(names.get(v.name, v.name), v.span)
-
-    def choice(policy: ast.PolicyChoice) -> ast.PolicyChoice:
-        return replace(policy, by=names.get(policy.by, policy.by)) if policy.by else policy
-
-    def go(p: algebra.Pattern) -> algebra.Pattern:
-        match p:
-            case algebra.Atom():
-                return replace(
-                    p, arguments=tuple(variable(a) if isinstance(a, ast.Variable) else a for a in p.arguments)
-                )
-            case algebra.Point():
-                return p
-            case algebra.Pair():
-                return replace(
-                    p,
-                    left=go(p.left),
-                    right=go(p.right),
-                    absent=None if p.absent is None else go(p.absent),
-                    policy=choice(p.policy),
-                )
-            case algebra.Either():
-                return replace(p, left=go(p.left), right=go(p.right))
-            case algebra.Unless():
-                return replace(p, left=go(p.left), absent=go(p.absent))
-            case algebra.Repeat():
-                return replace(p, links=tuple(go(link) for link in p.links), chain=go(p.chain))
-            case algebra.Window():
-                return replace(
-                    p,
-                    pattern=go(p.pattern),
-                    by=tuple(variable(v) for v in p.by),
-                    results=tuple(
-                        replace(
-                            r,
-                            variable=names.get(r.variable, r.variable),
-                            argument=None if r.argument is None else rename_expression(r.argument, names),
-                        )
-                        for r in p.results
-                    ),
-                )
-            case algebra.Given():
-                return replace(
-                    p, pattern=go(p.pattern), conditions=tuple(rename_condition(c, names) for c in p.conditions)
-                )
-
-    return go(pattern)

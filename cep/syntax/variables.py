@@ -1,4 +1,4 @@
-"""The variables of expressions and conditions: which there are, and other names for them."""
+"""The variables of expressions, conditions and patterns: which there are, and other names for them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,35 @@ def condition_variables(condition: ast.Condition) -> list[str]:
             return expression_variables(left) + expression_variables(right)
         case ast.Predicate(_, arguments):
             return [name for argument in arguments for name in expression_variables(argument)]
+
+
+def pattern_variables(pattern: ast.Pattern) -> list[str]:
+    """Names of the variables of a pattern, likewise."""
+    match pattern:
+        case ast.EventPattern():
+            return [n for a in pattern.arguments for n in expression_variables(a)]
+        case ast.TimePoint():
+            return []
+        case ast.Binary():
+            return pattern_variables(pattern.left) + pattern_variables(pattern.right)
+        case ast.Not():
+            return (
+                pattern_variables(pattern.absent) + pattern_variables(pattern.left) + pattern_variables(pattern.right)
+            )
+        case ast.Unless():
+            return pattern_variables(pattern.left) + pattern_variables(pattern.absent)
+        case ast.Where():
+            return pattern_variables(pattern.pattern) + [n for c in pattern.conditions for n in condition_variables(c)]
+        case ast.Aggregate():
+            inner = pattern_variables(pattern.pattern) + [v.name for v in pattern.by]
+            for result in pattern.results:
+                inner.append(result.variable)
+                inner += [] if result.argument is None else expression_variables(result.argument)
+            return inner
+        case ast.Policy():
+            return pattern_variables(pattern.pattern) + ([pattern.choice.by] if pattern.choice.by else [])
+        case _:
+            return pattern_variables(pattern.pattern)
 
 
 def rename_expression(expression: ast.Expression, names: Mapping[str, str]) -> ast.Expression:

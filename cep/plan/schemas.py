@@ -1,0 +1,137 @@
+"""The events of a program: those declared, those that heads make, those that patterns read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cep.errors import CepError, Span
+from cep.schema import Attribute, Schema
+from cep.syntax import ast
+from cep.syntax.events import events
+
+RESERVED = ("type", "time", "start", "end", "args")
+
+
+class Schemas:
+    """`found`: schemas by name. `errors`: what is wrong; `flawed`: the rules (`id`) whose heads are.
+
+    `types` gives those of undeclared input events where they are known.
+    """
+
+    def __init__(self, program: ast.Program, types: Mapping[str, tuple[str, ...]]) -> None:
+        self.program, self.types = program, types
+        self.found: dict[str, Schema] = {}
+        self.errors: list[CepError] = []
+        self.flawed: set[int] = set()
+        self._declare()
+        self._name_heads()
+        self._name_inputs()
+
+    def _declare(self) -> None:
+        for statement in self.program.statements:
+            if not isinstance(statement, ast.EventDeclaration):
+                continue
+            if statement.name in self.found:
+                self._error(f"event `{statement.name}` is declared twice", statement.span)
+                continue
+            names: set[str] = set()
+            attributes = []
+            for attribute in statement.attributes:
+                if attribute.name in RESERVED:
+                    self._error(
+                        f"`{attribute.name}` cannot be an attribute: records use it for the event itself",
+                        attribute.span,
+                        f"another name, with the column it comes from: "
+                        f"`{attribute.name}_: {attribute.type} FROM {attribute.name}`",
+                    )
+                elif attribute.name in names:
+                    self._error(f"attribute `{attribute.name}` is declared twice", attribute.span)
+                names.add(attribute.name)
+                attributes.append(
+                    Attribute(
+                        attribute.name,
+                        attribute.type,
+                        attribute.optional,
+                        attribute.low,
+                        attribute.high,
+                        attribute.source,
+                        attribute.iri,
+                    )
+                )
+            self.found[statement.name] = Schema(
+                statement.name,
+                tuple(attributes),
+                True,
+                statement.time is not None,
+                statement.time,
+                statement.start,
+                statement.end,
+                statement.iri,
+            )
+
+    def _name_heads(self) -> None:
+        """Attribute names of derived events: declared, or after the variables of the heads (M10)."""
+        heads: dict[str, list[ast.EventRule]] = {}
+        for statement in self.program.statements:
+            if isinstance(statement, ast.EventRule):
+                heads.setdefault(statement.name, []).append(statement)
+        for name, rules in heads.items():
+            arity = len(self.found[name].attributes) if name in self.found else len(rules[0].arguments)
+            for rule in rules:
+                if len(rule.arguments) != arity:
+                    self.flawed.add(id(rule))
+                    self._error(
+                        f"`{name}` has {argument_count(arity)} elsewhere, here {len(rule.arguments)}",
+                        rule.head_span,
+                        "an event has one number of arguments; another event needs another name",
+                        "arity",
+                    )
+            if name in self.found:
+                continue
+            names: list[str] = []
+            for i in range(arity):
+                chosen = f"arg{i + 1}"
+                for rule in rules:
+                    argument = rule.arguments[i] if i < len(rule.arguments) else None
+                    if isinstance(argument, ast.Variable) and argument.name.strip("_"):
+                        wanted = argument.name.lower()
+                        if wanted not in RESERVED and wanted not in names:
+                            chosen = wanted
+                        break
+                names.append(chosen)
+            self.found[name] = Schema(name, tuple(Attribute(n, "unknown", True) for n in names), False, False)
+
+    def _name_inputs(self) -> None:
+        """Undeclared input events: the number of arguments is that of their first positional use."""
+        derived = {s.name for s in self.program.statements if isinstance(s, ast.EventRule)}
+        for statement in self.program.statements:
+            if not isinstance(statement, ast.EventRule):
+                continue
+            for atom in events(statement.body):
+                if atom.name in self.found or atom.name in derived:
+                    continue
+                if atom.names is not None:
+                    self._error(
+                        f"`{atom.name}` has no attribute names: it is not declared",
+                        atom.span,
+                        f"declare it, `event {atom.name}({', '.join(n + ': float' for n in atom.names)}).`, "
+                        "or write its arguments in order",
+                    )
+                    continue
+                types = self.types.get(atom.name, ("any",) * len(atom.arguments))
+                if len(types) != len(atom.arguments):
+                    types = ("any",) * len(atom.arguments)
+                self.found[atom.name] = Schema(
+                    atom.name,
+                    tuple(Attribute(f"arg{i + 1}", t, True) for i, t in enumerate(types)),
+                    False,
+                    False,
+                )
+
+    def _error(self, message: str, span: Span, hint: str | None = None, code: str = "name") -> None:
+        self.errors.append(CepError(message, self.program.source, span, hint, code))
+
+
+def argument_count(arguments: int) -> str:
+    """`1 argument`."""
+    return {0: "no arguments", 1: "1 argument"}.get(arguments, f"{arguments} arguments")
