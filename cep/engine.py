@@ -21,7 +21,6 @@ from cep.errors import NOWHERE, CepError, CepErrors, Warning
 from cep.events import Event
 from cep.goals.build import Builder
 from cep.goals.contract import from_arrow, to_arrow
-from cep.goals.lineage import Lineage
 from cep.plan.alerts import without_alerts
 from cep.plan.identity import identities, meanings
 from cep.plan.order import Unit
@@ -31,14 +30,15 @@ from cep.runtime import carried, intake, snapshot
 from cep.runtime.carried import Before, State
 from cep.runtime.clock import BEGINNING, END_OF_TIME, Clock
 from cep.runtime.counts import Count
+from cep.runtime.history import History
 from cep.runtime.intake import Dead
 from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
-from cep.runtime.outlet import frames, places, to_events, why
+from cep.runtime.outlet import frames, places, to_events
 from cep.schema import ARRIVAL, Schema
 from cep.syntax.ast import Graph, PolicyChoice, PolicyStatement
 from cep.syntax.parser import parse
-from cep.table import END, FIRST, IDENTITY, Table, concat, rows, slice_until
+from cep.table import FIRST, Table, concat, slice_until
 from cep.values import Pool
 
 Frames = dict[str, pl.DataFrame]
@@ -47,9 +47,8 @@ Batch = Mapping[str, pl.DataFrame] | Iterable[Event]
 
 class Engine:
     """A program, running. Batches go in by `push`, time by `advance`, the end of the input by `close`; each gives
-    the new
-    derived events, {type: table} with Int64 `start` and `end` (microseconds UTC, closed interval) and a column an
-    attribute.
+    the new derived events, {type: table} with Int64 `start` and `end` (microseconds UTC, closed interval) and a column
+    an attribute.
     """
 
     def __init__(
@@ -108,16 +107,15 @@ class Engine:
             for codes in table.codes():
                 self.pool.pin(codes)
         self.changes = None if knowledge is None else Changes(rules, knowledge, known, statics, tables, self.pool)
-        self.lineage = None if not explain and remember is None else Lineage()
-        self.explain, self.remember = explain, remember
-        builder = Builder(self.plan, statics.relations, self.pool, self.lineage)
+        self.explain = explain
+        self.history = None if not explain and remember is None else History(remember)
+        lineage = None if self.history is None else self.history.lineage
+        builder = Builder(self.plan, statics.relations, self.pool, lineage)
         self.machine = Machine(self.plan, builder, fast_recursion, max_derivations)
         self.clock = Clock(lateness)
         self.position = 0
         self.dead: list[Dead] = []
-        self.sources: dict[str, list[Table]] = {}
-        self.kept: dict[str, list[Table]] = {}
-        self._sweep_at = self._prune_at = 1 << 16
+        self._sweep_at = 1 << 16
         self.carried: dict[str, bool] = {} if state is None else self._carry(state)
 
     @classmethod
@@ -194,10 +192,9 @@ class Engine:
     @property
     def state_bytes(self) -> int:
         """Bytes of what goals hold, of what waits for the watermark, of values and of lineage."""
-        waiting = [t for tables in (*self.clock.waiting.values(), *self.sources.values()) for t in tables]
-        waiting += [t for tables in self.kept.values() for t in tables]
-        edges = 0 if self.lineage is None else 16 * self.lineage.size
-        return self.machine.size[1] + sum(t.nbytes for t in waiting) + self.pool.nbytes + edges
+        waiting = sum(table.nbytes for tables in self.clock.waiting.values() for table in tables)
+        history = 0 if self.history is None else self.history.nbytes
+        return self.machine.size[1] + waiting + self.pool.nbytes + history
 
     def named(self) -> dict[Unit, str]:
         """Names of goals and events by what they mean (`cep.plan.identity`): those of equal names, in whatever program,
@@ -297,7 +294,7 @@ class Engine:
         """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`."""
         values = self.pool.dump().to_arrow().combine_chunks().to_batches()
         header: dict[str, object] = {
-            "explain": self.lineage is not None,
+            "explain": self.history is not None,
             "position": self.position,
             "watermark": self.clock.watermark,
             "latest": self.clock.latest,
@@ -310,26 +307,23 @@ class Engine:
         batches = [*values, to_arrow(self.clock.snapshot()), *states]
         if self.changes is not None:
             batches.append(self.changes.snapshot())
-        if self.lineage is not None:
-            batches += [
-                to_arrow({name: concat(tables) for name, tables in self.sources.items()}),
-                self.lineage.snapshot(),
-            ]
+        if self.history is not None:
+            batches += self.history.snapshot(self.machine.names())
         return snapshot.save(header, batches, self._state)
 
     def restore(self, blob: bytes) -> Engine:
         """Take on a snapshot of the same program; gives the engine itself. Raises CepError for another program's."""
         header, batches = snapshot.load(blob, self._state)
-        if header["explain"] != (self.lineage is not None):
+        if header["explain"] != (self.history is not None):
             raise CepError(
                 "the snapshot was made with another `explain`", hint="the same option on both", code="snapshot"
             )
         if header["values"]:
             self.pool.load(pl.from_arrow(pa.Table.from_batches(batches[: header["values"]])))  # type: ignore[arg-type]
         batches = batches[header["values"] :]
-        if self.lineage is not None:
-            self.lineage.restore(batches.pop())
-            self.sources = {name: [table] for name, table in from_arrow(batches.pop()).items()}
+        if self.history is not None:
+            *batches, records, lineage = batches
+            self.history.restore(records, lineage)
         if self.changes is not None:
             self.changes.restore(batches.pop())
         self.clock.restore(from_arrow(batches[0]), header["watermark"], header["latest"])
@@ -339,7 +333,7 @@ class Engine:
 
     def _carry(self, state: State) -> dict[str, bool]:
         """Go on where another program was; gives of each rule that remembers whether it goes on as it was."""
-        if self.lineage is not None:
+        if self.history is not None:
             raise CepError("lineage cannot be carried over", hint="an engine without `explain`", code="snapshot")
         header = state.header
         self.clock.restore(state.waits(self.inputs), header["watermark"], header["latest"])
@@ -360,20 +354,16 @@ class Engine:
 
     def _run(self, watermark: int) -> Frames:
         released = self.clock.release(watermark)
-        if self.lineage is not None:
-            for name, table in released.items():
-                self.sources.setdefault(name, []).append(table)
+        if self.history is not None:
+            self.history.took(released)
         made = self._step(released, watermark)
         out = frames(made, self.plan.schemas, self.pool)
         if self.stage:
             out = {name: table.with_columns(places(concat(made[name]))) for name, table in out.items()}
-        if self.remember is not None:
-            for name, tables in made.items():
-                self.kept.setdefault(name, []).extend(tables)
-        if self.lineage is not None and self.explain:
-            for name, tables in made.items():
-                because = why(concat(tables), self.lineage, self.sources, self.plan.schemas, self.pool)
-                out[name] = out[name].with_columns(because)
+        if self.history is not None:
+            self.history.made(made)
+            for name, tables in made.items() if self.explain else ():
+                out[name] = out[name].with_columns(self.history.because(concat(tables), self.plan.schemas, self.pool))
         self._forget()
         return out
 
@@ -403,29 +393,16 @@ class Engine:
         return schema
 
     def _forget(self) -> None:
-        """Drop lineage that nothing waiting goes back to, and values that nothing holds, when there is twice as
+        """Drop history that nothing waiting goes back to, and values that nothing holds, when there is twice as
         much as after the last time."""
-        if self.lineage is not None:
-            history = (self.sources, self.kept)
-            kept = sum(rows(table) for each in history for tables in each.values() for table in tables)
-            if self.lineage.size + kept > self._prune_at:
-                live = [np.empty(0, np.int64), *self.machine.names()]
-                if self.remember is not None:
-                    since = min(self.clock.watermark, self.clock.latest) - self.remember
-                    tables = [table for each in history for some in each.values() for table in some]
-                    live += [table[IDENTITY, table[END] >= since] for table in tables]
-                needed = self.lineage.keep(np.concatenate(live))
-                for each in history:
-                    for name, tables in each.items():
-                        table = concat(tables)
-                        each[name] = [np.ascontiguousarray(table[:, np.isin(table[IDENTITY], needed)])]
-                self._prune_at = max(1 << 16, 2 * (self.lineage.size + len(needed)))
+        if self.history is not None:
+            self.history.forget(self.machine.names, min(self.clock.watermark, self.clock.latest))
         if self.pool.size > self._sweep_at:
             coded = {
                 name: [FIRST + i for i, a in enumerate(s.attributes) if a.type in ("string", "iri", "any")]
                 for name, s in self.plan.schemas.items()
             }
-            whole = [*self.sources.items(), *self.kept.items()]
+            whole = () if self.history is None else self.history.tables()
             held = [t[row] for name, tables in whole for t in tables for row in coded[name]]
             known = [] if self.changes is None else self.changes.codes()
             self.pool.sweep([*self.machine.codes(), *self.clock.codes(coded), *held, *known])

@@ -187,8 +187,9 @@ def test_lineage_names_the_records_and_forgets_the_rest() -> None:
             "b": frame(times[1::2], id=[1] * 200, x=[0] * 200),
         }
         found.append(engine.push(batch))
-    kept = sum(table.shape[1] for tables in engine.sources.values() for table in tables)
-    assert engine.lineage is not None and engine.lineage.size + kept < 1 << 17
+    assert engine.history is not None
+    kept = sum(table.shape[1] for tables in engine.history.sources.values() for table in tables)
+    assert engine.history.lineage.size + kept < 1 << 17
     last = found[-1]["n"].row(-1, named=True)
     because = json.loads(last["because"])
     assert sum(record["x"] for record in because) == last["s"] and {record["type"] for record in because} == {"a"}

@@ -233,7 +233,7 @@ def test_a_chain_of_readings_is_told_down_to_the_input() -> None:
 def test_what_an_engine_has_forgotten_it_does_not_tell() -> None:
     engine = Engine.from_text("high(X) <- a(X) WHERE X > 3. top(X) <- high(X) WHERE X > 5.", remember=6 * HOUR)
     for hour in range(48):
-        engine._prune_at = 0  # as if there were much
+        engine.history._look_at = 0  # as if there were much
         engine.push([Event("a", (hour % 10,), hour * HOUR, hour * HOUR)])
     engine.close()
     memory = Memory(engine)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from cep.goals import runs
 from cep.goals.contract import Ints, from_arrow, to_arrow
 from cep.table import IDENTITY, Table
 
 # Input events are named by their position in the input; what is derived, from here on.
 DERIVED = 2**48
+
+_WHOLE, _PART = 0, 1  # the rows of a table of edges
 
 
 class Lineage:
@@ -17,8 +20,8 @@ class Lineage:
 
     def __init__(self) -> None:
         self.next = DERIVED
-        self.wholes: list[Ints] = []
-        self.parts: list[Ints] = []
+        self._runs: list[Table] = []  # sorted by the whole
+        self._new: list[Table] = []
 
     def name(self, table: Table) -> Ints:
         """Give the rows of a table new names; gives them back."""
@@ -30,22 +33,31 @@ class Lineage:
     def link(self, wholes: Ints, parts: Ints) -> None:
         """Each of `parts` is a constituent of the one of `wholes` beside it (0: of none, a time point)."""
         known = parts != 0
-        self.wholes.append(wholes[known])
-        self.parts.append(parts[known])
+        self._new.append(np.stack([wholes[known], parts[known]]))
 
     def edges(self) -> tuple[Ints, Ints]:
         """All edges, sorted by the whole."""
-        if len(self.wholes) != 1:
-            nothing = np.empty(0, np.int64)
-            wholes = np.concatenate([nothing, *self.wholes])
-            parts = np.concatenate([nothing, *self.parts])
-            order = np.argsort(wholes, kind="stable")
-            self.wholes, self.parts = [wholes[order]], [parts[order]]
-        return self.wholes[0], self.parts[0]
+        made: Table = np.concatenate([np.empty((2, 0), np.int64), *self._settled()], axis=1)
+        made = made[:, np.argsort(made[_WHOLE], kind="stable")]
+        return made[_WHOLE], made[_PART]
+
+    def parts_of(self, names: Ints) -> tuple[Ints, Ints]:
+        """The constituents of each of `names`: pairs (index into names, constituent)."""
+        index, parts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for run in self._settled():
+            places, at = runs.found(run, names, _WHOLE)
+            index.append(places)
+            parts.append(run[_PART, at])
+        return np.concatenate(index), np.concatenate(parts)
+
+    def _settled(self) -> list[Table]:
+        if self._new:
+            runs.put(self._runs, np.concatenate(self._new, axis=1), _WHOLE)
+            self._new = []
+        return self._runs
 
     def inputs_of(self, names: Ints) -> tuple[Ints, Ints]:
         """For each of `names` the input events it goes back to: pairs (index into names, input), distinct, sorted."""
-        wholes, parts = self.edges()
         roots, current = np.arange(len(names)), names
         found_roots: list[Ints] = []
         found: list[Ints] = []
@@ -55,12 +67,8 @@ class Lineage:
             found_roots.append(roots[given])
             found.append(current[given])
             roots, current = roots[~basic], current[~basic]
-            first = np.searchsorted(wholes, current, "left")
-            last = np.searchsorted(wholes, current, "right")
-            counts = last - first
-            roots = np.repeat(roots, counts)
-            offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-            current = parts[np.repeat(first, counts) + offsets]
+            index, current = self.parts_of(current)
+            roots = roots[index]
             both = np.unique(np.stack([roots, current], axis=1), axis=0)
             roots, current = both[:, 0], both[:, 1]
         nothing = np.empty(0, np.int64)
@@ -68,30 +76,40 @@ class Lineage:
         both = np.unique(both, axis=0)
         return both[:, 0], both[:, 1]
 
+    def behind(self, live: Ints) -> Ints:
+        """These names and all that they go back to, inputs too, sorted."""
+        seen: list[Table] = []
+        frontier = np.unique(live)
+        while len(frontier):
+            runs.put(seen, frontier[np.newaxis], 0)
+            frontier = np.unique(self.parts_of(frontier)[1])
+            for run in seen:
+                frontier = frontier[~runs.holds(run[0], frontier)]
+        return np.sort(np.concatenate([np.empty(0, np.int64), *(run[0] for run in seen)]))
+
     def keep(self, live: Ints) -> Ints:
         """Forget all edges that no name of `live` goes back to; gives the names still needed, inputs too, sorted."""
-        wholes, parts = self.edges()
-        needed = np.unique(live)
-        frontier = needed
-        while len(frontier):
-            mask = np.isin(wholes, frontier)
-            frontier = np.setdiff1d(parts[mask], needed)
-            needed = np.union1d(needed, frontier)
-        mask = np.isin(wholes, needed)
-        self.wholes, self.parts = [wholes[mask]], [parts[mask]]
+        needed = self.behind(live)
+        settled, self._runs = self._settled(), []
+        for run in settled:
+            runs.put(self._runs, run[:, runs.holds(needed, run[_WHOLE])], _WHOLE)
         return needed
 
     @property
     def size(self) -> int:
         """How many edges are kept."""
-        return sum(len(wholes) for wholes in self.wholes)
+        return sum(table.shape[1] for table in (*self._runs, *self._new))
 
-    def snapshot(self) -> pa.RecordBatch:
-        """The edges and the next name."""
+    def snapshot(self, needed: Ints | None = None) -> pa.RecordBatch:
+        """The edges, or those of these sorted names, and the next name."""
         wholes, parts = self.edges()
+        if needed is not None:
+            held = runs.holds(needed, wholes)
+            wholes, parts = wholes[held], parts[held]
         return to_arrow({"wholes": wholes, "parts": parts, "next": np.array([self.next], np.int64)})
 
     def restore(self, batch: pa.RecordBatch) -> None:
         """Take on the edges of a snapshot."""
         arrays = from_arrow(batch)
-        self.wholes, self.parts, self.next = [arrays["wholes"]], [arrays["parts"]], int(arrays["next"][0])
+        self._runs, self._new = [], [np.stack([arrays["wholes"], arrays["parts"]])]
+        self.next = int(arrays["next"][0])

@@ -1,17 +1,15 @@
-"""Occurrences out: as polars tables, as events, and with the input that made them."""
+"""Occurrences out: as polars tables and as events."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
 from cep.events import Event, Value
-from cep.goals.lineage import Lineage
 from cep.schema import ARRIVAL, TIE, Schema
-from cep.table import END, FIRST, IDENTITY, ORDER, START, Table, column, concat, rows
+from cep.table import END, FIRST, ORDER, START, Table, column, concat, rows
 from cep.values import MISSING, Pool
 
 Made = Mapping[str, Sequence[Table]]
@@ -85,33 +83,3 @@ def _rank(value: Value) -> tuple[str, float, str]:
     if isinstance(value, bool | str):
         return (type(value).__name__, float(value) if isinstance(value, bool) else 0.0, str(value))
     return ("number", float(value), "")
-
-
-def why(
-    table: Table,
-    lineage: Lineage,
-    sources: Mapping[str, Sequence[Table]],
-    schemas: Mapping[str, Schema],
-    pool: Pool,
-) -> pl.Series:
-    """For each occurrence the input records (kept in `sources`) it goes back to, as JSON: type, start, end in
-    microseconds, arguments."""
-    roots, inputs = lineage.inputs_of(table[IDENTITY])
-    records: dict[int, tuple[int, int, int, str]] = {}
-    needed = np.unique(inputs)
-    for name, tables in sources.items():
-        attributes = schemas[name].attributes
-        for source in tables:
-            chosen = source[:, np.isin(source[IDENTITY], needed)]
-            columns = [values(chosen, i, a.type, pool) for i, a in enumerate(attributes)]
-            for i in range(rows(chosen)):
-                record: dict[str, Value] = {"type": name, "start": int(chosen[START, i]), "end": int(chosen[END, i])}
-                record |= {a.name: c[i] for a, c in zip(attributes, columns, strict=True)}
-                place = (int(chosen[END, i]), int(chosen[START, i]), int(chosen[ORDER, i]))
-                records[int(chosen[IDENTITY, i])] = (*place, json.dumps(record))
-    found: list[list[tuple[int, int, int, str]]] = [[] for _ in range(rows(table))]
-    for root, source_name in zip(roots.tolist(), inputs.tolist(), strict=True):
-        found[root].append(records[source_name])
-    return pl.Series(
-        "because", [f"[{', '.join(text for *_, text in sorted(each))}]" for each in found], dtype=pl.String
-    )

@@ -10,10 +10,14 @@ import numpy as np
 from cep.engine import Engine
 from cep.events import Iri, Value
 from cep.goals.lineage import DERIVED
+from cep.goals.runs import found, holds
 from cep.runtime.outlet import values
 from cep.schema import Schema
 from cep.table import END, FIRST, IDENTITY, ORDER, START, Table, concat, empty
 from cep.values import MISSING, Ints, Pool
+
+LATEST = 2**62
+"""Nothing ends later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,66 +37,58 @@ class Memory:
     """The occurrences that an engine with `remember` holds at this moment. Not to be asked while the engine steps."""
 
     def __init__(self, engine: Engine) -> None:
-        assert engine.remember is not None and engine.lineage is not None, "the engine was told to remember"
+        assert engine.history is not None and engine.history.remember is not None, "the engine was told to remember"
         self.engine = engine
-        self.lineage = engine.lineage
+        self.history = engine.history
         self.schemas: Mapping[str, Schema] = engine.plan.schemas
-        self._tables: dict[str, Table] = {}
-
-    def table(self, event: str) -> Table:
-        """All occurrences of an event by (end, start); an input that rules derive as well has both."""
-        if event not in self._tables:
-            made, given = self.engine.kept.get(event, ()), self.engine.sources.get(event, ())
-            # What is derived holds the event's own input too.
-            found = concat([*made]) if event in self.engine.plan.derived and made else empty(self._width(event))
-            if event not in self.engine.plan.derived and given:
-                found = concat([*given])
-            self._tables[event] = found[:, np.lexsort((found[START], found[END]))]
-        return self._tables[event]
 
     def find(
         self, event: str, fixed: Mapping[int, Value], since: int, until: int, most: int | None = None
     ) -> list[Occurrence]:
         """Those that end in [since, until] and have these arguments, by (end, start); of many the `most` latest."""
-        table = self.table(event)
-        first = int(np.searchsorted(table[END], since, side="left"))
-        last = int(np.searchsorted(table[END], until, side="right"))
-        return self._decoded(event, self._having(event, table[:, first:last], fixed), most)
+        return self._decoded(event, self._having(event, self._table(event, since, until), fixed), most)
 
     def after(self, event: str, fixed: Mapping[int, Value], time: int) -> Occurrence | None:
         """The first that ends after a time."""
-        table = self.table(event)
-        later = table[:, int(np.searchsorted(table[END], time, side="right")) :]
-        found = self._having(event, later, fixed)[:, :1]
-        return next(iter(self._decoded(event, found, None)), None)
+        later = self._having(event, self._table(event, time + 1, LATEST), fixed)
+        return next(iter(self._decoded(event, later[:, :1], None)), None)
 
     def named(self, event: str, names: Ints) -> list[Occurrence]:
         """Those with these names, by (end, start)."""
-        table = self.table(event)
-        return self._decoded(event, table[:, np.isin(table[IDENTITY], names)], None)
+        names = np.unique(names)
+        tables = [run[:, found(run, names, IDENTITY)[1]] for run in self._runs(event)]
+        return self._decoded(event, _ordered(concat([empty(self._width(event)), *tables])), None)
 
     def parts(self, names: Ints) -> Ints:
         """The names of the constituents of what has these."""
-        wholes, parts = self.lineage.edges()
-        places = [slice(*np.searchsorted(wholes, [name, name + 1])) for name in np.unique(names)]
-        return np.unique(np.concatenate([np.empty(0, np.int64), *(parts[place] for place in places)]))
+        return np.unique(self.history.lineage.parts_of(np.unique(names))[1])
 
     def is_input(self, occurrence: Occurrence) -> bool:
         """Whether it was a record of the input, by itself."""
         if occurrence.event not in self.engine.plan.derived:
             return True
-        given = self.engine.sources.get(occurrence.event, ())
-        return occurrence.name < DERIVED and any(bool((t[IDENTITY] == occurrence.name).any()) for t in given)
+        name = np.array([occurrence.name], np.int64)
+        given = self.history.sources.get(occurrence.event, ())
+        return occurrence.name < DERIVED and any(bool(holds(run[IDENTITY], name)[0]) for run in given)
 
     def records(self, name: int) -> list[Occurrence]:
         """The input records that what has this name goes back to."""
-        _, inputs = self.lineage.inputs_of(np.array([name], np.int64))
-        return [one for event in self.engine.sources for one in self._given(event, inputs)]
+        _, inputs = self.history.lineage.inputs_of(np.array([name], np.int64))
+        return [one for event in self.history.sources for one in self._given(event, inputs)]
 
     def _given(self, event: str, names: Ints) -> list[Occurrence]:
-        given = self.engine.sources[event]
-        table = concat([*given]) if given else empty(self._width(event))
-        return self._decoded(event, table[:, np.isin(table[IDENTITY], names)], None)
+        tables = [run[:, found(run, names, IDENTITY)[1]] for run in self.history.sources[event]]
+        return self._decoded(event, concat([empty(self._width(event)), *tables]), None)
+
+    def _runs(self, event: str) -> Sequence[Table]:
+        """All occurrences of an event; of an input that rules derive as well both: what is derived holds its own."""
+        derived = event in self.engine.plan.derived
+        return (self.history.kept if derived else self.history.sources).get(event, ())
+
+    def _table(self, event: str, since: int, until: int) -> Table:
+        """Those that end in [since, until], by (end, start)."""
+        tables = [run[:, (run[END] >= since) & (run[END] <= until)] for run in self._runs(event)]
+        return _ordered(concat([empty(self._width(event)), *tables]))
 
     def _width(self, event: str) -> int:
         return len(self.schemas[event].attributes)
@@ -121,6 +117,10 @@ class Memory:
             )
             for i in range(table.shape[1])
         ]
+
+
+def _ordered(table: Table) -> Table:
+    return table[:, np.lexsort((table[IDENTITY], table[START], table[END]))]
 
 
 def encoded(column: Sequence[Value], type: str, pool: Pool) -> Ints | np.ndarray | None:

@@ -41,7 +41,7 @@ def outline(service: Service) -> dict[str, Any]:
             }
             for name, schema in {**service.inputs, **service.outputs}.items()
         ],
-        "lineage": service.engine.lineage is not None,
+        "lineage": service.engine.explain,
     }
 
 
