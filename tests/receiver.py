@@ -1,5 +1,5 @@
 """A receiver of alerts for tests: `python -m tests.receiver PORT FILE SEED` writes down each body it is sent, and
-answers well half of the time: else with an error, or not at all."""
+answers well most of the time: else with an error, or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def receiver(port: int, file: Path, chance: random.Random, well: float = 0.5) ->
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             kind, key = self.headers["Content-Type"], self.headers.get("Idempotency-Key", "-")
             mood = chance.random()
-            if mood < well + 0.25:  # taken; in the second case the sender does not learn of it
+            if mood < (1 + well) / 2:  # taken; in the second case the sender does not learn of it
                 with file.open("a", encoding="utf-8") as out:
                     out.write(f"{self.path}\t{key}\t{kind}\t{body}\n")
                     out.flush()
@@ -27,7 +27,7 @@ def receiver(port: int, file: Path, chance: random.Random, well: float = 0.5) ->
             if mood < well:
                 self.send_response(204)
                 self.end_headers()
-            elif mood > well + 0.375:
+            elif mood > (3 + well) / 4:
                 self.send_error(503)
             else:
                 self.close_connection = True
@@ -39,6 +39,6 @@ def receiver(port: int, file: Path, chance: random.Random, well: float = 0.5) ->
 
 
 if __name__ == "__main__":
-    server = receiver(int(sys.argv[1]), Path(sys.argv[2]), random.Random(sys.argv[3]))
+    server = receiver(int(sys.argv[1]), Path(sys.argv[2]), random.Random(sys.argv[3]), well=0.8)
     print("listens", flush=True)
     server.serve_forever()
