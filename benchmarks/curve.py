@@ -5,7 +5,8 @@ A model, no measurement: a micro-batch of n events, by so many cores, takes
     fixed + (event * n + byte * state) / cores
 
 seconds. `fixed` is what Spark does once, `event` and `byte` are core seconds for an event and for a byte of state that
-is written anew. `--measure` finds the three by `benchmarks.spark`, on two cores.
+is written anew. `--measure` finds the three by `benchmarks.spark`, on two cores. Each micro-batch writes the whole
+state: what that is a second the disk of the checkpoint has to take, and the network to it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ PEAK = 3
 BUSY = 0.7
 """Micro-batches take at most so much of the time: a run that has fallen behind is to catch up."""
 CORES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+MINUTE = 60.0
 DAILY = (10**6, 10**7, 10**8, 10**9, 10**10)
 
 
@@ -38,6 +40,11 @@ class Costs:
         """The shortest time between two micro-batches in which `cores` keep up with `rate` events a second."""
         spare = BUSY - self.event * rate / cores
         return (self.fixed + self.byte * state / cores) / spare if spare > 0 else inf
+
+    def written(self, rate: float, cores: int, state: float, every: float = 0.0) -> float:
+        """Bytes of state that are written a second, where micro-batches are `every` seconds apart, or as short as they
+        can be."""
+        return state / max(every, self.interval(rate, cores, state))
 
     def cores(self, rate: float, state: float, longest: float) -> int | None:
         """The fewest cores whose micro-batches are no longer apart than `longest` seconds."""
@@ -75,18 +82,23 @@ STATE = 94
 
 def lines(costs: Costs, within: float, longest: float) -> Iterator[str]:
     """What days of so many events need, when half of them wait for `within` seconds."""
-    yield "| events a day | at the peak, a second | state | cores | micro-batch every | core hours a day |"
-    yield "|--:|--:|--:|--:|--:|--:|"
+    yield (
+        "| events a day | at the peak, a second | state | cores | micro-batch every | written, MB/s "
+        "| with `--every 1min` | core hours a day |"
+    )
+    yield "|--:|--:|--:|--:|--:|--:|--:|--:|"
     for daily in DAILY:
         rate = PEAK * daily / DAY
         state = rate / 2 * within * STATE
         cores = costs.cores(rate, state, longest)
         size = f"{state / 1e6:,.0f} MB" if state < 1e9 else f"{state / 1e9:,.1f} GB"
         if cores is None:
-            yield f"| {daily:,} | {rate:,.0f} | {size} | over {CORES[-1]} | | |"
+            yield f"| {daily:,} | {rate:,.0f} | {size} | over {CORES[-1]} | | | | |"
         else:
             every = costs.interval(rate, cores, state)
-            yield f"| {daily:,} | {rate:,.0f} | {size} | {cores} | {every:.1f} s | {24 * cores:,} |"
+            shortest, longer = (costs.written(rate, cores, state, each) / 1e6 for each in (0.0, MINUTE))
+            told = f"{every:.1f} s | {shortest:,.0f} | {longer:,.0f} | {24 * cores:,}"
+            yield f"| {daily:,} | {rate:,.0f} | {size} | {cores} | {told} |"
 
 
 def draw(costs: Costs, within: float, file: Path) -> None:

@@ -6,6 +6,7 @@ python -m benchmarks.serve --events 1000000
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import threading
 import time
@@ -40,6 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--batch", type=int, default=20_000)
+    parser.add_argument("--pause", type=float, default=0.05, help="seconds between two queries while events come")
     options = parser.parse_args()
     words = Words()
     with TemporaryDirectory() as folder, closing(StoreProcess(folder, words)) as store:
@@ -54,29 +56,48 @@ def main() -> None:
         over = threading.Event()
 
         def asking() -> None:
-            while not over.wait(0.05):
+            while not over.wait(options.pause):
                 during.append(ask(len(during)))
 
         thread = threading.Thread(target=asking)
         thread.start()
-        began, spent = time.perf_counter(), 0.0
+        process = store.process
+        began, spent, here, there = time.perf_counter(), 0.0, time.process_time(), _cpu(process)
+        making = 0.0
         for first in range(0, options.events, options.batch):
-            start = time.perf_counter()
+            start, first_cpu = time.perf_counter(), time.thread_time()
             table = identified(events(first, options.batch, options.batch), SCHEMA, "program")
-            text = triples.events(table, SCHEMA, words)
+            text = triples.events(table, SCHEMA, words, words.derivation("program", "warning", ["line-1-1"]))
             spent += time.perf_counter() - start
+            making += time.thread_time() - first_cpu
             store.add(text)
         store.flush()
         seconds = time.perf_counter() - began
         over.set()
         thread.join()
+        here, there = time.process_time() - here, _cpu(process) - there
+        asked = sum(during) / 1000
         store.settle()
         store.flush()
         after = [ask(number) for number in range(50)]
     told = f"{options.events:,} events in {seconds:.1f} s: {options.events / seconds:,.0f} a second"
     print(f"{told} ({options.events / spent:,.0f} where they are made triples)")
+    each = 1e6 / options.events
+    print(
+        f"microseconds of CPU an event: {making * each:.1f} to make triples, "
+        f"{(here - making) * each:.1f} to send them, {there * each:.1f} in the store's process "
+        f"({len(during)} queries took {asked * each:.1f} of the clock)"
+    )
     for name, times in (("while they came", during), ("after", after)):
-        print(f"a selective query {name}: median {statistics.median(times):.1f} ms, worst {max(times):.1f} ms")
+        if times:
+            print(f"a selective query {name}: median {statistics.median(times):.1f} ms, worst {max(times):.1f} ms")
+
+
+def _cpu(process: int) -> float:
+    """Seconds of CPU that a process has had."""
+    with open(f"/proc/{process}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

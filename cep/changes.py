@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +21,12 @@ from cep.stored import CODED, Stored, words
 from cep.typed import a
 from cep.values import MISSING, Areas, Ints, Pool
 
+_FIRST = -(2**62)
+
 COMPACT = 64
 """Changes that are kept one by one before they are put together."""
+STATES = 4
+"""States of the past that are held when they have been asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class Changes:
     """The changes of the knowledge of one engine: those applied, and those whose time has not come.
 
     `facts`: the tables given from outside. The types of all tables stay what they were when the program was read.
+    `past`: where it is remembered, what changed when, up to now; the first is the sum of all before it.
     """
 
     rules: Rules
@@ -51,6 +57,9 @@ class Changes:
     pending: list[Moment] = field(default_factory=list)
     applied: list[bytes] = field(default_factory=list)
     present: dict[str, Rows] = field(default_factory=dict)  # of tables that were replaced
+    past: list[tuple[int, bytes]] = field(default_factory=list)
+    _seen: dict[int, tuple[Background, Moment]] = field(default_factory=dict)  # of the past, by place
+    _remember: int = 0
     _ahead: Background | None = None  # as it is after all pending changes
 
     # --- changes come ---
@@ -140,9 +149,69 @@ class Changes:
         while self.pending and self.pending[0].time <= time:
             moment = self.pending.pop(0)
             self._show(moment)
+            self._pass(moment.time, moment.change)
             self.applied.append(moment.change)
             if len(self.applied) > COMPACT:
                 self.applied = [self.loaded.net(self.applied)]
+
+    # --- what was known before ---
+
+    def remember(self, ticks: int) -> None:
+        """From now on keep what was known in the last so many microseconds."""
+        stored = {**self.known.tables, **{n: t for n, t in self.statics.relations.items() if isinstance(t, Stored)}}
+        for name, each in stored.items():
+            self.present[name] = tuple(each.column(i) for i in range(each.arity)), each.count
+        self.past = [(_FIRST, self.loaded.merge([]))]
+        self._remember = ticks
+
+    def place(self, time: int) -> int:
+        """Which of `past` a time belongs to; the first where it was before all."""
+        return max(0, bisect_right(self.past, time, key=lambda each: each[0]) - 1)
+
+    def background(self, place: int) -> Background:
+        """What was known from a time of `past` on."""
+        return self._then(place)[0]
+
+    @contextmanager
+    def at(self, place: int) -> Iterator[None]:
+        """In the block that is known which was known from a time of `past` on. No step is made there."""
+        if place == len(self.past) - 1:
+            yield
+            return
+        then = self._then(place)[1]
+        offers = {name: each.relation for name, each in self.known.offers.items()}
+        now = Moment(0, b"", dict(self.present), offers, self.pool.areas)
+        self._show(then)
+        try:
+            yield
+        finally:
+            self._show(now)
+
+    def _then(self, place: int) -> tuple[Background, Moment]:
+        if place not in self._seen:
+            if len(self._seen) == STATES:
+                del self._seen[next(iter(self._seen))]
+            time, change = self.past[place][0], self.loaded.merge([each for _, each in self.past[: place + 1]])
+            background, areas = self.loaded.fork(), self.pool.areas
+            background.apply(change)
+            try:
+                offers, self.pool.areas = background.relations(self.pool), background.areas()
+                tables = self._tables(background, offers, self.present)
+                self._seen[place] = background, Moment(time, change, tables, offers, self.pool.areas)
+            finally:
+                self.pool.areas = areas
+        return self._seen[place]
+
+    def _pass(self, time: int, change: bytes) -> None:
+        if not self.past:
+            return
+        self._seen.clear()
+        if time == MISSING:  # a snapshot's: of what was before it only the sum is known
+            self.past = [(_FIRST, change)]
+            return
+        self.past.append((time, change))
+        while len(self.past) > 1 and self.past[1][0] <= time - self._remember:
+            self.past[:2] = [(self.past[1][0], self.loaded.merge([self.past[0][1], self.past[1][1]]))]
 
     def _show(self, moment: Moment) -> None:
         for name, rows in moment.tables.items():
@@ -160,7 +229,8 @@ class Changes:
     def codes(self) -> list[Ints]:
         """The pool codes in tables that were replaced or will be."""
         found: list[Ints] = []
-        for tables in (self.present, *(moment.tables for moment in self.pending)):
+        past = (moment for _, moment in self._seen.values())
+        for tables in (self.present, *(moment.tables for moment in (*past, *self.pending))):
             for name, (columns, _) in tables.items():
                 found += [column for column, type in zip(columns, self._types(name)) if type in CODED]
         return found

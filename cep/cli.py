@@ -138,7 +138,7 @@ def check(
         for path in rules or ():
             try:
                 text = text_of(path)
-                engine = Engine.from_text(text, name=str(path), facts=tables, knowledge=known)
+                engine = Engine.from_text(text, name=str(path), facts=tables, knowledge=known, alerts=True)
             except CepError as error:
                 refused = True
                 complain(error)
@@ -152,6 +152,7 @@ def check(
             written = parse(text, str(path)).statements
             counts = (
                 count(sum(isinstance(statement, EventRule | StaticRule) for statement in written), "rule"),
+                *([count(len(engine.alerts), "alert")] if engine.alerts else []),
                 count(len(engine.inputs | engine.outputs), "event type"),
                 count(0, "error"),
                 count(len(warnings), "warning"),
@@ -185,6 +186,7 @@ def plan(
             facts=facts_of(facts),
             knowledge=knowledge_of(knowledge, reasoning),
             policy=policy,
+            alerts=True,
         )
         say(explain(engine.plan, engine.machine.compiled, answers=engine.answers))
 
@@ -209,7 +211,16 @@ def run(
             metavar="FORMAT", help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld; else the suffix tells."
         ),
     ] = None,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where derived events go.")] = "-",
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where derived events go: a file, a directory, or a topic, `mqtt://host/topic`, "
+            "`kafka://host/topic`; on Spark a directory or a topic.",
+        ),
+    ] = "-",
     output_format: Annotated[
         str | None,
         typer.Option(
@@ -236,8 +247,8 @@ def run(
         typer.Option(
             metavar="DURATION",
             show_default=False,
-            help="When standard input has been silent for so long (and the lateness besides), write what the latest "
-            "instant gives; what comes of that instant later is late.",
+            help="When nothing has come live for so long, the time of the events goes on as the clock does, until "
+            "something comes: deadlines pass, windows end. On Spark with --follow.",
         ),
     ] = None,
     dead_letter: Annotated[
@@ -257,7 +268,7 @@ def run(
             metavar="FILE",
             show_default=False,
             help="Changes of the knowledge with their times (.nq, .trig, .jsonld; `-` is N-Quads on standard input): "
-            "events from then on are judged by the new state. Repeatable.",
+            "events from then on are judged by the new state. Repeatable. On Spark also folders: more may come.",
         ),
     ] = None,
     batch: Annotated[int, typer.Option(metavar="N", min=1, help="About how many records to take at a time.")] = 131_072,
@@ -272,6 +283,7 @@ def run(
     once: cli_spark.Once = False,
     follow: cli_spark.Follow = False,
     every: cli_spark.Every = None,
+    keep: cli_spark.Keep = None,
     migrate: cli_spark.Migrate = False,
     buckets: cli_spark.Buckets = None,
     files: cli_spark.FilesEach = None,
@@ -316,6 +328,7 @@ def run(
             once=once,
             follow=follow,
             every=every,
+            keep=keep,
             migrate=migrate,
             buckets=buckets,
             files=files,
@@ -333,6 +346,7 @@ def run(
         from cep.progress import Tally
         from cep.watch import Watch
         from connectors.addresses import bare
+        from connectors.addresses import live as is_address
         from connectors.deadletters import DeadLetters
         from connectors.files import read, replay
         from connectors.inputs import inputs as find
@@ -358,7 +372,7 @@ def run(
         if [*live, *(one.path for one in found)].count("-") > 1:
             raise refuse("standard input is named twice", "it holds either events or changes of the knowledge")
         stored = all(one.size is not None for one in found) and not live
-        silence = None if idle is None else waiting(idle, lateness, stored)
+        silence = None if idle is None else waiting(idle, stored)
         feed = changing(engine, updates, silence)
         tally, interrupt = Tally(), Interrupt()
         batches = (read if lateness else replay)(
@@ -368,7 +382,7 @@ def run(
         compiles(told)
         letters = DeadLetters(dead_letter)
         watch = Watch(charts(engine.plan), tally, told)
-        rdf = rdf_format(output, output_format)
+        rdf = None if is_address(output) else rdf_format(output, output_format)
         with (
             closing(letters),
             Writer(output, derived, format=output_format, inputs=engine.inputs if explain else None)

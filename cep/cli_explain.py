@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -24,10 +24,8 @@ from cep.terminal import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from polars import DataFrame
-
     from cep.engine import Engine
-    from connectors.batch import Batch, Block
+    from cep.feed import Feed
     from connectors.why.plain import Asked
 
 ALWAYS = 2**62
@@ -79,6 +77,10 @@ def explain(
     facts: Facts = None,
     knowledge: KnowledgeFiles = None,
     reasoning: Reasoning = None,
+    updates: Annotated[
+        list[str] | None,
+        typer.Option("--knowledge-updates", metavar="FILE", show_default=False, help="As for `cep run`, from files."),
+    ] = None,
     max_derivations: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many events may be derived at one instant.")
     ] = 1_000_000,
@@ -96,6 +98,7 @@ def explain(
     status = 0
     with settled():
         from cep.engine import Engine
+        from cep.feed import arrives, changing
         from cep.options import duration, refuse
 
         if (event is None) == (absent is None):
@@ -106,6 +109,9 @@ def explain(
             raise refuse("--not: there is no --at", "when it might have been: `--at 2013-02-09T03:00`")
         if not inputs:
             raise refuse("there is no --input", "name a file")
+        for name in updates or ():
+            if arrives(name) and not Path(name).is_file():
+                raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
         known = knowledge_of(knowledge, reasoning)
         engine = Engine.from_text(
             text_of(rules),
@@ -119,7 +125,7 @@ def explain(
         told = _Wish(event or absent or "", at, None if back is None else duration(back, "--back"), events, most, depth)
         told.checked(engine)
         compiles()
-        asked = _run(engine, inputs, input_format)
+        asked = _run(engine, inputs, input_format, changing(engine, updates, None))
         if known is not None:
             from dataclasses import replace
 
@@ -199,7 +205,7 @@ def _say_json(told: Any) -> None:
     say(json.dumps(told, ensure_ascii=False, indent=2))
 
 
-def _run(engine: Engine, inputs: Sequence[str], format: str | None) -> Asked:
+def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: Feed) -> Asked:
     """Run the program over files to their end."""
     from contextlib import closing
 
@@ -207,29 +213,13 @@ def _run(engine: Engine, inputs: Sequence[str], format: str | None) -> Asked:
     from cep.progress import Tally
     from connectors.deadletters import DeadLetters
     from connectors.files import replay
+    from connectors.why.origins import Origins
     from connectors.why.plain import Asked
 
-    blocks: dict[int, Block] = {}
-    times: list[str] = []
-
-    def take(batch: Batch | None, tables: dict[str, DataFrame]) -> None:
-        if batch is not None:
-            blocks.update((block.first, block.without_data()) for block in batch.blocks)
-            times.extend([batch.times] if batch.times else [])
-
-    batches = replay(inputs, engine.inputs, format=format)
-    interrupt = Interrupt()
+    origins, interrupt = Origins(), Interrupt()
+    batches = origins.noted(replay(inputs, engine.inputs, format=format))
     with closing(DeadLetters(None)) as letters, interrupt.listening():
-        flow(engine, batches, Tally(), take, letters, interrupt)
+        flow(engine, batches, Tally(), lambda batch, tables: None, letters, interrupt, feed=feed)
     if interrupt.wished:
         raise KeyboardInterrupt
-    firsts = sorted(blocks)
-
-    def origin(order: int) -> tuple[str, int] | None:
-        place = bisect_right(firsts, order) - 1
-        if place < 0 or order >= blocks[firsts[place]].beyond:
-            return None
-        file, line, _ = blocks[firsts[place]].at(order)
-        return file, line
-
-    return Asked(engine, None, origin, "seconds" not in times[:1])
+    return Asked(engine, None, origins, origins.times != "seconds")

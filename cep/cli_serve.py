@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from cep.engine import Engine
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
+IDLE = 1.0
+"""Seconds of silence after which time goes on by itself where input is live."""
 
 
 def serve(
@@ -76,7 +79,17 @@ def serve(
         typer.Option(metavar="DURATION", show_default=False, help="How long events are kept after their end: 30d."),
     ] = None,
     readings: Annotated[bool, typer.Option("--readings", help="Keep input records too, as observations.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Keep which records an event comes from.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Keep which records an event comes from, and answer why it is there.")
+    ] = False,
+    remember: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            show_default=False,
+            help="With --explain: for how long after its end an event can be asked why, by the time of events (24h).",
+        ),
+    ] = None,
     feed: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,11 +98,23 @@ def serve(
             help="Where alerts are sent: cloudevents+https://, mqtt://, alertmanager+http://. Repeatable.",
         ),
     ] = None,
+    sender: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            show_default=False,
+            help="Who sends alerts, in CAP: a name nobody else has. Else semcep@ and the host, as at the first start.",
+        ),
+    ] = None,
+    status: Annotated[str, typer.Option(metavar="STATUS", help="Of alerts: Actual, Exercise or Test.")] = "Actual",
     base: Annotated[str, typer.Option(metavar="IRI", help="What IRIs of events begin with.")] = "urn:semcep:",
     token_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", show_default=False, help="A file with the token that requests have to bring."),
     ] = None,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Whoever reaches --host may ask, without a token; there is no HTTPS either.")
+    ] = False,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(metavar="ORIGIN", show_default=False, help="Of whose pages browsers may ask (CORS). Repeatable."),
@@ -104,12 +129,20 @@ def serve(
     query_memory: Annotated[
         int, typer.Option(metavar="BYTES", min=1 << 28, help="What the store's process may have.")
     ] = 1 << 32,
+    log_queries: Annotated[
+        bool, typer.Option("--log-queries", help="With --log json: what was asked too, not only how long it took.")
+    ] = False,
     policy: Policy = None,
     lateness: Annotated[
         str | None, typer.Option(metavar="DURATION", show_default=False, help="As for `cep run`: 10min.")
     ] = None,
     idle: Annotated[
-        str | None, typer.Option(metavar="DURATION", show_default=False, help="As for `cep run`: 5s.")
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            show_default=False,
+            help="As for `cep run`: 5s; by default 1s where input is live. `never`: time waits for the next record.",
+        ),
     ] = None,
     dead_letter: Annotated[
         str | None, typer.Option(metavar="FILE", help="Where records go that cannot be read, each with its reason.")
@@ -159,27 +192,38 @@ def serve(
         from connectors.alerts.listener import Alerting
         from connectors.alerts.outbox import Outbox
         from connectors.deadletters import DeadLetters
+        from connectors.feeds import document as said
         from connectors.feeds import router as alerts
         from connectors.feeds.document import Origin
         from connectors.feeds.events import Stream
+        from connectors.feeds.metrics import Numbers
         from connectors.feeds.senders import sending, targets
         from connectors.files import read, replay
         from connectors.inputs import inputs as find
         from connectors.rdf.history import History
         from connectors.rdf.process import StoreProcess
         from connectors.rdf.words import PREFIXES, Words
-        from connectors.serving import ldes, page, sparql, subscribe
+        from connectors.serving import ldes, page, sparql, subscribe, why
         from connectors.serving.app import application
         from connectors.serving.guard import Limits
+        from connectors.serving.kept import Kept
         from connectors.serving.located import Gazette
         from connectors.serving.scene import Scene
         from connectors.serving.service import Relay, Service
+        from connectors.why.origins import MOST, Origins
         from knowledge.rdf.names import KNOWN
+        from knowledge.report import prefixes
+        from knowledge.used import Used
 
         token = _token(token_file)
         if token is None and host not in LOCAL:
-            told("open", f"whoever reaches {host}:{port} may ask; `--token-file FILE` asks for a token", "warning")
+            if not open_:
+                hint = "`--token-file FILE` asks for a token (`openssl rand -hex 32 > FILE`); `--open` does without"
+                raise refuse(f"--host {host}: there is no token, so whoever reaches it could ask", hint)
+            told("open", f"whoever reaches {host}:{port} may ask", "warning")
         kept = None if keep is None else duration(keep, "--keep")
+        if remember is not None and not explain and on is None:
+            raise refuse("--remember: there is no --explain", "what led to events is kept with `--explain`")
         if not inputs:
             raise refuse("there is no --input", "name a file, or `--input -` for standard input")
         elsewhere = _elsewhere(
@@ -187,6 +231,7 @@ def serve(
             {
                 "--readings": readings,
                 "--explain": explain,
+                "--remember": remember,
                 "--format": format,
                 "--lateness": lateness,
                 "--idle": idle,
@@ -198,23 +243,33 @@ def serve(
         text = text_of(rules)
         known = knowledge_of(knowledge, reasoning)
         options: dict[str, Any] = {"name": str(rules), "facts": facts_of(facts), "knowledge": known, "policy": policy}
-        engine = Engine.from_text(
+        made = partial(
+            Engine.from_text,
             text,
             lateness=duration(lateness or "0", "--lateness"),
             explain=explain,
+            remember=duration(remember or "24h", "--remember") if explain else None,
             max_derivations=max_derivations,
             alerts=True,
             **options,
         )
+        engine = made()
         teller = Engine.from_text(text, lateness=None, alerts=True, stage=0, **options) if elsewhere else None
         receivers = targets(feed or ())
+        if status not in said.STATUSES:
+            raise refuse(f"--status: `{status}` is none", f"it is one of {', '.join(said.STATUSES)}")
+        by = None if sender is None else said.sender(sender)
         derived = None if teller is None else Folder(inputs[0], engine.outputs)
         found = find(inputs, engine.inputs, format) if derived is None else []
         live = any(one.size is None for one in found)
-        silence = None if idle is None else waiting(idle, lateness, not live)
+        silence = _silence(idle, live, told)
         warn(warnings_of(engine, rules), rules, told)
         compiles(told)
         folder = _folder(state, stack)
+        if state is not None:
+            changed = stack.enter_context(closing(Kept(folder, engine.meanings()))).changed
+            if changed:
+                told("changed", f"{', '.join(changed)}: changed since the last start, or gone", events=changed)
         saved = folder / "snapshot" if state is not None and live else None
         for name in updates or ():
             if arrives(name) and not Path(name).is_file():
@@ -223,7 +278,7 @@ def serve(
             hint = "without --state, or with input from files"
             raise refuse("--knowledge-updates: live input that goes on from a snapshot cannot have them", hint)
         if saved is not None and saved.is_file():
-            _restored(engine, saved, told)
+            engine = _restored(engine, made, saved, told)
         changes = changing(engine, updates, silence)
 
         tally, interrupt = Tally(), Interrupt()
@@ -233,35 +288,47 @@ def serve(
             service = Relay(engine, text, str(rules), tally, teller)
             for name in sorted({alert.name for alert in engine.alerts if alert.event not in engine.outputs}):
                 told("alert", f"alert {name}: its event is read, not derived, so it is not in the folder", "warning")
+        outbox = stack.enter_context(closing(Outbox(None if state is None else folder / "alerts.db")))
+        alerting = Alerting(engine, outbox, lambda text, /, **more: told("alert", text, "warning", **more))
+        service.listen(alerting)  # before the store: alerts do not wait for it
         words = Words(base)
         store = stack.enter_context(closing(StoreProcess(folder / "events", words, query_memory)))
-        history = History(service, store, words, kept, readings)
-        history.begin(lambda: iter(()) if known is None else _quads(known.store()))
-        outbox = stack.enter_context(closing(Outbox(None if state is None else folder / "alerts.db")))
-        origin, stream = Origin(rules.name, base), Stream(outbox)
-        service.listen(Alerting(engine, outbox))
+        history = History(service, store, words, kept, readings, again=not live)
+        history.begin(known)
+        origin = Origin(rules.name, base, by or outbox.kept("sender", said.own_name(base)), status)
+        stream = Stream(outbox, status)
         scene = Scene(service, Gazette.of(known))
         meter = Meter(charts(engine.plan))
         letters = stack.enter_context(closing(Letters(DeadLetters(dead_letter))))
         service.listen(lambda one: measure(meter, engine, one, letters, tally.dead))
-        asking = sparql.Asking(query_seconds, query_bytes, {**KNOWN, **PREFIXES})
+        asking = sparql.Asking(query_seconds, query_bytes, {**KNOWN, **PREFIXES}, log_queries)
         subscriptions = subscribe.Subscriptions(history, engine.outputs, subscribe.Pace())
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Exposition(meter))
+        registry.register(Numbers(outbox, stream, alerting.lives.unplaced))
+        origins = Origins(MOST, engine.position)
         batches = Turns(
             derived.follow()
             if derived is not None
-            else (read if lateness else replay)(
-                inputs, engine.inputs, format=format, rows=batch, chunk=batch * 128, idle=silence
+            else origins.noted(
+                (read if lateness else replay)(
+                    inputs, engine.inputs, format=format, rows=batch, chunk=batch * 128, idle=silence
+                )
             )
+        )
+        used = None if known is None else Used(known, prefixes(knowledge or ()))
+        looked_up = why.ended(scene, store, words)
+        questions = (
+            why.Questions(engine, batches.lock, looked_up, used, origins, query_seconds, words) if explain else None
         )
         run = Run(teller or engine, batches, tally, service, letters, interrupt, saved, told, changes)
         app = application(
             [
-                sparql.router(store, asking),
+                sparql.router(store, asking, told),
                 subscribe.router(subscriptions, asking),
-                alerts.router(outbox, origin, stream),
-                page.router(scene, outbox),
+                alerts.router(outbox, origin, stream, token is not None or host in LOCAL),
+                page.router(scene, outbox, status, words),
+                why.router(questions),
                 ldes.router(history, lambda: engine.watermark, None if kept is None else f"PT{kept // 1_000_000}S"),
             ],
             Limits(token, rate, hosts=_hosts(host, allow_host)),
@@ -284,10 +351,14 @@ def serve(
 
             async def shutdown(self, sockets: Any = None) -> None:
                 stream.close()  # streams have no end of their own
+                store.hush()  # nor need a query have one soon
                 scene.close()
                 await subscriptions.close()
+                if questions is not None:
+                    questions.close()
                 await super().shutdown(sockets)
 
+        _roomy()
         server = Server(
             uvicorn.Config(
                 app,
@@ -301,7 +372,9 @@ def serve(
                 lifespan="off",
             )
         )
-        stack.enter_context(sending(outbox, receivers, origin, lambda name, text: told("feed", f"{name}: {text}")))
+        stack.enter_context(
+            sending(outbox, receivers, origin, lambda name, text, /, **more: told("feed", f"{name}: {text}", **more))
+        )
         _heard(told, lambda: server.started)
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn gives the signal back when it is done
             stack.callback(signal.signal, number, signal.signal(number, lambda number, frame: None))
@@ -328,6 +401,18 @@ def _elsewhere(on: str | None, given: Mapping[str, object]) -> bool:
         if value:
             raise refuse(f"{option} is not for `--on spark`", "the folder holds what the job has derived")
     return True
+
+
+def _silence(idle: str | None, live: bool, told: Log) -> float | None:
+    """The seconds of silence after which time goes on by the clock, None: never. Live it does, unless `idle` is
+    `never`: an alert is not to wait for a record that may not come."""
+    if idle is not None and idle.strip() != "never":
+        return waiting(idle, not live)
+    if idle is not None or not live:
+        return None
+    after = f"when nothing has come for {IDLE:g} s, time goes on by the clock (less --lateness)"
+    told("idle", f"{after}; `--idle` takes another duration, or `never`", seconds=IDLE)
+    return IDLE
 
 
 def _heard(told: Log, begun: Callable[[], bool]) -> None:
@@ -364,6 +449,15 @@ def _hosts(host: str, allowed: list[str] | None) -> frozenset[str]:
     return frozenset((*LOCAL, host, *(name.lower() for name in allowed or ())))
 
 
+def _roomy() -> None:
+    """As many connections as the system allows: by default it lets a process have fewer than many clients need."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def _folder(state: Path | None, stack: ExitStack) -> Path:
     if state is None:
         return Path(stack.enter_context(TemporaryDirectory(prefix="semcep-")))
@@ -374,19 +468,21 @@ def _folder(state: Path | None, stack: ExitStack) -> Path:
     return state
 
 
-def _restored(engine: Engine, saved: Path, told: Log) -> None:
+def _restored(engine: Engine, made: Callable[..., Engine], saved: Path, told: Log) -> Engine:
+    """The engine with what was saved; of another program with that of the rules that mean the same."""
+    from cep.runtime.carried import Before
+
+    blob = saved.read_bytes()
     try:
-        engine.restore(saved.read_bytes())
+        if engine.goes_on(blob):
+            return engine.restore(blob)
+        if engine.explain:
+            raise refuse("the program has changed, and with --explain nothing that is begun can go on in another")
+        engine = made(before=Before(blob))
     except CepError as error:
         told("begins_anew", f"{saved}: {error}; the program begins anew", "warning", code=error.code)
-
-
-def _quads(store: Any) -> Iterator[str]:
-    """A store as N-Quads, some at a time."""
-    part: list[str] = []
-    for quad in store:
-        part.append(f"{quad} .\n")
-        if len(part) == 50_000:
-            yield "".join(part)
-            part = []
-    yield "".join(part)
+        return made()
+    on, anew = ([rule for rule, goes in engine.carried.items() if goes is way] for way in (True, False))
+    what = f"the program has changed; go on: {', '.join(on) or 'none'}; begin empty: {', '.join(anew) or 'none'}"
+    told("carried", what, carried=on, empty=anew)
+    return engine

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ from cep.terminal import CLEAN, DEAD_LETTERS, compiles, facts_of, knowledge_of, 
 
 if TYPE_CHECKING:
     from cep.engine import Engine
+    from cep.spark.job import Job
     from cep.spark.listener import MicroBatch
     from cep.spark.program import Options
     from cep.watch import Watch
@@ -50,6 +52,15 @@ Every = Annotated[
         metavar="DURATION",
         show_default=False,
         help="Spark: with --follow, from one micro-batch to the next, at least: 10s. By default 1s.",
+    ),
+]
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        show_default=False,
+        help="Spark: how long derived events stay in --output after their end, by the time of the events: 30d. By "
+        "default for good.",
     ),
 ]
 Buckets = Annotated[
@@ -97,6 +108,7 @@ class Wish:
     once: bool
     follow: bool
     every: str | None
+    keep: str | None
     migrate: bool
     buckets: int | None
     files: int | None
@@ -117,6 +129,7 @@ class Wish:
             "--once": self.once,
             "--follow": self.follow,
             "--every": self.every,
+            "--keep": self.keep,
             "--migrate": self.migrate,
             "--buckets": self.buckets,
             "--files": self.files,
@@ -151,13 +164,15 @@ def run(wish: Wish) -> int:
 def _run(wish: Wish, held: ExitStack) -> int:
     """Likewise. `held`: what is let go of at its end."""
     from cep.meter import charts
-    from cep.progress import Tally
+    from cep.progress import Tally, count
     from cep.spark.program import Program
     from cep.watch import Watch
     from connectors.addresses import bare
     from connectors.live import reach
+    from connectors.sending import Sending, is_topic, outlet
 
     inputs, checkpoint = _checked(wish)
+    sent = is_topic(wish.output)
     settings = dict(_setting(one) for one in wish.conf or ())
     text = text_of(wish.rules)
     options, engine = _engine(wish, text)
@@ -168,13 +183,34 @@ def _run(wish: Wish, held: ExitStack) -> int:
         from cep.spark import job, session
     except ModuleNotFoundError as error:
         raise refuse(f"Spark is not installed: no module {error.name}", "pip install 'semcep[spark]'") from None
+    from cep.spark import (
+        changes,
+        files,
+        journal,
+        ledger,
+        listener,
+        lock,
+        mending,
+        migration,
+        patience,
+        starting,
+        stopping,
+        telling,
+        tidy,
+    )
     from cep.spark import checkpoint as kept
-    from cep.spark import files, letters, listener, lock, migration, noise, stopping, tidy
+    from cep.spark.relay import FOLDER, relaying
 
     program = Program.of(engine, text, str(wish.rules), options, wish.buckets or BUCKETS)
     session.needs_java()
+    if (master := wish.master or settings.get(starting.MASTER)) is not None:
+        starting.checked(master)
+    folder = Path(checkpoint)
+    with kept.reached(folder):
+        known = journal.Journal(str(folder / journal.JOURNAL)).known
+        before = (folder / kept.NAME).exists()
     absent = ("no-files",) if wish.follow or wish.once else ()  # they come later
-    found = [one.path for one in files.found(engine.inputs, inputs, wish.format, absent)]
+    found = [one.path for one in files.found(engine.inputs, inputs, wish.format, absent, known)]
     live = [one for spec in inputs for one in files.alive(engine.inputs, spec, wish.format)]
     for one in live:
         reach(one)
@@ -182,76 +218,94 @@ def _run(wish: Wish, held: ExitStack) -> int:
     query = job.Job(
         program,
         tuple(inputs),
-        str(Path(wish.output).absolute()),
+        str(Path(checkpoint) / FOLDER if sent else Path(wish.output).absolute()),
         checkpoint,
         wanted,
         None if wish.lateness is None else duration(wish.lateness, "--lateness"),
-        wish.output_format or "parquet",
+        wish.output_format or ("jsonl" if sent else "parquet"),
         wish.format,
         wish.files,
         not (wish.once or wish.follow),
         None if wish.dead_letter is None else str(Path(wish.dead_letter).absolute()),
         None if wish.lateness is None else MESSAGES,
         duration(wish.every or EVERY, "--every"),
+        None if wish.idle is None else duration(wish.idle, "--idle"),
+        None if wish.keep is None else duration(wish.keep, "--keep"),
+        tuple(wish.updates or ()),
     )
     warn(warnings_of(engine, wish.rules), wish.rules, wish.log)
     compiles(wish.log)
     facts = {name: hashlib.sha256(table).hexdigest() for name, table in options.facts.items()}
-    updates = hashlib.sha256(repr(options.updates).encode()).hexdigest() if options.updates else None
-    folder = Path(checkpoint)
-    before = (folder / kept.NAME).exists()
-    if before:
-        held.enter_context(lock.locked(folder))
-    state, moved = kept.claim(
-        folder,
-        kept.Kept(
-            engine.program,
-            text,
-            wish.policy,
-            facts,
-            None if engine.changes is None else engine.changes.loaded.fingerprint,
-            updates,
-            program.buckets,
-            query.output,
-            query.format,
-            list(wanted),
-            migration.Laid.of(engine, wanted),
-        ),
-        wish.migrate,
+    schemas = {event: program.schemas[event] for event in wanted}
+    if sent:
+        outlet(wish.output, schemas)
+    if sent and not before:
+        Sending(wish.output, schemas).close()  # later what is derived waits, if it has to
+    now = kept.Kept(
+        engine.program,
+        text,
+        wish.policy,
+        facts,
+        None if engine.changes is None else engine.changes.loaded.fingerprint,
+        program.buckets,
+        query.output,
+        query.format,
+        list(wanted),
+        migration.Laid.of(engine, wanted),
     )
-    if not before:
-        held.enter_context(lock.locked(folder))
-    if kept.ended(folder):
-        known = {one.path for one in files.Journal(str(folder / files.JOURNAL)).entries()}
-        if wish.follow or not known.issuperset(found):
-            raise refuse(
-                f"--checkpoint: the input of {checkpoint} has ended, what comes now would be late",
-                "start anew with other folders; where more is to come, end a run with `--once` or `--follow`",
-            )
+    with kept.reached(folder):
+        if before:
+            held.enter_context(lock.locked(folder))
+        state, moved = kept.claim(folder, now, wish.migrate, query.lateness or 0)
+        if not before:
+            held.enter_context(lock.locked(folder))
+    own = state.generation.spark(folder)
+    mending.mend(own)
+    mending.agree(own, Path(query.output), state.generation.first)
+    told = telling.ends(own) > 0
+    over = kept.ended(own) or (told and not query.closing)
+    if over and (wish.follow or live or found):
+        raise refuse(
+            f"--checkpoint: the input of {checkpoint} has ended, what comes now would be late",
+            "start anew with other folders; where more is to come, as it does live, run with `--once` or `--follow`",
+        )
+    if told and found:
+        late = f"{count(len(found), 'file')} came after the end of the input was told, and will not be read"
+        wish.log("after", f"{late}: {', '.join(found[:3])}{', ...' if len(found) > 3 else ''}", "warning")
     if moved is not None:
-        told = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
-        wish.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **told)
-    query = replace(query, program=replace(program, earlier=state.states))
-    tidy.sweep(Path(query.output), any((folder / "spark" / "commits").glob("[0-9]*")))
+        carried = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
+        wish.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
+    mark = f"{state.name}-" if state.name else ""
+    query = replace(query, generation=state.generation, mark=mark)
+    _tidied(query, folder)
+    changes.Chronicle(folder, [os.path.abspath(one) for one in query.updates]).look(query.closing, strict=True)
+    written = ledger.Ledger(Path(query.output))
+    earlier = written.totals()
     watch = Watch(charts(engine.plan, program.stages), Tally(), wish.log, 0)
-    looking = Looking(watch, None if wish.follow or live else len(found))
+    looking = Looking(watch, None if wish.follow or live else len(known) + len(found))
     begins = {
         "program": str(wish.rules),
         "inputs": [bare(one) for one in inputs],
-        "output": query.output,
+        "output": bare(wish.output) if sent else query.output,
         "checkpoint": checkpoint,
     }
-    with noise.kept(Path(checkpoint)):
-        spark = session.session(wish.master, settings)
+
+    def waits(told: str) -> None:
+        wish.log("waiting", told, "warning")
+
+    spark = starting.started(wish.master, settings, folder, waits)
+
     with (
         watch.looking(wish.metrics, quiet=False, **begins),
         stopping.Wish(Path(checkpoint)).listening() as stop,
         listener.listening(spark, looking),
+        relaying(folder, wish.output, schemas, waits) if sent else nullcontext(),
     ):
-        stop.wait(job.start(spark, query, wish.follow), wish.follow)
+        patience.endured(
+            lambda: job.start(spark, query, wish.follow), stop, wish.follow, lambda: watch.meter.batches, wish.log
+        )
     tidy.sweep(Path(query.output))
-    dead = watch.meter.dead if query.letters is None else letters.counted(Path(query.letters))
-    derived = tidy.rows(spark, query)
+    dead, derived = watch.meter.dead, written.totals() - earlier
     numbers = {"records": watch.meter.records, "dead": dict(dead), "derived": dict(derived)}
     wish.log("stop", _closing(derived, dead, bool(stop.wished)), signal=stop.wished or None, **numbers)
     if stop.wished:
@@ -259,25 +313,41 @@ def _run(wish: Wish, held: ExitStack) -> int:
     return DEAD_LETTERS if wish.strict and watch.meter.dead else CLEAN
 
 
+def _tidied(query: Job, checkpoint: Path) -> None:
+    """Away with what a killed run has left. CepError: see `cep.spark.tidy`."""
+    from cep.spark import states, tidy
+
+    generation = query.generation
+    tidy.sweep(Path(query.output))
+    states.sweep(generation.states(checkpoint))
+    generation.retire(checkpoint)
+    if query.letters is not None:
+        tidy.hidden(Path(query.letters), query.mark)
+
+
 def _checked(wish: Wish) -> tuple[list[str], str]:
     """The inputs and the checkpoint. CepError: what Spark cannot do, or needs to be told."""
     from connectors.addresses import bare
+    from connectors.sending import is_topic
 
-    for option, value in (("--explain", wish.explain), ("--idle", wish.idle)):
-        if value:
-            raise refuse(f"{option} is not for Spark", "run it in one process, without `--on spark`")
+    if wish.explain:
+        raise refuse("--explain is not for Spark", "run it in one process, without `--on spark`")
     if not wish.inputs:
         raise refuse("there is no --input", "name files, or a folder: `--input readings/`")
     if "-" in wish.inputs:
         raise refuse("--input -: Spark cannot read standard input", "name files, or a folder")
     if wish.output == "-":
         raise refuse("there is no --output", "name a folder: `--output derived`")
+    if is_topic(wish.output) and wish.output_format not in (None, "jsonl"):
+        raise refuse(f"--output-format: messages are lines of JSON, not {wish.output_format}")
+    if is_topic(wish.output) and wish.keep is not None:
+        raise refuse("--keep is for folders", "how long a broker keeps messages is for it to say")
     if wish.output_format not in (None, "jsonl", "parquet"):
         raise refuse(f"--output-format: Spark does not write {wish.output_format}", "jsonl or parquet")
     if wish.checkpoint is None:
         raise refuse("there is no --checkpoint", "name a folder, in which the state is kept: `--checkpoint state`")
     for option, place in (
-        ("--output", wish.output),
+        ("--output", None if is_topic(wish.output) else wish.output),
         ("--checkpoint", wish.checkpoint),
         ("--dead-letter", wish.dead_letter),
     ):
@@ -289,6 +359,9 @@ def _checked(wish: Wish) -> tuple[list[str], str]:
     if (wish.once or wish.follow) and wish.lateness is None:
         option = "--once" if wish.once else "--follow"
         raise refuse(f"{option} needs a --lateness", "how much later than others an event may come: `--lateness 10min`")
+    if wish.idle is not None and not wish.follow:
+        hint = "add `--follow`; a run that takes what there is leaves open what is open, or ends the input"
+        raise refuse("--idle is for what comes live, and without --follow nothing does", hint)
     if wish.every is not None and not wish.follow:
         raise refuse("--every is for --follow", "without it a run takes what there is, and ends")
     if wish.files is not None and wish.lateness is None:
@@ -302,6 +375,7 @@ def _engine(wish: Wish, text: str) -> tuple[Options, Engine]:
 
     from cep.engine import Engine
     from cep.spark.program import Options, packed_facts
+    from knowledge.growing import there
 
     facts = facts_of(wish.facts)
     knowledge = knowledge_of(wish.knowledge, wish.reasoning)
@@ -314,15 +388,15 @@ def _engine(wish: Wish, text: str) -> tuple[Options, Engine]:
         policy=wish.policy,
         max_derivations=wish.max_derivations,
     )
-    changes: list[tuple[int, bytes]] = []
-    if wish.updates:
-        from knowledge.updates import read
-
-        if engine.changes is None:
-            raise refuse("--knowledge-updates: there is no --knowledge that could change")
-        loaded = engine.changes.loaded
-        changes = [(one.time, loaded.change(one.add, one.remove)) for one in read(wish.updates)]
-    options = Options(wish.policy, packed_facts(facts), pickled, tuple(changes), {}, wish.max_derivations)
+    if wish.updates and engine.changes is None:
+        raise refuse("--knowledge-updates: there is no --knowledge that could change")
+    for name in wish.updates or ():
+        if name == "-" or (Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir())):
+            hint = "name files, or a folder"
+            raise refuse(f"--knowledge-updates {name}: it cannot be read again, as Spark has to", hint)
+        if not (wish.follow or wish.once or there([name])):
+            raise refuse(f"--knowledge-updates: there is no file {name}")
+    options = Options(wish.policy, packed_facts(facts), pickled, {}, wish.max_derivations)
     return options, engine
 
 

@@ -100,6 +100,7 @@ class Engine:
         self.stage = stage
         self._whole, self._facts, self._loaded = self.plan, tables, loaded
         self._names: dict[Unit, str] = {}
+        self._meant: dict[bool, dict[str, str]] = {}
         if stage is not None:
             self.program += f" stage {stage}"
             self.plan = staged(self.plan, stage) if stage else telling(self.plan, self.alerts)
@@ -109,6 +110,8 @@ class Engine:
         self.changes = None if knowledge is None else Changes(rules, knowledge, known, statics, tables, self.pool)
         self.explain = explain
         self.history = None if not explain and remember is None else History(remember)
+        if self.changes is not None and remember is not None:
+            self.changes.remember(remember)
         lineage = None if self.history is None else self.history.lineage
         builder = Builder(self.plan, statics.relations, self.pool, lineage)
         self.machine = Machine(self.plan, builder, fast_recursion, max_derivations)
@@ -207,6 +210,16 @@ class Engine:
                 found |= {new: whole[old] for new, old in enumerate(self.plan.origin)}
             self._names = self.machine.named(found)
         return self._names
+
+    def meanings(self, known: bool = False) -> dict[str, str]:
+        """A name for what each derived event and alert means: of the rules, declarations and facts that it goes back
+        to. Neither layout, other rules nor the knowledge change it; `known`: the knowledge does where it is asked."""
+        if known not in self._meant:
+            facts = {name: snapshot.table_name(table) for name, table in self._facts.items()}
+            found = identities(self._whole, meanings(self._whole.rules, facts, self._loaded if known else None))
+            derived = self._whole.derived
+            self._meant[known] = {u: name for u, name in found.items() if isinstance(u, str) and u in derived}
+        return self._meant[known]
 
     def goals(self, rules: Collection[int] | None = None) -> dict[str, frozenset[str]]:
         """The rules that remember something, as `line 3: warning`, with the names of their goals that do: all of them,
@@ -311,6 +324,10 @@ class Engine:
             batches += self.history.snapshot(self.machine.names())
         return snapshot.save(header, batches, self._state)
 
+    def goes_on(self, blob: bytes) -> bool:
+        """Whether a snapshot is of this program, so that `restore` takes it."""
+        return snapshot.program_of(blob) == self._state
+
     def restore(self, blob: bytes) -> Engine:
         """Take on a snapshot of the same program; gives the engine itself. Raises CepError for another program's."""
         header, batches = snapshot.load(blob, self._state)
@@ -363,7 +380,7 @@ class Engine:
         if self.history is not None:
             self.history.made(made)
             for name, tables in made.items() if self.explain else ():
-                out[name] = out[name].with_columns(self.history.because(concat(tables), self.plan.schemas, self.pool))
+                out[name] = out[name].with_columns(self.history.told(name, concat(tables), self.plan, self.pool))
         self._forget()
         return out
 

@@ -153,10 +153,10 @@ def _pieces(name: str, idle: float | None) -> Iterator[bytes]:
         stream = Stream(name, idle=idle)
         lines = whole_lines(stream, PIECE)
         while True:
-            while stream.silent():
-                stream.idle = 0.0
+            quiet = stream.silent()
+            while quiet:
                 yield b""
-            stream.idle = idle
+                quiet = stream.empty()
             if (found := next(lines, None)) is None:
                 break
             yield found[0]

@@ -33,13 +33,13 @@ def duration(text: str, option: str) -> int:
     raise refuse(f"{option}: `{text}` is no duration", DURATION)
 
 
-def waiting(idle: str, lateness: str | None, stored: bool) -> float:
-    """The seconds of silence after which the latest instant is over: what `--idle` says after the lateness. `stored`:
-    the input is files only, which are never silent.
+def waiting(idle: str, stored: bool) -> float:
+    """The seconds of silence after which time goes on by itself. `stored`: the input is files only, which are never
+    silent.
     """
     if stored:
-        raise refuse("--idle: files are never silent", "it is for standard input: `--input -`")
-    return (duration(idle, "--idle") + duration(lateness or "0", "--lateness")) / SECOND
+        raise refuse("--idle: files are never silent", "it is for what comes live: `--input -`, `--input mqtt://...`")
+    return duration(idle, "--idle") / SECOND
 
 
 def named(text: str, option: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from cep.engine import Engine
 from cep.feed import Feed
 from cep.progress import Tally
 from cep.report import Report
-from cep.runtime.clock import END_OF_TIME
+from cep.runtime.clock import BEGINNING, END_OF_TIME
 from cep.runtime.intake import Dead
 from cep.watch import Watch
 from connectors.batch import Batch, DeadRecord
@@ -85,11 +85,12 @@ def flow(
     """Push every batch; derived events go to `take`, what is no event to `letters`, counts to `tally`, and
     where there is a `watch` a report of each batch there. Changes of the knowledge come from the `feed`.
 
-    Where the batches say how far time has come, nothing is late. A silent batch ends the latest instant: what ends
-    then or before and comes later is late. The end of the input closes what is open. An interrupt does not: what was
-    still to come is not known.
+    Where the batches say how far time has come, nothing is late. In a silence time goes on as the clock does, from
+    where it had come: what ends before and comes later is late. The end of the input closes what is open. An interrupt
+    does not: what was still to come is not known.
     """
     seen: set[str] = set()
+    silent: int | None = None  # how far time had come when the silence began
     feed = feed or Feed(())
     while (batch := interrupt.next(batches)) is not None:
         began = perf_counter()
@@ -105,13 +106,20 @@ def flow(
         tally.records += batch.rows + len(batch.dead)
         seen |= batch.tables.keys()
         tally.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
-        until = engine.latest if batch.silent else engine.reached if batch.watermark is None else batch.watermark
+        if not batch.silence:
+            silent, until = None, engine.reached if batch.watermark is None else batch.watermark
+        else:
+            silent = engine.reached if silent is None else silent
+            until = silent if silent == BEGINNING else silent + batch.silence
         made: Counter[str] = Counter()
         for derived in feed.bring(engine, until, interrupt):
             tally.watermark = engine.watermark
             made += _count(engine, tally, derived)
             take(batch, derived)
         _bury(feed, letters, tally)
+        if batch.silence:
+            engine.machine.forget(engine.watermark)
+            tally.state_rows, tally.state_bytes = engine.state_rows, engine.state_bytes
         if watch is not None:
             watch.batch([_read(batch, engine), _stepped(engine, made, refused)], perf_counter() - began)
     tally.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]

@@ -22,10 +22,12 @@ from cep.runtime.intake import FARTHEST
 from connectors.batch import Batch
 from connectors.deadletters import DeadLetters
 from connectors.serving.service import Round, Service
+from connectors.serving.turn import Turn
 
-OFTEN = 10.0
-"""Seconds between two snapshots of a program that reads live input."""
+OFTEN, SELDOM = 1.0, 10.0
+"""Seconds between two snapshots of a program that reads live input: as often as it costs little of the time."""
 
+_SHARE = 20  # times as long as a snapshot takes there is none
 _ENDING = 10.0  # seconds that a batch may take to end
 
 
@@ -35,7 +37,7 @@ class Turns:
 
     def __init__(self, batches: Iterator[Batch]) -> None:
         self._batches = batches
-        self.lock = threading.Lock()
+        self.lock = Turn()
         self.held = False
 
     def __iter__(self) -> Iterator[Batch]:
@@ -73,29 +75,35 @@ class Run(threading.Thread):
         self.feed = feed
         self.failed: str | None = None
         self.error: BaseException | None = None
+        self._left = False  # at work still when all else had to end
 
     def run(self) -> None:
         with self.batches.lock:
             self._flow()
 
     def _flow(self) -> None:
-        last = monotonic()
+        due = monotonic() + OFTEN
 
         def take(batch: Batch | None, derived: Any) -> None:
-            nonlocal last
+            nonlocal due
             self.service.take(batch, derived)
-            if batch is not None and self.saved is not None and monotonic() - last > OFTEN:
+            if batch is not None and self.saved is not None and monotonic() > due:
+                began = monotonic()
                 self._save()
-                last = monotonic()
+                due = monotonic() + min(SELDOM, max(OFTEN, _SHARE * (monotonic() - began)))
 
         try:
             flow(self.engine, self.batches, self.tally, take, self.letters, self.interrupt, feed=self.feed)
-        except CepError as error:
-            self.failed, self.error = str(error).splitlines()[0], error
-            self.told("failed", str(error), "error", code=error.code)
         except BaseException as error:
-            self.failed, self.error = f"the program failed: {type(error).__name__}: {error}", error
-            self.told("failed", self.failed, "error")
+            if self._left:  # what it works with is closed
+                return
+            self.error = error
+            if isinstance(error, CepError):
+                self.failed = str(error).splitlines()[0]
+                self.told("failed", str(error), "error", code=error.code)
+            else:
+                self.failed = f"the program failed: {type(error).__name__}: {error}"
+                self.told("failed", self.failed, "error")
         else:
             if not self.interrupt.wished:
                 self.told("input_ended", None, **self.tally.numbers())
@@ -110,13 +118,23 @@ class Run(threading.Thread):
             if self.saved is not None and not self.service.ended and self.error is None:
                 self._save()
             self.batches.lock.release()
+        else:
+            self._left = True
         self.join(0.5)
 
     def _save(self) -> None:
         assert self.saved is not None, "there is a place for it"
         part = self.saved.with_suffix(".part")
-        part.write_bytes(self.engine.snapshot())
+        with part.open("wb") as file:
+            file.write(self.engine.snapshot())
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(part, self.saved)
+        folder = os.open(self.saved.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # else the name may still be that of before when the machine ends
+        finally:
+            os.close(folder)
 
 
 class Letters:

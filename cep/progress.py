@@ -17,6 +17,7 @@ SIZES = ("B", "kB", "MB", "GB", "TB")
 OUR_DAYS = (315_532_800_000_000, 4_102_444_800_000_000)  # 1980 to 2100
 REASONS = {  # the codes of dead letters in words, where the code is not one
     "args": "with wrong arguments",
+    "file": "of a wrong file",
     "graph": "of a graph without a time",
     "gzip": "of damaged gzip",
     "interval": "with a wrong interval",

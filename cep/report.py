@@ -20,9 +20,9 @@ class Report:
     """Numbers are those since the last report of this stage and bucket, but `rows` and `bytes`: what is held now.
 
     `read`: events from outside, by type; `latest`: the last end among them. `dead`: dead letters by code, those of
-    `late` events, by type, among them. `derived`: by type, before identical ones of several buckets are made one.
-    `counts`: the goals that did something or hold something. Times in microseconds, None: there is none (yet, or any
-    more: after the end of the input).
+    `late` events, by type, among them, and whole files, which are `unread`, each with its reason. `derived`: by type,
+    before identical ones of several buckets are made one. `counts`: the goals that did something or hold something.
+    Times in microseconds, None: there is none (yet, or any more: after the end of the input).
     """
 
     stage: int = READING
@@ -31,6 +31,7 @@ class Report:
     derived: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     dead: Mapping[str, int] = field(default_factory=dict)
+    unread: Sequence[str] = ()
     counts: Sequence[Count] = ()
     rows: int = 0
     bytes: int = 0

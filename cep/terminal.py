@@ -146,9 +146,10 @@ def knowledge_of(files: list[str] | None, reasoning: str | None) -> Knowledge | 
 
 
 def warnings_of(engine: Engine, rules: Path) -> tuple[Warning, ...]:
-    """Those of the program, and that it does nothing if so."""
-    nothing = () if engine.outputs else (Warning(f"{rules} has no rules, so it derives nothing", code="empty"),)
-    return (*nothing, *engine.warnings)
+    """Those of the program, and that it does nothing if so; an engine that makes no alerts does not count them."""
+    if engine.outputs or engine.alerts:
+        return engine.warnings
+    return (Warning(f"{rules} has no rules, so it derives nothing", code="empty"), *engine.warnings)
 
 
 def warn(warnings: Sequence[Warning], rules: Path, log: Log = plain) -> None:

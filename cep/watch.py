@@ -47,6 +47,8 @@ class Watch:
         """A batch was run and took so long; `more`: what else is to be told of it."""
         self.meter.take(reports, seconds)
         meter = self.meter
+        for file in (file for one in reports for file in one.unread):
+            self.log("unread", f"not read: {file}", "warning")
         if meter.dead != self._dead:
             late, dead = meter.late - self._late, meter.dead - self._dead
             self.log("dead_letters", None, "warning", reasons=dict(dead), late=dict(late))

@@ -1,10 +1,10 @@
-"""Addresses of live inputs: `mqtt://user:secret@host:1883/sensors/#?client=roof`, taken apart, told without secrets."""
+"""Addresses of live inputs and outputs: `mqtt://user:secret@host/sensors/#?client=roof`, told without secrets."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -23,9 +23,14 @@ PORTS: Mapping[str, int | None] = {
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("client", "qos", "version", "quiet", "limit", "format", "ca", "cert", "key"),
     "kafka": ("from", "until", "group", "gone", "limit", "format", "ca", "cert", "key", "sasl"),
-    "tcp": ("format",),
+    "tcp": ("quiet", "limit", "format"),
     "rate": ("start", "keys", "until", "limit"),
 }
+OUTPUTS: Mapping[str, tuple[str, ...]] = {
+    "mqtt": ("retain", "qos", "version", "ca", "cert", "key"),
+    "kafka": ("by", "ca", "cert", "key", "sasl"),
+}
+"""The kinds of outputs that are addresses, with their options."""
 EXAMPLES: Mapping[str, str] = {
     "mqtt": "mqtt://localhost:1883/sensors/#",
     "kafka": "kafka://localhost:9092/readings",
@@ -75,7 +80,7 @@ class Address:
         return found
 
     def refused(self, reason: str, hint: str | None = None) -> CepError:
-        """The error that something is wrong with this input."""
+        """The error that something is wrong with what is there."""
         return CepError(f"{self.text}: {reason}", hint=hint, code="input")
 
 
@@ -84,15 +89,17 @@ def live(path: str) -> bool:
     return _SCHEME.fullmatch(path) is not None
 
 
-def address(text: str) -> Address:
-    """Take an address apart. CepError: it is none, or has an option that is not known."""
+def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Address:
+    """Take an address apart, of an input or, with `OUTPUTS`, of an output. CepError: it is none, or has an option that
+    is not known."""
     match = _SCHEME.fullmatch(text)
     assert match is not None, "an address has a scheme"
     scheme, rest = match.groups()
-    if scheme not in PORTS:
-        known = ", ".join(f"{name}://" for name in PORTS)
-        raise CepError(f"{bare(text)}: `{scheme}://` is no kind of input", hint=f"there are {known}", code="input")
     tls, kind = scheme in ("mqtts", "kafkas"), scheme.removesuffix("s")
+    if scheme not in PORTS or kind not in known:
+        there = ", ".join(f"{name}://" for name in PORTS if name.removesuffix("s") in known)
+        what = "input" if known is OPTIONS else "output"
+        raise CepError(f"{bare(text)}: `{scheme}://` is no kind of {what}", hint=f"there are {there}", code=what)
     match = _REST.fullmatch(rest)
     assert match is not None, "any text has these parts"
     login, places, path, options = (part or "" for part in match.groups())
@@ -109,7 +116,7 @@ def address(text: str) -> Address:
         tls,
         hosts,
         unquote(path),
-        _options(shown, kind, options),
+        _options(shown, kind, options, known[kind]),
         unquote(user) if user else os.environ.get(named + "USER"),
         unquote(password) if colon else os.environ.get(named + "PASSWORD"),
     )
@@ -128,14 +135,14 @@ def _host(shown: str, place: str, usual: int | None, kind: str) -> tuple[str, in
     return match[1].strip("[]"), int(match[2] or usual or 0)
 
 
-def _options(shown: str, kind: str, text: str) -> dict[str, str]:
+def _options(shown: str, kind: str, text: str, names: Sequence[str]) -> dict[str, str]:
     found = {}
     for part in filter(None, text.split("&")):
         name, equals, value = part.partition("=")
-        known = name in OPTIONS[kind] or (kind == "kafka" and "." in name)  # `.`: a setting of librdkafka
+        known = name in names or (kind == "kafka" and "." in name)  # `.`: a setting of librdkafka
         if not (equals and known and value):
             what = f"`{name}` is no option" if not known else f"`{name}` has no value"
-            hint = f"options are {', '.join(OPTIONS[kind])}"
+            hint = f"options are {', '.join(names)}"
             more = ", and the settings of librdkafka" if kind == "kafka" else ""
             raise CepError(f"{shown}: {what}", hint=hint + more, code="input")
         found[name] = unquote(value)

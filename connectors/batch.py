@@ -46,9 +46,12 @@ class Block:
 
     def at(self, order: int) -> tuple[str, int, str | None]:
         """(file, line, text) of the record of that number."""
-        place = order - self.first
-        assert 0 <= place < self.count, "a record is looked for in its own block"
-        return self.file, self._line(place), self._text(place)
+        return *self.place(order), self._text(order - self.first)
+
+    def place(self, order: int) -> tuple[str, int]:
+        """(file, line) of the record of that number."""
+        assert 0 <= order - self.first < self.count, "a record is looked for in its own block"
+        return self.file, self._line(order - self.first)
 
     @property
     def beyond(self) -> int:
@@ -63,6 +66,10 @@ class Block:
     def without_data(self) -> Block:
         """The same, its text to be read again from a plain file; a compressed one gives none then."""
         return replace(self, data=None, starts=None if self.file.endswith(".gz") else self.starts)
+
+    def without_text(self) -> Block:
+        """The same, which only tells where records are."""
+        return replace(self, data=None, starts=None)
 
     def _line(self, place: int) -> int:
         return self.line + place if self.lines is None else int(self.lines[place])
@@ -88,7 +95,7 @@ class Batch:
     """Tables by event type: Int64 `start`, `end` (microseconds), `@order`, then the attributes.
 
     `watermark`: every event of the input that ends at or before it is out, with this batch; None: not known.
-    `silent`: it holds nothing, since nothing has come for a while.
+    `silence`: it holds nothing, since nothing has come for so long (microseconds); 0: something has.
     `bytes_read` of `total_bytes` are read; 0: not known.
     """
 
@@ -98,7 +105,7 @@ class Batch:
     bytes_read: int = 0
     total_bytes: int = 0
     watermark: int | None = None
-    silent: bool = False
+    silence: int = 0
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:

@@ -67,7 +67,7 @@ def read_csv(
             line += 1
             first += 1
             position += length
-        if stream.silent():
+        while stream.silent():
             yield None, [], None
         data = stream.read(chunk - len(rest) if len(rest) < chunk else chunk)
         final = not data

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import BinaryIO
@@ -13,7 +15,7 @@ from cep.errors import CepError
 from cep.schema import ARRIVAL, Schema
 from connectors.batch import Batch, Block, DeadRecord
 from connectors.csv import read_csv
-from connectors.inputs import RDF, Input, inputs
+from connectors.inputs import RDF, Input, inputs, sure
 from connectors.jsonl import Lines, read_jsonl
 from connectors.live import listen
 from connectors.parquet import open_parquet, read_parquet
@@ -29,7 +31,14 @@ ROWS = 1 << 17
 LARGE = 1 << 28
 """Bytes from which a replay looks first whether the input is in order, to hold none of it."""
 
+DEVICE = "device"
+"""The code of the error that a file is not read for want of what it is on, or of the machine: later it may be."""
+
+_ITS_OWN = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, None)
+"""What is wrong with a file itself; None: what it holds."""
+
 _Part = tuple[dict[str, pl.DataFrame], list[DeadRecord], Block | None, int]
+_Piece = tuple[dict[str, pl.DataFrame], list[DeadRecord], Block | None, int, int]
 
 
 def read(
@@ -45,9 +54,18 @@ def read(
     """Batches of all inputs, one after the other, in the order they stand. CepError: see `inputs`, and headers.
 
     Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. From a pipe a batch is what has arrived; when
-    nothing has come for `idle` seconds there is a `silent` batch. Live inputs come last, all together.
+    nothing has come for `idle` seconds there is a batch of silence, and again until something comes. Live inputs come
+    last, all together.
     """
     yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin, idle)
+
+
+def read_one(one: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Iterator[Batch]:
+    """Batches of a file that was found some time ago. CepError: it cannot be read, or not to its end; says why."""
+    try:
+        yield from _read([sure(one, schemas)], schemas, chunk, rows, None)
+    except OSError as error:
+        raise _unreadable(one.path, error) from None
 
 
 def replay(
@@ -96,10 +114,10 @@ def _read(
     for one, size in zip(found, sizes):
         if one in feeds:
             continue
-        for tables, dead, block, position in _parts(one, schemas, chunk, rows, first, stdin, idle):
+        for tables, dead, block, position, silence in _parts(one, schemas, chunk, rows, first, stdin, idle):
             tables = {type: table for type, table in tables.items() if table.height}
             if block is None:
-                yield Batch({}, [], [], done + position, total, silent=True)
+                yield Batch({}, [], [], done + position, total, silence=silence)
             else:
                 yield Batch(tables, dead, [block], done + position, total)
                 first = block.beyond
@@ -115,8 +133,9 @@ def _parts(
     first: int,
     stdin: BinaryIO | None,
     idle: float | None,
-) -> Iterator[_Part]:
-    """(tables, dead, block, bytes read) of one input, its first record numbered `first`; no block: it is silent."""
+) -> Iterator[_Piece]:
+    """(tables, dead, block, bytes read, 0) of one input, its first record numbered `first`; no block: it is silent, the
+    last number says for how long."""
     try:
         if one.format == "parquet":
             assert one.type is not None, "a Parquet file is bound to an event"
@@ -125,13 +144,14 @@ def _parts(
                 done = 0
                 for table, dead, block in read_parquet(one.path, opened, schemas[one.type], rows, first):
                     done += block.count
-                    yield {one.type: table}, dead, block, (one.size or 0) * done // count
+                    yield {one.type: table}, dead, block, (one.size or 0) * done // count, 0
             return
         stream = Stream(one.path, stdin, idle) if one.address is None else Stream("-", connected(one.address), idle)
     except OSError as error:
         raise _unreadable(one.path, error) from None
     try:
-        yield from _text(one, stream, schemas, chunk, first)
+        for tables, dead, part, position in _text(one, stream, schemas, chunk, first):
+            yield tables, dead, part, position, stream.silence.length if part is None else 0
     except OSError as error:
         raise _unreadable(one.path, error) from None
     finally:
@@ -140,7 +160,8 @@ def _parts(
 
 def _unreadable(path: str, error: OSError) -> CepError:
     name = "standard input" if path == "-" else path
-    return CepError(f"{name}: {(error.strerror or str(error)).lower()}", code="input")
+    told = str(error).splitlines()[0].rstrip(".") if error.errno is None else os.strerror(error.errno)
+    return CepError(f"{name}: {told.lower()}", code="input" if error.errno in _ITS_OWN else DEVICE)
 
 
 def _text(one: Input, stream: Stream, schemas: Mapping[str, Schema], chunk: int, first: int) -> Iterator[_Part]:

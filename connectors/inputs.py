@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,11 +53,19 @@ class Input:
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def inputs(specs: Sequence[str], schemas: Mapping[str, Schema], format: str | None = None) -> list[Input]:
+def inputs(
+    specs: Sequence[str],
+    schemas: Mapping[str, Schema],
+    format: str | None = None,
+    known: Set[str] = frozenset(),
+    unsure: bool = False,
+) -> list[Input]:
     """The files and live inputs that `specs` name, in their order, those of a directory or pattern by name.
 
-    `format` (one of `FORMATS`) overrides what the suffix says. CepError: no such file or event, no format, or a file
-    that needs one event type and several are possible.
+    `format` (one of `FORMATS`) overrides what the suffix says. Files of `known` absolute paths are passed over, for
+    whoever looks at the same folder again and again. CepError: no such file or event, no format, or a file
+    that needs one event type and several are possible; for the latter two there is none where it may stay `unsure` what
+    a file holds (see `sure`).
     """
     if format is not None and format not in FORMATS.values():
         raise CepError(f"`{format}` is no format", hint=f"formats are {KNOWN}", code="input")
@@ -69,11 +77,21 @@ def inputs(specs: Sequence[str], schemas: Mapping[str, Schema], format: str | No
         if live(path):
             found.append(_live(path, name, schemas, format))
             continue
-        for file in _files(path, spec, format):
-            found.append(_input(file, name, schemas, format))
+        for file in _files(path, spec, known):
+            try:
+                found.append(_input(file, name, schemas, format))
+            except CepError:
+                if not unsure:
+                    raise
+                found.append(Input(file, format or known_format(file) or "", name, name is not None))
     if sum(one.path == "-" for one in found) > 1:
         raise CepError("standard input is named twice", hint="`-` can be read once", code="input")
     return found
+
+
+def sure(one: Input, schemas: Mapping[str, Schema]) -> Input:
+    """The same file. CepError: its format is not known, or what event it holds."""
+    return _input(one.path, one.type if one.bound else None, schemas, one.format or None)
 
 
 def known_format(path: str) -> str | None:
@@ -103,25 +121,36 @@ def _split(spec: str, schemas: Mapping[str, Schema]) -> tuple[str | None, str]:
     return match[1], match[2]
 
 
-def _files(path: str, spec: str, format: str | None) -> list[str]:
+def _files(path: str, spec: str, known: Set[str]) -> list[str]:
     if path == "-":
         return [path]
     if os.path.isdir(path):
-        files = [entry for entry in sorted(Path(path).iterdir()) if entry.is_file() and known_format(entry.name)]
-        if not files:
-            suffixes = ", ".join(FORMATS)
-            raise CepError(f"{spec}: no file in this directory ends in {suffixes}", code="no-files")
-        return [str(file) for file in files]
+        return _listed(path, spec, known)
     if os.path.exists(path):
-        return [path]
+        return [] if known and os.path.abspath(path) in known else [path]
     if glob.has_magic(path):
-        matched = sorted(file for file in glob.glob(path, recursive=True) if not os.path.isdir(file))
-        if matched:
-            return matched
+        matched = glob.glob(path, recursive=True)
+        new = [file for file in matched if os.path.abspath(file) not in known] if known else matched
+        files = sorted(file for file in new if not os.path.isdir(file))
+        if files or len(new) < len(matched):
+            return files
         raise CepError(f"{bare(spec)}: no file matches", code="no-files")
     beside = Path(path).parent
     names = [entry.name for entry in sorted(beside.iterdir())] if beside.is_dir() else []
     raise CepError(f"{bare(spec)}: no such file{closest(Path(path).name, names)}", code="no-file")
+
+
+def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
+    """The files of a directory. Those that are known cost their name in the list, and no more."""
+    above = os.path.join(os.path.abspath(path), "")
+    with os.scandir(path) as listed:
+        there = list(listed)
+    new = [entry for entry in there if above + entry.name not in known]
+    files = sorted(entry.name for entry in new if known_format(entry.name) and entry.is_file())
+    if not files and len(new) == len(there):
+        suffixes = ", ".join(FORMATS)
+        raise CepError(f"{spec}: no file in this directory ends in {suffixes}", code="no-files")
+    return [str(Path(path, name)) for name in files]
 
 
 def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: str | None) -> Input:

@@ -21,6 +21,7 @@ Offsets = Mapping[int, int]
 """Of each partition the offset of the next message."""
 
 _AT_ONCE = 10_000
+_BYTES = 1 << 26
 _LOOK = 0.1  # seconds between two looks for more
 _NO_GROUP = "semcep"  # librdkafka wants one, even where none is used
 
@@ -39,11 +40,11 @@ class Topic:
         except ModuleNotFoundError:
             raise address.refused("Kafka needs confluent-kafka", "pip install 'semcep[kafka]'") from None
         self._failure = KafkaException
-        settings = _settings(address) | {"error_cb": self._failed}
+        settings = _reading(address) | {"error_cb": self._failed}
         try:
             self._consumer: Consumer = Consumer(settings)
         except (KafkaException, ValueError, TypeError) as error:
-            raise address.refused(f"a setting is wrong: {_told(error)}") from None
+            raise address.refused(f"a setting is wrong: {told(error)}") from None
 
     def partitions(self) -> list[int]:
         """CepError: there is no broker, or no such topic."""
@@ -51,7 +52,7 @@ class Topic:
         if found.error is not None or not found.partitions:
             every = self._ask(lambda: self._consumer.list_topics(timeout=WAIT)).topics
             there = ", ".join(sorted(name for name in every if not name.startswith("_"))[:10]) or "none"
-            reason = "no such topic" if found.error is None else _told(found.error)
+            reason = "no such topic" if found.error is None else told(found.error)
             raise self.address.refused(reason, f"topics there are: {there}")
         return sorted(found.partitions)
 
@@ -128,7 +129,7 @@ class Topic:
             for one in self._ask(lambda count=count: self._consumer.consume(count, _LOOK)):
                 error = one.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    raise self.address.refused(_told(error))
+                    raise self.address.refused(told(error))
                 position = max(position, one.offset() + (error is None))
                 if error is None and one.offset() < end:
                     numbers.append(one.offset())
@@ -156,10 +157,10 @@ class Topic:
             return question()
         except self._failure as error:
             hint = "is a broker running there, and is TLS (kafkas://) and login as it is there?"
-            raise self.address.refused(f"no answer: {self._error or _told(error)}", hint) from None
+            raise self.address.refused(f"no answer: {self._error or told(error)}", hint) from None
 
     def _failed(self, error: Any) -> None:
-        self._error = _told(error)
+        self._error = told(error)
 
 
 class Log:
@@ -172,6 +173,7 @@ class Log:
         self._grouped = "group" in address.options
         self._start = topic.begin() | (topic.committed() if self._grouped else {})
         self._end = self._start
+        self._most = 1 << 62  # messages of a poll, by how large they were
         bounded = address.choice("until", ("ever", "now")) == "now"
         self._target = topic.following(self._start, None) if bounded else None
 
@@ -181,14 +183,27 @@ class Log:
         return cls(Topic(address))
 
     def poll(self, most: int, seconds: float) -> Messages | None:
-        self._end = self._topic.following(self._start, most)
-        if self._target is not None:
-            self._end = {number: min(end, self._target.get(number, 0)) for number, end in self._end.items()}
-            if all(self._start.get(number, 0) >= end for number, end in self._target.items()):
-                return None
-        if all(end <= self._start.get(number, 0) for number, end in self._end.items()):
-            time.sleep(min(_LOOK, seconds))
-        return merged(list(self._topic.read(self._start, self._end)))
+        """Some 64 MiB at most: where messages are so large that they are more, fewer are read."""
+        while True:
+            self._end = self._topic.following(self._start, min(most, self._most))
+            if self._target is not None:
+                self._end = {number: min(end, self._target.get(number, 0)) for number, end in self._end.items()}
+                if all(self._start.get(number, 0) >= end for number, end in self._target.items()):
+                    return None
+            if all(end <= self._start.get(number, 0) for number, end in self._end.items()):
+                time.sleep(min(_LOOK, seconds))
+            parts: list[tuple[Messages, list[int]]] = []
+            size = count = 0
+            for part in self._topic.read(self._start, self._end):
+                parts.append(part)
+                size += sum(map(len, part[0].payloads))
+                count += len(part[0])
+                if size > _BYTES and count > len(self._end):
+                    break
+            else:
+                self._most = max(self._most, min(2 * self._most, 1 << 62)) if 4 * size < _BYTES else self._most
+                return merged(parts)
+            self._most = max(1, count // 2 * _BYTES // size)
 
     def done(self) -> None:
         self._start = self._end
@@ -212,29 +227,32 @@ def merged(parts: Sequence[tuple[Messages, list[int]]]) -> Messages:
     return Messages([sources[i] for i in order], [numbers[i] for i in order], [payloads[i] for i in order])
 
 
-def _settings(address: Address) -> dict[str, Any]:
-    options = address.options
-    settings: dict[str, Any] = {
-        "bootstrap.servers": address.servers,
-        "group.id": options.get("group", _NO_GROUP),
+def _reading(address: Address) -> dict[str, Any]:
+    return {
+        "group.id": address.options.get("group", _NO_GROUP),
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "fetch.queue.backoff.ms": 1,
         "fetch.wait.max.ms": 50,
-        "log_level": 0,
-    }
+    } | settings(address)
+
+
+def settings(address: Address) -> dict[str, Any]:
+    """The settings of librdkafka that an address says: where, and who is asking."""
+    options = address.options
+    found: dict[str, Any] = {"bootstrap.servers": address.servers, "log_level": 0}
     if address.user is not None:
-        settings["sasl.username"], settings["sasl.password"] = address.user, address.password or ""
-        settings["sasl.mechanism"] = options.get("sasl", "PLAIN")
+        found["sasl.username"], found["sasl.password"] = address.user, address.password or ""
+        found["sasl.mechanism"] = options.get("sasl", "PLAIN")
     layer = ("SASL_" if address.user is not None else "") + ("SSL" if address.tls else "PLAINTEXT")
-    settings["security.protocol"] = layer
+    found["security.protocol"] = layer
     files = {"ca": "ssl.ca.location", "cert": "ssl.certificate.location", "key": "ssl.key.location"}
-    settings |= {name: options[option] for option, name in files.items() if option in options}
-    return settings | {name: value for name, value in options.items() if "." in name}
+    found |= {name: options[option] for option, name in files.items() if option in options}
+    return found | {name: value for name, value in options.items() if "." in name}
 
 
-def _told(error: Any) -> str:
+def told(error: Any) -> str:
     """What librdkafka says, in lower case and without its own names."""
     found = error.args[0] if isinstance(error, Exception) and error.args else error
     text = str(found.str() if hasattr(found, "str") else found)

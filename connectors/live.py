@@ -13,6 +13,7 @@ from connectors.addresses import Address
 from connectors.batch import Batch
 from connectors.inputs import Input
 from connectors.messages import Inbox, Messages
+from connectors.silence import Silence
 
 _PATIENCE = 0.2  # seconds that are waited for messages, and Ctrl-C with them
 _TURN = 0.02  # of each of several
@@ -49,8 +50,11 @@ def feed(address: Address) -> Feed:
 
 
 def reach(input: Input) -> None:
-    """See whether a live input is there. CepError: there is nothing, or what it needs is not installed."""
+    """See whether a live input is there. CepError: there is nothing, or what it needs is not installed. A connection is
+    not tried: who listens for one would take the trial for it."""
     assert input.address is not None, "live inputs have addresses"
+    if input.address.kind == "tcp":
+        return
     feed(replace(input.address, options={**input.address.options, "client": ""})).close()
 
 
@@ -58,13 +62,14 @@ def listen(
     inputs: Sequence[Input], schemas: Mapping[str, Schema], most: int, first: int, idle: float | None
 ) -> Iterator[Batch]:
     """Batches of up to `most` messages, their records numbered from `first`. When nothing has come for `idle` seconds
-    there is a `silent` batch. What was polled is done when the next batch is asked for."""
+    there is a batch of silence, and again until something comes (`connectors.silence`). What was polled is done when
+    the next batch is asked for."""
     with ExitStack() as stack:
         feeds = []
         for one in inputs:
             assert one.address is not None, "live inputs have addresses"
             feeds.append((stack.enter_context(closing(feed(one.address))), Inbox(one, schemas)))
-        silent, latest = False, time.monotonic()
+        silence = Silence(idle)
         while feeds:
             patience = _PATIENCE if len(feeds) == 1 else _TURN
             for each in list(feeds):
@@ -77,7 +82,6 @@ def listen(
                     yield batch
                     source.done()
                     first = batch.blocks[-1].beyond
-                    silent, latest = False, time.monotonic()
-            if idle is not None and not silent and time.monotonic() - latest >= idle:
-                silent = True
-                yield Batch({}, [], [], silent=True)
+                    silence.heard()
+            if silence.due():
+                yield Batch({}, [], [], silence=silence.length)

@@ -35,11 +35,19 @@ class Received(Block):
     messages: Messages = Messages((), (), ())
     rows: NDArray[np.int64] | None = None
 
-    def at(self, order: int) -> tuple[str, int, str | None]:
-        assert self.rows is not None and 0 <= order - self.first < self.count, "a record is looked for in its own block"
-        row = int(self.rows[order - self.first])
-        text = self.messages.payloads[row].decode("utf-8", "replace")
-        return self.messages.sources[row], self.messages.numbers[row], text
+    def place(self, order: int) -> tuple[str, int]:
+        row = self._row(order - self.first)
+        return self.messages.sources[row], self.messages.numbers[row]
+
+    def without_text(self) -> Received:
+        return replace(self, data=None, starts=None, messages=replace(self.messages, payloads=()))
+
+    def _text(self, place: int) -> str | None:
+        return self.messages.payloads[self._row(place)].decode("utf-8", "replace") if self.messages.payloads else None
+
+    def _row(self, place: int) -> int:
+        assert self.rows is not None and 0 <= place < self.count, "a record is looked for in its own block"
+        return int(self.rows[place])
 
 
 class Inbox:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,11 +22,14 @@ WAIT = 10.0
 _EVER = 0xFFFFFFFF  # seconds that a session is kept: without an end
 _MANY = 65_535  # messages that may be on their way at once
 _TAKEN_OVER = 0x8E
+_BYTES = 1 << 24  # that are taken at once
+_NOTHING = "semcep/nothing"  # a filter that nobody subscribes to
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message as it came: `mid` is the broker's number for it until it is acknowledged."""
+    """A message as it came: `mid` is the broker's number for it until it is acknowledged. A line of a connection is
+    one without a topic."""
 
     topic: str
     payload: bytes
@@ -56,7 +58,7 @@ class Subscription:
         self._came: deque[Arrival] = deque()
         self._open: list[Arrival] = []  # polled, not done
         self._there = threading.Condition()
-        self._subscribed = False
+        self._subscribed = self._answered = False
         self._error: CepError | None = None
         self._client = self._made(client or "")
 
@@ -82,9 +84,7 @@ class Subscription:
         try:
             self._client.connect(host, port, **options)
         except (OSError, ValueError) as error:
-            reason = (getattr(error, "strerror", None) or str(error)).lower()
-            hint = "is the broker running, are host and port right, and is TLS (mqtts://) as it is there?"
-            raise self.address.refused(f"no broker: {reason}", hint) from None
+            raise unreachable(self.address, error) from None
         self._client.loop_start()
         with self._there:
             self._there.wait_for(lambda: self._subscribed or self._error is not None, WAIT)
@@ -93,12 +93,16 @@ class Subscription:
             raise self._error or self.address.refused(f"the broker has not answered for {WAIT:g} s")
 
     def take(self, most: int, seconds: float) -> list[Arrival]:
-        """Up to so many messages, after so long at most. CepError: the broker has ended it."""
+        """Up to so many messages and about 16 MiB, after so long at most. CepError: the broker has ended it."""
         with self._there:
             self._there.wait_for(lambda: self._came or self._error is not None, seconds)
             if self._error is not None:
                 raise self._error
-            taken = [self._came.popleft() for _ in range(min(most, len(self._came)))]
+            taken: list[Arrival] = []
+            size = 0
+            while self._came and len(taken) < most and size < _BYTES:
+                taken.append(self._came.popleft())
+                size += len(taken[-1].payload)
             self._open += taken
         return taken
 
@@ -115,19 +119,20 @@ class Subscription:
         for one in done:
             self._client.ack(one.mid, one.qos)
 
-    def quiet(self, seconds: float) -> None:
-        """Wait until nothing has come for so long."""
-        seen, since = -1, time.monotonic()
-        while time.monotonic() - since < seconds:
-            if (now := self._arrived) != seen:
-                seen, since = now, time.monotonic()
-            time.sleep(0.01)
-
     def close(self) -> None:
+        """End the connection; what was acknowledged is then known to the broker, if it answers."""
+        if self._subscribed and self._persistent:
+            self._settle()
         self._client.disconnect()
         self._client.loop_stop()
 
-    _arrived = 0
+    def _settle(self) -> None:
+        """Wait until the broker has worked off all that it was told: it answers in order, here a question that changes
+        nothing. Without that, what is still on its way to us would reset the connection, and the last
+        acknowledgements would be lost."""
+        self._client.unsubscribe(_NOTHING)
+        with self._there:
+            self._there.wait_for(lambda: self._answered or not self._client.is_connected(), WAIT)
 
     def _made(self, client: str) -> Client:
         try:
@@ -143,31 +148,18 @@ class Subscription:
         options: dict[str, Any] = {} if self._new else {"clean_session": not self._persistent}
         version = MQTTProtocolVersion.MQTTv5 if self._new else MQTTProtocolVersion.MQTTv311
         made = paho.Client(CallbackAPIVersion.VERSION2, client_id=client, protocol=version, manual_ack=True, **options)
-        if self.address.user is not None:
-            made.username_pw_set(self.address.user, self.address.password)
-        if self.address.tls:
-            self._secured(made)
+        secured(made, self.address)
         made.reconnect_delay_set(1, 30)
         made.on_connect, made.on_disconnect = self._connected, self._disconnected
         made.on_subscribe, made.on_message = self._granted, self._message
+        made.on_unsubscribe = self._settled
         return made
-
-    def _secured(self, client: Client) -> None:
-        options = self.address.options
-        try:
-            client.tls_set(options.get("ca"), options.get("cert"), options.get("key"))
-        except (OSError, ValueError) as error:
-            raise self.address.refused(f"TLS: {str(error).lower()}", "`ca`, `cert` and `key` name PEM files") from None
 
     # --- called in the thread of the client ---
 
     def _connected(self, client: Client, data: object, flags: Any, reason: Any, properties: object) -> None:
         if reason.is_failure:
-            user, password = "SEMCEP_MQTT_USER", "SEMCEP_MQTT_PASSWORD"
-            hint = f"`{self.address.kind}://user:password@host`, or {user} and {password} in the environment"
-            if "version" in str(reason).lower():
-                hint = "an older broker: `?version=3`"
-            self._fail(f"the broker refuses: {str(reason).lower()}", hint)
+            self._fail(*refusal(self.address, str(reason)))
         elif self._new:
             from paho.mqtt.subscribeoptions import SubscribeOptions
 
@@ -184,7 +176,14 @@ class Subscription:
         else:
             self._stands()
 
+    def _settled(self, client: Client, data: object, mid: int, reasons: object, properties: object) -> None:
+        with self._there:
+            self._answered = True
+            self._there.notify_all()
+
     def _disconnected(self, client: Client, data: object, flags: object, reason: Any, properties: object) -> None:
+        with self._there:
+            self._there.notify_all()
         if self._new and reason.value == _TAKEN_OVER:
             self._fail("another client has come with the name of this one", "each run has its own `?client=NAME`")
 
@@ -201,7 +200,6 @@ class Subscription:
             self._known[one.mid] = digest
         with self._there:
             self._came.append(one)
-            self._arrived += 1
             self._there.notify_all()
 
     def _stands(self) -> None:
@@ -216,8 +214,36 @@ class Subscription:
         self._client.disconnect()
 
 
+def secured(client: Client, address: Address) -> None:
+    """Give a client the login and the certificates of an address. CepError: they cannot be read."""
+    if address.user is not None:
+        client.username_pw_set(address.user, address.password)
+    options = address.options
+    try:
+        if address.tls:
+            client.tls_set(options.get("ca"), options.get("cert"), options.get("key"))
+    except (OSError, ValueError) as error:
+        raise address.refused(f"TLS: {str(error).lower()}", "`ca`, `cert` and `key` name PEM files") from None
+
+
+def unreachable(address: Address, error: Exception) -> CepError:
+    """That no connection is made."""
+    reason = (getattr(error, "strerror", None) or str(error)).lower()
+    hint = "is the broker running, are host and port right, and is TLS (mqtts://) as it is there?"
+    return address.refused(f"no broker: {reason}", hint)
+
+
+def refusal(address: Address, reason: str) -> tuple[str, str]:
+    """Why a broker wants no connection, and what may help."""
+    user, password = "SEMCEP_MQTT_USER", "SEMCEP_MQTT_PASSWORD"
+    hint = f"`{address.kind}://user:password@host`, or {user} and {password} in the environment"
+    if "version" in reason.lower():
+        hint = "an older broker: `?version=3`"
+    return f"the broker refuses: {reason.lower()}", hint
+
+
 def messages(address: Address, arrived: Sequence[Arrival], numbers: Sequence[int]) -> Messages:
-    """Arrivals as messages: each from `mqtt://host:port/topic`."""
+    """Arrivals as messages: each from `mqtt://host:port/topic`, or from `tcp://host:port`."""
     place = address.text.removesuffix(address.path)
     return Messages([place + one.topic for one in arrived], numbers, [one.payload for one in arrived])
 

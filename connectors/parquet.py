@@ -60,9 +60,7 @@ def open_parquet(file: str) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file)
     except pa.ArrowInvalid as error:
-        raise CepError(
-            f"{file}: no Parquet file: {str(error).splitlines()[0].rstrip('.').lower()}", code="input"
-        ) from None
+        raise CepError(f"{file}: no Parquet file: {_first(error)}", code="input") from None
 
 
 def read_parquet(
@@ -73,7 +71,7 @@ def read_parquet(
     keys = time_keys(bound)
     wanted = dict.fromkeys([*keys, *(attribute.source or attribute.name for attribute in schema.attributes)])
     line = 1
-    for batch in opened.iter_batches(batch_size=rows, columns=list(wanted)):
+    for batch in _batches(file, opened, rows, list(wanted)):
         columns = pl.DataFrame(pl.from_arrow(batch))
         n = columns.height
         block = Block(file, first, n, line)
@@ -103,6 +101,17 @@ def read_parquet(
         yield table, dead, block
         line += n
         first += n
+
+
+def _batches(file: str, opened: pq.ParquetFile, rows: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from opened.iter_batches(batch_size=rows, columns=columns)
+    except pa.ArrowException as error:
+        raise CepError(f"{file}: {_first(error)}", code="input") from None
+
+
+def _first(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".").lower()
 
 
 def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:

@@ -122,7 +122,7 @@ def read_observations(
             line += data.count(b"\n")
         else:
             return
-    text = b"".join(data for data, _, _ in blocks)
+    text = b"".join(data for data, _, _ in blocks if data)
     table, dead, lines = documents.one(file, text, first)
     yield table, dead, Block(file, first, len(lines), 1, lines, times="iso")
 

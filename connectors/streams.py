@@ -5,16 +5,20 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import math
 import os
 import select
 import stat
 import sys
 import zlib
 from collections.abc import Iterator
+from time import monotonic
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from connectors.silence import Silence
 
 BOM = b"\xef\xbb\xbf"
 LONGEST = 1 << 24
@@ -22,17 +26,18 @@ LONGEST = 1 << 24
 
 _LITTLE = 1 << 20  # bytes from a pipe not worth handing over while more is about to come
 _LONGEST_WAIT = 2**31 - 1  # milliseconds, of poll
-_MOMENT = 10  # milliseconds: how long more may take to come
+_MOMENT = 0.01  # seconds: how long more may take to come, all of it
 
 
 class Stream:
     """Reads one input. `position` of its `size` bytes are read, as they are stored; `size` None: unknown.
 
-    `idle`: the seconds after which a pipe from which nothing comes is `silent`, None: it never is.
+    `idle`: the seconds after which a pipe from which nothing comes is `silent`, None: it never is. `silence`: for how
+    long nothing has come.
     """
 
     def __init__(self, path: str, given: BinaryIO | None = None, idle: float | None = None) -> None:
-        self.idle = idle
+        self.silence = Silence(idle)
         self.size: int | None = None
         self.damage: str | None = None  # why the rest of a compressed file cannot be read
         self._compressed: gzip.GzipFile | None = None
@@ -64,12 +69,26 @@ class Stream:
         return self._file.tell() if self._compressed is not None and self.size is not None else self._read
 
     def silent(self) -> bool:
-        """Wait for something to read, or the end, but no longer than `idle`; whether it was in vain."""
-        if self._descriptor is None or self.idle is None:
+        """Wait for something to read, or the end, but no longer than until the silence is to be told; whether it was in
+        vain."""
+        patience = self.silence.patience
+        if self._descriptor is None or patience is None:
             return False
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
-        return not poll.poll(min(self.idle * 1000, _LONGEST_WAIT))
+        while not poll.poll(min(math.ceil(patience * 1000), _LONGEST_WAIT)):
+            if self.silence.due():
+                return True
+            patience = self.silence.patience or 0.0
+        return False
+
+    def empty(self) -> bool:
+        """Whether there is nothing to read now, nor the end."""
+        if self._descriptor is None:
+            return False
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        return not poll.poll(0)
 
     def read(self, most: int) -> bytes:
         """Up to `most` bytes, b"" at the end. From a pipe what has arrived, without waiting for all."""
@@ -80,6 +99,7 @@ class Stream:
         else:
             data = self._file.read(most)
         self._read += len(data)
+        self.silence.heard()
         return data
 
     def _arrived(self, descriptor: int, most: int) -> bytes:
@@ -90,7 +110,10 @@ class Stream:
         size = len(data)
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
-        while size < most and poll.poll(_MOMENT if size < _LITTLE else 0):
+        until = monotonic() + _MOMENT
+        while size < most and poll.poll(max(0.0, until - monotonic()) * 1000 if size < _LITTLE else 0):
+            if size < _LITTLE and monotonic() > until:  # who waits for it is not to wait for what comes after
+                break
             data = os.read(descriptor, most - size)
             if not data:
                 break
@@ -125,7 +148,7 @@ def whole_lines(stream: Stream, chunk: int) -> Iterator[tuple[bytes, int, int]]:
     position = 0
     first = True
     while True:
-        if stream.silent():
+        while stream.silent():
             yield b"", position, 0
         data = stream.read(chunk - len(rest) if len(rest) < chunk else chunk)
         if not data:

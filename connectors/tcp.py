@@ -3,23 +3,101 @@
 from __future__ import annotations
 
 import socket
+import time
 from typing import BinaryIO, cast
 
+from cep.errors import CepError
 from connectors.addresses import Address
+from connectors.mqtt import Arrival
+from connectors.streams import LONGEST
 
 WAIT = 10.0
 """Seconds in which a connection has to be made."""
 
+_CHUNK = 1 << 20
+_HEAD = 1000  # bytes that are kept of a line that is too long
+_SLOWEST = 30.0  # seconds between two tries to connect again
+
 
 def connected(address: Address) -> BinaryIO:
     """The bytes that come. CepError: nobody listens there."""
-    host, port = address.hosts[0]
-    try:
-        made = socket.create_connection((host, port), WAIT)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise address.refused(f"no connection: {reason}", f"something has to listen there: `nc -lk {port}`") from None
+    made = _connection(address)
     made.settimeout(None)
     file = cast(BinaryIO, made.makefile("rb", buffering=0))
     made.close()  # the file holds it
     return file
+
+
+class Connection:
+    """The lines of a connection, for whoever keeps them before they are worked off. One that is `lasting` is made
+    again when it ends, after 1 s, 2 s and so on up to 30 s; what was sent meanwhile is lost."""
+
+    def __init__(self, address: Address, lasting: bool) -> None:
+        """CepError: nobody listens there."""
+        self._address, self._lasting = address, lasting
+        self._socket: socket.socket | None = _connection(address)
+        self._rest = b""
+        self._skipping = False
+        self._pause, self._again = 1.0, 0.0
+
+    def take(self, most: int, seconds: float) -> list[Arrival] | None:
+        """The lines that have come, after so long at most; None: there will be no more. They may be more than `most`:
+        those of a megabyte."""
+        if self._socket is None:
+            return self._anew(seconds)
+        self._socket.settimeout(seconds)
+        try:
+            data = self._socket.recv(_CHUNK)
+        except TimeoutError:
+            return []
+        except OSError:
+            data, self._rest = b"", b""  # broken, not closed: a line without its end is half of one
+        if data:
+            self._pause = 1.0
+            return [Arrival("", line, 0, 0) for line in self._lines(data)]
+        last, self._rest = self._rest, b""
+        self._socket.close()
+        self._socket, self._again = None, time.monotonic() + self._pause
+        return [Arrival("", last, 0, 0)] if last and not self._skipping else []
+
+    def done(self) -> None:
+        """Nobody is told."""
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    def _anew(self, seconds: float) -> list[Arrival] | None:
+        if not self._lasting:
+            return None
+        if (left := self._again - time.monotonic()) > 0:
+            time.sleep(min(seconds, left))
+            return []
+        self._pause = min(2 * self._pause, _SLOWEST)
+        try:
+            self._socket, self._skipping = _connection(self._address), False
+        except CepError:
+            self._again = time.monotonic() + self._pause
+        return []
+
+    def _lines(self, data: bytes) -> list[bytes]:
+        """The lines that are whole now. Of one that is too long to be a record only its beginning is."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if whole and self._skipping:
+            del whole[0]
+            self._skipping = False
+        if self._skipping:
+            self._rest = b""
+        elif len(self._rest) > LONGEST:
+            whole.append(self._rest[:_HEAD])
+            self._rest, self._skipping = b"", True
+        return whole
+
+
+def _connection(address: Address) -> socket.socket:
+    host, port = address.hosts[0]
+    try:
+        return socket.create_connection((host, port), WAIT)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise address.refused(f"no connection: {reason}", f"something has to listen there: `nc -lk {port}`") from None

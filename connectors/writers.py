@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 
 from cep.errors import CepError
 from cep.schema import Attribute, Schema
+from connectors.addresses import live
 from connectors.because import BECAUSE, because
 from connectors.inputs import FORMATS, known_format
 from connectors.lines import Pieces, as_is, as_json, as_ticks, lines, merged, ticks_text
+from connectors.sending import Sending
 from connectors.sinks import Sink, writing
 from connectors.times import SECOND
 
@@ -32,7 +34,7 @@ _ARROW: Mapping[str, Any] = {
 
 
 class Writer:
-    """Writes tables of derived events to `path`, `-` for standard output.
+    """Writes tables of derived events to `path`, `-` for standard output, or as messages to a broker's topic.
 
     JSON Lines take all types in one file, by (end, start, type) within a call. A CSV or Parquet file holds one type:
     where the program derives several, `out.csv` becomes `out.<type>.csv` for each; in a directory (there is one, or
@@ -56,15 +58,19 @@ class Writer:
         self.counts = dict.fromkeys(schemas, 0)
         self._schemas = schemas
         self._inputs = inputs
-        directory = path != "-" and (os.path.isdir(path) or path.endswith("/"))
-        self.format = format or ("jsonl" if path == "-" or directory else _format(path))
+        directory = path != "-" and not live(path) and (os.path.isdir(path) or path.endswith("/"))
+        self.format = format or ("jsonl" if path == "-" or directory or live(path) else _format(path))
         if self.format not in FORMATS.values():
             raise CepError(f"`{format}` is no format", hint="formats are jsonl, csv, tsv, parquet", code="output")
+        if live(path) and self.format != "jsonl":
+            raise CepError(f"--output: messages are lines of JSON, not {self.format}", code="output")
         self._single = self.format == "jsonl" and not directory
         self.paths = self._places(path, directory)
         if self.format == "parquet":
             self._groups = {type: _Groups(place, self._arrow(type)) for type, place in self.paths.items()}
-            self._sinks: dict[str, Sink] = {}
+            self._sinks: dict[str, Sink | Sending] = {}
+        elif live(path):
+            self._sinks = {path: Sending(path, schemas)}
         else:
             self._sinks = {place: Sink(place) for place in dict.fromkeys(self.paths.values())}
             for type, place in self.paths.items() if self.format in ("csv", "tsv") else ():

@@ -7,14 +7,13 @@ tells that nothing earlier will come. A graph's end may come later than its trip
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import pyoxigraph as ox
 
 from cep.errors import CepError
 from knowledge.rdf.unreadable import plain
-from knowledge.updates import Graphs, Update
+from knowledge.updates import Graphs, Refused, Update
 
 BEGINNING = -(2**62)
 Awaited = Callable[[Iterator[bytes]], bytes | None]
@@ -24,17 +23,6 @@ Awaited = Callable[[Iterator[bytes]], bytes | None]
 def written(quad: ox.Quad | ox.Triple) -> str:
     """A line of N-Quads."""
     return f"{quad} .\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """What could not be taken: file, line, the reason, a short name for it, the text."""
-
-    file: str
-    line: int
-    reason: str
-    code: str
-    text: str | None
 
 
 class Arriving:

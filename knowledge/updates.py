@@ -47,6 +47,17 @@ class Update:
         return Update(self.time, self.add + other.add, self.remove + other.remove, self.file, self.line)
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What could not be taken: file, line, the reason, a short name for it, the text."""
+
+    file: str
+    line: int
+    reason: str
+    code: str
+    text: str | None
+
+
 @dataclass(slots=True)
 class Timed:
     """A named graph: when its quads come and go (microseconds), those not yet made changes of, those it has brought."""

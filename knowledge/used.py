@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import pyoxigraph as ox
 
-from cep.background import Fixed
+from cep.background import Background, Fixed
 from cep.events import Iri, Value
 from cep.syntax.ast import Graph
-from cep.why.judging import Fact
+from cep.why.judging import Fact, Step, Triple
 from knowledge.asking.products import groups
 from knowledge.asking.sparql import Constant, Pattern, Slot, basic
 from knowledge.graph import Knowledge
@@ -25,13 +26,14 @@ class Used:
     """Knowledge, asked for what led to its answers."""
 
     def __init__(self, knowledge: Knowledge, prefixes: Mapping[str, str] | None = None) -> None:
-        self.knowledge = knowledge
+        self.loaded = self.knowledge = knowledge
         self.prefixes = dict(prefixes or {})
 
-    def __call__(self, asked: Graph | Fixed, given: Mapping[str, Value]) -> list[Fact]:
+    def __call__(self, asked: Graph | Fixed, given: Mapping[str, Value], then: Background | None = None) -> list[Fact]:
         """The triples behind one answer: of a graph pattern in which some variables have values, or of
         `triple(S, P, O)` with values by place (`0`, `1`, `2`). Of several answers that fit the first is told; none
-        where a triple cannot be told from others."""
+        where a triple cannot be told from others. `then`: the knowledge as it was then, where it has changed."""
+        self.knowledge = then if isinstance(then, Knowledge) else self.loaded
         if isinstance(asked, Graph):
             return self._of_graph(asked, given)
         values = [term if term is not None else given.get(str(i)) for i, term in enumerate(asked)]
@@ -67,16 +69,29 @@ class Used:
                 if isinstance(slot, str):
                     known.setdefault(slot, id)
             text = names.triple(triple)
-            made[text] = Fact(text, self._proof(triple, names))
+            made[text] = self._fact(text, triple, names)
             if len(made) == MOST:
                 break
         return list(made.values())
 
-    def _proof(self, triple: tuple[int, int, int], names: Names) -> tuple[str, ...]:
+    def _fact(self, text: str, triple: tuple[int, int, int], names: Names) -> Fact:
         if self.knowledge.closure is None:
-            return ()
+            return Fact(text, (), (Step(self._terms(triple), ASSERTED),))
         proof = self.knowledge.closure.proof(*triple)
-        return () if proof.rule == ASSERTED else tuple(proof.lines(names))
+        lines = () if proof.rule == ASSERTED else tuple(proof.lines(names))
+        steps: dict[tuple[int, int, int], Step] = {}
+        waiting = [proof]
+        while waiting:
+            one = waiting.pop(0)
+            if one.triple not in steps:
+                premises = tuple(self._terms(premise.triple) for premise in one.premises)
+                steps[one.triple] = Step(self._terms(one.triple), one.rule, premises)
+                waiting += one.premises
+        return Fact(text, lines, tuple(steps.values()))
+
+    def _terms(self, triple: tuple[int, int, int]) -> Triple:
+        subject, verb, thing = self.knowledge.terms.written(np.array(triple)).to_list()
+        return subject, verb, thing
 
     def _id(self, constant: Constant) -> int:
         term: ox.NamedNode | ox.Literal

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -87,3 +88,45 @@ class Cluster:
             options: dict[str, Any] = {"partition": partition, "timestamp": FIRST + 1000 * second}
             self._producer.produce(self._topic, payload, **options)
         assert self._producer.flush(10) == 0, "all are sent"
+
+    def received(self, topic: str, count: int) -> list[tuple[str, bytes, bytes]]:
+        """The first so many messages of a topic, or more if they are there: `id`, key and bytes."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        reader = Consumer({"bootstrap.servers": self.servers, "group.id": "test", "log_level": 0})
+        places = reader.list_topics(topic, timeout=10).topics[topic].partitions
+        reader.assign([TopicPartition(topic, number, 0) for number in places])
+        found: list[tuple[str, bytes, bytes]] = []
+        until = time.monotonic() + 60
+        while True:
+            came = [one for one in reader.consume(10_000, 0.5) if one.error() is None]
+            found += [(dict(one.headers())["id"].decode(), one.key(), one.value()) for one in came]
+            if not came and len(found) >= count:
+                break
+            assert time.monotonic() < until, f"{len(found)} of {count} have come"
+        reader.close()
+        return found
+
+
+@contextmanager
+def listening(port: int, topic: str) -> Iterator[list[tuple[str, str, bytes]]]:
+    """What comes to a topic while the block runs: topic, `id` and bytes."""
+    from paho.mqtt.client import Client
+    from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+
+    found: list[tuple[str, str, bytes]] = []
+    stands = threading.Event()
+    client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
+    client.on_subscribe = lambda *_: stands.set()
+    client.on_message = lambda _, __, one: found.append(
+        (one.topic, dict(getattr(one.properties, "UserProperty", [("id", "")]))["id"], one.payload)
+    )
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    client.subscribe(topic, qos=1)
+    assert stands.wait(10), "it is granted"
+    try:
+        yield found
+    finally:
+        client.disconnect()
+        client.loop_stop()

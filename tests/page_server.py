@@ -23,13 +23,15 @@ from connectors.batch import Batch
 from connectors.feeds import router as alerts
 from connectors.feeds.document import Origin
 from connectors.feeds.events import Stream
-from connectors.serving import page
+from connectors.serving import page, why
 from connectors.serving.app import application
 from connectors.serving.guard import Limits
 from connectors.serving.located import Gazette
 from connectors.serving.scene import Scene
 from connectors.serving.service import Service
+from connectors.serving.turn import Turn
 from knowledge.graph import Knowledge
+from knowledge.used import Used
 
 SECOND = 1_000_000
 EIGHT = 1_714_550_400 * SECOND  # 2024-05-01T08:00:00Z
@@ -72,6 +74,8 @@ class Shown:
     stops: list[threading.Thread] = field(default_factory=list)
     server: uvicorn.Server | None = None
     stream: Stream | None = None
+    turn: Turn = field(default_factory=Turn)
+    questions: why.Questions | None = None
 
     @property
     def url(self) -> str:
@@ -87,14 +91,21 @@ class Shown:
             orient="row",
         )  # fmt: skip
         batch = Batch({"reading": table}, [], [])
-        self.service.tally.records += table.height
-        self.service.take(batch, self.engine.push(batch.tables))
-        self.service.take(batch, self.engine.advance(EIGHT + rows[-1][0] * SECOND))
+        with self.turn:
+            self.service.tally.records += table.height
+            self.service.take(batch, self.engine.push(batch.tables))
+            self.service.take(batch, self.engine.advance(EIGHT + rows[-1][0] * SECOND))
+
+    def ended(self, id: str) -> tuple[str | None, int] | None:
+        """The event and its end, while the page holds it."""
+        found = self.scene.event(id)
+        return None if found is None else (found["type"], found["end"])
 
     def start(self) -> None:
         self.scene.closed = False
         self.stream = Stream(self.outbox)
         routers = [page.router(self.scene, self.outbox), alerts.router(self.outbox, Origin("heat.cep"), self.stream)]
+        routers.append(why.router(self.questions))
         app = application(
             routers, Limits(rate=0), title="heat", trouble=lambda: None, registry=CollectorRegistry(), origins=()
         )
@@ -116,15 +127,17 @@ class Shown:
 
 
 @contextmanager
-def shown(folder: Path, text: str = PROGRAM) -> Iterator[Shown]:
-    """The page of a program; nothing has been pushed."""
+def shown(folder: Path, text: str = PROGRAM, remember: int | None = None) -> Iterator[Shown]:
+    """The page of a program; nothing has been pushed. `remember`: it can be asked why, for so many microseconds."""
     (folder / "stations.ttl").write_text(STATIONS)
     knowledge = Knowledge.load([folder / "stations.ttl"])
-    engine = Engine.from_text(text, knowledge=knowledge, explain=True, alerts=True)
+    engine = Engine.from_text(text, knowledge=knowledge, explain=True, remember=remember, alerts=True)
     service = Service(engine, text, "rules/heat.cep", Tally())
     with closing(Outbox(None)) as outbox:
         service.listen(Alerting(engine, outbox))
         one = Shown(engine, service, Scene(service, Gazette.of(knowledge)), outbox)
+        if remember is not None:
+            one.questions = why.Questions(engine, one.turn, one.ended, Used(knowledge))
         one.start()
         try:
             yield one

@@ -88,7 +88,7 @@ def program(
     words = Words()
     with closing(StoreProcess(folder / "events", words)) as store:
         history = History(service, store, words, **options)  # type: ignore[arg-type]
-        history.begin(lambda: iter(()) if knowledge is None else [f"{q} .\n" for q in knowledge.store()])
+        history.begin(knowledge)
         yield Served(engine, service, store, history)
 
 

@@ -17,6 +17,8 @@ from cep.spark.program import Options, Program
 from cep.spark.session import OLDEST, java, session
 from cep.typed import TICKS
 from connectors.files import read
+from connectors.times import iso
+from knowledge.updates import FROM, UNTIL
 from tests.cases_format import _seconds
 
 THERE = (java() or 0) >= OLDEST
@@ -101,12 +103,24 @@ def job(
     """What Spark is to do, with all that it writes in a folder."""
     engine = Engine.from_text(text, types=types, knowledge=knowledge)
     pickled = None if knowledge is None else pickle.dumps(knowledge)
-    changes = tuple((time, knowledge.change(add, remove)) for time, add, remove in updates)
-    made = Options(knowledge=pickled, updates=changes, types=types or {})
+    made = Options(knowledge=pickled, types=types or {})
     program = Program.of(engine, text, "<program>", made, buckets)
     (folder / "state").mkdir(parents=True, exist_ok=True)
     places = str(folder / "derived"), str(folder / "state")
+    if updates:
+        (folder / "updates.nq").write_text("".join(told(*update) for update in updates))
+        options["updates"] = (str(folder / "updates.nq"),)
     return Job(program, tuple(inputs), *places, program.outputs, **{"format": "jsonl"} | options)
+
+
+def told(time: int, add: Sequence[Any], remove: Sequence[Any]) -> str:
+    """A change of knowledge as two graphs of N-Quads, of which one takes away what the other does not give."""
+    when = f'"{iso(time)}"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
+    lines = []
+    for word, triples in ((UNTIL, remove), (FROM, add)):
+        graph = f"<urn:{word.rpartition('#')[2]}:{time}>"
+        lines += [f"{graph} <{word}> {when} .\n", *(f"{triple} {graph} .\n" for triple in triples)]
+    return "".join(lines)
 
 
 def distributed(wanted: Job) -> list[Event]:

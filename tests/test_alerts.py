@@ -11,14 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.engine import Engine
-from cep.errors import CepError
+from cep.errors import CepError, CepErrors
 from cep.events import Event
-from cep.runtime.clock import BEGINNING, END_OF_TIME
-from connectors.alerts.life import Change, Lives
+from cep.progress import Tally
+from cep.runtime.clock import END_OF_TIME
+from connectors.alerts.life import Change, Lives, meant
+from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.places import MOST, place
 from connectors.alerts.plain import LONGEST, clean, filled, moment, shown
 from connectors.files import replay
+from connectors.serving.service import Service
 from demos.run import weather
 from knowledge.graph import Knowledge
 
@@ -44,9 +47,9 @@ def warning(station: str, count: int, wind: float | None, start: int, end: int) 
 
 
 def lives_of(running: Engine, outbox: Outbox | None = None) -> Lives:
-    live, reached = ([], BEGINNING) if outbox is None else outbox.begin(running.program)
+    live, reached = ([], {}) if outbox is None else outbox.begin(meant(running.alerts, running.meanings()))
     schemas = {alert.table: running.plan.schemas[alert.table] for alert in running.alerts}
-    return Lives(running.alerts, schemas, running.inputs, running.program, live, reached)
+    return Lives(running.alerts, schemas, running.inputs, running.meanings(), live, reached)
 
 
 def test_a_program_with_alerts_runs_as_one_without() -> None:
@@ -143,7 +146,7 @@ def test_neither_cuts_nor_restarts_change_a_life(
         for mark in marks:
             ticks = mark if mark == END_OF_TIME else mark * 1_000_000
             changes = lives.take(tables(rows, before, min(mark, 100)), ticks)
-            outbox.add(changes, lives.program, lives.reached)
+            outbox.add(changes, lives.reached)
             before = mark
     assert [entry.change for entry in outbox.after(0)] == whole
     assert not outbox.live() and [entry.number for entry in outbox.after(0)] == list(range(1, len(whole) + 1))
@@ -158,7 +161,7 @@ def test_many_occurrences_at_once() -> None:
         pl.col("end").alias("start"), (pl.col("end") // 1000 % 1000).alias("k")
     )
     changes = lives.take({"alert a": frame}, END_OF_TIME)
-    outbox.add(changes, lives.program, lives.reached)
+    outbox.add(changes, lives.reached)
     assert outbox.last == len(changes) == 21_000
     assert {state: sum(c.state == state for c in changes) for state in ("firing", "updated", "resolved")} == {
         "firing": 1000,
@@ -168,18 +171,21 @@ def test_many_occurrences_at_once() -> None:
 
 
 def test_another_program_ends_what_was_open(tmp_path: Path) -> None:
-    """Whoever was told of an alert is told of its end; and the first program, when it comes back, goes on."""
+    """Whoever was told of an alert is told of its end; and the first program, when it comes back, goes on. An alert
+    that means the same lives on."""
     path = tmp_path / "alerts.sqlite"
-    for program in ("one", "two", "one"):
+    for other in ({}, {"alert storm": "another"}, {}, {"alert wind": "another"}):
         outbox = Outbox(path)
-        live, reached = outbox.begin(program)
-        lives = Lives(TABLES.alerts, TABLES.plan.schemas, TABLES.inputs, program, live, reached)
-        outbox.add(lives.take(tables([(0, "kewr", 3, 0, 4)], -1, 100), 4_000_000), program, lives.reached)
+        meanings = TABLES.meanings() | other
+        live, reached = outbox.begin(meant(TABLES.alerts, meanings))
+        lives = Lives(TABLES.alerts, TABLES.plan.schemas, TABLES.inputs, meanings, live, reached)
+        outbox.add(lives.take(tables([(0, "kewr", 3, 0, 4)], -1, 100), 4_000_000), lives.reached)
         outbox.close()
     outbox = Outbox(path)
     told = [(entry.change.state, entry.change.alert[:4]) for entry in outbox.after(0)]
     one, two = told[0][1], told[2][1]
     assert told == [("firing", one), ("resolved", one), ("firing", two), ("resolved", two)] and one != two
+    assert [entry.change.withdrawn for entry in outbox.after(0)] == [False, True, False, True]
     with pytest.raises(CepError, match="cannot be opened"):
         Outbox(path)
     outbox.close()
@@ -192,11 +198,11 @@ def test_old_entries_go_when_all_receivers_have_them() -> None:
     rows = [(0, "kewr", end, 0, 4) for end in range(0, 800, 20)]
     changes = lives.take(tables(rows, -1, 1000), END_OF_TIME)
     for change in changes[:60]:
-        outbox.add([change], "p", 0)
+        outbox.add([change], {"p": 0})
     assert outbox.first == 1 and len(outbox.after(0)) == 60
     outbox.taken("slow", 60)
     for change in changes[60:]:
-        outbox.add([change], "p", 0)
+        outbox.add([change], {"p": 0})
     assert 60 < outbox.first <= outbox.last - 9 and outbox.last == 80
 
 
@@ -254,3 +260,43 @@ def test_places_on_earth() -> None:
     circle = ", ".join(f"{i % 2 * 1e-4 + i * 1e-3} {(i - 1000) ** 2 * 1e-6}" for i in range(2000))
     (outline,) = place({"the area": f"POLYGON(({circle}, 0 1))"})["polygons"]
     assert 4 <= len(outline) <= MOST
+
+
+PLACED = """
+event e(k: string, lat: float?, long: float?, shape: string?).
+ALERT a ON e(K, Lat, Long, Shape) TITLE "{K}" FOR 1 s KEYED BY K AT Lat, Long AREA Shape.
+"""
+
+
+def test_what_can_never_be_a_place_is_a_mistake_and_what_happens_to_be_none_is_counted() -> None:
+    statement = 'event e(k: int).\nALERT a ON e(K) TITLE "x" FOR 1 s '
+    for clause, message, hint, column in (
+        ('AREA "POLYGON((1 2)"', "this is no WKT", "longitude, then latitude", 40),
+        ('AREA "POLYGON((0 91, 1 91, 1 92, 0 91))"', "a latitude lies beyond 90 degrees", "other way round", 40),
+        ('AREA "POINT(1 2)"', "an area has an inside", "RADIUS 40000", 40),
+        ("AT 91, 200", "a latitude lies from -90 to 90 degrees", "latitude first", 38),
+        ("AT -91.5, 0", "a latitude lies from -90", "latitude first", 38),
+        ("AT 9, 721", "a longitude lies beyond 720", "from -180 to 180", 41),
+        ("AT 9, 7 RADIUS -1", "a radius is not negative", "in metres", 50),
+    ):
+        with pytest.raises(CepErrors) as caught:
+            Engine.from_text(statement + clause + ".")
+        (error,) = caught.value.errors
+        assert message in error.message and hint in (error.hint or ""), clause
+        assert (error.span.line, error.span.column) == (2, column), clause
+    Engine.from_text(statement + 'AT -90, 190 RADIUS 0 AREA "MULTIPOINT((0 0), (2 0), (2 1))".')
+
+    running, outbox, warned = Engine.from_text(PLACED, alerts=True), Outbox(None), []
+    alerting = Alerting(running, outbox, lambda text, /, **fields: warned.append((text, fields)))
+    square = "POLYGON((0 0, 1 0, 1 1, 0 1, 0 0))"
+    rows = [("good", 1.0, 2.0, square), ("lat", 91.0, 2.0, square), ("wkt", 1.0, 2.0, "no"), ("none", None, None, None)]
+    events = [Event("e", row, at * 10**6, at * 10**6) for at, row in enumerate(rows)]
+    service = Service(running, PLACED, "p.cep", Tally())
+    service.listen(alerting)
+    service.take(None, running.push(events))
+    service.take(None, running.close())
+    assert alerting.lives.unplaced == {"a": 2}
+    assert [fields for _, fields in warned] == [{"alert": "a"}] and "no place on earth" in warned[0][0]
+    assert len([entry for entry in outbox.after(0) if entry.change.state == "firing"]) == 4, (
+        "they are told all the same"
+    )

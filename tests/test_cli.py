@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from cep import progress
 from cep.cli import app
 from cep.errors import CepError
-from cep.options import duration, named, waiting
+from cep.options import duration, named
 
 PROGRAM = """\
 event heat(room: string, temp: float in -50..500).
@@ -320,13 +320,6 @@ def test_idle_ends_the_latest_instant() -> None:
         assert [one["start"] for one in events(running.stdout.read())] == [1, 5]
         told = running.stderr.read().removeprefix(COMPILING)
     assert told.startswith("5 records, 1 dead letter (1 late), 3 derived events"), told
-
-
-def test_idle_comes_after_the_lateness() -> None:
-    assert waiting("2s", None, False) == 2
-    assert waiting("2s", "1 min", False) == 62
-    with pytest.raises(CepError, match="files are never silent"):
-        waiting("2s", None, True)
 
 
 # --- run: what is no event ---

@@ -12,6 +12,7 @@ from cep.engine import Engine
 from cep.errors import CepError
 from cep.plan.explain import explain
 from cep.plan.plan import Plan
+from cep.terminal import warnings_of
 from knowledge.graph import Knowledge
 from tests.cases_format import FOLDER, Case, known, read_case
 from tests.programs import Program, programs, recursions
@@ -229,6 +230,29 @@ def test_what_is_asked_of_the_knowledge_is_shown_as_it_was_written() -> None:
     assert "{ ?x wt:code ?S ; wt:height ?H }" in " ".join(page.split())
     assert "not { ?x wt:code ?S ; wt:near ?N }, triple(_, <http://example.org/w#code>, S)" in " ".join(page.split())
     assert "asks       the knowledge\n" in page + "\n"
+
+
+def test_alerts_are_shown_and_belong_to_no_stage() -> None:
+    text = """event reading(station: string, temp: float) TIME time.
+        warm(S) <- reading(S, T) WHERE T > 20.
+        ALERT cold ON reading(station: S, temp: T) WHERE T < 0 SEVERITY "Minor" TITLE "Cold at {S}" FOR 2 h KEYED BY S.
+        ALERT all ON reading(temp: T) WHERE T < 0, T > -9 TITLE "{T}" FOR 30 min."""
+    engine = Engine.from_text(text, name="x.cep", alerts=True)
+    page = explain(engine.plan)
+    fits(page)
+    assert (
+        page.startswith("x.cep: 1 rule, 2 alerts, 3 goals (3 filters)\n") and "derives    warm(s: string)\n\n" in page
+    )
+    assert (
+        """
+2.  ALERT cold ON reading(S, T) WHERE T < 0                             # line 3
+      tells      Minor, for 2 h, one for each station; `cep serve` does
+"""
+        in page
+    )
+    assert page.endswith("stage 1    by key: reading by station\n             line 2")
+    alone = Engine.from_text(text.replace("warm(S) <- reading(S, T) WHERE T > 20.", ""), alerts=True)
+    assert "stage" not in explain(alone.plan) and warnings_of(alone, Path("x.cep")) == alone.warnings
 
 
 def test_answers_are_counted() -> None:

@@ -7,12 +7,14 @@ import json
 import random
 import shutil
 import socket
+import sqlite3
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 
@@ -26,18 +28,18 @@ from starlette.testclient import TestClient
 
 from cep.errors import CepError
 from connectors.alerts.life import Change
-from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox import Entry, Outbox
 from connectors.alerts.plain import clean
-from connectors.feeds import cap
+from connectors.feeds import atom, cap
 from connectors.feeds.alertmanager import Alertmanager, alert
-from connectors.feeds.document import Origin, document
+from connectors.feeds.document import Origin, document, own_name, sender
 from connectors.feeds.events import Stream
 from connectors.feeds.mqtt import place
 from connectors.feeds.posting import post
 from connectors.feeds.router import router
 from connectors.feeds.sender import Unreachable
 from connectors.feeds.senders import sending, targets
-from connectors.feeds.targets import public, target
+from connectors.feeds.targets import public, reachable, target
 from connectors.feeds.webhooks import cloudevent
 from tests.alert_server import expected
 from tests.receiver import receiver
@@ -49,7 +51,7 @@ HOSTILE = "]]><script>\x00\x1b</script>&amp; \u202egnp.exe \ufffe \"' \U0001f328
 
 def filled(changes: list[Change]) -> Outbox:
     outbox = Outbox(None)
-    outbox.add(changes, "p", 0)
+    outbox.add(changes, {"p": 0})
     return outbox
 
 
@@ -140,7 +142,7 @@ def test_hostile_values_stay_values() -> None:
     assert client.get("/feeds/alerts").json()[0]["key"] == {"s": bad}
     event = json.loads(json.dumps(cloudevent(change, replace(ORIGIN, program="a b/<ü>\n"))))
     assert event["data"]["title"] == bad and event["source"] == "urn:semcep:program/a%20b%2F%3C%C3%BC%3E%20"
-    assert alert(change, ORIGIN)["labels"]["s"] == bad  # type: ignore[index]
+    assert alert(change, ORIGIN, 0, 60)["labels"]["s"] == bad  # type: ignore[index]
     assert set(place(change)) <= set("abcdefghijklmnopqrstuvwxyz0123456789/")
     assert place(replace(change, key={"a": "x/+#", "b": None})) == "storm/x%2F%2B%23/unknown"
 
@@ -190,7 +192,7 @@ def test_an_event_stream_goes_on_where_it_broke() -> None:
     def come() -> None:
         for change in WHOLE:
             time.sleep(chance.uniform(0, 0.005))
-            outbox.add([change], "p", 0)
+            outbox.add([change], {"p": 0})
 
     with served(outbox) as url:
         coming = threading.Thread(target=come)
@@ -206,7 +208,7 @@ def test_an_event_stream_goes_on_where_it_broke() -> None:
         with httpx.stream("GET", f"{url}/events") as answer:
             lines = answer.iter_lines()
             assert next(lines) == "retry: 2000"
-            outbox.add([replace(WHOLE[0], alert="f" * 32)], "p", 0)
+            outbox.add([replace(WHOLE[0], alert="f" * 32)], {"p": 0})
             assert next(line for line in lines if line.startswith("id: ")) == f"id: {len(WHOLE) + 1}"
         assert [one["number"] for one in httpx.get(f"{url}/alerts").json()] == [len(WHOLE) + 1]
         assert len(httpx.get(f"{url}/alerts/{WHOLE[0].alert}").json()) == sum(
@@ -219,26 +221,35 @@ def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) ->
     server = receiver(0, taken, random.Random(0), 1.0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     feed = f"alertmanager+http://127.0.0.1:{server.server_port}/am/#every=1"
-    with sending(outbox, targets([feed]), ORIGIN, lambda *said: told.append(said)):
-        outbox.add(WHOLE[:1], "p", 0)
-        while not taken.exists() or len(taken.read_text().splitlines()) < 3:
-            time.sleep(0.05)
+    """By the clock: what is open is so, although its time was in 1970; what is resolved has ended now; and of what is
+    both by the time it is told, only the end."""
+    begun = time.time()
+    outbox.receiver(targets([feed])[0].name, start=True)
+    ended = [c for c in WHOLE if c.alert == WHOLE[1].alert]
+    outbox.add(ended, {"p": 0})
+    with sending(outbox, targets([feed]), ORIGIN, lambda *said, **fields: told.append(said)):
+        waited(lambda: taken.exists() and outbox.standings()[0].waiting == 0)
+        outbox.add(WHOLE[:1], {"p": 0})
+        waited(lambda: len(taken.read_text().splitlines()) >= 4)
     server.shutdown()
     server.server_close()
     lines = [line.split("\t") for line in taken.read_text().splitlines()]
     bodies = [json.loads(body) for *_, body in lines]
-    assert {path for path, *_ in lines} == {"/am/api/v2/alerts"} and all(body == bodies[0] for body in bodies)
-    assert bodies[0] == [
-        {
-            "labels": {"alertname": "wind", "severity": "unknown", "program": "storm.cep"},
-            "annotations": {"summary": "Strong wind", "description": "Strong wind", "alert": WHOLE[0].alert},
-            "startsAt": "1970-01-01T00:00:00Z",
-            "endsAt": "1970-01-01T00:00:03Z",
-        }
-    ]
-    over = alert(replace(WHOLE[0], state="resolved", time=5_000_000, key={"severity": "x", "é": 1}), ORIGIN)
-    assert over["endsAt"] == "1970-01-01T00:00:05Z"
-    assert over["labels"] == bodies[0][0]["labels"] | {"key_severity": "x", "key__": "1"}
+    assert {path for path, *_ in lines} == {"/am/api/v2/alerts"}
+    ((first,), *rest) = bodies
+    assert (first["annotations"]["alert"], len(ended) > 2) == (ended[0].alert, True)
+    assert datetime.fromisoformat(first["endsAt"]).timestamp() <= time.time(), "it was resolved before it was told"
+    ends = [datetime.fromisoformat(body[0].pop("endsAt")).timestamp() for body in rest]
+    assert begun + 4 <= ends[0] < ends[1] < ends[2] < time.time() + 4
+    labels = {"alertname": "wind", "severity": "unknown", "program": "storm.cep"}
+    says = {"summary": "Strong wind", "description": "Strong wind", "alert": WHOLE[0].alert}
+    assert rest == [[{"labels": labels, "annotations": says, "startsAt": "1970-01-01T00:00:00Z"}]] * len(rest)
+    change = replace(WHOLE[0], start=9_000_000, until=90_000_000, key={"severity": "x", "é": 1})
+    soon = alert(change, replace(ORIGIN, status="Test"), 5_000_000, 1)
+    assert (soon["startsAt"], soon["endsAt"]) == ("1970-01-01T00:00:05Z", "1970-01-01T00:01:30Z")
+    assert soon["labels"] == labels | {"key_severity": "x", "key__": "1", "status": "test"}
+    over = alert(replace(change, state="resolved"), ORIGIN, 95_000_000, 1)
+    assert (over["startsAt"], over["endsAt"]) == ("1970-01-01T00:00:09Z", "1970-01-01T00:01:35Z")
     assert Alertmanager.most > 1
 
 
@@ -272,19 +283,19 @@ def test_a_broker_holds_what_is_open(tmp_path: Path) -> None:
 
     one = [change for change in WHOLE if change.alert == next(c.alert for c in WHOLE if c.name == "storm")]
     topic = f"warn/storm/{one[0].key['station']}"
-    with sending(outbox, targets([f"mqtt://127.0.0.1:{port}/warn"]), ORIGIN, lambda *said: None):
-        outbox.add(one[:1], "p", 0)
+    with sending(outbox, targets([f"mqtt://127.0.0.1:{port}/warn"]), ORIGIN, lambda *said, **fields: None):
+        outbox.add(one[:1], {"p": 0})
         running = broker()
         listening = subscriber()
         waited(lambda: len(came) == 1)
         running.kill()
         running.wait()
-        outbox.add(one[1:2], "p", 0)
+        outbox.add(one[1:2], {"p": 0})
         running = broker()
         waited(lambda: outbox.standings()[0].waiting == 0)
         late = subscriber()  # who comes later finds what is open
         waited(lambda: any(retained and json.loads(payload)["revision"] == 1 for _, payload, retained in came))
-        outbox.add(one[2:], "p", 0)
+        outbox.add(one[2:], {"p": 0})
         waited(lambda: came[-1][1] == b"" and outbox.standings()[0].waiting == 0)
     for client in (listening, late):
         client.disconnect()
@@ -323,9 +334,15 @@ REFUSED_TARGETS = [
     ("cloudevents+http://2130706433/", "an address of the own network"),
     ("cloudevents+http://0x7f.1/", "an address of the own network"),
     ("cloudevents+http://169.254.169.254/latest", "an address of the own network"),
+    ("cloudevents+http://192.0.0.8/", "an address of the own network"),
+    ("alertmanager+http://169.254.169.254", "an address of this link"),
+    ("alertmanager+http://[::ffff:169.254.169.254]", "an address of this link"),
+    ("mqtt://[fe80::1]/alerts", "an address of this link"),
     ("cloudevents+https://h/#from=yesterday", "`from=yesterday` is not known"),
     ("cloudevents+https://h/#attempts=0", "`attempts=0` is no number"),
     ("cloudevents+https://h/#retries=3", "`retries=3` is no option"),
+    ("cloudevents+https://h/#origin=a%0d%0ab", "is no name of a host"),
+    ("mqtt://h/alerts#origin=a", "`origin=a` is no option"),
     ("mqtt://h/alerts/%23", "a topic that is written to"),
 ]
 
@@ -354,6 +371,11 @@ def test_targets() -> None:
         ("2a00:1450:4001::1", True),
         ("100.64.0.1", False),
         ("64:ff9b::a00:1", False),
+        ("64:ff9b::808:808", True),
+        ("64:ff9b:1::7f00:1", False),
+        ("192.0.0.8", False),
+        ("192.88.99.1", False),
+        ("3fff::1", False),
         ("2002:7f00:1::", False),
         ("::127.0.0.1", False),
         ("ff02::1", False),
@@ -368,8 +390,75 @@ def test_a_public_name_with_a_private_address_is_not_spoken_to(monkeypatch: pyte
     monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **options: [place])
     with pytest.raises(Unreachable, match="an address of the own network"):
         post(target("cloudevents+http://evil.example.org/"), "/", b"{}", {})
+    for own in ("alertmanager+http://metadata.example.org", "mqtt://metadata.example.org/alerts"):
+        assert reachable(target(own)) == ["127.0.0.1"], "these two may be in the own network"
+    metadata = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 80))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **options: [place, metadata])
+    for own in ("alertmanager+http://metadata.example.org", "mqtt://metadata.example.org/alerts"):
+        with pytest.raises(OSError, match=r"169\.254\.169\.254 is an address of this link"):
+            reachable(target(own))
 
 
 def test_cap_of_the_largest_times() -> None:
     far = replace(WHOLE[0], time=2**62, end=2**62, until=2**62 + 5, start=-(2**62))
-    SCHEMA.assertValid(etree.fromstring(cap.written(far, ORIGIN, [])))
+    SCHEMA.assertValid(etree.fromstring(cap.written(Entry(1, far), ORIGIN, [])))
+    SCHEMA.assertValid(etree.fromstring(cap.written(Entry(1, far, 2**62), ORIGIN, [])))
+
+
+def test_cap_goes_by_the_clock_and_says_who_and_whether_it_is_meant(tmp_path: Path) -> None:
+    """Of a storm in 1970 that is told of now: it is in force, as long as its alert lasts. The same after a restart."""
+    path, before = tmp_path / "alerts.db", int(time.time())
+    origin = Origin("p.cep", sender=sender("alerts@example.org"), status="Exercise")
+    with closing(Outbox(path)) as outbox:
+        outbox.begin({"storm": "one"})
+        outbox.add(WHOLE[:1], {"one": 0})
+        outbox.begin({"storm": "other"})
+        messages = [cap.message(outbox, origin, WHOLE[0].alert, number) for number in (0, 1)]
+        feed = outbox.id
+    with closing(Outbox(path)) as outbox, closing(Outbox(None)) as elsewhere:
+        assert [cap.message(outbox, origin, WHOLE[0].alert, number) for number in (0, 1)] == messages
+        assert outbox.id == feed != elsewhere.id
+        assert outbox.kept("sender", own_name("urn:x:")) == outbox.kept("sender", "another@host"), "that of the start"
+        assert f"urn:uuid:{feed}".encode() in atom.newest(outbox, origin)
+        assert b"Exercise: Strong wind (withdrawn)" in atom.newest(outbox, origin)
+    fired, gone = (etree.fromstring(message or b"") for message in messages)
+
+    def said(message: etree._Element, name: str) -> str:
+        return str(message.findtext(f".//c:{name}", namespaces=CAP))
+
+    for message in (fired, gone):
+        SCHEMA.assertValid(message)
+        sent, expires = (datetime.fromisoformat(said(message, name)).timestamp() for name in ("sent", "expires"))
+        assert before <= sent <= time.time() and expires == sent + 3
+        assert (said(message, "status"), said(message, "sender")) == ("Exercise", "alerts@example.org")
+        assert said(message, "onset") == "1970-01-01T00:00:00-00:00" and said(message, "effective") == said(
+            message, "sent"
+        )
+    assert (
+        said(gone, "msgType") == "Cancel"
+        and said(gone, "responseType") == "None"
+        and said(gone, "urgency") == "Unknown"
+    )
+    assert "rules have changed" in said(gone, "note") and said(fired, "note") == "None"
+    assert said(gone, "references").split(",") == ["alerts@example.org", WHOLE[0].id, said(fired, "sent")]
+    assert own_name("https://alerts.example.org/x/") == "semcep@alerts.example.org"
+    assert sender(own_name("urn:semcep:")).startswith("semcep@")
+    for wrong in ("", "a b", "a,b", "<a>", "a&b", "a\n"):
+        with pytest.raises(CepError, match="--sender"):
+            sender(wrong)
+
+
+def test_an_outbox_of_before_is_read_on(tmp_path: Path) -> None:
+    """It has no column for when a change came; CAP then goes by the time of events."""
+    path = tmp_path / "alerts.db"
+    with closing(Outbox(path)) as outbox:
+        outbox.add(WHOLE[:1], {"p": 0})
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("alter table changes drop column came")
+        base.execute("alter table dead drop column time")
+        base.execute("alter table dead drop column again")
+        base.commit()
+    with closing(Outbox(path)) as outbox:
+        (entry,) = outbox.after(0)
+        assert entry.change == WHOLE[0] and entry.came is None and outbox.dead("x") == []
+        assert b"<sent>1970-01-01T00:00:00-00:00</sent>" in (cap.message(outbox, ORIGIN, WHOLE[0].alert) or b"")

@@ -8,10 +8,24 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-from connectors.alerts.outbox import Outbox
+import pytest
+from fastapi import FastAPI
+from prometheus_client import generate_latest
+from starlette.testclient import TestClient
+
+from connectors.alerts.outbox import Entry, Outbox
+from connectors.feeds import posting, senders
 from connectors.feeds.document import Origin, document
+from connectors.feeds.events import Stream
+from connectors.feeds.metrics import Numbers
+from connectors.feeds.posting import post
+from connectors.feeds.router import router
+from connectors.feeds.sender import Refused, Sender, Troubled, Unreachable
 from connectors.feeds.senders import sending, targets
 from tests.alert_server import expected
 from tests.receiver import receiver
@@ -40,7 +54,7 @@ def until(running: subprocess.Popen[str], line: str) -> None:
 def test_receiver_and_server_are_killed_at_random_moments(tmp_path: Path) -> None:
     chance = random.Random(20130209)
     port, taken, state = free_port(), tmp_path / "taken", tmp_path / "alerts.sqlite"
-    feed = f"cloudevents+http://127.0.0.1:{port}/hook?a=1#private=yes&attempts=1000"
+    feed = f"cloudevents+http://127.0.0.1:{port}/hook?a=1#private=yes"
     listening = process("tests.receiver", str(port), str(taken), "0")
     for attempt in range(2):
         server = process("tests.alert_server", str(state), feed)
@@ -77,14 +91,19 @@ def test_receiver_and_server_are_killed_at_random_moments(tmp_path: Path) -> Non
     outbox.close()
 
 
-def test_what_is_refused_is_a_dead_letter(tmp_path: Path) -> None:
-    """After so many answers; one that is not there is waited for. What was before it was known, it is not told."""
-    whole, told = expected()[:4], []
+def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many answers; one that is not there is waited for. What was before it was known, it is not told.
+
+    A receiver in trouble is waited for as well, unless it takes what comes next and still not this one. Whoever looks
+    finds what was refused, and can have it sent again.
+    """
+    whole, told = expected()[:6], []
     port, taken = free_port(), tmp_path / "taken"
+    monkeypatch.setattr(posting, "PATIENCE", 0.3)
     outbox = Outbox(None)
-    outbox.add(whole[:1], "p", 0)
+    outbox.add(whole[:1], {"p": 0})
     server = receiver(port, taken, random.Random(0), 1.0)
-    answers = {whole[1].id: 404}
+    answers = {whole[1].id: 422, whole[3].id: 500}
     handler = server.RequestHandlerClass
     plain = handler.do_POST  # type: ignore[attr-defined]
 
@@ -100,20 +119,191 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path) -> None:
     feeds = [f"cloudevents+http://me:secret@127.0.0.1:{port}/in#private=yes&attempts=2"]
     all_there = threading.Event()
 
-    def tell(name: str, text: str) -> None:
-        told.append(text)
+    def tell(name: str, text: str, /, **fields: str) -> None:
+        told.append((text, fields))
 
     with sending(outbox, targets(feeds), Origin("p.cep"), tell) as (sender,):
-        outbox.add(whole[1:], "p", 0)
+        outbox.add(whole[1:4], {"p": 0})
         while not told:
-            all_there.wait(0.05)
+            all_there.wait(0.02)
         thread.start()  # the connection waits in the queue of the socket until then
+        while outbox.standings()[0].waiting != 1:
+            all_there.wait(0.02)
+        all_there.wait(0.5)
+        assert outbox.standings()[0].waiting == 1, "nothing comes after it, so it may be the receiver's trouble"
+        outbox.add(whole[4:], {"p": 0})
         while outbox.standings()[0].waiting:
-            all_there.wait(0.05)
+            all_there.wait(0.02)
+        letters = outbox.dead(sender.name)
+        assert [letter.entry.change for letter in letters] == [whole[1], whole[3]]
+        assert "422" in letters[0].reason and "500" in letters[1].reason and "the next one" in letters[1].reason
+        gone = [fields for text, fields in told if "gave up on" in text]
+        assert [(one["change"], one["alert"]) for one in gone] == [(w.id, w.alert) for w in (whole[1], whole[3])]
+        assert "secret" not in sender.name + str(told) and "/in" not in sender.name
+        assert not any(sender.name in text for text, _ in told), "it is a field"
+
+        app = FastAPI()
+        app.include_router(router(outbox, Origin("p.cep"), stream := Stream(outbox)))
+        client = TestClient(app)
+        (standing,) = client.get("/feeds/receivers").json()
+        shown = client.get(f"/{standing['letters']}").json()
+        assert [(one["id"], one["reason"], one["again"]) for one in shown] == [
+            (letter.entry.change.id, letter.reason, False) for letter in letters
+        ]
+        assert all(one["when"].startswith("20") for one in shown)
+        numbers = generate_latest(Numbers(outbox, stream, {"storm": 3})).decode()  # type: ignore[arg-type]
+        assert f'semcep_feed_dead_letters{{receiver="{sender.name}"}} 2.0' in numbers
+        assert 'semcep_alerts_unplaced_total{alert="storm"} 3.0' in numbers and "semcep_alerts_open" in numbers
+        foreign = {"Origin": "http://evil.example"}
+        assert client.post(f"/{standings_retry(standing)}", headers=foreign).status_code == 403
+        assert client.post("/feeds/receivers/mqtt%3A%2F%2Fnobody/dead/retry").status_code == 404
+        assert client.get("/feeds/receivers/mqtt%3A%2F%2Fnobody/dead").status_code == 404
+        shut = FastAPI()
+        shut.include_router(router(outbox, Origin("p.cep"), stream, may_send=False))
+        assert TestClient(shut).post(f"/{standings_retry(standing)}").status_code == 403
+        del answers[whole[1].id]
+        answer = client.post(f"/{standings_retry(standing)}")
+        assert answer.status_code == 202 and answer.json() == {"sent": 2}
+        while any(letter.again for letter in outbox.dead(sender.name)):
+            all_there.wait(0.02)
+        (left,) = outbox.dead(sender.name)
+        assert left.entry.change == whole[3] and "500" in left.reason
     server.shutdown()
     server.server_close()
     keys = [line.split("\t")[1] for line in taken.read_text().splitlines()]
-    assert list(dict.fromkeys(keys)) == [change.id for change in whole[2:]]
-    ((entry, reason),) = outbox.dead(sender.name)
-    assert entry.change == whole[1] and "404" in reason and "secret" not in sender.name + "".join(told)
-    assert any("gave up on" in text for text in told) and "/in" not in sender.name
+    assert list(dict.fromkeys(keys)) == [whole[n].id for n in (2, 4, 5, 1)]
+
+
+def standings_retry(standing: dict[str, str]) -> str:
+    return f"{standing['letters']}/retry"
+
+
+def test_whose_trouble_an_answer_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Deployments, gateways and logins pass: without an end. Only what is about the message is ever given up."""
+    port = free_port()
+    server = receiver(port, tmp_path / "taken", random.Random(0), 1.0)
+    status = 200
+
+    def answer(self: Any) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(status)
+        self.send_header("Retry-After", "7")
+        self.end_headers()
+
+    server.RequestHandlerClass.do_POST = answer  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (aim,) = targets([f"cloudevents+http://127.0.0.1:{port}/in#private=yes"])
+    for kind, numbers in (
+        (Unreachable, (408, 425, 429, 502, 503, 504)),
+        (Troubled, (302, 401, 403, 404, 405, 410, 500, 501, 507, 599)),
+        (Refused, (400, 406, 409, 411, 413, 414, 415, 418, 422, 431, 451)),
+    ):
+        for status in numbers:
+            with pytest.raises((Unreachable, Refused)) as caught:
+                post(aim, "/in", b"{}", {})
+            assert type(caught.value) is kind and str(status) in str(caught.value)
+            assert kind is Refused or caught.value.wait == 7  # type: ignore[union-attr]
+    server.shutdown()
+    server.server_close()
+    waits, pause = 0.0, 0.1
+    for _ in range(aim.attempts - 1):
+        waits, pause = waits + pause, min(2 * pause, 60)
+    assert waits >= 600, "what is refused is tried for ten minutes"
+
+
+def test_senders_stop_together() -> None:
+    """One deadline for all: five receivers that take their time take no longer than one."""
+    begun, goes_on = [threading.Event() for _ in range(5)], threading.Event()
+
+    class Slow:
+        most = 1
+
+        def __init__(self, began: threading.Event) -> None:
+            self.began = began
+
+        def give(self, entries: Sequence[Entry]) -> None:
+            self.began.set()
+            goes_on.wait()
+
+        def rest(self, outbox: Outbox) -> None:
+            outbox.live()
+
+        def close(self) -> None:
+            assert goes_on.is_set()
+
+    with closing(Outbox(None)) as outbox, pytest.MonkeyPatch.context() as patched:
+        slow = iter(begun)
+        patched.setattr(senders, "delivery", lambda *given: Slow(next(slow)))
+        patched.setattr(senders, "PATIENCE", 0.05)
+        with sending(outbox, targets([f"mqtt://h/{n}" for n in range(5)]), Origin("p.cep"), print) as found:
+            outbox.add(expected()[:1], {"p": 0})
+            for one in begun:
+                one.wait()
+            threads = [one._thread for one in found]
+        assert all(thread.is_alive() for thread in threads), "nobody waited for the end"
+        goes_on.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_receiver_that_is_still_at_it_when_all_is_closed(tmp_path: Path) -> None:
+    """What it was given and what it takes from then on is not noted: it is sent again after the next start."""
+    begun, goes_on = threading.Event(), threading.Event()
+    given: list[int] = []
+
+    class Slow:
+        most = 1
+
+        def give(self, entries: Sequence[Entry]) -> None:
+            begun.set()
+            goes_on.wait()
+            given.extend(entry.number for entry in entries)
+
+        def rest(self, outbox: Outbox) -> None:
+            outbox.live()
+
+        def close(self) -> None:
+            given.append(0)
+
+    outbox = Outbox(tmp_path / "alerts.db")
+    sender = Sender(outbox, "slow", Slow(), lambda name, text, **more: given.append(-1), start=True)
+    outbox.add(expected()[:2], {"p": 0})
+    sender.start()
+    begun.wait()
+    sender.stop(0)
+    outbox.close()
+    goes_on.set()
+    sender.stop()
+    assert given == [1, 0], "it ends, and complains of nothing"
+    with closing(Outbox(tmp_path / "alerts.db")) as again:
+        assert again.receiver("slow") == 0
+
+
+def test_a_webhook_is_asked_first_whether_it_wants_to_be_told(tmp_path: Path) -> None:
+    port, taken = free_port(), tmp_path / "taken"
+    server = receiver(port, taken, random.Random(0), 1.0)
+    asked: list[str] = []
+    answers = iter([{}, {"WebHook-Allowed-Origin": "other.example"}, {"WebHook-Allowed-Origin": "ALERTS.example"}])
+
+    def options(self: Any) -> None:
+        asked.append(self.headers["WebHook-Request-Origin"])
+        assert not taken.exists(), "nothing is sent before it may be"
+        self.send_response(200)
+        for name, value in next(answers).items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    server.RequestHandlerClass.do_OPTIONS = options  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    feed = f"cloudevents+http://127.0.0.1:{port}/in#private=yes&origin=alerts.example&attempts=1"
+    told: list[str] = []
+    with closing(Outbox(None)) as outbox:
+        with sending(outbox, targets([feed]), Origin("p.cep"), lambda name, text, **more: told.append(text)):
+            outbox.add(expected()[:3], {"p": 0})
+            while outbox.standings()[0].waiting:
+                outbox.wait(outbox.last, 0.02)
+        assert outbox.standings()[0].dead == 0
+    server.shutdown()
+    server.server_close()
+    assert asked == ["alerts.example"] * 3 and len(taken.read_text().splitlines()) == 3
+    assert "may not send" in told[0] and told[-1] == "answers again"

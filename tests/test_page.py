@@ -16,10 +16,13 @@ import httpx
 import pytest
 
 from cep.engine import Engine
+from connectors.rdf.words import Words
 from connectors.serving import scene, vendor
 from connectors.serving.located import Gazette, Spoken
+from connectors.serving.outline import outline
 from knowledge.graph import Knowledge
-from tests.page_server import CHROMIUM, MISSING, STATIONS, shown
+from tests.axe import bars
+from tests.page_server import CHROMIUM, MISSING, SECOND, STATIONS, shown
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -106,6 +109,10 @@ def test_what_is_served(tmp_path: Path) -> None:
         assert client.get(f"/api/event/{state['alerts'][0]['last']}").json()["because"][0]["temp"] == 20.0
         program = client.get("/api/program").json()
         (rule, alert) = program["rules"]
+        told = outline(one.scene.service, Words("http://e.org/"))
+        event = next(each for each in told["events"] if each["name"] == "warm")
+        assert (told["base"], event["iri"]) == ("http://e.org/", "http://e.org/type/warm")
+        assert event["attributes"][0]["iri"] == "http://e.org/attribute/warm/station"
         lines = program["text"].splitlines()
         assert lines[rule["line"] - 1].startswith("rising: warm") and lines[alert["line"] - 1].startswith("ALERT hot")
         assert state["numbers"]["made"][rule["node"]] == 1 and set(rule["goals"]) <= set(program["goals"])
@@ -185,7 +192,7 @@ def test_in_a_browser(tmp_path: Path) -> None:
     from playwright.sync_api import expect, sync_playwright
 
     wrong: list[str] = []
-    with shown(tmp_path) as one, sync_playwright() as play:
+    with shown(tmp_path, remember=3_600 * SECOND) as one, sync_playwright() as play:
         one.push((0, HOSTILE, 20, 48.0, 14.0), (1, HOSTILE, 21, 48.0, 14.0))
         browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1300, "height": 800}, color_scheme="dark")
@@ -227,6 +234,18 @@ def test_in_a_browser(tmp_path: Path) -> None:
         expect(why).to_contain_text("Heat at vie")
         expect(why.locator(".records tbody tr")).to_have_count(2)
         expect(why).to_contain_text("rising: warm(S, B) <- reading(S, A, _, _) SEQ reading(S, B, _, _)")
+
+        # the tree: what the event was made of, folded and unfolded by keyboard
+        tree = why.locator(".tree")
+        expect(tree.locator("figure")).to_contain_text("line 6")
+        expect(tree.locator(".bound")).to_have_text('S = "vie" A = 20 B = 36.5 ')
+        expect(tree.locator(".conditions")).to_have_text("B > A36.5 > 20")
+        expect(tree.locator(".record")).to_have_count(2)
+        why.locator("summary", has_text="All 2 input records").focus()
+        expect(why.locator(".records")).to_be_hidden()
+        page.keyboard.press("Enter")
+        expect(why.locator(".records")).to_be_visible()
+        assert bars(page) == []
         page.keyboard.press("Escape")
         expect(why).to_be_hidden()
         expect(page.locator("#alerts button")).to_be_focused()
@@ -237,6 +256,7 @@ def test_in_a_browser(tmp_path: Path) -> None:
         expect(page.locator("#chosen")).to_contain_text("1 of 1")
         page.keyboard.press("Enter")
         expect(why).to_contain_text(HOSTILE)
+        expect(tree.locator(".record").first).to_contain_text(HOSTILE)
         page.keyboard.press("Escape")
         page.get_by_role("tab", name="Stations").click()
         expect(page.locator("#stations li")).to_have_count(3)
@@ -252,6 +272,7 @@ def test_in_a_browser(tmp_path: Path) -> None:
         page.locator("#theme").click()
         expect(page.locator("html")).to_have_attribute("data-theme", "light")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+        assert bars(page) == []
         assert wrong == [] and page.evaluate("window.broken === undefined")
 
         # the server goes, more happens, it comes back

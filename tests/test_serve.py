@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import httpx
+import polars as pl
 import pytest
 
-from tests.serving import FRIDGES, KITCHEN
+from cep.engine import Engine
+from tests.serving import EIGHT, FRIDGES, KITCHEN, MINUTE
+from tests.test_sink import Sink
 
 PAIRS = """
 event reading(fridge: string, temp: float) TIME time.
@@ -31,11 +37,19 @@ class Server:
 
     def __init__(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "cep", "serve", *arguments, "--port", "0", "--log", "json"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
         self.running.append(self.process)
-        assert self.process.stderr is not None
-        self.lines = (json.loads(line) for line in self.process.stderr)
+        self.told: list[dict[str, Any]] = []
+        self.lines = self._lines()
         self.url = next(line["url"] for line in self.lines if line["event"] in ("serving", "error")).rstrip("/")
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.told.append(json.loads(line))
+            yield self.told[-1]
 
     def rows(self, query: str = IDS, count: int | None = None) -> list[list[str]]:
         """The answer's rows; as soon as there are so many."""
@@ -56,9 +70,17 @@ class Server:
         self.process.stdin.flush()
 
     def end(self, number: int) -> int:
-        self.process.send_signal(number)
+        """As Ctrl-C in a terminal and as systemd: the signal goes to all of the server's group."""
+        os.killpg(self.process.pid, number)
         list(self.lines)
         return self.process.wait(60)
+
+
+def _watched(url: str) -> None:
+    """A query that is asked when the server ends, and would take longer than it has."""
+    many = "SELECT (count(*) AS ?n) { " + " ".join(f"?a{n} ?b{n} ?c{n} ." for n in range(9)) + " }"
+    with suppress(httpx.HTTPError):
+        assert httpx.get(url + "/sparql", params={"query": many}, timeout=60).status_code == 503
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +110,8 @@ def test_files_killed_and_served_again(tmp_path: Path) -> None:
     assert second.rows(count=75) == found and len(found) == 75
     time.sleep(0.5)
     assert second.rows() == found, "the same input gives the same events, by the same names"
+    told = httpx.get(f"{second.url}/why/{found[0][0].rpartition('/')[2]}").json()
+    assert told["parts"][0]["record"]["file"] == "reading.csv" and told["parts"][0]["record"]["line"] > 1
     assert second.end(signal.SIGTERM) == 0
 
 
@@ -100,13 +124,24 @@ def test_live_input_goes_on_where_it_was(tmp_path: Path) -> None:
         [sys.executable, "-m", "cep", "serve", *arguments, "--token-file", str(token)], capture_output=True, text=True
     )
     assert refused.returncode == 2 and "16 letters" in refused.stderr
-    first = Server(*arguments)
+    command = [sys.executable, "-m", "cep", "serve", *arguments, "--host", "0.0.0.0"]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 2 and "there is no token" in refused.stderr and "`--open`" in refused.stderr
+    first = Server(*arguments, "--log-queries")
     first.say(0, "milk", 4.0)
     first.say(1, "milk", 3.0)
     first.say(2, "milk", 3.5)
     first.say(3, "fish", 1.0)
     assert len(first.rows(count=1)) == 1
+    assert httpx.get(first.url + "/sparql", params={"query": "SELECT {"}).status_code == 400
+    watching = threading.Thread(target=lambda: _watched(first.url))
+    watching.start()
     assert first.end(signal.SIGTERM) == 0
+    watching.join()
+    queries = [line for line in first.told if line["event"] == "query"]
+    assert [line["status"] for line in queries if line["query"] == "SELECT {"] == [400]
+    assert all(line["seconds"] >= 0 and line["bytes"] for line in queries)
+    assert [line for line in first.told if line["level"] == "error"] == []
     second = Server(*arguments)
     second.say(4, "milk", 5.0)
     second.say(5, "fish", 1.0)
@@ -118,3 +153,75 @@ def test_live_input_goes_on_where_it_was(tmp_path: Path) -> None:
         time.sleep(0.05)
     assert "milk" in alerts
     assert second.end(signal.SIGINT) == 0
+
+
+def test_an_edited_program_goes_on(tmp_path: Path) -> None:
+    """A comment and a new rule change neither events nor open alerts nor what is begun; a changed rule only its own.
+    Nothing waits for a record that does not come."""
+    rules = tmp_path / "pairs.cep"
+    arguments = [str(rules), "--input", "-", "--state", str(tmp_path / "state")]
+    more = 'cold(F) <- reading(F, T) WHERE T < 0.\nALERT cold ON cold(F) TITLE "{F}" FOR 100 h KEYED BY F.\n'
+    text = PAIRS.replace("FOR 1 h", "FOR 100 h")
+    edited = "% as it was\n" + text.replace("\nrising", "\nnew(F) <- reading(F, 99.0).\nrising")
+    last = edited.replace("B > A", "B >= A")
+    states, found = [], []
+    for turn, program in enumerate((text + more, edited + more, last + more)):
+        rules.write_text(program)
+        server = Server(*arguments)
+        assert any(line["event"] == "idle" for line in server.told)
+        if turn == 0:
+            server.say(0, "milk", 4.0)
+            server.say(1, "milk", 5.0)
+            server.say(2, "ice", -1.0)
+            server.say(3, "fish", 1.0)
+        elif turn == 1:
+            server.say(4, "fish", 2.0)
+        found.append(server.rows(count=2 if turn == 0 else 3))
+        for _ in range(100):
+            alerts = httpx.get(server.url + "/feeds/alerts").json()
+            if len(alerts) == (1 if turn == 2 else 2 + turn):
+                break
+            time.sleep(0.05)
+        states.append({(one["name"], one["title"], one["alert"]) for one in alerts})
+        assert server.end(signal.SIGTERM) == 0
+        told = {line["event"]: line for line in server.told}
+        assert ("changed" in told) is (turn == 2) and ("carried" in told) is (turn > 0)
+        if turn:
+            assert (told["carried"]["empty"] == []) is (turn == 1), told["carried"]
+    assert set(map(tuple, found[0])) < set(map(tuple, found[1])) and found[1] == found[2], "history stays"
+    assert states[0] < states[1] and {name for name, _, _ in states[1]} == {"hot", "cold"}
+    assert states[2] < states[1] and {name for name, _, _ in states[2]} == {"cold"}
+
+
+def test_what_a_job_derived_elsewhere(tmp_path: Path) -> None:
+    """A folder as Spark lays it out, which grows while it is served; after a restart alerts are not told again."""
+    (tmp_path / "pairs.cep").write_text(PAIRS)
+    engine = Engine.from_text(PAIRS)
+    sink = Sink(tmp_path / "out", engine.outputs, "jsonl")
+
+    def work(*degrees: tuple[int, float]) -> None:
+        times = [EIGHT + minute * MINUTE for minute, _ in degrees]
+        table = {"start": times, "end": times, "fridge": ["milk"] * len(times), "temp": [t for _, t in degrees]}
+        sink.batch(engine.push({"reading": pl.DataFrame(table)}))
+
+    work((0, 1.0), (1, 2.0), (2, 3.0))
+    arguments = [str(tmp_path / "pairs.cep"), "--on", "spark", "--input", str(tmp_path / "out")]
+    arguments += ["--state", str(tmp_path / "state")]
+    first = Server(*arguments)
+    before = first.rows(count=1)
+    work((3, 2.5), (4, 4.0))
+    work((9, 0.0))
+    assert len(found := first.rows(count=9)) == 9 and set(map(tuple, before)) <= set(map(tuple, found))
+    told = httpx.get(first.url + "/feeds/alerts").json()
+    assert [(one["title"], one["occurrences"]) for one in told] == [("milk", 9)]
+    assert first.end(signal.SIGINT) == 0
+    second = Server(*arguments)
+    work((10, 1.0))
+    work((11, -1.0))
+    assert len(second.rows(count=10)) == 10
+    alert = httpx.get(second.url + f"/feeds/alerts/{told[0]['alert']}").json()
+    assert [one["revision"] for one in alert] == list(range(len(alert))) and alert[-1]["occurrences"] == 10
+    assert second.end(signal.SIGTERM) == 0
+    readings = [*arguments, "--readings"]
+    refused = subprocess.run([sys.executable, "-m", "cep", "serve", *readings], capture_output=True, text=True)
+    assert refused.returncode == 2 and "--readings is not for `--on spark`" in refused.stderr

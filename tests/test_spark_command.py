@@ -15,7 +15,6 @@ from cep.cli import app
 from cep.engine import Engine
 from cep.errors import CepError
 from cep.spark.files import found
-from cep.spark.tidy import sweep
 from tests import spark_runs
 
 needs_java = pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
@@ -98,23 +97,25 @@ def test_a_run_goes_on_where_the_one_before_it_ended(session: None) -> None:
     day("2.jsonl", ("heat", 21, "attic", 70.0), ("heat", 12, "attic", 90.0), ("heat", 80, "attic", 75.0))
     result = run(*options, "--once")
     assert result.stderr == "1 dead letter (1 late), 1 derived event: fire 1\n"
+    moment = "1970-01-01T00:00:12Z"
     assert lines("dead") == [
         {
             "reason": "is late: the watermark has passed it",
             "code": "late",
             "file": str(Path("days/2.jsonl").absolute()),
             "line": 2,
-            "record": None,
+            "record": {"type": "heat", "start": moment, "end": moment, "room": "attic", "temp": 90.0},
         }
     ]
     day("3.jsonl", ("smoke", 79, "attic", None))
-    assert run(*options).exit_code == 0
+    assert run(*options).stderr == "1 derived event: fire 1\n", "what this run did"
     table = pl.read_parquet("out/part-*.parquet")
     assert sorted(table.select("room", "temp").rows()) == [("attic", 70.0), ("attic", 75.0)]
+    assert run(*options).stderr == "no derived events\n"
     day("4.jsonl", ("smoke", 90, "attic", None))
-    refused = run(*options)
-    assert refused.exit_code == 2
-    assert refused.stderr.startswith(f"--checkpoint: the input of {Path('state').absolute()} has ended")
+    for refused in (run(*options), run("--lateness", "5 s", "--input", "smoke=rate://10")):
+        assert refused.exit_code == 2
+        assert refused.stderr.startswith(f"--checkpoint: the input of {Path('state').absolute()} has ended")
     Path("fire.cep").write_text(PROGRAM.replace("50)", "55)"))
     refused = run(*options)
     assert refused.exit_code == 2
@@ -154,6 +155,8 @@ def test_knowledge_and_its_changes(session: None) -> None:
         (["--input", "-"], "--input -: Spark cannot read standard input"),
         (["--files", "2", *FILES], "--files needs a --lateness"),
         (["--every", "5s", *FILES], "--every is for --follow"),
+        (["--idle", "5s", *FILES], "--idle is for what comes live, and without --follow nothing does"),
+        (["--knowledge-updates", "-", *FILES], "--knowledge-updates: there is no --knowledge that could change"),
         (["--output-format", "csv", *FILES], "--output-format: Spark does not write csv"),
         (["--conf", "memory=2g", *FILES], "--conf: expected `name=value`, found `memory=2g`"),
         ([], "there is no --input"),
@@ -175,14 +178,6 @@ def test_no_files_yet_are_no_mistake_of_those_that_wait() -> None:
     Path("days/1.csv").write_text(HEAT)
     with pytest.raises(CepError, match="a file of format csv holds one event type"):
         found(schemas, ["days"], None, ("no-file", "no-files"))
-
-
-def test_files_of_which_nothing_is_known_are_kept() -> None:
-    Path("out").mkdir()
-    Path("out/part-1.json").write_text("{}")
-    with pytest.raises(CepError, match="has no _spark_metadata"):
-        sweep(Path("out"), begun=True)
-    assert sweep(Path("out")) == [Path("out/part-1.json")]
 
 
 def test_options_of_spark_alone() -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from cep.engine import Engine
 from cep.errors import CepError
 from cep.events import Event
 from cep.spark.files import alive
+from cep.spark.live import live
 from cep.spark.mail import Mail
+from cep.spark.pieces import Piece
 from connectors.addresses import address
+from connectors.inputs import Input
 from connectors.mqtt import Arrival, Subscription
 from tests import brokers, spark_runs
 from tests.brokers import Cluster, mosquitto, publish
@@ -26,7 +33,9 @@ event reading(room: string, temp: float).
 event door(room: string, open: bool).
 event window(room: string AS sosa:hasFeatureOfInterest, open: bool AS sosa:hasSimpleResult).
 event tick(value: int) TIME timestamp.
+event bell(room: string).
 draught(R, T) <- (door(R, O) AND window(R, O) AND reading(R, T)) WITHIN 20 s WHERE O = true, T < 15.
+rung(R) <- bell(R) SEQ bell(R) WITHIN 3 s.
 late(N) <- tick(V) AGGREGATE N = count() OVER LAST 1 h WHERE N = 300.
 """
 SOSA = "http://www.w3.org/ns/sosa/"
@@ -41,6 +50,10 @@ def door(n: int) -> bytes:
     return json.dumps({"time": n + 0.5, "room": f"urn:{n % 3}", "open": n % 2 == 0}).encode()
 
 
+def bell(n: int) -> bytes:
+    return json.dumps({"time": n, "room": f"urn:{n % 3}"}).encode() + b"\n"
+
+
 def window(n: int) -> str:
     said = {"hasFeatureOfInterest": f"<urn:{n % 3}>", "hasSimpleResult": '"true"', "resultTime": f'"{n + 0.25}"'}
     return "".join(f"<urn:observation:{n}> <{SOSA}{name}> {value} .\n" for name, value in said.items())
@@ -48,19 +61,25 @@ def window(n: int) -> str:
 
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 @pytest.mark.skipif(brokers.MOSQUITTO is None, reason=brokers.MISSING)
-def test_brokers_files_of_observations_and_a_rate_in_one_query(tmp_path: Path) -> None:
+def test_brokers_files_of_observations_a_connection_and_a_rate_in_one_query(tmp_path: Path) -> None:
     cluster = Cluster("readings")
-    with mosquitto(tmp_path / "broker") as port:
+    with mosquitto(tmp_path / "broker") as port, socket.create_server(("127.0.0.1", 0)) as server:
         inputs = [
             f"reading=kafka://{cluster.servers}/readings?limit=20",
             f"door=mqtt://127.0.0.1:{port}/doors/+?client=roof&quiet=0.3",
             f"window={tmp_path}/windows",
             "tick=rate://1000000?start=1970-01-01&until=400",
+            f"bell=tcp://127.0.0.1:{server.getsockname()[1]}?quiet=0.3",
         ]
         (tmp_path / "windows").mkdir()
         options = {"lateness": 20 * SECOND, "most": 500, "letters": str(tmp_path / "dead")}
 
+        def ring(part: range) -> None:
+            with server.accept()[0] as made:
+                made.sendall(b"".join(map(bell, part)))
+
         def come(part: range) -> None:
+            threading.Thread(target=ring, args=(part,)).start()
             cluster.send([(n % 4, n, reading(n)) for n in part])
             publish(port, [(f"doors/{n % 3}", door(n)) for n in part])
             (tmp_path / "windows" / f"{part.start:02}.nq").write_text("".join(map(window, part)))
@@ -75,6 +94,7 @@ def test_brokers_files_of_observations_and_a_rate_in_one_query(tmp_path: Path) -
     written = tmp_path / "all.jsonl"
     events = [{"type": "reading"} | json.loads(reading(n)) for n in TIMES]
     events += [{"type": "door"} | json.loads(door(n)) for n in TIMES]
+    events += [{"type": "bell"} | json.loads(bell(n)) for n in TIMES]
     events += [{"type": "window", "time": n + 0.25, "room": f"urn:{n % 3}", "open": True} for n in TIMES]
     written.write_text("".join(json.dumps(event) + "\n" for event in sorted(events, key=lambda each: each["time"])))
     expected = [*alone(PROGRAM, [str(written)], 20 * SECOND), Event("late", (300,), 0, 299)]
@@ -94,6 +114,8 @@ def test_kept_messages_outlive_any_end(tmp_path: Path) -> None:
     for first in range(0, 600, 100):
         mail.append(some(first, first + 100))
     assert mail.read(150, 350) == some(150, 350)
+    assert [mail.within(150, end, 10 << 20) for end in (150, 300, 600)] == [150, 300, 309]  # of 64 KiB and a head
+    assert mail.within(299, 600, 1) == 300
     with pytest.raises(CepError, match="is in use by another run"):
         Mail(tmp_path / "mail", patience=0)
     mail.close()
@@ -110,9 +132,55 @@ def test_kept_messages_outlive_any_end(tmp_path: Path) -> None:
     again.close()
 
 
-def test_what_cannot_be_read_again_is_refused() -> None:
-    from cep.engine import Engine
+def test_damage_in_what_was_kept_is_told(tmp_path: Path) -> None:
+    mail = Mail(tmp_path)
+    mail.append([Arrival("rooms", b"%d" % n, n, 1) for n in range(100)])
+    file = next(tmp_path.glob("*.mail"))
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CepError, match=r"\.mail: message 50 is damaged"):
+        mail.read(0, 100)
+    mail.close()
 
+
+def lines_of(pieces: list[Piece]) -> list[bytes]:
+    return [payload for piece in pieces for part in piece.messages() for payload in part.payloads]
+
+
+def test_lines_of_a_connection_are_kept(tmp_path: Path) -> None:
+    """The query fails, the other side closes, and half a line comes before it goes on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = address(f"tcp://127.0.0.1:{server.getsockname()[1]}?quiet=0.1")
+        one = Input(place.text, "jsonl", "bell", True, place)
+        first = live(one, 0, tmp_path / "state" / "input-0")
+        assert first.latest(0, None) == 0
+        made = server.accept()[0]
+        made.sendall(b"".join(b'{"time": %d}\n' % n for n in range(30_000)) + b'{"time": 3')
+        while (end := first.latest(0, None)) < 30_000:
+            time.sleep(0.01)
+        assert (end, first.latest(0, 500), first.latest(400, 500)) == (30_000, 500, 900)
+        pieces = first.pieces(400, 30_000)
+        assert [piece.first for piece in pieces] == [400, 20_400]
+        made.sendall(b"0000}\n" + b'{"time": 30001}')  # without its end: closed as it is, it is a line
+        made.close()
+        made = server.accept()[0]  # it has come again
+        made.sendall(b'{"time": 30002}\n' + bytes(9 << 20) + b"\n")
+        while (end := first.latest(0, None)) < 30_004:
+            time.sleep(0.01)
+        first.commit(400)
+        first.stop()  # the query has failed: what is planned is planned again
+        made.close()
+        again = live(one, 0, tmp_path / "state" / "input-0")
+        assert lines_of(again.pieces(400, 30_000)) == lines_of(pieces)
+        assert lines_of(again.pieces(29_999, 30_003)) == [b'{"time": %d}' % n for n in range(29_999, 30_003)]
+        assert [piece.first for piece in again.pieces(20_000, 30_004)] == [20_000, 30_003]  # 9 MiB are a piece
+        with pytest.raises(CepError, match="there were messages up to 30005, and now there are 30004"):
+            again.latest(30_005, None)
+        again.stop()
+
+
+def test_lines_that_are_no_records_are_refused() -> None:
     schemas = Engine.from_text(PROGRAM).inputs
-    with pytest.raises(CepError, match="a connection cannot be read again after a failure"):
-        alive(schemas, "door=tcp://localhost:1", None)
+    with pytest.raises(CepError, match="a line of N-Quads is no record"):
+        alive(schemas, "window=tcp://localhost:1?format=nquads", None)

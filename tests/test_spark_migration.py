@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -14,10 +15,11 @@ from cep import progress
 from cep.cli import app
 from cep.engine import Engine
 from cep.errors import CepError
+from cep.spark import job
 from cep.spark.checkpoint import Kept, claim
+from cep.spark.generation import Generation
 from cep.spark.migration import Laid, Migration, migrated
 from tests import spark_runs
-from tests.test_spark_command import lines
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -31,88 +33,122 @@ def laid(text: str, *wanted: str) -> Laid:
     return Laid.of(engine, wanted or tuple(engine.outputs))
 
 
+STAGES = "all(N) <- rise(_) AGGREGATE N = count() OVER LAST 1 h.\n"
+SOON = "soon(K) <- 5 SEQ b(K).\n"
+
+
 @pytest.mark.parametrize(
-    ("before", "now", "carried"),
+    ("before", "now", "carried", "sources"),
     [
-        (RISE + PAIR, RISE + PAIR, Migration(("line 3: rise", "line 4: pair"), (), ())),
-        (RISE, PAIR + RISE, Migration(("line 4: rise",), ("line 3: pair",), ())),
-        (RISE + PAIR, RISE, Migration(("line 3: rise",), (), ("line 4: pair",))),
+        (RISE + PAIR, RISE + PAIR, Migration(("line 3: rise", "line 4: pair"), (), ()), [1]),
+        (RISE, PAIR + RISE, Migration(("line 4: rise",), ("line 3: pair",), ()), [1]),
+        (RISE + PAIR, RISE, Migration(("line 3: rise",), (), ("line 4: pair",)), [1]),
         (RISE + PAIR, RISE + PAIR.replace("b(K)", "b(K) WITHIN 5 s"),
-         Migration(("line 3: rise",), ("line 4: pair",), ("line 4: pair",))),
+         Migration(("line 3: rise",), ("line 4: pair",), ("line 4: pair",)), [1]),
+        # Another number of stages, and a time point.
+        (RISE, RISE + STAGES, Migration(("line 3: rise",), ("line 4: all",), ()), [1, 0]),
+        (RISE + STAGES, RISE, Migration(("line 3: rise",), (), ("line 4: all",)), [1]),
+        (SOON, RISE + SOON, Migration(("line 4: soon",), ("line 3: rise",), ()), [1]),
+        (RISE, RISE + SOON, Migration(("line 3: rise",), ("line 4: soon",), ()), [1]),
     ],
 )  # fmt: skip
-def test_what_is_carried_over(before: str, now: str, carried: Migration) -> None:
-    assert migrated(laid(READING + before), laid(READING + now)) == carried
+def test_what_is_carried_over(before: str, now: str, carried: Migration, sources: list[int]) -> None:
+    assert migrated(laid(READING + before), laid(READING + now)) == (carried, sources)
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "why"),
-    [
-        (RISE, RISE + "all(N) <- rise(_) AGGREGATE N = count() OVER LAST 1 h.", "1 stages before, 2 now"),
-        (
-            "rise(K, L) <- e(K, L) SEQ e(K, L).",
-            "rise(K, L) <- e(K, L) SEQ e(K, L). same(L) <- e(_, L) SEQ e(_, L).",
-            "stage 1 deals `e` by argument 2, before by argument 1 and 2",
-        ),
-        (RISE, RISE + "soon(K) <- 5 SEQ b(K).", "line 4: soon: a new time point"),
-    ],
-)
-def test_what_cannot_be(before: str, now: str, why: str) -> None:
+def test_what_cannot_be() -> None:
+    before = "rise(K, L) <- e(K, L) SEQ e(K, L)."
     with pytest.raises(CepError, match="--migrate: the state cannot be carried over") as found:
-        migrated(laid(READING + before), laid(READING + now))
-    assert why in str(found.value)
+        migrated(laid(before), laid(before + " same(L) <- e(_, L) SEQ e(_, L)."))
+    assert "stage 1 deals `e` by argument 2, before by argument 1 and 2" in str(found.value)
+    with pytest.raises(CepError, match="`a` comes with other attributes: string, int before, string, float now"):
+        migrated(laid(READING + RISE), laid(READING.replace("x: int", "x: float") + RISE))
 
 
 def test_another_place() -> None:
     here = laid(READING + RISE)
-    for stage, why in [
-        ({"keyed": False}, "stage 1 ran in buckets, and would run in one place"),
-        ({"goals": []}, "line 3: rise: another stage"),
+    (stage,) = here.stages
+    for other, why in [
+        ({"keyed": False}, "stage 2 ran in buckets, and would run in one place"),
+        ({"inputs": {"a": [0], "c": [0]}, "outputs": ["c"]}, None),
+        ({"inputs": {}, "outputs": ["a"]}, "stage 2 took `a` from another stage, and would make it itself"),
     ]:
-        with pytest.raises(CepError, match=why):
-            migrated(here, replace(here, stages=[here.stages[0] | stage]))
-    assert migrated(here, here).on == ("line 3: rise",)
-
-
-def test_other_attributes_and_columns() -> None:
-    with pytest.raises(CepError, match="`a` comes with other attributes: string, int before, string, float now"):
-        migrated(laid(READING + RISE), laid(READING.replace("x: int", "x: float") + RISE))
-    two = READING + RISE + PAIR
-    other = two.replace("pair(K)", "pair(K + 0)").replace("k: string", "k: int")
-    with pytest.raises(CepError, match="columns of `rise`"):
-        migrated(laid(two), laid(other.replace("rise(K)", 'rise("r")')))
+        there = replace(here, stages=[stage | {"goals": []}, stage | other])
+        if why is None:
+            assert migrated(here, there)[1] == [0, 1], "its number is nothing to it"
+            with pytest.raises(CepError, match="made `c` itself, and would take it from another stage"):
+                migrated(replace(here, stages=[stage | {"outputs": ["c"]}]), there)
+        else:
+            with pytest.raises(CepError, match=why):
+                migrated(here, there)
+    one, two = (stage | {"goals": [goal]} for goal in ("x", "y"))
+    both = replace(here, rules={"rise": ["x", "y"]}, stages=[stage | {"goals": ["x", "y"]}])
+    with pytest.raises(CepError, match="stage 1 would take over parts of what stages 1 and 2 remember"):
+        migrated(replace(both, stages=[one, two]), both)
+    assert migrated(both, replace(both, stages=[one, two]))[1] == [1, 1]
 
 
 def kept(text: str, folder: Path, **other: Any) -> Kept:
     engine = Engine.from_text(text)
-    made = Kept(
-        engine.program, text, None, {}, None, None, 4, str(folder / "out"), "jsonl", list(engine.outputs), laid(text)
-    )
+    made = Kept(engine.program, text, None, {}, None, 4, str(folder / "out"), "jsonl", list(engine.outputs), laid(text))
     return replace(made, **other)
 
 
-def test_a_checkpoint_knows_what_has_been_there_ever_since(tmp_path: Path) -> None:
+def begin(state: Path) -> None:
+    """As if a micro-batch had begun."""
+    (state / "spark" / "offsets").mkdir(parents=True, exist_ok=True)
+    (state / "spark" / "offsets" / "0").write_text("v1")
+
+
+def test_a_checkpoint_goes_from_one_program_to_the_next(tmp_path: Path) -> None:
     state = tmp_path / "state"
     texts = [READING + rules for rules in (RISE + PAIR, RISE, RISE + PAIR)]
     first, moved = claim(state, kept(texts[0], tmp_path))
-    assert moved is None and first.states == {}
+    assert moved is None
+    begin(state)
     with pytest.raises(CepError, match="is of another program") as refused:
         claim(state, kept(texts[1], tmp_path))
     assert f"-{PAIR}" in f"{refused.value}\n" and "add `--migrate`" in str(refused.value)
     second, moved = claim(state, kept(texts[1], tmp_path), True)
     assert moved is not None and str(moved) == "go on: line 3: rise; are gone: line 4: pair"
-    assert second.states == {first.program: frozenset(second.laid.goals)}
-    # Back again.
+    assert second.name == first.name and second.generation == Generation(2), "no micro-batch is finished"
     third, moved = claim(state, kept(texts[2], tmp_path), True)
     assert moved is not None and moved.empty == ("line 4: pair",)
     assert claim(state, kept(texts[2], tmp_path)) == (third, None)
-    assert third.states == {second.program: frozenset(second.laid.goals)}
-    for other, why in [({"buckets": 8}, "buckets: 4 before, 8 now"), ({"format": "parquet"}, "format: jsonl before")]:
-        with pytest.raises(CepError, match=why):
-            claim(state, kept(texts[2], tmp_path, **other), True)
+    with pytest.raises(CepError, match="buckets: 4 before, 8 now"):
+        claim(state, kept(texts[2], tmp_path, buckets=8), True)
     (state / "semcep.json").write_text("{}")
     with pytest.raises(CepError, match="is damaged"):
         claim(state, kept(texts[2], tmp_path))
+
+
+def test_where_what_is_derived_now_goes(tmp_path: Path) -> None:
+    """What does not fit beside what is there needs another folder."""
+    state, out = tmp_path / "state", str(tmp_path / "out")
+    alone = kept(READING + RISE, tmp_path, format="parquet")
+    claim(state, alone)
+    begin(state)
+    both = kept(READING + RISE + PAIR, tmp_path, format="parquet")
+    other = f"name another folder, `--output {out}-2`; what is in this one stays"
+    for now, why in [
+        (both, f"--output: the files hold `rise` alone, and would hold `rise`, `pair`: {other}"),
+        (replace(alone, format="jsonl"), f"--output: format: parquet before, jsonl now: {other}"),
+        (replace(both, output=str(state / "outgoing")), f"output: {out} before, {state}/outgoing now"),
+    ]:
+        with pytest.raises(CepError) as refused:
+            claim(state, now, True)
+        assert why in str(refused.value).splitlines()
+    elsewhere = replace(both, output=f"{out}-2")
+    (tmp_path / "out-2").mkdir()
+    (tmp_path / "out-2" / "mine").touch()
+    with pytest.raises(CepError, match=f"out-2 is there already, and {out} has what was derived before"):
+        claim(state, elsewhere, True)
+    (tmp_path / "out-2" / "mine").unlink()
+    assert claim(state, elsewhere, True)[0].output == f"{out}-2"
+    begin(state)
+    named = READING + RISE + "event pair(k: int).\npair(X) <- a(_, X) SEQ b(_).\n"
+    with pytest.raises(CepError, match="--output: columns of `rise`: k before, rise_k now: name another folder"):
+        claim(state, kept(named, tmp_path, format="parquet", output=f"{out}-2"), True)
 
 
 def test_a_run_killed_while_it_made_its_checkpoint(tmp_path: Path) -> None:
@@ -133,36 +169,78 @@ event heat(room: string, temp: float).
 event smoke(room: string).
 fire(R, T) <- smoke(R) SEQ heat(R, T) WHERE T > 50 WITHIN 1 h.
 """
+MORE = """\
+many(N) <- fire(_, _) AGGREGATE N = count() OVER LAST 1 h.
+noon(R) <- 90 SEQ smoke(R).
+early(R) <- 30 SEQ smoke(R).
+"""
 
 
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_rules_that_change_between_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another stage, another output and time points; killed before Spark had noted its last micro-batch, before the
+    first one of the new generation, and before the end of that was noted."""
     spark_runs.spark()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(progress, "compiled", lambda: True)
     Path("days").mkdir()
     Path("fire.cep").write_text(FIRE)
 
-    def run(*arguments: str) -> Result:
-        places = ["--output", "out", "--checkpoint", "state", "--buckets", "2", "--output-format", "jsonl"]
-        options = [*places, "--input", "days", "--lateness", "5 s", *arguments]
+    def run(*arguments: str, output: str = "out") -> Result:
+        options = ["--checkpoint", "state", "--buckets", "3", "--input", "days", "--lateness", "5 s", "--files", "1"]
+        options += ["--output", output, *arguments]
         return CliRunner().invoke(app, ["run", "fire.cep", "--on", "spark", *options], prog_name="cep")
 
     def day(name: str, *rows: tuple[str, int, str, float | None]) -> None:
         records = [{"type": type, "time": time, "room": room, "temp": temp} for type, time, room, temp in rows]
         Path("days", name).write_text("".join(json.dumps(record) + "\n" for record in records))
 
-    day("1.jsonl", ("smoke", 10, "attic", None), ("heat", 11, "attic", 20.0), ("heat", 60, "cellar", 60.0))
+    def derived(folder: str, *columns: str) -> list[tuple[Any, ...]]:
+        there = pl.concat(pl.read_parquet(file) for file in Path(folder).glob("*.parquet"))
+        return sorted(there.select(pl.col("start", "end").dt.epoch("s"), *columns).rows())
+
+    def forget(spark: str) -> None:
+        """As if killed before Spark has noted that the last micro-batch is done."""
+        log = Path("state", spark, "commits")
+        last = max(int(file.name) for file in log.glob("[0-9]*"))
+        (log / str(last)).unlink()
+        (log / f".{last}.crc").unlink(missing_ok=True)
+
+    day("1.jsonl", ("smoke", 1, "loft", None), ("heat", 2, "loft", 99.0), ("smoke", 10, "attic", None),
+        ("smoke", 12, "hall", None), ("smoke", 13, "shed", None))  # fmt: skip
+    day("2.jsonl", ("heat", 58, "attic", 20.0), ("heat", 60, "hall", 60.0))  # they wait
     assert run("--once").exit_code == 0
-    Path("fire.cep").write_text(FIRE + "hot(R) <- heat(R, T) SEQ heat(R, U) WHERE T > 0, U > 0.\n")
-    day("2.jsonl", ("heat", 70, "attic", 70.0), ("heat", 71, "attic", 80.0))
+    forget("spark")
+    Path("fire.cep").write_text(FIRE + MORE)
+    day("3.jsonl", ("heat", 59, "shed", 59.0), ("heat", 54, "attic", 99.0), ("heat", 50, "shed", 99.0))  # two are late
+    day("4.jsonl", ("smoke", 95, "cellar", None), ("heat", 99, "cellar", 70.0), ("heat", 120, "attic", 80.0))
     refused = run("--once")
-    assert refused.exit_code == 2 and "+hot(R)" in refused.stderr and "add `--migrate`" in refused.stderr
-    result = run("--migrate")
-    assert (result.exit_code, result.stderr.splitlines()[0]) == (
-        0,
-        "carried over: go on: line 3: fire; start empty: line 4: hot",
-    )
-    found = sorted((one["type"], one["r"], one["start"][-3:], one["end"][-3:]) for one in lines("out"))
-    # The heat at 11 s was before the rule; that at 60 s was still waiting for the watermark.
-    assert found == [("fire", "attic", "10Z", "10Z"), ("fire", "attic", "10Z", "11Z"), ("hot", "attic", "10Z", "11Z")]
+    assert refused.exit_code == 2 and "+many(N)" in refused.stderr and "add `--migrate`" in refused.stderr
+    refused = run("--once", "--migrate")
+    assert refused.exit_code == 2 and "name another folder, `--output " in refused.stderr
+
+    def killed(*_: object) -> None:
+        raise CepError("killed", code="failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "start", killed)
+        result = run("--once", "--migrate", output="out-2")
+    carried = "carried over: go on: line 3: fire; start empty: line 4: many, line 5: noon, line 6: early"
+    assert result.exit_code == 3 and carried in result.stderr
+    result = run("--once", output="out-2")
+    assert result.exit_code == 0 and "2 late" in result.stderr, result.stderr
+    forget("spark-2")
+    assert run(output="out-2").exit_code == 0
+    there = {folder.name for folder in Path("state").iterdir() if folder.is_dir()}
+    assert there == {"spark-2", "buckets-2"}, "what was before is gone"
+    # The unchanged rule derives what it would have, had nothing happened.
+    Path("fire.cep").write_text(FIRE)
+    alone = ["run", "fire.cep", "--input", "days", "--lateness", "5 s", "--output", "alone.parquet"]
+    assert CliRunner().invoke(app, alone, prog_name="cep").exit_code == 0
+    Path("alone").mkdir()
+    Path("alone.parquet").rename("alone/alone.parquet")
+    found = derived("out", "r", "t") + derived("out-2/type=fire", "r", "t")
+    assert len(found) == 5 and sorted(found) == derived("alone", "r", "t")
+    # The others begin when they came: the loft had burnt before, and 30 s have passed.
+    assert sorted(row[-1] for row in derived("out-2/type=many", "n")) == [1, 2, 3, 4]
+    assert derived("out-2/type=noon", "r") == [(90, 95, "cellar")] and not Path("out-2", "type=early").exists()

@@ -6,6 +6,8 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
 
 import httpx
 import pyoxigraph as ox
@@ -17,10 +19,10 @@ from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
-from connectors.rdf.store import Refused
+from connectors.rdf.store import Answer, Question, Refused
 from connectors.serving.guard import Guard, Limits
 from connectors.serving.sparql import negotiated, stays
-from connectors.serving.subscribe import named
+from connectors.serving.subscribe import Pace, Subscriptions, named
 from tests.serving import Served, served
 
 K = "PREFIX k: <http://example.org/kitchen#> "
@@ -224,8 +226,39 @@ def test_a_subscription_tells_what_comes_and_what_goes(tmp_path_factory: pytest.
             ] == ["8"]
             one.push((4, "milk", 8.5), (5, "fish", 3.0), (6, "milk", 1.0))
             assert [r["n"]["value"] for r in told()[1]["added"]] == ["fish"]
+        assert asyncio.run(_all_watch(one)) == 30
         for bad, status in (("ASK {}", 400), ("SELECT * { ?x a }", 400), ("SELECT * { SERVICE ?x {} }", 403)):
             assert client.get(one.url + "/sparql/subscribe", params={"query": bad}).status_code == status
+
+
+async def _all_watch(one: Served) -> int:
+    """How many that come at once are told the same of one query, which is asked but once for all of them, until it
+    changes."""
+    times = 0
+
+    class Counted:
+        def ask(self, question: Question) -> Future[Answer]:
+            nonlocal times
+            times += 1
+            return one.store.ask(question)
+
+    history = SimpleNamespace(store=Counted(), words=one.history.words, listen=one.history.listen)
+    watched = Subscriptions(history, one.engine.outputs, Pace(0.01, 0.01))  # type: ignore[arg-type]
+    question = Question("SELECT ?n { ?e a k:Warming ; k:name ?n }", prefixes=(("k", "http://example.org/kitchen#"),))
+    queues = await asyncio.gather(*(watched.watch(question) for _ in range(30)))
+    first = [await queue.get() for queue in queues]
+    assert times == 1 and len(set(first)) == 1 and "milk" in (first[0] or "")
+    one.push((20, "milk", 9.5), (21, "milk", 1.0))
+    changes = [await queue.get() for queue in queues]
+    assert times == 2 and len(set(changes)) == 1 and "added" in (changes[0] or "")
+    late = await watched.watch(question)
+    assert (await late.get() or "").count("milk") == (first[0] or "").count("milk") + 1 and times == 2
+    for queue in (*queues, late):
+        watched.leave(question, queue)
+    assert watched.clients == 0
+    with pytest.raises(Refused, match="SELECT"):
+        await watched.watch(Question("ASK {}"))
+    return len(queues)
 
 
 def test_which_events_a_query_is_about() -> None:
@@ -252,8 +285,10 @@ def test_pages_of_events_by_time(fridges: Served) -> None:
     hours = sorted({q.object.value for q in quads if q.predicate.value == tree + "node"})
     assert [hour[-13:] for hour in hours] == ["2024-05-01T08", "2024-05-01T09"]
     members = []
+    (compared,) = {q.object.datatype for q in quads if q.predicate.value == tree + "value"}
     for hour in hours:
         found, quads = page(hour.removeprefix(fridges.url))
+        assert {q.object.datatype for q in quads if q.predicate.value.endswith("#inXSDDateTimeStamp")} == {compared}
         assert "immutable" in found.headers["cache-control"]
         members += [q.object.value for q in quads if q.predicate.value == tree + "member"]
         assert set(members[-1:]) <= {getattr(q.subject, "value", "") for q in quads}, "members are told in full"
@@ -285,6 +320,12 @@ def test_only_who_may_asks_and_not_too_much(tmp_path_factory: pytest.TempPathFac
         assert client.get("/sparql", params=ask, headers={**good, "Host": "rebound.example"}).status_code == 421
         cookie = client.get("/sparql", params={**ask, "access_token": token})
         assert cookie.status_code == 200 and "HttpOnly" in cookie.headers["set-cookie"]
+        assert "Secure" not in cookie.headers["set-cookie"]
+        client.cookies.clear()
+        proxy = {"X-Forwarded-Proto": "https"}
+        page = client.get("/", params={"access_token": token}, headers=proxy)
+        assert (page.status_code, str(page.next_request.url)) == (303, f"{one.url}/")
+        assert page.headers["set-cookie"].endswith("; Secure") and token not in page.headers["location"]
         client.cookies.clear()
         long = b"#" * 3000
         kind = {"Content-Type": DIRECT}

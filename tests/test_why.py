@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import pyoxigraph as ox
 import pytest
@@ -25,7 +26,10 @@ from cep.why.judging import Judge
 from cep.why.occurrences import Memory, Occurrence, same
 from cep.why.wanted import Wanted, interval, wanted
 from connectors.why.plain import Asked, why
+from knowledge.graph import Knowledge
+from knowledge.used import Used
 from tests import reference
+from tests.cases_format import known
 from tests.programs import Program, iterations, programs, recursions, windows
 from tests.test_equivalence import examples, start
 
@@ -268,10 +272,121 @@ warm("milk", 8) at 2024-05-01T08:10:00Z
     assert cep(tmp_path, text.split()[4]) == text, "by its id"
     (told,) = json.loads(cep(tmp_path, "warm(milk, 8)", "--format", "json"))
     assert told["parts"][0]["record"]["line"] == 3 and "@" + told["id"] == text.split()[4]
-    prov = cep(tmp_path, "warm(f: milk, t: 8)", "--format", "prov")
-    used = "http://www.w3.org/ns/prov#used"
-    facts = [quad for quad in ox.parse(prov, ox.RdfFormat.N_TRIPLES) if str(quad.predicate.value) == used]
-    assert [str(fact.object) for fact in facts] == [f"<urn:semcep:reading/{told['parts'][0]['id']}>"]
+    facts = told["conditions"][0]["because"][0]["triples"]
+    assert [step["rule"] for step in facts[0]["steps"]] == ["cax-sco", "asserted", "asserted"]
+    assert facts[0]["steps"][0]["from"] == [step["triple"] for step in facts[0]["steps"][1:]]
+    assert facts[1]["steps"][0]["triple"][1:] == ["<http://example.org/kitchen#name>", '"milk"']
+
+    prov = ox.Store()
+    prov.load(cep(tmp_path, "warm(f: milk, t: 8)", "--format", "prov"), ox.RdfFormat.N_TRIPLES)
+    query = """PREFIX prov: <http://www.w3.org/ns/prov#>
+        PREFIX rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> SELECT * {
+        ?event prov:wasGeneratedBy/prov:used ?used
+        OPTIONAL { ?used rdf:subject ?s ; rdf:predicate ?p ; rdf:object ?o }
+        OPTIONAL { ?used prov:wasDerivedFrom/rdf:predicate ?from } } ORDER BY ?p ?from"""
+    found = prov.query(query)
+    assert isinstance(found, ox.QuerySolutions)
+    rows = [[row[name] and row[name].value.rsplit("#", 1)[-1] for name in ("p", "o", "from")] for row in found]
+    assert rows == [
+        [None, None, None],  # the reading
+        ["limit", "7", None],
+        ["name", "milk", None],
+        ["type", "Fridge", "type"],
+        ["type", "Fridge", "subClassOf"],
+    ]
+
+
+def test_what_was_known_then_is_told(tmp_path: Path) -> None:
+    engine = Engine.from_text(
+        FRIDGE + "twice(F) <- warm(F, _) SEQ (reading(F, T) WHERE limit(F, L), T > L).",
+        knowledge=Knowledge.load([_written(tmp_path / "kitchen.ttl", KITCHEN)], "owlrl"),
+        remember=EVER,
+    )
+    used = Used(engine.changes.loaded)  # type: ignore[union-attr, arg-type]
+    prefix = "PREFIX k: <http://example.org/kitchen#> "
+    minute = 60_000_000
+    for at, old, new in ((15, 7, 9), (25, 9, 11), (35, 11, 20)):
+        engine.update(at * minute, f"{prefix}k:f1 k:limit {new} .", f"{prefix}k:f1 k:limit {old} .")
+    degrees = {0: 4.0, 10: 8.0, 20: 10.0, 30: 12.0, 40: 12.0}
+    engine.push([Event("reading", ("milk", each), at * minute, at * minute) for at, each in degrees.items()])
+    engine.close()
+    asked = Asked(engine, used, calendar=False)
+
+    def limits(told: dict[str, Any]) -> list[str]:
+        facts = [fact for c in told.get("conditions", ()) for b in c.get("because", ()) for fact in b["triples"]]
+        mine = [fact["triple"] for fact in facts if "limit" in fact["triple"]]
+        return mine + [each for part in told.get("parts", ()) for each in limits(part)]
+
+    memory = Memory(engine)
+    warm = [asked.why(one) for one in wanted("warm(milk)", engine).found(memory)]
+    assert [(one["end"], one["variables"]["L"]) for one in warm] == [(600, 7), (1200, 9), (1800, 11)]
+    assert [limits(one)[0].split()[-1] for one in warm] == ["7", "9", "11"]
+    (pair, *_) = [asked.why(one) for one in wanted("twice(milk)", engine, "1200").found(memory)]
+    assert sorted(each.split()[-1] for each in limits(pair)) == ["7", "9"], "each part by what was known when it came"
+    refused = asked.why_not(wanted("warm(milk)", engine, "2400"), 60_000_000)
+    assert refused["rules"][0]["failure"]["conditions"][0]["told"] == "12 > 20"
+    before = asked.why_not(wanted("warm(milk)", engine, "0"), 60_000_000)
+    assert before["rules"][0]["failure"]["conditions"][0]["told"] == "4 > 7"
+    again = asked.why_not(wanted("warm(milk)", engine, "2400"), 60_000_000)
+    assert again == refused, "what is known now is what it was"
+
+    (tmp_path / "changes.trig").write_text(
+        """@prefix prov: <http://www.w3.org/ns/prov#> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+        @prefix : <http://example.org/kitchen#> .
+        <urn:new> prov:generatedAtTime "2024-05-01T08:15:00Z"^^xsd:dateTime .
+        <urn:old> prov:invalidatedAtTime "2024-05-01T08:15:00Z"^^xsd:dateTime .
+        <urn:new> { :f1 :limit 20 } <urn:old> { :f1 :limit 7 }"""
+    )
+    changed = "--knowledge-updates", "changes.trig"
+    assert "k:f1 k:limit 7\n" in cep(tmp_path, "warm(milk)", *changed)
+    assert "T > L:  12 > 20" in cep(tmp_path, "--not", "warm(milk)", "--at", "2024-05-01T08:50", *changed)
+
+
+LIMITS = """
+PREFIX k: <http://example.org/kitchen#>
+event r(f: string, t: int).
+limit(F, L) :- { ?f k:name ?F ; k:limit ?L }.
+high(F, T) <- r(F, T) WHERE limit(F, L), T > L.
+pair(F, G) <- (high(F, _) SEQ r(G, T)) WHERE limit(G, L), T < L.
+whole(F, L) <- (r(F, S) SEQ r(F, T)) WHERE { ?f k:name ?F ; k:limit ?L }, T >= S.
+later(F, L) <- (r(F, _) UNLESS high(_, _) WITHIN 2 s) WHERE limit(F, L).
+most(F, M) <- r(F, T) AGGREGATE M = max(T) OVER LAST 3 s BY F WHERE limit(F, L), M > L.
+"""
+
+
+@examples(12)
+@given(
+    st.lists(st.tuples(st.sampled_from("xy"), st.integers(0, 5)), min_size=1, max_size=8),
+    st.dictionaries(st.integers(1, 8), st.tuples(st.sampled_from("xy"), st.integers(0, 4)), max_size=5),
+)
+def test_every_event_is_explained_by_what_was_known_then(
+    readings: list[tuple[str, int]], changes: dict[int, tuple[str, int]]
+) -> None:
+    prefix = "PREFIX k: <http://example.org/kitchen#> "
+    limits = {"x": 1, "y": 3}
+    loaded = known(prefix + " ".join(f'k:{f} k:name "{f}" ; k:limit {n} .' for f, n in limits.items()))
+    engine = Engine.from_text(LIMITS, knowledge=loaded, remember=EVER)
+    for second, (name, limit) in sorted(changes.items()):
+        engine.update(
+            second * 1_000_000, f"{prefix}k:{name} k:limit {limit} .", f"{prefix}k:{name} k:limit {limits[name]} ."
+        )
+        limits[name] = limit
+    engine.push([Event("r", one, n * 1_000_000, n * 1_000_000) for n, one in enumerate(readings)])
+    engine.close()
+    memory = Memory(engine)
+    asked = Asked(engine, Used(loaded), calendar=False)
+    for one in everything(memory):
+        told = asked.why(one)
+        assert "rule" in told, told["text"]
+        if one.event == "whole":
+            every = [fact for condition in told["conditions"] for fact in condition.get("triples", ())]
+            (fact,) = [each for each in every if "limit" in each["triple"]]
+            assert fact["triple"].endswith(f"k:limit {one.args[1]}")
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
 
 
 def test_why_not_names_what_failed(tmp_path: Path) -> None:

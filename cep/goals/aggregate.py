@@ -113,8 +113,8 @@ class Aggregate:
             self.lineage.link(self.lineage.name(made)[edges[:, 0]], edges[:, 1])
         return by_arrival(made)
 
-    def forget(self, watermark: int) -> None:
-        if self.count > self.watched:
+    def forget(self, watermark: int, wholly: bool = False) -> None:
+        if self.count > self.watched or (wholly and not self.short):
             self._compact(watermark)
             self.watched = max(1024, 2 * self.count)
 

@@ -65,10 +65,11 @@ class Builder:
 
     def event(self, name: str) -> Goal:
         """The goal that makes the occurrences of an event, of its input and of its heads' tables."""
-        heads = []
-        for head, arguments in zip(self.plan.heads, self.plan.arguments, strict=True):
+        heads, rules = [], []
+        for number, (head, arguments) in enumerate(zip(self.plan.heads, self.plan.arguments, strict=True)):
             if head.event != name:
                 continue
+            rules.append(number)
             plain: list[int] | None = []
             for argument in arguments:
                 if plain is not None and isinstance(argument, TypedVariable):
@@ -78,7 +79,7 @@ class Builder:
             optional = self._optional(self.plan.columns[head.child])
             evaluations = [compile(argument, self.pool, optional) for argument in arguments]
             heads.append((self._types(head.child), evaluations, plain))
-        return relational.Make(len(self.plan.schemas[name].attributes), heads)
+        return relational.Make(len(self.plan.schemas[name].attributes), heads, rules, self.lineage)
 
     def chain(self, event: str) -> tuple[Chain, int, int] | None:
         """The compiled form of a recursive event, where it has one: the goal, the join node it replaces, the head's
@@ -136,7 +137,7 @@ class Builder:
             stack=None if spec.stack is None else (_moved(spec.stack[0], scan.take), spec.stack[1]),
         )
         moved = [(_moved(code, scan.take), literals) for code, literals in programs]
-        return Chain(whole, moved, self.lineage), head.child, mine[-1]
+        return Chain(whole, moved, self.lineage, mine[-1]), head.child, mine[-1]
 
     # --- pieces ---
 

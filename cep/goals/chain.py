@@ -27,7 +27,7 @@ class Chain(Join):
     """Inputs: the occurrences that other rules give for the event, and the right sides. Output: all that the event
     gains.
 
-    `head`: a program a head argument. The head keeps the key's arguments as they are.
+    `head`: a program a head argument. The head keeps the key's arguments as they are. `rule`: its number in the plan.
     """
 
     def __init__(
@@ -35,8 +35,10 @@ class Chain(Join):
         spec: JoinSpec,
         head: Sequence[tuple[Code, Code]],
         lineage: Lineage | None = None,
+        rule: int = 0,
     ) -> None:
         super().__init__(replace(spec, test=None), lineage)
+        self.rule = rule
         assert spec.relation == "SEQ", "what recursion makes must wait for something later"
         self.numbers[pairing.S_FEEDBACK] = 1
         self.feeds = True
@@ -72,6 +74,7 @@ class Chain(Join):
             self.cold[pairs[:, 3], NAME] = names
             self.lineage.link(names, self.cold[pairs[:, 0], NAME])
             self.lineage.link(names, right[IDENTITY, pairs[:, 1]])
+            self.lineage.follow(names, np.full(len(names), self.rule))
         return by_arrival(concat([base, made])) if rows(base) else by_arrival(made)
 
     def _in_order(self) -> bool:

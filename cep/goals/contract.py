@@ -27,8 +27,9 @@ class Goal(Protocol):
         """What the inputs complete; everything that ends at or before `watermark` has come."""
         ...
 
-    def forget(self, watermark: int) -> None:
-        """Drop what nothing later than `watermark` can need. Called after steps; cheap when there is little to drop."""
+    def forget(self, watermark: int, wholly: bool = False) -> None:
+        """Drop what nothing later than `watermark` can need. Called after steps; cheap when there is little to drop.
+        `wholly`: all of it, whatever that costs."""
         ...
 
     def snapshot(self) -> pa.RecordBatch:

@@ -270,8 +270,8 @@ class Join:
             self._compact(end)
         return np.concatenate(outputs, axis=1)
 
-    def forget(self, watermark: int) -> None:
-        if self.count + self.absent_count > self.watched:
+    def forget(self, watermark: int, wholly: bool = False) -> None:
+        if wholly or self.count + self.absent_count > self.watched:
             self._compact(watermark)
             self.watched = max(1024, 2 * (self.count + self.absent_count))
 

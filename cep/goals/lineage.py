@@ -22,6 +22,7 @@ class Lineage:
         self.next = DERIVED
         self._runs: list[Table] = []  # sorted by the whole
         self._new: list[Table] = []
+        self._rules: list[Table] = []  # (name, rule), sorted by the name
 
     def name(self, table: Table) -> Ints:
         """Give the rows of a table new names; gives them back."""
@@ -34,6 +35,19 @@ class Lineage:
         """Each of `parts` is a constituent of the one of `wholes` beside it (0: of none, a time point)."""
         known = parts != 0
         self._new.append(np.stack([wholes[known], parts[known]]))
+
+    def follow(self, names: Ints, rules: Ints) -> None:
+        """Each of `names` was made by the rule of that number beside it; said where several rules make an event."""
+        runs.put(self._rules, np.stack([names, rules]), _WHOLE)
+
+    def rules_of(self, names: Ints) -> tuple[Ints, Ints]:
+        """The rules that made each of `names`, where it was said: pairs (index into names, rule), distinct, sorted."""
+        pairs = [np.empty((2, 0), np.int64)]
+        for run in self._rules:
+            index, at = runs.found(run, names, _WHOLE)
+            pairs.append(np.stack([index, run[_PART, at]]))
+        both: Table = np.unique(np.concatenate(pairs, axis=1), axis=1)
+        return both[0], both[1]
 
     def edges(self) -> tuple[Ints, Ints]:
         """All edges, sorted by the whole."""
@@ -93,23 +107,29 @@ class Lineage:
         settled, self._runs = self._settled(), []
         for run in settled:
             runs.put(self._runs, run[:, runs.holds(needed, run[_WHOLE])], _WHOLE)
+        told, self._rules = self._rules, []
+        for run in told:
+            runs.put(self._rules, run[:, runs.holds(needed, run[_WHOLE])], _WHOLE)
         return needed
 
     @property
     def size(self) -> int:
-        """How many edges are kept."""
-        return sum(table.shape[1] for table in (*self._runs, *self._new))
+        """How many edges are kept, and rules told."""
+        return sum(table.shape[1] for table in (*self._runs, *self._new, *self._rules))
 
     def snapshot(self, needed: Ints | None = None) -> pa.RecordBatch:
-        """The edges, or those of these sorted names, and the next name."""
+        """The edges and rules, or those of these sorted names, and the next name."""
         wholes, parts = self.edges()
+        rules: Table = np.concatenate([np.empty((2, 0), np.int64), *self._rules], axis=1)
         if needed is not None:
             held = runs.holds(needed, wholes)
             wholes, parts = wholes[held], parts[held]
-        return to_arrow({"wholes": wholes, "parts": parts, "next": np.array([self.next], np.int64)})
+            rules = rules[:, runs.holds(needed, rules[_WHOLE])]
+        return to_arrow({"wholes": wholes, "parts": parts, "rules": rules, "next": np.array([self.next], np.int64)})
 
     def restore(self, batch: pa.RecordBatch) -> None:
         """Take on the edges of a snapshot."""
         arrays = from_arrow(batch)
-        self._runs, self._new = [], [np.stack([arrays["wholes"], arrays["parts"]])]
+        self._runs, self._new, self._rules = [], [np.stack([arrays["wholes"], arrays["parts"]])], []
+        runs.put(self._rules, arrays["rules"], _WHOLE)
         self.next = int(arrays["next"][0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from cep.conditions import Conditions
 from cep.goals.arrival import as_set, by_arrival, take
 from cep.goals.contract import Ints, from_arrow, to_arrow
-from cep.table import END, FIRST, START, Column, Table, bits, column, concat, empty, rows
+from cep.goals.lineage import DERIVED, Lineage
+from cep.table import END, FIRST, IDENTITY, ORDER, START, Column, Table, bits, column, concat, empty, rows
 
 Columns = dict[str, Column]
 Evaluation = Callable[[Columns, int], Column]
@@ -20,7 +21,7 @@ Evaluation = Callable[[Columns, int], Column]
 class Memoryless:
     """The part of the contract that a goal without state has for nothing."""
 
-    def forget(self, watermark: int) -> None:
+    def forget(self, watermark: int, wholly: bool = False) -> None:
         """Nothing is kept."""
 
     def snapshot(self) -> pa.RecordBatch:
@@ -160,13 +161,23 @@ def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation
 
 
 class Make(Memoryless):
-    """The occurrences of an event as a set: input, and what the rules' heads make, rules in program order."""
+    """The occurrences of an event as a set: input, and what the rules' heads make, rules in program order.
+
+    `rules`: the heads' numbers in the plan, which `lineage` is told where there are several.
+    """
 
     def __init__(
-        self, width: int, heads: Sequence[tuple[Sequence[str], Sequence[Evaluation], Sequence[int] | None]]
+        self,
+        width: int,
+        heads: Sequence[tuple[Sequence[str], Sequence[Evaluation], Sequence[int] | None]],
+        rules: Sequence[int] = (),
+        lineage: Lineage | None = None,
     ) -> None:
         self.width = width
         self.heads = heads
+        self.rules = rules
+        self.lineage = lineage
+        self.several = len(heads) > 1
         self.rows = [
             None if plain is None else np.array([*range(FIRST), *(FIRST + c for c in plain)], np.int64)
             for _, _, plain in heads
@@ -175,7 +186,11 @@ class Make(Memoryless):
     def step(self, inputs: Sequence[Table], watermark: int) -> Table:
         """Inputs: the event's own input, then a table a head."""
         made = [inputs[0]] if rows(inputs[0]) else []
-        for table, (types, evaluations, plain), chosen in zip(inputs[1:], self.heads, self.rows, strict=True):
+        by: dict[int, int] = {}
+        rules = self.rules or range(len(self.heads))
+        for table, (types, evaluations, plain), chosen, rule in zip(
+            inputs[1:], self.heads, self.rows, rules, strict=True
+        ):
             if not rows(table):
                 continue
             if chosen is not None and plain is not None:
@@ -183,6 +198,38 @@ class Make(Memoryless):
                 made.append(table if whole else table[chosen])
             else:
                 made.append(project(table, types, evaluations))
+            if self.lineage is not None:
+                made[-1], by[len(made) - 1] = self._named(made[-1], self.lineage), rule
         if not made:
             return empty(self.width)
-        return as_set(made)
+        found = as_set(made)
+        if self.lineage is not None and self.several:
+            self._told(made, by, found, self.lineage)
+        return found
+
+    def without_last(self) -> Make:
+        """The same without the last rule, which another goal stands for."""
+        made = Make(self.width, self.heads[:-1], self.rules[:-1], self.lineage)
+        made.several = self.several
+        return made
+
+    def _named(self, table: Table, lineage: Lineage) -> Table:
+        """Occurrences of the event with names of their own, each made of what the head was given."""
+        named = table.copy()
+        lineage.link(lineage.name(named), table[IDENTITY])
+        return named
+
+    def _told(self, made: Sequence[Table], by: Mapping[int, int], found: Table, lineage: Lineage) -> None:
+        """Which rules made what was found: of what several give, all of them."""
+        whole = concat(made)
+        rules = np.repeat([by.get(i, -1) for i in range(len(made))], [rows(table) for table in made])
+        names = whole[IDENTITY]
+        if rows(found) < rows(whole):  # all that is the same as one that was found has its name
+            _, kinds = np.unique(np.delete(whole, [ORDER, IDENTITY], axis=0), axis=1, return_inverse=True)
+            kinds = kinds.reshape(-1)
+            first = np.isin(names, found[IDENTITY])
+            of = np.empty(rows(whole), np.int64)
+            of[kinds[first]] = names[first]
+            names = of[kinds]
+        derived = (rules >= 0) & (names >= DERIVED)
+        lineage.follow(names[derived], rules[derived])

@@ -169,8 +169,8 @@ class Deadline:
         """At most how many deadlines are open."""
         return self.count - self.first
 
-    def forget(self, watermark: int) -> None:
-        if self.count > 1024 and self.first > self.count // 2:
+    def forget(self, watermark: int, wholly: bool = False) -> None:
+        if wholly or (self.count > 1024 and self.first > self.count // 2):
             self._compact()
 
     def _compact(self) -> None:

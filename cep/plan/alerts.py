@@ -12,7 +12,7 @@ from cep.errors import CepError, Source, Span
 from cep.plan.algebra import Atom, Given, Pattern, Rule, Rules
 from cep.plan.names import used_variables
 from cep.schema import Attribute, Schema
-from cep.syntax.ast import AlertStatement, Comparison, Condition, Constant, Variable
+from cep.syntax.ast import AlertStatement, Comparison, Condition, Constant, Expression, Variable
 from cep.syntax.variables import condition_variables, expression_variables
 from cep.typed import a
 
@@ -102,11 +102,39 @@ def ill_placed(alerts: Sequence[Alert], rules: Sequence[Rule], schemas: Mapping[
             continue
         for attribute, value in zip(schemas[rule.event].attributes, rule.arguments):
             said, types = _PLACES.get(attribute.name, ("", ()))
+            if said and (wrong_place := _ill(attribute.name, value)):
+                found.append(CepError(wrong_place[0], source, value.span, wrong_place[1], "area"))
+                continue
             if said and attribute.type not in (*types, "unknown"):
                 wrong = f"{said}, this is {a(attribute.type)}"
                 hint = "e.g. `AREA Shape`" if attribute.name == AREA else "e.g. `AT Lat, Long RADIUS 40000`"
                 found.append(CepError(wrong, source, value.span, hint, "type"))
     return found
+
+
+def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
+    """Why a constant can be no place on earth, and what can; None where it can, and where it is known only later."""
+    if not isinstance(value, Constant):
+        return None
+    given = value.value
+    if column == AREA and value.type == "string":
+        from cep.areas import WrongArea, read  # shapely: loaded only where there are areas
+
+        try:
+            shape = read(str(given))
+        except WrongArea as wrong:
+            return str(wrong), wrong.hint
+        if not shape.convex_hull.area:
+            return "an area has an inside", "a place with a circle around it is `AT Lat, Long RADIUS 40000`"
+    if column == AREA or not isinstance(given, int | float) or isinstance(given, bool):
+        return None
+    if column == LATITUDE and abs(given) > 90:
+        return "a latitude lies from -90 to 90 degrees", "latitude first: `AT 40.7, -74.2`"
+    if column == LONGITUDE and abs(given) > 720:
+        return "a longitude lies beyond 720 degrees", "a place has one from -180 to 180"
+    if column == RADIUS and given < 0:
+        return "a radius is not negative", "in metres: `RADIUS 40000`"
+    return None
 
 
 def without_alerts(rules: Rules) -> Rules:

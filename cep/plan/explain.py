@@ -52,6 +52,7 @@ class _Listing:
         self.lines: list[str] = []
         self.written = Written(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
         self.stored = {rule.name for rule in plan.rules.statics}
+        self.alerts = {alert.table: alert for alert in plan.rules.alerts}
         self.asked: list[ast.Predicate] = []
         self.written.labels |= labels(plan)
 
@@ -74,7 +75,9 @@ class _Listing:
         kinds = Counter(KINDS[type(node)] for node in plan.nodes if type(node) in KINDS)
         kept = [keeps for node in plan.nodes if (keeps := horizon(node, plan.points)) is not None]
         for_ever = sum(not keeps.forgets for keeps in kept)
-        line = f"{plan.source.name}: {_count(len(plan.heads), 'rule')}, {_count(kinds.total(), 'goal')}"
+        told = f"{_count(len(self.alerts), 'alert')}, " if self.alerts else ""
+        line = f"{plan.source.name}: {_count(len(plan.heads) - len(self.alerts), 'rule')}, {told}"
+        line += _count(kinds.total(), "goal")
         if kinds:
             line += f" ({', '.join(_count(kinds[kind], kind) for kind in KINDS.values() if kinds[kind])})"
         if kept:
@@ -83,7 +86,8 @@ class _Listing:
         self.lines.append("")
         both = [name for name in plan.derived if name in plan.inputs]
         given = [name for name in plan.schemas if name in plan.inputs and name not in both]
-        for title, names in (("reads", given), ("derives", plan.derived)):
+        derived = [name for name in plan.derived if name not in self.alerts]
+        for title, names in (("reads", given), ("derives", derived)):
             for name in names:
                 self.item(title, _declared(plan.schemas[name]), 0)
                 title = ""
@@ -109,9 +113,15 @@ class _Listing:
                 mark = ""
 
     def rule(self, mark: str, number: int, head: Head) -> None:
-        self.put(mark, self.written.rule(head), 2 * MARK, self.rules([number]))
+        text, alert = self.written.rule(head), self.alerts.get(head.event)
+        if alert is not None:
+            text = f"ALERT {alert.name} ON {text.partition(' <- ')[2]}"
+        self.put(mark, text, 2 * MARK, self.rules([number]))
         if head.child not in self.written.labels:
             self.details(head.child)
+        if alert is not None:
+            keys = f"one for each {_listed(alert.keys)}" if alert.keys else "one for all"
+            self.item("tells", f"{alert.severity}, for {write_duration(alert.duration)}, {keys}; `cep serve` does")
 
     def way(self, group: Group, events: Sequence[str]) -> str:
         """How a recursion is run."""
@@ -159,6 +169,8 @@ class _Listing:
         stages = partition(self.plan)
         self.lines += [""] if stages else []
         for stage in stages:
+            if all(event in self.alerts for event in stage.outputs):
+                continue  # they are not made there
             inputs = [self.routed(event, stage, stages) for event in stage.inputs if event not in stage.outputs]
             keyed = any(isinstance(route, tuple) for route in stage.inputs.values())
             way = ("by key" if keyed else "in buckets") if stage.keyed else "in one place"
@@ -166,9 +178,10 @@ class _Listing:
             for reason in stage.reasons:
                 self.item("", f"{self.rules([reason.rule])}: {reason.text}", 2)
             blamed = {reason.rule for reason in stage.reasons}
+            blamed |= {rule for rule in stage.rules if self.plan.heads[rule].event in self.alerts}
             others = [rule for rule in stage.rules if rule not in blamed]
             if others:
-                self.item("", f"{'with them ' if blamed else ''}{self.rules(others)}", 2)
+                self.item("", f"{'with them ' if stage.reasons else ''}{self.rules(others)}", 2)
 
     def routed(self, event: str, stage: Stage, stages: Sequence[Stage]) -> str:
         """An input of a stage, where it comes from, and how its rows find their bucket."""
@@ -252,7 +265,9 @@ class _Listing:
     # --- lines ---
 
     def put(self, mark: str, text: str, indent: int, note: str = "") -> None:
-        """A mark and rule text, its further lines indented; a note on the right of the last line."""
+        """A mark and rule text, its further lines indented; a note on the right of the last line. Arguments of which an
+        alert does not speak have no name."""
+        text = _UNSPOKEN.sub("_", text)
         first = MARK if mark or note else 0
         lines = _wrapped(text, self.width, first, indent)
         lines[0] = mark.ljust(first) + lines[0][first:]
@@ -316,6 +331,7 @@ def _listed(words: Sequence[str]) -> str:
 _WHOLE = re.compile(
     r'"(?:[^"\\]|\\.)*"|\b\d+ (?:ms|s|min|h|d|EVENTS)\b|\b(?:WITHIN|TIMES|LAST|BY|OVER|FROM|TIME|in) |\w: '
 )
+_UNSPOKEN = re.compile(r"\b\w+'(?=[,)])")
 _CLAUSE = re.compile(r" (?=(?:SEQ|AND|PAR|OR|EQUALS|MEETS|DURING|STARTS|FINISHES|UNLESS|WHERE|WITHIN|AGGREGATE)[ \0])")
 
 
@@ -324,7 +340,7 @@ def _wrapped(text: str, width: int, first: int, rest: int) -> list[str]:
     between words; strings and durations stay whole, also where they are wider."""
     whole = _WHOLE.sub(lambda match: match[0].replace(" ", "\0"), text)
     lines = [""]
-    for clause in _CLAUSE.split(whole) if " <- " in text else [whole]:
+    for clause in _CLAUSE.split(whole) if " <- " in text or text.startswith("ALERT ") else [whole]:
         joined = f"{lines[-1]} {clause}" if lines[-1] else clause
         room = width - (first if len(lines) == 1 else rest)
         if len(joined) > room and lines[-1]:

@@ -16,16 +16,20 @@ from cep.plan.book import Book
 from cep.plan.order import Unit
 from cep.plan.plan import Plan
 from cep.runtime import snapshot
+from cep.runtime.clock import BEGINNING
 from cep.schema import Schema
 from cep.table import Table
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """A snapshot of another program. `goals`: the names of those whose state may be taken over (None: all)."""
+    """A snapshot of another program. `goals`: the names of those whose state may be taken over (None: all); `waits`:
+    so may what waits for the watermark; `watermark`: time has come so far at least (microseconds)."""
 
     state: bytes
     goals: frozenset[str] | None = None
+    waits: bool = True
+    watermark: int = BEGINNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,11 @@ class State:
         values = pl.from_arrow(pa.Table.from_batches(batches[: header["values"]])) if header["values"] else None
         assert values is None or isinstance(values, pl.DataFrame), "a table is read"
         waiting, *states = batches[header["values"] :]
+        header["watermark"] = max(header["watermark"], before.watermark)
         changes = None if header["knowledge"] is None else states.pop()
         named = {name: state for name, state in zip(header["goals"], states, strict=True) if name}
         goals = {name: each for name, each in named.items() if before.goals is None or name in before.goals}
-        return cls(header, values, from_arrow(waiting), goals, changes)
+        return cls(header, values, from_arrow(waiting) if before.waits else {}, goals, changes)
 
     def waits(self, inputs: Mapping[str, Schema]) -> dict[str, Table]:
         """What waits of the events that are still read. CepError: they are declared otherwise."""

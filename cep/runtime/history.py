@@ -1,4 +1,4 @@
-"""What was taken and made, and what led to what: for `because`, and for `cep.why`."""
+"""What was taken and made, and what led to what: for `because` and `constituents`, and for `cep.why`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ import pyarrow as pa
 from cep.events import Value
 from cep.goals import runs
 from cep.goals.contract import Ints, from_arrow, to_arrow
-from cep.goals.lineage import Lineage
+from cep.goals.lineage import DERIVED, Lineage
+from cep.plan.plan import Plan
 from cep.runtime.outlet import Made, values
 from cep.schema import Schema
 from cep.table import END, IDENTITY, ORDER, START, Table, concat, rows
 from cep.values import Pool
 
+BECAUSE, CONSTITUENTS = "because", "constituents"
+"""The columns that tell where occurrences come from."""
 MOST = 1 << 16
 """So much may be kept before it is looked through."""
 
@@ -26,10 +29,12 @@ class History:
     """`sources`: records taken, `kept`: occurrences made, by event in runs sorted by name; `lineage`: which made which.
 
     Kept is what something still waiting goes back to, and with `remember` what ended in the last so many microseconds.
+    `tells`: the columns that occurrences get.
     """
 
     def __init__(self, remember: int | None) -> None:
         self.remember = remember
+        self.tells: tuple[str, ...] = (BECAUSE,)
         self.lineage = Lineage()
         self.sources: dict[str, list[Table]] = {}
         self.kept: dict[str, list[Table]] = {}
@@ -42,36 +47,70 @@ class History:
 
     def made(self, made: Made) -> None:
         """Occurrences come out of them."""
-        if self.remember is not None:
+        if self.remember is not None or CONSTITUENTS in self.tells:
             for name, tables in made.items():
                 runs.put(self.kept.setdefault(name, []), concat(tables), IDENTITY)
+
+    def told(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
+        """The columns that occurrences of an event get."""
+        made = []
+        if BECAUSE in self.tells:
+            made.append(self.because(table, plan.schemas, pool))
+        if CONSTITUENTS in self.tells:
+            made.append(self.constituents(event, table, plan, pool))
+        return made
 
     def because(self, table: Table, schemas: Mapping[str, Schema], pool: Pool) -> pl.Series:
         """For each occurrence the input records it goes back to, as JSON: type, start, end in microseconds,
         arguments."""
         roots, inputs = self.lineage.inputs_of(table[IDENTITY])
-        records: dict[int, tuple[int, int, int, str]] = {}
-        needed = np.unique(inputs)
-        for name, tables in self.sources.items():
-            attributes = schemas[name].attributes
-            for source in tables:
-                chosen = source[:, runs.found(source, needed, IDENTITY)[1]]
-                columns = [values(chosen, i, a.type, pool) for i, a in enumerate(attributes)]
-                for i in range(rows(chosen)):
-                    record: dict[str, Value] = {
-                        "type": name,
-                        "start": int(chosen[START, i]),
-                        "end": int(chosen[END, i]),
-                    }
-                    record |= {a.name: c[i] for a, c in zip(attributes, columns, strict=True)}
-                    place = (int(chosen[END, i]), int(chosen[START, i]), int(chosen[ORDER, i]))
-                    records[int(chosen[IDENTITY, i])] = (*place, json.dumps(record))
-        found: list[list[tuple[int, int, int, str]]] = [[] for _ in range(rows(table))]
-        for root, source_name in zip(roots.tolist(), inputs.tolist(), strict=True):
-            found[root].append(records[source_name])
-        return pl.Series(
-            "because", [f"[{', '.join(text for *_, text in sorted(each))}]" for each in found], dtype=pl.String
-        )
+
+        def written(name: str, start: int, end: int, arguments: Sequence[Value]) -> str:
+            names = (attribute.name for attribute in schemas[name].attributes)
+            return json.dumps({"type": name, "start": start, "end": end} | dict(zip(names, arguments, strict=True)))
+
+        records = _written(self.sources, np.unique(inputs), schemas, pool, written)
+        return pl.Series(BECAUSE, [f"[{each}]" for each in _listed(rows(table), roots, inputs, records)], pl.String)
+
+    def constituents(self, event: str, table: Table, plan: Plan, pool: Pool) -> pl.Series:
+        """For each occurrence the rules that made it, by their numbers, and what it was made of at once, as JSON:
+        [rules, [[whether a record of the input, event, [start, end, arguments]], ...]]."""
+        names = table[IDENTITY]
+        roots, parts = self._parts(names)
+
+        def written(record: str) -> Callable[[str, int, int, Sequence[Value]], str]:
+            return lambda name, *rest: f"[{record}, {json.dumps(name)}, {json.dumps([*rest[:2], *rest[2]])}]"
+
+        needed = np.unique(parts)
+        given, derived = needed[needed < DERIVED], needed[needed >= DERIVED]
+        texts = _written(self.sources, given, plan.schemas, pool, written("true"))
+        texts |= _written(self.kept, derived, plan.schemas, pool, written("false"))
+        heads = [number for number, head in enumerate(plan.heads) if head.event == event]
+        rules: list[list[int]] = [heads[:1] if name >= DERIVED else [] for name in names.tolist()]
+        if len(heads) > 1:
+            rules = [[] for _ in rules]
+            for root, rule in zip(*(each.tolist() for each in self.lineage.rules_of(names))):
+                rules[root].append(rule)
+        listed = _listed(rows(table), roots, parts, texts)
+        return pl.Series(CONSTITUENTS, [f"[{own}, [{each}]]" for own, each in zip(rules, listed)], pl.String)
+
+    def _parts(self, names: Ints) -> tuple[Ints, Ints]:
+        """The occurrences of events that each of `names` was made of at once: pairs (index into names, name), distinct;
+        of records of the input themselves. Instead of such as are no longer kept, what these were made of."""
+        given = np.flatnonzero((names < DERIVED) & (names != 0))
+        found = [np.stack([given, names[given]])]
+        roots, current = self.lineage.parts_of(names)
+        while len(current):
+            whole = current < DERIVED
+            for tables in self.kept.values():
+                for run in tables:
+                    whole |= runs.holds(run[IDENTITY], current)
+            found.append(np.stack([roots[whole], current[whole]]))
+            index, parts = self.lineage.parts_of(current[~whole])
+            both = np.unique(np.stack([roots[~whole][index], parts]), axis=1)
+            roots, current = both[0], both[1]
+        pairs: Table = np.unique(np.concatenate(found, axis=1), axis=1)
+        return pairs[0], pairs[1]
 
     def tables(self) -> Iterable[tuple[str, Sequence[Table]]]:
         """All that is kept, by event."""
@@ -101,16 +140,55 @@ class History:
         self._look_at = max(MOST, 2 * (self.lineage.size + len(needed)))
 
     def snapshot(self, waiting: Sequence[Ints]) -> list[pa.RecordBatch]:
-        """What is `waiting`, by names, goes back to: the records, and which made which."""
+        """What is `waiting`, by names, goes back to: the records, the occurrences if `constituents` are told, and which
+        made which."""
         needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting]))
         records = {name: _those(concat(tables), needed) for name, tables in self.sources.items() if tables}
+        if CONSTITUENTS in self.tells:
+            records |= {_MADE + name: _those(concat(tables), needed) for name, tables in self.kept.items() if tables}
         return [to_arrow(records), self.lineage.snapshot(needed)]
 
     def restore(self, records: pa.RecordBatch, lineage: pa.RecordBatch) -> None:
         """Take on what a snapshot holds."""
         self.lineage.restore(lineage)
-        self.sources = {}
-        self.took(from_arrow(records))
+        self.sources, self.kept = {}, {}
+        tables = from_arrow(records)
+        self.took({name: table for name, table in tables.items() if not name.startswith(_MADE)})
+        for name, table in tables.items():
+            if name.startswith(_MADE):
+                runs.put(self.kept.setdefault(name.removeprefix(_MADE), []), table, IDENTITY)
+
+
+_MADE = "made "  # before the name of an event in a snapshot: what rules made of it
+
+
+def _written(
+    kept: Mapping[str, Sequence[Table]],
+    names: Ints,
+    schemas: Mapping[str, Schema],
+    pool: Pool,
+    written: Callable[[str, int, int, Sequence[Value]], str],
+) -> dict[int, tuple[int, int, int, str]]:
+    """Of the occurrences with these names, by name: end, start, order, and a text of event, start, end, arguments."""
+    found: dict[int, tuple[int, int, int, str]] = {}
+    for event, tables in kept.items():
+        attributes = schemas[event].attributes
+        for table in tables:
+            chosen = table[:, runs.found(table, names, IDENTITY)[1]]
+            columns = [values(chosen, i, a.type, pool) for i, a in enumerate(attributes)]
+            starts, ends, orders, mine = (chosen[row].tolist() for row in (START, END, ORDER, IDENTITY))
+            for i, name in enumerate(mine):
+                text = written(event, starts[i], ends[i], [column[i] for column in columns])
+                found[name] = ends[i], starts[i], orders[i], text
+    return found
+
+
+def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, tuple[int, int, int, str]]) -> list[str]:
+    """The texts of what belongs to each of so many roots, by arrival."""
+    found: list[list[tuple[int, int, int, str]]] = [[] for _ in range(count)]
+    for root, name in zip(roots.tolist(), names.tolist(), strict=True):
+        found[root].append(texts[name])
+    return [", ".join(text for *_, text in sorted(each)) for each in found]
 
 
 def _those(table: Table, names: Ints) -> Table:

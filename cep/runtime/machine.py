@@ -94,7 +94,7 @@ class Machine:
             return None
         make = self.builder.event(events[0])
         assert isinstance(make, Make), "an event is made"
-        make = Make(make.width, make.heads[:-1])
+        make = make.without_last()
         scanned = self.builder.node(join.left)
         return _Loop(events[0], make, chain, tuple(bases), join_node, join.right, join.left, scanned)
 
@@ -175,6 +175,11 @@ class Machine:
             else:
                 found += [(unit, goal) for p in part.parts for unit, goal, _, _ in p.units]
         return found
+
+    def forget(self, watermark: int) -> None:
+        """No goal keeps what nothing later can need. Steps leave some of it, and goals that nothing comes to all."""
+        for _, goal in self.goals():
+            goal.forget(watermark, wholly=True)
 
     def snapshot(self) -> list[pa.RecordBatch]:
         """The state of every goal, in that order."""

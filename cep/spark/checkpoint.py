@@ -3,70 +3,72 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from difflib import unified_diff
 from pathlib import Path
+from uuid import uuid4
 
 from cep.errors import CepError
+from cep.spark.changes import NAME as CHANGES
+from cep.spark.durable import put
+from cep.spark.generation import FIRST, Generation, following
+from cep.spark.journal import JOURNAL
 from cep.spark.lock import NAME as LOCK
+from cep.spark.lock import TURN
+from cep.spark.mending import NAME as SPARK
 from cep.spark.migration import Laid, Migration, migrated
+from cep.spark.relay import FOLDER as OUTGOING
+from cep.spark.tidy import sweep
 
 NAME = "semcep.json"
+
+_OF_INPUTS = "input-*"  # what live inputs have received, or where they have begun
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """`program`: the fingerprint of text, policy, facts and knowledge together; `facts`, `knowledge` and its `updates`:
-    those of each. `output`, its `format` and the events that go there (`only`): Spark's sink keeps there how far it
-    is. `laid`: where its state is. `earlier`: programs whose state was carried over, (fingerprint, names of goals),
-    the oldest first."""
+    """`program`: the fingerprint of text, policy, facts and knowledge together; `facts`, `knowledge`: those of each.
+    `output`, its `format` and the events that go there (`only`): Spark's sink keeps there how far it is. `laid`: where
+    its state is. `generation`: which of its folders are in use, and with what they begin. `name`: what tells it from
+    others where they write to one folder."""
 
     program: str
     text: str
     policy: str | None
     facts: dict[str, str]
     knowledge: str | None
-    updates: str | None
     buckets: int
     output: str
     format: str
     only: list[str]
     laid: Laid
-    earlier: list[tuple[str, list[str]]] = field(default_factory=list, compare=False)
+    generation: Generation = field(default=FIRST, compare=False)
+    name: str = field(default="", compare=False)
 
     @classmethod
     def read(cls, file: Path) -> Kept:
         """The one of a file. CepError: it is damaged."""
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
-            earlier = [(str(program), list(goals)) for program, goals in found.pop("earlier")]
-            return cls(**{**found, "laid": Laid(**found["laid"])}, earlier=earlier)
+            made = {"laid": Laid(**found["laid"]), "generation": Generation.of(found["generation"])}
+            return cls(**found | made)
         except (ValueError, TypeError, KeyError) as error:
             raise CepError(f"--checkpoint: {file} is damaged", hint="another folder", code="checkpoint") from error
 
     def write(self, file: Path) -> None:
         """Put it there, whole or not at all."""
-        made = file.with_name(f".{file.name}")
-        made.write_text(json.dumps(asdict(self), ensure_ascii=False), encoding="utf-8")
-        made.replace(file)
-
-    @property
-    def states(self) -> dict[str, frozenset[str]]:
-        """The earlier programs of which states may be met, with the goals that have been there ever since."""
-        found: dict[str, frozenset[str]] = {}
-        since = frozenset(self.laid.goals)
-        for program, goals in reversed(self.earlier):
-            since &= frozenset(goals)
-            found.setdefault(program, since)
-        return {program: goals for program, goals in found.items() if program != self.program}
+        put(file, json.dumps(asdict(self), ensure_ascii=False).encode())
 
 
-def claim(folder: Path, now: Kept, migrate: bool = False) -> tuple[Kept, Migration | None]:
+def claim(folder: Path, now: Kept, migrate: bool = False, lateness: int = 0) -> tuple[Kept, Migration | None]:
     """Make the checkpoint this program's, or see that it is; what it is then, and what was carried over if anything
-    was. CepError: it is another's; says what differs, or with `migrate` what of it cannot be carried over."""
+    was. One in which nothing was begun is no one's. `lateness` in microseconds. CepError: it is another's; says what
+    differs, or with `migrate` what of it cannot be carried over."""
     file = folder / NAME
-    if file.exists():
-        before = Kept.read(file)
+    before = Kept.read(file) if file.exists() else None
+    if before is not None and (before == now or begun(folder)):
         if before == now:
             return before, None
         if not migrate:
@@ -75,37 +77,75 @@ def claim(folder: Path, now: Kept, migrate: bool = False) -> tuple[Kept, Migrati
                 hint="go on with the program it was made with, start anew with another folder, or add `--migrate`",
                 code="checkpoint",
             )
-        moved = migrated(before.laid, now.laid, [*fixed(before, now), *written(before, now)])
-        earlier = before.earlier
-        if before.program != now.program:
-            earlier = [*earlier, (before.program, sorted(before.laid.goals))]
-        kept = replace(now, earlier=earlier)
-        kept.write(file)
-        return kept, moved
-    if folder.exists() and any(one.name not in (f".{NAME}", LOCK) for one in folder.iterdir()):  # of a killed run
+        return _migrated(folder, before, now, lateness)
+    there = [one.name for one in folder.iterdir()] if before is None and folder.exists() else []
+    if any(name not in (LOCK, TURN) and not name.startswith(f".{NAME}") for name in there):  # by a killed run
         raise CepError(
             f"--checkpoint: {folder} is not empty, and no checkpoint of this command",
             hint="name an empty folder, or one that is not there yet",
             code="checkpoint",
         )
-    output = Path(now.output)
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    _empty(now.output, "the checkpoint is new")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (JOURNAL, CHANGES):  # of a first run that had begun nothing
+        (folder / name).unlink(missing_ok=True)
+    made = replace(now, name=uuid4().hex[:12])
+    made.write(file)
+    return made, None
+
+
+def _migrated(folder: Path, before: Kept, now: Kept, lateness: int) -> tuple[Kept, Migration]:
+    """The checkpoint as the other program's, whose generation begins where the one before has come."""
+    generation = following(folder, before.generation, before.laid, Path(before.output), lateness)
+    start = generation.start
+    reasons = [*fixed(before, now, ("buckets",)), *written(before, now, folder / OUTGOING)]
+    if before.knowledge != now.knowledge and (folder / CHANGES).exists():
+        reasons.append("knowledge: another one, and changes of the one before were told")
+    moved, sources = migrated(before.laid if start is None else start.laid, now.laid, reasons)
+    if start is not None:
+        generation = replace(generation, start=replace(start, sources=sources))
+    if before.output != now.output:
+        _empty(now.output, f"{before.output} has what was derived before")
+        sweep(Path(before.output))
+        generation = replace(generation, first=0)
+    kept = replace(now, generation=generation, name=before.name)
+    kept.write(folder / NAME)
+    return kept, moved
+
+
+def _empty(output: str, why: str) -> None:
+    """CepError: something is there."""
+    path = Path(output)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise CepError(
-            f"--output: {output} is there already, and the checkpoint is new",
+            f"--output: {path} is there already, and {why}",
             hint="name an empty folder, or one that is not there yet",
             code="checkpoint",
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    now.write(file)
-    return now, None
 
 
-def ended(folder: Path) -> bool:
-    """Whether the end of the input was told, so that what comes now would be late."""
-    done = [int(file.name) for file in (folder / "spark" / "commits").glob("[0-9]*")]
+def begun(folder: Path) -> bool:
+    """Whether anything in the checkpoint goes back to what was read: a micro-batch, or messages received."""
+    return any(folder.glob(f"{SPARK}*/offsets/[0-9]*")) or any(folder.glob(_OF_INPUTS))
+
+
+@contextmanager
+def reached(folder: Path) -> Iterator[None]:
+    """The block makes and writes the checkpoint. CepError: it cannot."""
+    try:
+        yield
+    except OSError as error:
+        where = "" if error.filename in (None, str(folder)) else f" ({error.filename})"
+        told = f"--checkpoint: {folder} cannot be made or written: {(error.strerror or str(error)).lower()}{where}"
+        raise CepError(told, hint="name a folder of which one may make and write files", code="checkpoint") from None
+
+
+def ended(spark: Path) -> bool:
+    """Whether the end of the input was told, so that what comes now would be late; `spark`: its own folder."""
+    done = [int(file.name) for file in (spark / "commits").glob("[0-9]*")]
     if not done:
         return False
-    told = (folder / "spark" / "offsets" / str(max(done))).read_text(encoding="utf-8").splitlines()[-1]
+    told = (spark / "offsets" / str(max(done))).read_text(encoding="utf-8").splitlines()[-1]
     return int(json.loads(told)["end"]) > 1
 
 
@@ -121,32 +161,38 @@ def difference(before: Kept, now: Kept) -> str:
             told.append(f"facts {name}: other rows")
     if before.knowledge != now.knowledge:
         told.append("knowledge: another one")
-    if before.updates != now.updates:
-        told.append("updates of knowledge: others")
     told += fixed(before, now)
     if before.only != now.only:
         told.append(f"events written: {', '.join(before.only)} before, {', '.join(now.only)} now")
     return "\n".join(told or ["it was made by another version"])
 
 
-def fixed(before: Kept, now: Kept) -> list[str]:
-    """What of the options differs, and goes with the checkpoint for good."""
+def fixed(before: Kept, now: Kept, names: Sequence[str] = ("buckets", "output", "format")) -> list[str]:
+    """Which of the options with these names differ, and how."""
     return [
         f"{name}: {getattr(before, name)} before, {getattr(now, name)} now"
-        for name in ("buckets", "output", "format")
+        for name in names
         if getattr(before, name) != getattr(now, name)
     ]
 
 
-def written(before: Kept, now: Kept) -> list[str]:
-    """Why what is written now does not fit what is in the folder, or the changes of the knowledge those in the
-    state."""
-    told = []
+def written(before: Kept, now: Kept, outgoing: Path) -> list[str]:
+    """Why what is written now does not fit what is in the folder, or cannot go elsewhere; `outgoing`: the folder of
+    what is on its way to a broker."""
+    if before.output != now.output:
+        return fixed(before, now, ("output",)) if str(outgoing) in (before.output, now.output) else []
+    told = fixed(before, now, ("format",))
     if now.format == "parquet" and before.only != now.only and 1 in (len(before.only), len(now.only)):
-        told.append(f"the files hold {_listed(before.only)}, and would hold {_listed(now.only)}: see `--only`")
-    if before.knowledge == now.knowledge and before.updates not in (None, now.updates):
-        told.append("updates of knowledge: others, and the state has those of before")
-    return told
+        told.append(f"the files hold {_listed(before.only)}, and would hold {_listed(now.only)}")
+    if now.format == "parquet" and not told:
+        columns = now.laid.columns
+        told = [
+            f"columns of `{event}`: {', '.join(names.values())} before, {', '.join(columns[event].values())} now"
+            for event, names in before.laid.columns.items()
+            if columns.get(event, names) != names
+        ]
+    other = f"name another folder, `--output {now.output}-2`; what is in this one stays"
+    return [f"--output: {one}: {other}" for one in told]
 
 
 def _listed(events: list[str]) -> str:

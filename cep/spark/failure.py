@@ -12,15 +12,30 @@ _OWN = "cep.errors.CepError"
 
 
 def failed(error: Any, log: str) -> CepError:
-    """What to say of a StreamingQueryException. `log`: where the rest is."""
+    """What to say of a query's failure, as Java or PySpark raises it. `log`: where the rest is."""
+    return CepError(
+        f"the query has failed: {reason(causes(error) or [str(error)])}",
+        hint=f"the same command goes on from the checkpoint once the cause is gone; {log} has all that Spark said",
+        code="failed",
+    )
+
+
+def causes(error: Any) -> list[str]:
+    """The messages of what Java has raised, and of its causes; none: Java has raised nothing."""
     texts = []
-    cause = getattr(error, "_origin", None)
+    cause = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     while cause is not None:
         texts.append(str(cause.getMessage() or cause.toString()))
         cause = cause.getCause()
+    return texts
+
+
+def lost(log: str) -> CepError:
+    """What to say where Java has ended before the query."""
     return CepError(
-        f"the query has failed: {reason(texts or [str(error)])}",
-        hint=f"the same command goes on from the checkpoint once the cause is gone; {log} has all that Spark said",
+        "the query has failed: Java has ended, or was ended",
+        hint="it or the machine may have had too little memory (`--conf spark.driver.memory=4g`); the same command "
+        f"goes on from the checkpoint; {log} has what Spark said",
         code="failed",
     )
 

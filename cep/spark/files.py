@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import chdir
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +15,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from cep.errors import CepError
 from cep.schema import Schema
+from cep.spark.changes import Changed, Chronicle
+from cep.spark.generation import FIRST, Generation
+from cep.spark.journal import FILE_BITS, SPECS, Journal, Some
 from cep.spark.stopping import NAME as STOP
+from cep.spark.telling import Call, Hush, Telling, Until, Waiting, ends
 from connectors.inputs import Input, inputs, is_live
 
 if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
@@ -37,7 +39,9 @@ class Files:
 
     `program`: pickled, so that who only plans need not load it; `ticking`: whether some of its stages are to be
     called. `journal`: the file that numbers the files. `limit`: how many in a micro-batch. `closing`: when all are
-    read the input ends. `letters`: the folder of dead letters.
+    read the input ends. `letters`: what paths of dead letters begin with. `idle`: after so long a silence time goes on
+    by itself, None: it never does; `lateness`: that of the watermark (microseconds). `updates`: where changes of the
+    knowledge are. `generation`: of the checkpoint.
     """
 
     program: bytes
@@ -52,6 +56,10 @@ class Files:
     letters: str | None
     live: Mapping[int, Input] = field(default_factory=dict)
     most: int | None = None
+    idle: int | None = None
+    lateness: int = 0
+    updates: tuple[str, ...] = ()
+    generation: Generation = FIRST
 
     @classmethod
     def of(
@@ -64,6 +72,10 @@ class Files:
         closing: bool,
         letters: str | None,
         most: int | None = None,
+        idle: int | None = None,
+        lateness: int = 0,
+        updates: tuple[str, ...] = (),
+        generation: Generation = FIRST,
     ) -> Files:
         """The files and live inputs of a program."""
         schemas = {name: program.schemas[name] for name in program.inputs}
@@ -73,7 +85,9 @@ class Files:
             hint = "a folder or a pattern stands for all its files"
             raise CepError(f"--input: there are {len(specs)}, more than {SPECS}", hint=hint, code="input")
         each = {place: one for place, spec in enumerate(specs) for one in alive(schemas, spec, format)}
-        return cls(carried, ticking, schemas, specs, here, format, journal, limit, closing, letters, each, most)
+        beside = tuple(map(os.path.abspath, updates))
+        options = journal, limit, closing, letters, each, most, idle, lateness, beside, generation
+        return cls(carried, ticking, schemas, specs, here, format, *options)
 
 
 class FileSource(DataSource):
@@ -97,49 +111,28 @@ def source(files: Files) -> type[DataSource]:
     return type("FileSource", (FileSource,), {"files": files})
 
 
-JOURNAL = "files.jsonl"
-"""The file of a checkpoint that numbers the files."""
-
-END_OF_INPUT, CALL = -1, -2
 TWICE = 2
 """The end of the input is told so often in a run: the first time moves the watermark there, the second time is the
 micro-batch that works up to it. Spark would make one without data for that, but not where a run was killed before it;
 nor does the watermark move where a run was killed between the sink's commit and Spark's. So each run tells it anew."""
 
-FILE_BITS = 22
-"""A file's number is the place of its spec, and in so many bits its own place there; so has a partition of a topic."""
-SPECS = 32
-"""So many specs can be told apart in the order of rows."""
-
-
-class Some(InputPartition):
-    """A file to read, with its number; or what is told in its stead."""
-
-    def __init__(self, number: int, input: Input | None) -> None:
-        super().__init__((number, input))
-        self.number, self.input = number, input
-
-    @property
-    def path(self) -> str:
-        return "" if self.input is None else self.input.path
-
-    def line(self) -> str:
-        """As the journal has it."""
-        one = self.input
-        assert one is not None, "a journal holds files"
-        fields = {"path": one.path, "format": one.format, "type": one.type, "bound": one.bound}
-        return json.dumps({"number": self.number} | fields, ensure_ascii=False) + "\n"
-
 
 class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """An offset is how many files of the journal were read, how often the end of the input was told, and where there
-    are live inputs, the offset of each by its place."""
+    are live inputs, the offset of each by its place; after a silence also the time told, so that a micro-batch which is
+    done again tells the same; how many lines of changes of the knowledge were told, where there are some; and after a
+    migration the number of the generation, which begins where the one before had come."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
+        self._folder = Path(files.journal).parent
+        self._journal = Journal(files.journal)
+        self._chronicle = Chronicle(self._folder, files.updates)
         self._target: int | None = None
         self._ended: int | None = None  # how often the end was told before this run
+        self._over = False  # whether it was: what has come since would be late
         self._opened: dict[str, Live] | None = None
+        self._hush: Hush | None = None
 
     @property
     def _lives(self) -> dict[str, Live]:
@@ -157,54 +150,72 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"files": self.files}  # workers read; what plans is not theirs
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        if self.files.generation.start is not None:
+            return self.files.generation.start.offset
         return {"files": 0, "end": 0} | self._of_live({name: each.begin() for name, each in self._lives.items()})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self.files.limit is None else ReadMaxFiles(self.files.limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = len(self._discover())
+        self._over = self.files.closing and ends(self.files.generation.spark(self._folder)) > 0
+        if self._over:
+            self._target = len(self._journal)
+            return
+        self._target, _ = self._discover(), self._chronicle.look(last=self.files.closing)
         for each in self._lives.values():
             each.target()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         if (Path(self.files.journal).parent / STOP).exists():
             return start
-        there = len(self._discover()) if self._target is None else self._target
+        if self._begins(start):
+            return start | {"generation": self.files.generation.number}
+        there = self._discover() if self._target is None else self._target
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else there
         files = max(start["files"], min(there, start["files"] + most))
-        live = {name: each.latest(before(start, name, each), self._most(name)) for name, each in self._lives.items()}
-        over = files >= there and all(each.reached(live[name]) for name, each in self._lives.items())
+        live = {name: before(start, name, each) for name, each in self._lives.items()}
+        if not self._over:
+            live = {name: each.latest(live[name], self._most(name)) for name, each in self._lives.items()}
+        over = self._over or all(each.reached(live[name]) for name, each in self._lives.items())
+        over = over and files >= there
         if self._ended is None:
             self._ended = start["end"]
         end = min(start["end"] + 1, self._ended + TWICE) if self.files.closing and over else start["end"]
-        return {"files": files, "end": end} | self._of_live(live)
+        following = start | {"files": files, "end": end} | self._of_live(live)
+        following |= self._silence(following != start)
+        changes = self._chronicle.look() if self._target is None else len(self._chronicle)
+        return following | ({"changes": changes} if changes else {})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        found: list[InputPartition] = [*Journal(self.files.journal).entries()[start["files"] : end["files"]]]
+        if self._begins(start):
+            return self._carried()
+        found: list[InputPartition] = [*self._journal.entries(start["files"], end["files"])]
         for name, each in self._lives.items():
             found += each.pieces(before(start, name, each), before(end, name, each))
         if end["end"] > start["end"]:
-            found.append(Some(END_OF_INPUT, None))
+            found.append(Until(None))
+        if (told := end.get("time")) != start.get("time"):
+            found.append(Until(told))
+        if (first := start.get("changes", 0)) < end.get("changes", 0):
+            found.append(Changed(first, self._chronicle.lines(first, end["changes"])))
         if start == self.initialOffset() and self.files.ticking:
-            found.append(Some(CALL, None))
+            found.append(Call())
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from cep.spark import reading
 
         program: Program = pickle.loads(self.files.program)
-        if not isinstance(partition, Some):
+        if isinstance(partition, Some):
+            yield from reading.parcels(program, partition.number, partition.input, self.files.letters)
+        elif isinstance(partition, Telling):
+            yield from partition.read(program, self.files.letters)
+        else:
             from cep.spark.pieces import Piece
 
             assert isinstance(partition, Piece), "the partitions are those of this source"
             yield from partition.read(program, self.files.letters)
-        elif partition.number == CALL:
-            yield reading.calls(program)
-        elif partition.input is None:
-            yield reading.end()
-        else:
-            yield from reading.parcels(program, partition.number, partition.input, self.files.letters)
 
     def commit(self, end: dict[str, Any]) -> None:
         for name, each in self._lives.items():
@@ -222,26 +233,59 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _of_live(self, offsets: dict[str, Any]) -> dict[str, Any]:
         return {"live": offsets} if offsets else {}
 
-    def _discover(self) -> list[Some]:
+    def _begins(self, start: dict[str, Any]) -> bool:
+        """Whether the generation is still to take over what the one before had."""
+        generation = self.files.generation
+        return generation.start is not None and start.get("generation") != generation.number
+
+    def _carried(self) -> list[InputPartition]:
+        """What it takes over: every bucket is called; the watermark, and what waits for it, is told anew."""
+        generation = self.files.generation
+        assert generation.start is not None, "it takes something over"
+        folder = generation.before(self._folder)
+        found: list[InputPartition] = [Call(every=True)]
+        if watermark := generation.start.watermark:
+            late = -(-self.files.lateness // 1000)
+            found.append(Until((watermark + late) * 1000))
+        return [*found, *(Waiting(state, events) for state, events in generation.start.waiting(folder))]
+
+    def _silence(self, heard: bool) -> dict[str, Any]:
+        """What is to be told of the time, where nothing has come."""
+        if self.files.idle is None:
+            return {}
+        if self._hush is None:
+            self._hush = Hush(self.files.idle, self.files.lateness, self.files.generation.spark(self._folder))
+        if heard:
+            self._hush.heard()
+        told = self._hush.told()
+        return {} if told is None else {"time": told}
+
+    def _discover(self) -> int:
         now: list[tuple[int, Input]] = []
+        known, absent = self._journal.known, ("no-file", "no-files")  # perhaps none yet, or any more
         with chdir(self.files.folder):
             for place, spec in enumerate(self.files.specs):
                 if place in self.files.live:
                     continue
-                files = found(self.files.schemas, [spec], self.files.format, absent=("no-file", "no-files"))
-                now += [(place, one) for one in files]  # perhaps none yet, or any more
-        return Journal(self.files.journal).extend(now)
+                files = found(self.files.schemas, [spec], self.files.format, absent, known, unsure=True)
+                now += [(place, one) for one in files]
+        return self._journal.extend(now)
 
 
 def found(
-    schemas: Mapping[str, Schema], specs: Sequence[str], format: str | None, absent: Sequence[str] = ()
+    schemas: Mapping[str, Schema],
+    specs: Sequence[str],
+    format: str | None,
+    absent: Sequence[str] = (),
+    known: Set[str] = frozenset(),
+    unsure: bool = False,
 ) -> list[Input]:
-    """The files that are there now, of events of these schemas. CepError: see `connectors.inputs`; with a code of
-    `absent` it is none: nothing is there."""
+    """The files that are there now, of events of these schemas, but for those of `known` paths. CepError: see
+    `connectors.inputs`, where `unsure` is said as well; with a code of `absent` it is none: nothing is there."""
     files: list[Input] = []
     for spec in specs:
         try:
-            files += [] if is_live(spec, schemas) else inputs([spec], schemas, format)
+            files += [] if is_live(spec, schemas) else inputs([spec], schemas, format, known, unsure)
         except CepError as error:
             if error.code not in absent:
                 raise
@@ -249,51 +293,17 @@ def found(
 
 
 def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[Input]:
-    """The live input that a spec is, if it is one. CepError: it is wrong, or cannot be read again."""
+    """The live input that a spec is, if it is one. CepError: it is wrong."""
     if not is_live(spec, schemas):
         return []
     found = inputs([spec], schemas, format)
     for one in found:
-        if one.address is not None and one.address.kind == "tcp":
-            hint = (
-                "send it to a broker (mqtt://, kafka://), or write it to files: `nc host port | split -l 10000 - in/`"
-            )
-            raise one.address.refused("a connection cannot be read again after a failure, as Spark has to", hint)
+        if one.address is not None and one.address.kind == "tcp" and one.format == "nquads":
+            hint = "`format=jsonld` has an observation in a line"
+            raise one.address.refused("a line of N-Quads is no record, and on Spark lines are taken one by one", hint)
     return found
 
 
 def before(offset: dict[str, Any], name: str, live: Live) -> Any:
     """The offset of a live input."""
     return offset.get("live", {}).get(name, live.begin())
-
-
-class Journal:
-    """The files in the order in which they are read, a line of JSON each. New ones are added by their names alone, so
-    that folders of several events are read side by side; numbers go spec by spec, in each by time of coming."""
-
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
-
-    def entries(self) -> list[Some]:
-        if not self._path.exists():
-            return []
-        lines = [json.loads(line) for line in self._path.read_text(encoding="utf-8").splitlines()]
-        return [Some(line.pop("number"), Input(**line)) for line in lines]
-
-    def extend(self, now: Sequence[tuple[int, Input]]) -> list[Some]:
-        """With those of `now`, each with the place of its spec, that are not yet in it; gives all."""
-        entries = self.entries()
-        known = {one.path for one in entries}
-        following = Counter(one.number >> FILE_BITS for one in entries)
-        new = []
-        for place, one in now:
-            if one.path not in known:
-                known.add(one.path)
-                new.append(Some((place << FILE_BITS) + following[place], one))
-                following[place] += 1
-        if new:
-            entries += sorted(new, key=lambda one: (os.path.basename(one.path), one.number))
-            made = self._path.with_suffix(".new")
-            made.write_text("".join(one.line() for one in entries), encoding="utf-8")
-            made.replace(self._path)
-        return entries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,19 +11,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cep.spark.commits import Outlet, sink
-from cep.spark.files import JOURNAL, Files, source
+from cep.spark.files import Files, source
+from cep.spark.generation import FIRST, Generation
+from cep.spark.journal import JOURNAL
 from cep.spark.listener import watched
+from cep.spark.lock import holder
 from cep.spark.parcels import WORLD
-from cep.spark.processor import stepped
+from cep.spark.processor import Given, stepped
 from cep.spark.program import Program
-from cep.spark.states import NAME as STATES
+from cep.spark.relay import FOLDER as OUTGOING
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """`lateness` in microseconds, None: nothing is late before the end of the input. `limit`: files in a micro-batch,
     `most`: about how many messages of each live input. `closing`: the end of the files is the end of the input.
-    `format`: jsonl or parquet. `letters`: a folder. `every`: microseconds from one look for more to the next."""
+    `format`: jsonl or parquet. `letters`: a folder, in which names of files begin with `mark`. `every`: microseconds
+    from one look for more to the next. `idle`: those of silence after which time goes on by itself. `keep`: those of
+    the events' time for which files stay. `updates`: where changes of the knowledge are. `generation`: of the
+    checkpoint."""
 
     program: Program
     inputs: tuple[str, ...]
@@ -37,21 +44,49 @@ class Job:
     letters: str | None = None
     most: int | None = None
     every: int = 0
+    idle: int | None = None
+    keep: int | None = None
+    updates: tuple[str, ...] = ()
+    generation: Generation = FIRST
+    mark: str = ""
+
+    @property
+    def dead(self) -> str | None:
+        """What the paths of files of dead letters begin with."""
+        return None if self.letters is None else os.path.join(self.letters, self.mark)
 
 
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
     """The query, running: over what is there, or until it is stopped."""
     closing = job.closing and not follow
     journal = str(Path(job.checkpoint) / JOURNAL)
-    files = Files.of(job.program, job.inputs, job.input_format, journal, job.limit, closing, job.letters, job.most)
+    files = Files.of(
+        job.program,
+        job.inputs,
+        job.input_format,
+        journal,
+        job.limit,
+        closing,
+        job.dead,
+        job.most,
+        job.idle,
+        job.lateness or 0,
+        job.updates,
+        job.generation,
+    )
     found = source(files)
     spark.dataSource.register(found)
     parcels = derived(spark.readStream.format(found.name()).load(), job)
     schemas = {event: job.program.schemas[event] for event in job.wanted}
-    to = sink(Outlet(job.output, job.format, schemas, job.program.merged))
+    folder, merged = Path(job.checkpoint), job.program.merged
+    held, passing = holder(folder), Path(job.output) == folder / OUTGOING
+    own, first = job.generation.spark(folder), job.generation.first
+    places = job.checkpoint, held, passing, own.name, first
+    to = sink(Outlet(job.output, job.format, schemas, merged, job.keep, *places))
     spark.dataSource.register(to)
     writer = world(parcels, job.program).writeStream.outputMode("append").format(to.name())
-    writer = writer.option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
+    beside = f"file://{own}"  # whatever the cluster's own file system is
+    writer = writer.option("checkpointLocation", beside)
     if follow:
         return writer.trigger(processingTime=f"{job.every // 1000} milliseconds").start()
     return writer.trigger(availableNow=True).start()
@@ -59,12 +94,15 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
 
 def derived(records: DataFrame, job: Job) -> DataFrame:
     """What all stages make of parcels with their `time`."""
-    late = 0 if job.lateness is None else job.lateness
-    parcels = records.withWatermark("time", f"{late} microseconds").drop("time")
-    run, states = uuid.uuid4().hex, Path(job.checkpoint) / STATES
+    late = -(-(job.lateness or 0) // 1000)  # Spark would cut what is less than a millisecond
+    parcels = records.withWatermark("time", f"{late} milliseconds").drop("time")
+    run, folder, generation = uuid.uuid4().hex, Path(job.checkpoint), job.generation
+    states = generation.states(folder)
     states.mkdir(exist_ok=True)
+    start = generation.start
+    given = None if start is None else Given(generation.number, start, generation.before(folder))
     for stage in job.program.stages:
-        parcels = stepped(parcels, job.program, stage.number, run, job.wanted, job.letters, str(states))
+        parcels = stepped(parcels, job.program, stage.number, run, job.wanted, job.dead, str(states), given)
     return watched(parcels)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 from uuid import uuid4
 
 LINE_BITS = 36
@@ -26,6 +27,9 @@ class Letter:
     event: str | None = None
 
 
+Write = Callable[[Iterable[Letter]], None]
+
+
 def line_of(order: int) -> int:
     """The line of the row of that order."""
     return order & ((1 << LINE_BITS) - 1)
@@ -36,31 +40,46 @@ def file_of(order: int) -> int:
     return order >> LINE_BITS
 
 
-def write(folder: str | None, name: str, letters: Sequence[Letter]) -> None:
-    """Write the letters of a piece of work of that name, as lines of JSON. Without a folder they are lost."""
-    if folder is None or not letters:
+@contextmanager
+def writing(begin: str | None, name: str) -> Iterator[Write]:
+    """A file of the letters of a piece of work of that name, as lines of JSON: what is written while the block runs is
+    there when it has ended well. Without letters there is no file, nor any more if the work was done before. `begin`:
+    what paths of such files begin with, as `/dead/f00ba7-`; None: letters are lost."""
+    if begin is None:
+        yield lambda letters: None
         return
-    lines = "".join(
-        json.dumps(
-            {"reason": one.reason, "code": one.code, "file": one.file, "line": one.line, "record": _record(one.text)},
-            ensure_ascii=False,
-        )
-        + "\n"
-        for one in letters
-    )
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    made = place / f".{name}.{uuid4().hex}"  # the same task may run twice at once, on two machines
-    made.write_text(lines, encoding="utf-8")
-    made.replace(place / f"{name}.jsonl")
+    path = Path(f"{begin}{name}.jsonl")
+    place = path.parent
+    made = place / f".{path.stem}.{uuid4().hex}"  # the same task may run twice at once, on two machines
+    with ExitStack() as held:
+        held.callback(made.unlink, missing_ok=True)
+        file: BinaryIO | None = None
+
+        def write(letters: Iterable[Letter]) -> None:
+            nonlocal file
+            for one in letters:
+                if file is None:
+                    place.mkdir(parents=True, exist_ok=True)
+                    file = held.enter_context(made.open("wb"))
+                file.write(_line(one))
+
+        yield write
+        if file is not None:
+            file.close()
+            made.replace(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
-def counted(folder: Path) -> Counter[str]:
-    """How many letters a folder holds, by code."""
-    found: Counter[str] = Counter()
-    for file in sorted(folder.glob("*.jsonl")):
-        found.update(json.loads(line)["code"] for line in file.read_text(encoding="utf-8").splitlines())
-    return found
+def write(begin: str | None, name: str, letters: Iterable[Letter]) -> None:
+    """Write all the letters of a piece of work at once."""
+    with writing(begin, name) as told:
+        told(letters)
+
+
+def _line(one: Letter) -> bytes:
+    known = {"reason": one.reason, "code": one.code, "file": one.file, "line": one.line, "record": _record(one.text)}
+    return json.dumps(known, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def _record(text: str | None) -> object:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.listener import (
@@ -76,7 +77,7 @@ class Listener(StreamingQueryListener):
         self.ended = Event()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        pass
+        self.ended.clear()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         self.take(MicroBatch.of(event.progress))
@@ -94,4 +95,5 @@ def listening(spark: SparkSession, take: Take) -> Iterator[None]:
         yield
         listener.ended.wait(_PATIENCE)
     finally:
-        spark.streams.removeListener(listener)
+        with suppress(Py4JError, OSError):  # Java may have ended
+            spark.streams.removeListener(listener)

@@ -14,17 +14,20 @@ from typing import Any, Protocol
 from cep.errors import CepError
 from cep.spark.mail import Mail
 from cep.spark.pieces import Carried, Piece, Range, Ticks
+from cep.spark.stopping import NAME as STOP
 from connectors.addresses import Address
 from connectors.inputs import Input
 from connectors.kafka import Topic
-from connectors.mqtt import Subscription, messages
+from connectors.mqtt import Arrival, Subscription, messages
 from connectors.rate import Rate
+from connectors.tcp import Connection
 
 Offset = Any
 """As JSON: a number of messages, or one for each partition of a topic."""
 
 _EACH = 100_000  # messages of a piece of work
-_CARRIED = 20_000  # of one that carries them itself
+_CARRIED, _BYTES = 20_000, 1 << 23  # of one that carries them itself, and how much it carries
+_HELD = 1 << 27  # bytes of a micro-batch that are carried: Java holds them
 _PATIENCE = 0.1  # seconds
 
 
@@ -62,25 +65,35 @@ def live(input: Input, number: int, folder: Path) -> Live:
         hint = "name the inputs as before, in the same order, or start anew with another folder"
         raise CepError(f"--checkpoint: this input was {before}, and is {address.text}", hint=hint, code="checkpoint")
     match address.kind:
-        case "mqtt":
+        case "mqtt" | "tcp":
             return Post(input, address, number, folder)
         case "kafka":
             return Shelf(input, address, number, folder)
         case kind:
-            assert kind == "rate", "connections are refused before"
+            assert kind == "rate", "there are these"
             return Clock(input, address, number, folder)
 
 
+class Sender(Protocol):
+    """Who sends what is kept."""
+
+    def take(self, most: int, seconds: float) -> list[Arrival] | None:
+        """What came, after so long at most; None: there will be no more. CepError: it has failed."""
+
+    def done(self) -> None:
+        """What was taken is kept."""
+
+    def close(self) -> None: ...
+
+
 class Post:
-    """MQTT: what comes is kept, then acknowledged; an offset is a number of messages kept."""
+    """MQTT and connections: what comes is kept, then acknowledged; an offset is a number of messages kept."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
-        self._input, self._address, self._number = input, address, number
+        self._input, self._address, self._number, self._folder = input, address, number, folder
         self._mail = Mail(folder)
-        client = address.options.get("client") or kept(folder / "client", lambda: f"semcep-{uuid.uuid4().hex[:12]}")
-        self._client = str(client)
         self._target: int | None = None
-        self._subscription: Subscription | None = None
+        self._sender: Sender | None = None
         self._thread = threading.Thread(target=self._receive, daemon=True)
         self._failure: BaseException | None = None
         self._stopping = False
@@ -89,14 +102,23 @@ class Post:
         return 0
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        self._listen()
+        self._listen(lasting=True)
         if self._failure is not None:
             raise self._failure
         end = self._mail.end if self._target is None else self._target
-        return max(start, end if most is None else min(end, start + most))
+        if start > self._mail.end:
+            reason = f"there were messages up to {start}, and now there are {self._mail.end}: the last file is damaged"
+            raise CepError(f"{self._folder}: {reason}", code="checkpoint")
+        return max(start, end if most is None else self._mail.within(start, min(end, start + most), _HELD))
 
     def target(self) -> None:
-        self._listen().quiet(self._address.number("quiet", 1.0))
+        self._listen(lasting=False)
+        quiet, stop = self._address.number("quiet", 1.0), self._folder.parent / STOP
+        seen, since = -1, time.monotonic()
+        while time.monotonic() - since < quiet and self._thread.is_alive() and not stop.exists():
+            if self._mail.end != seen:
+                seen, since = self._mail.end, time.monotonic()
+            time.sleep(0.01)
         self._stop()  # what is not taken now stays with the broker
         self._target = self._mail.end
 
@@ -105,8 +127,7 @@ class Post:
 
     def pieces(self, start: Offset, end: Offset) -> list[Piece]:
         found: list[Piece] = []
-        for first in range(start, end, _CARRIED):
-            last = min(end, first + _CARRIED)
+        for first, last in self._mail.cuts(start, end, _CARRIED, _BYTES):
             here = messages(self._address, self._mail.read(first, last), range(first, last))
             found.append(Carried(self._number, self._input, first, here))
         return found
@@ -118,27 +139,34 @@ class Post:
         self._stop()
         self._mail.close()
 
-    def _listen(self) -> Subscription:
-        if self._subscription is None:
-            self._subscription = Subscription.open(self._address, self._client, self._mail.known())
+    def _listen(self, lasting: bool) -> None:
+        """Listen, where nobody does: to a connection that is `lasting`, also when it has ended and is made again."""
+        if self._sender is None:
+            self._sender = self._opened(lasting)
             self._thread.start()
-        return self._subscription
+
+    def _opened(self, lasting: bool) -> Sender:
+        if self._address.kind == "tcp":
+            return Connection(self._address, lasting)
+        client = self._address.options.get("client")
+        client = client or str(kept(self._folder / "client", lambda: f"semcep-{uuid.uuid4().hex[:12]}"))
+        return Subscription.open(self._address, client, self._mail.known())
 
     def _stop(self) -> None:
         self._stopping = True
         if self._thread.is_alive():
             self._thread.join()
-        if self._subscription is not None:
-            self._subscription.close()
+        if self._sender is not None:
+            self._sender.close()
 
     def _receive(self) -> None:
-        subscription = self._subscription
-        assert subscription is not None, "it stands before it is listened to"
+        sender = self._sender
+        assert sender is not None, "it stands before it is listened to"
         try:
-            while (arrived := subscription.take(_EACH, _PATIENCE)) or not self._stopping:
+            while (arrived := sender.take(_EACH, _PATIENCE)) or (arrived is not None and not self._stopping):
                 if arrived:
                     self._mail.append(arrived)
-                    subscription.done()
+                    sender.done()
         except (CepError, OSError) as error:
             self._failure = error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,12 +43,15 @@ class Mail:
     """
 
     def __init__(self, folder: Path, patience: float = 10.0) -> None:
-        """CepError: another process has it open, and has not let go of it after so many seconds."""
+        """CepError: another process has it open, and has not let go of it after so many seconds; or it is damaged."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._guard = threading.Lock()
         self._lock = locked(folder, patience)
         self._parts = [_read(path) for path in sorted(folder.glob("*.mail"))]
+        for part, following in zip(self._parts, self._parts[1:]):
+            if part.beyond != following.first:
+                raise _damaged(part.path, part.beyond)
         self._file: BinaryIO | None = None
 
     @property
@@ -70,19 +74,47 @@ class Mail:
                 places.append(places[-1] + len(piece))
 
     def read(self, start: int, end: int) -> list[Arrival]:
-        """The messages from `start` up to, not including, `end`. CepError: some are forgotten."""
-        with self._guard:
-            parts = [_Part(one.path, one.first, one.places) for one in self._parts if one.beyond > start]
-        if start < end and (not parts or parts[0].first > start):
-            raise CepError(f"{self._folder}: messages from {start} on are not there any more", code="checkpoint")
+        """The messages from `start` up to, not including, `end`. CepError: some are not there, or damaged."""
         found: list[Arrival] = []
-        for part in parts:
-            first, last = max(start, part.first) - part.first, min(end, part.beyond) - part.first
-            if first < last:
-                with part.path.open("rb") as file:
-                    file.seek(part.places[first])
-                    found += (one for one, _ in _unpacked(file.read(part.places[last] - part.places[first])))
+        for part, first, last in self._between(start, end):
+            with part.path.open("rb") as file:
+                file.seek(part.places[first])
+                here = [one for one, _ in _unpacked(file.read(part.places[last] - part.places[first]))]
+            if len(here) != last - first:
+                raise _damaged(part.path, part.first + first + len(here))
+            found += here
         return found
+
+    def cuts(self, start: int, end: int, most: int, size: int) -> Iterator[tuple[int, int]]:
+        """The same in ranges of up to so many messages and bytes, of one message at least; always the same ones."""
+        for part, first, last in self._between(start, end):
+            while first < last:
+                full = bisect_right(part.places, part.places[first] + size) - 1
+                stop = min(last, first + most, max(full, first + 1))
+                yield part.first + first, part.first + stop
+                first = stop
+
+    def within(self, start: int, end: int, size: int) -> int:
+        """Up to where messages from `start` on are about so many bytes, of one at least, but not beyond `end`."""
+        for part, first, last in self._between(start, end):
+            taken = part.places[last] - part.places[first]
+            if taken > size:
+                full = bisect_right(part.places, part.places[first] + size) - 1
+                return max(part.first + full, start + 1)
+            size -= taken
+        return max(start, end)
+
+    def _between(self, start: int, end: int) -> list[tuple[_Part, int, int]]:
+        """The files with these messages, each with the first of them and the one after the last, counted in it."""
+        if start >= end:
+            return []
+        with self._guard:
+            parts = [part for part in self._parts if part.first < end and part.beyond > start]
+            there = (parts[0].first, parts[-1].beyond) if parts else (0, 0)
+        if there[0] > start or there[1] < end:
+            missing = start if not there[0] <= start < there[1] else there[1]
+            raise CepError(f"{self._folder}: messages from {missing} on are not there any more", code="checkpoint")
+        return [(part, max(start, part.first) - part.first, min(end, part.beyond) - part.first) for part in parts]
 
     def known(self) -> dict[int, int]:
         """The latest messages, by which one that comes again is known: digests by `mid`."""
@@ -140,6 +172,11 @@ def _unpacked(data: bytes) -> Iterator[tuple[Arrival, int]]:
         middle = place + _HEAD.size + length
         yield Arrival(data[place + _HEAD.size : middle].decode(), data[middle:stop], mid, qos), stop
         place = stop
+
+
+def _damaged(path: Path, number: int) -> CepError:
+    hint = "bring the checkpoint back from a copy, or start anew with other folders"
+    return CepError(f"{path}: message {number} is damaged", hint=hint, code="checkpoint")
 
 
 def _read(path: Path) -> _Part:

@@ -8,7 +8,6 @@ from typing import Any
 
 from cep.engine import Engine
 from cep.errors import CepError
-from cep.plan.algebra import Tick
 from cep.plan.partition import Stage, partition
 from cep.spark.output import Layout
 
@@ -16,26 +15,23 @@ from cep.spark.output import Layout
 @dataclass(frozen=True, slots=True)
 class Laid:
     """Where the state of a program is: `rules` that remember with their `goals`, by name; `stages`: for each how its
-    events are dealt (`inputs`, `keyed`) and its goals. `events`: the types of what comes in; `columns`: of Parquet, by
-    event; `ticking`: the rules with time points."""
+    events are dealt (`inputs`, `keyed`), which of them come from `outside`, what it makes (`outputs`), and its goals.
+    `events`: the types of what comes in; `columns`: of Parquet, by event."""
 
     rules: dict[str, list[str]]
     stages: list[dict[str, Any]]
     events: dict[str, list[str]]
     columns: dict[str, dict[str, str]]
-    ticking: list[str]
 
     @classmethod
     def of(cls, engine: Engine, wanted: Sequence[str]) -> Laid:
         """That of the program that the engine runs, of which the events `wanted` are written."""
         rules = {rule: sorted(goals) for rule, goals in engine.goals().items()}
-        ticks = {name for unit, name in engine.named().items() if _ticks(engine, unit)}
         return cls(
             rules,
             [_stage(engine, stage) for stage in partition(engine.plan)],
             {name: [a.type for a in schema.attributes] for name, schema in sorted(engine.inputs.items())},
             Layout({event: engine.outputs[event] for event in wanted}).names,
-            sorted(rule for rule, goals in rules.items() if ticks & set(goals)),
         )
 
     @property
@@ -57,68 +53,69 @@ class Migration:
         return "; ".join(f"{what}: {', '.join(rules)}" for what, rules in parts.items() if rules)
 
 
-def migrated(before: Laid, now: Laid, reasons: Sequence[str] = ()) -> Migration:
-    """What is carried over. CepError: something forbids it, with all reasons."""
-    told = [*reasons, *_forbidden(before, now)]
-    if told:
-        raise CepError(
-            "--migrate: the state cannot be carried over\n" + "\n".join(told),
-            hint="start anew with another folder",
-            code="checkpoint",
-        )
-    was, is_now = before.goals, now.goals
-    return Migration(
-        tuple(rule for rule, goals in now.rules.items() if was.issuperset(goals)),
-        tuple(rule for rule, goals in now.rules.items() if not was.issuperset(goals)),
-        tuple(rule for rule, goals in before.rules.items() if is_now.isdisjoint(goals)),
-    )
-
-
-def _forbidden(before: Laid, now: Laid) -> list[str]:
+def migrated(before: Laid, now: Laid, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:
+    """What is carried over, and for each stage now from which before, 0: none. CepError: something forbids it, with all
+    reasons."""
     told = [
         f"`{event}` comes with other attributes: {', '.join(types)} before, {', '.join(now.events[event])} now"
         for event, types in before.events.items()
         if now.events.get(event, types) != types
     ]
-    told += [
-        f"columns of `{event}`: {', '.join(names.values())} before, {', '.join(now.columns[event].values())} now"
-        for event, names in before.columns.items()
-        if now.columns.get(event, names) != names
+    sources = []
+    for number in range(1, len(now.stages) + 1):
+        source, why = _source(before, now, number)
+        sources.append(source)
+        told += why
+    if told := [*reasons, *told]:
+        raise CepError(
+            "--migrate: the state cannot be carried over\n" + "\n".join(told),
+            hint="start anew with other folders, or leave out the rules that ask for it",
+            code="checkpoint",
+        )
+    was, is_now = before.goals, now.goals
+    moved = Migration(
+        tuple(rule for rule, goals in now.rules.items() if was.issuperset(goals)),
+        tuple(rule for rule, goals in now.rules.items() if not was.issuperset(goals)),
+        tuple(rule for rule, goals in before.rules.items() if is_now.isdisjoint(goals)),
+    )
+    return moved, sources
+
+
+def _source(before: Laid, now: Laid, number: int) -> tuple[int, list[str]]:
+    """The stage before that had the state of this one, 0: there is none to take over; and why it does not fit."""
+    stage = now.stages[number - 1]
+    mine = before.goals.intersection(stage["goals"])
+    if not mine:
+        return 0, []
+    having = [place for place, one in enumerate(before.stages, 1) if mine.issubset(one["goals"])]
+    if not having:
+        several = [str(place) for place, one in enumerate(before.stages, 1) if mine.intersection(one["goals"])]
+        return 0, [f"stage {number} would take over parts of what stages {' and '.join(several)} remember"]
+    each = {place: _misfits(number, stage, before.stages[place - 1]) for place in having}
+    best = min(having, key=lambda place: (len(each[place]), abs(place - number)))
+    return best, each[best]
+
+
+def _misfits(number: int, now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
+    """Why what is in the buckets of a stage is not where another one, of this number, would look for it."""
+    if now["keyed"] != before["keyed"]:
+        return [f"stage {number} ran {_ran(before['keyed'])}, and would run {_ran(now['keyed'])}"]
+    told = [
+        f"stage {number} deals `{event}` by {_way(now['inputs'][event])}, before by {_way(way)}"
+        for event, way in before["inputs"].items()
+        if now["inputs"].get(event, way) != way
     ]
-    told += [f"{rule}: a new time point, which buckets that sleep would miss" for rule in _new_ticks(before, now)]
-    if len(before.stages) != len(now.stages):
-        return [*told, f"{len(before.stages)} stages before, {len(now.stages)} now: Spark's state goes by them"]
-    kept = before.goals & now.goals
-    for number, (one, two) in enumerate(zip(before.stages, now.stages, strict=True), 1):
-        moved = (set(one["goals"]) ^ set(two["goals"])) & kept
-        told += [f"{rule}: another stage" for rule, goals in now.rules.items() if moved & set(goals)]
-        if kept & set(one["goals"]) and one["keyed"] != two["keyed"]:
-            told.append(f"stage {number} ran {_ran(one['keyed'])}, and would run {_ran(two['keyed'])}")
-        elif kept & set(one["goals"]):
-            told += _redealt(number, one["inputs"], two["inputs"])
-    return list(dict.fromkeys(told))
-
-
-def _redealt(number: int, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    return [
-        f"stage {number} deals `{event}` by {_way(now[event])}, before by {_way(way)}"
-        for event, way in before.items()
-        if event in now and now[event] != way
-    ]
-
-
-def _new_ticks(before: Laid, now: Laid) -> list[str]:
-    return [rule for rule in now.ticking if not before.goals.issuperset(now.rules[rule])]
+    came = sorted(set(now["inputs"]).difference(before["inputs"]).intersection(before["outputs"]))
+    made = sorted(set(before["inputs"]).difference(now["inputs"]).intersection(now["outputs"]))
+    told += [f"stage {number} made `{event}` itself, and would take it from another stage" for event in came]
+    return told + [f"stage {number} took `{event}` from another stage, and would make it itself" for event in made]
 
 
 def _stage(engine: Engine, stage: Stage) -> dict[str, Any]:
     inputs = {event: list(way) if isinstance(way, tuple) else way for event, way in sorted(stage.inputs.items())}
     goals = {goal for goals in engine.goals(stage.rules).values() for goal in goals}
-    return {"keyed": stage.keyed, "inputs": inputs, "goals": sorted(goals)}
-
-
-def _ticks(engine: Engine, unit: int | str) -> bool:
-    return isinstance(unit, int) and isinstance(engine.plan.nodes[unit], Tick)
+    ways = {"keyed": stage.keyed, "inputs": inputs, "outside": sorted(stage.outside), "outputs": list(stage.outputs)}
+    return ways | {"goals": sorted(goals)}
 
 
 def _ran(keyed: bool) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 NAME = "spark.log"
 """Beside a checkpoint's state; one older file of the same size is `spark.log.1`."""
 
 LONGEST = 10_000_000  # bytes
 
+_MOMENT = 2.0  # seconds
 _STARTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 _CHATTER = re.compile(rb"Streaming TransformWithState\w* Python worker|Starting Streaming TransformWithState|\s*$")
 
@@ -26,15 +29,28 @@ def kept(folder: Path) -> Iterator[None]:
         yield
         return
     reading, writing = os.pipe()
-    Thread(target=_copy, args=(reading, folder / NAME), daemon=True).start()
+    copying = Thread(target=_copy, args=(reading, folder / NAME), daemon=True)
+    copying.start()
     before = os.dup(2)
     os.dup2(writing, 2)
     os.close(writing)
+    failed = True
     try:
         yield
+        failed = False
     finally:
         os.dup2(before, 2)
         os.close(before)
+        if failed:
+            copying.join(_MOMENT)  # so that who says why finds what was said last
+
+
+def hushed(server: Any) -> None:
+    """What Spark's half in Python prints when Java has ended is not printed: the run says so in a sentence. `server`:
+    the one that counts for it."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(lambda record: record.msg != "Exception while sending command.")
+    server.handle_error = lambda request, address: None
 
 
 def _copy(reading: int, file: Path) -> None:

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 
 from cep.runtime.buckets import settle
 from cep.schema import Schema
-from cep.spark.commits import File, Outlet
+from cep.spark.commits import Outlet
 from cep.spark.garbage import spare
+from cep.spark.ledger import File, Ledger
 from cep.spark.parcels import unpack
 from connectors.writers import arrow, json_lines, typed
 
@@ -28,39 +29,50 @@ Batches = Iterable[pa.RecordBatch]
 
 
 def write(outlet: Outlet, batches: Batches, name: str, first: bool) -> list[File]:
-    """The files of a task that takes these parcels, of such a name. Of several events Parquet is parted: a folder
-    `type=...` each. The `first` task writes a file without rows where it has none and there is but one event."""
+    """The files of a task that takes these parcels, of such a name, which they have once they count. Of several events
+    Parquet is parted: a folder `type=...` each. The `first` task writes a file without rows where it has none and there
+    is but one event."""
     spare()
-    folder = Path(outlet.folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(Path(outlet.folder))
     found = settled(batches, outlet.merged)
+    ledger.coming(name).parent.mkdir(parents=True, exist_ok=True)
     if outlet.format == "jsonl":
-        return list(_lines(outlet, found, folder / f"{name}.jsonl"))
-    return list(_columns(outlet, found, folder, f"{name}.parquet", first))
+        return list(_lines(outlet, found, ledger, f"{name}.jsonl"))
+    return list(_columns(outlet, found, ledger, f"{name}.parquet", first))
 
 
-def _lines(outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], path: Path) -> Iterator[File]:
+def _lines(outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], ledger: Ledger, name: str) -> Iterator[File]:
     if not found:
         return
-    with path.open("wb") as file:
+    at = ledger.coming(name)
+    with at.open("wb") as file:
         for event, tables in found.items():
             for table in tables:
                 file.write(json_lines({event: table}, outlet.schemas, True, False))
-    yield File.of(path)
+    rows = {event: sum(table.height for table in tables) for event, tables in found.items()}
+    latest = _latest([table for tables in found.values() for table in tables])
+    yield File.of(at, ledger.files / name, rows, latest)
 
 
 def _columns(
-    outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], folder: Path, name: str, first: bool
+    outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], ledger: Ledger, name: str, first: bool
 ) -> Iterator[File]:
     layout = Layout(outlet.schemas)
     made = {event: pa.concat_tables(layout.table(event, table) for table in tables) for event, tables in found.items()}
     if first and layout.single and not made:
         made = {event: layout.schema.empty_table() for event in outlet.schemas}
     for event, table in made.items():
-        place = folder if layout.single else folder / f"type={event}"
-        place.mkdir(exist_ok=True)
-        pq.write_table(table, place / name, compression="snappy", use_dictionary=layout.repeating)
-        yield File.of(place / name, bare=not table.num_rows)
+        place = name if layout.single else f"type={event}/{name}"
+        at = ledger.coming(place)
+        pq.write_table(table, at, compression="snappy", use_dictionary=layout.repeating)
+        rows = {event: table.num_rows} if table.num_rows else {}
+        yield File.of(at, ledger.files / place, rows, _latest(found.get(event, ())))
+
+
+def _latest(tables: Iterable[pl.DataFrame]) -> int | None:
+    """The last end of all rows, in microseconds."""
+    ends = [table["end"].max() for table in tables]
+    return max((end for end in ends if isinstance(end, int)), default=None)
 
 
 class Layout:

@@ -32,7 +32,14 @@ stream."""
 END = 1 << 61
 """The time (microseconds) of the end of the input, beyond that of any event by more than any lateness."""
 
+CHANGE = "#change"
+"""The `event` of changes of the knowledge, which no event is called."""
+
 _MIXED = "mixed:"  # before the name of a column whose values are of several kinds, each as JSON
+
+
+Change = tuple[int, str, str, int]
+"""Of the knowledge: from when (microseconds), what, and the file and line where it was told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,9 @@ class Parcel:
     latest: int
 
 
-def from_outside(program: Program, tables: Mapping[str, pl.DataFrame], place: int, source: str) -> Iterator[Parcel]:
+def from_outside(
+    program: Program, tables: Mapping[str, pl.DataFrame], place: int, source: str | None
+) -> Iterator[Parcel]:
     """Records of the file `source`, of number `place`, for all stages that take them."""
     for stage in program.stages:
         mine = {event: table for event, table in tables.items() if event in stage.outside}
@@ -75,12 +84,20 @@ def from_stage(
             yield _parcel(WORLD, keys[number], event, place, None, table.filter(numbers == number))
 
 
-def calls(program: Program) -> Iterator[Parcel]:
-    """To the buckets that have something to do when no row has come yet: parcels without rows."""
+def calls(program: Program, every: bool = False) -> Iterator[Parcel]:
+    """To the buckets that have something to do when no row has come yet, or to `every` one: parcels without rows."""
     for stage in program.stages:
-        if stage.number in program.ticking:
+        if every or stage.number in program.ticking:
             for key in keys_of(program.buckets)[: program.count(stage)]:
                 yield Parcel(stage.number, key, "", 0, None, b"", 0)
+
+
+def changes(program: Program, found: Sequence[Change]) -> Iterator[Parcel]:
+    """Changes of the knowledge to all buckets."""
+    rows = json.dumps(found).encode()
+    for stage in program.stages:
+        for key in keys_of(program.buckets)[: program.count(stage)]:
+            yield Parcel(stage.number, key, CHANGE, 0, None, rows, 0)
 
 
 def told(report: Report, key: int) -> Parcel:

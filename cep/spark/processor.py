@@ -6,26 +6,32 @@ engines: one that is of the version that the store has goes on without being rea
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import LongType, StructField, StructType
 
 from cep.engine import Engine
+from cep.errors import CepError
 from cep.report import Report
 from cep.runtime.buckets import gather, stacked
 from cep.runtime.intake import FARTHEST
 from cep.schema import ARRIVAL
 from cep.spark.garbage import spare
+from cep.spark.generation import Start
 from cep.spark.keys import keys, places
 from cep.spark.letters import Letter, file_of, line_of, write
-from cep.spark.parcels import PARCEL, from_stage, told, unpack
+from cep.spark.parcels import CHANGE, PARCEL, from_stage, told, unpack
 from cep.spark.program import Program
 from cep.spark.states import States
+from cep.spark.values import records
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 """By run, stage and bucket: version and engine."""
@@ -41,25 +47,44 @@ def stepped(
     wanted: tuple[str, ...],
     letters: str | None,
     states: str,
+    given: Given | None,
 ) -> DataFrame:
-    """The parcels after a stage: those for it are gone, what it made is there. `letters`, `states`: folders."""
-    processor = Buckets(program, run, wanted, letters, States(states, stage))
+    """The parcels after a stage: those for it are gone, what it made is there. `letters`, `states`: folders. `given`:
+    with what the buckets begin."""
+    processor = Buckets(program, run, wanted, letters, States(states, stage), given)
     return parcels.groupBy("key").transformWithState(processor, PARCEL, "Append", "EventTime")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the generation `number` begins with, and the folder where it is."""
+
+    number: int
+    start: Start
+    folder: str
 
 
 class Buckets(StatefulProcessor):
     """The engines of one stage. `run`: a name of this run of the query, by which a worker knows its engines again."""
 
     def __init__(
-        self, program: Program, run: str, wanted: tuple[str, ...], letters: str | None, states: States
+        self,
+        program: Program,
+        run: str,
+        wanted: tuple[str, ...],
+        letters: str | None,
+        states: States,
+        given: Given | None,
     ) -> None:
-        self.program, self.stage = program, program.stages[states.stage - 1]
+        self.program, self.stage, self.given = program, program.stages[states.stage - 1], given
         self.run, self.wanted, self.letters, self.states = run, wanted, letters, states
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         spare()
-        for other in [key for key in _engines if key[0] != self.run]:
-            del _engines[other]  # of a run that has ended
+        for key, (version, _) in list(_engines.items()):
+            run, stage, bucket = key
+            if run != self.run or (stage == self.stage.number and not self.states.there(bucket, version)):
+                del _engines[key]  # of a run that has ended, or of a bucket that other workers have gone on with
         self.handle = handle
         self.version = handle.getValueState("version", StructType([StructField("version", LongType())]))
         self.places = places(self.program.buckets)
@@ -88,7 +113,9 @@ class Buckets(StatefulProcessor):
         """Take the rows, go on to the watermark (milliseconds, 0: there is none yet)."""
         version, engine = self.engine(bucket)
         until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
-        tables, dead = self.taken(rows, bucket, until)
+        dead = self.changed(engine, rows, bucket, until)
+        tables, late = self.taken([row for row in rows if row.event != CHANGE], bucket, until)
+        dead += late
         if tables:
             engine.push(tables)
             dead += self.refused(engine, tables, bucket, rows)
@@ -96,7 +123,11 @@ class Buckets(StatefulProcessor):
         if until > engine.watermark:
             made = engine.close() if until > FARTHEST else engine.advance(until)
         name = f"stage-{self.stage.number}-{bucket:04}-{version:08}"
+        if self.given is not None:
+            name += f"-{self.given.number}"
         write(self.letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
+        if not tables:
+            engine.machine.forget(engine.watermark)
         self.keep(bucket, version + 1, engine)
         if (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST:
             self.handle.registerTimer(watermark + 1)
@@ -106,7 +137,7 @@ class Buckets(StatefulProcessor):
             {event: table.height for event, table in made.items()},
             stage=self.stage.number,
             bucket=bucket,
-            late=Counter(one.event or "" for one in dead if one.code == "late"),
+            late=Counter(one.event for one in dead if one.event is not None and one.code == "late"),
             dead=Counter(one.code for one in dead),
         )
         for one in (*from_stage(self.program, self.stage, bucket, made, self.wanted), told(report, keys(1)[0])):
@@ -120,13 +151,33 @@ class Buckets(StatefulProcessor):
         if engine is not None and known == version:
             return version, engine
         if not version:
-            return version, self.program.engine(self.stage.number)
+            number, given = self.stage.number, self.given
+            before = None if given is None else given.start.state(given.folder, number, bucket)
+            return version, self.program.engine(number, before=before)
         return version, self.program.engine(self.stage.number, self.states.read(bucket, version))
 
     def keep(self, bucket: int, version: int, engine: Engine) -> None:
-        self.states.write(bucket, version, engine.snapshot())
+        context = TaskContext.get()
+        assert context is not None, "a task runs it"
+        batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
+        self.states.write(bucket, version, engine.snapshot(), batch)
         self.version.update((version,))
         _engines[self.run, self.stage.number, bucket] = version, engine
+
+    def changed(self, engine: Engine, rows: Iterable[Row], bucket: int, until: int) -> list[Letter]:
+        """Take the changes of the knowledge; gives those that are late, or cannot be, where this bucket tells of them:
+        all come to the same."""
+        letters = []
+        for row in rows:
+            for time, change, file, line in json.loads(bytes(row.rows)) if row.event == CHANGE else ():
+                assert engine.changes is not None, "who gives changes gives knowledge"
+                try:
+                    if time <= until:
+                        raise CepError("the update is late: the watermark has passed it", code="late")
+                    engine.changes.add(time, change.encode())
+                except CepError as error:
+                    letters.append(Letter(error.message, error.code, file, line, _plain(change)))
+        return letters if (self.stage.number, bucket) == (1, 0) else []
 
     def taken(self, rows: Iterable[Row], bucket: int, until: int) -> tuple[dict[str, pl.DataFrame], list[Letter]]:
         """The tables of parcels by event, without what is late, and this."""
@@ -140,8 +191,11 @@ class Buckets(StatefulProcessor):
                 late = table["end"].to_numpy() <= until
                 if late.any():
                     if self.tells(row.event, bucket):
-                        orders = table[ARRIVAL].to_numpy()[late].tolist()
-                        dead += [Letter(LATE, "late", row.source, line_of(order), event=row.event) for order in orders]
+                        these = table.filter(late)
+                        dead += [
+                            Letter(LATE, "late", row.source, line_of(order), text, row.event)
+                            for order, text in zip(these[ARRIVAL].to_list(), self.records(these, row.event))
+                        ]
                     table = table.filter(~late)
             parts.setdefault(row.event, []).append(table)
         outside = self.stage.outside
@@ -165,5 +219,17 @@ class Buckets(StatefulProcessor):
             if not self.tells(dead.type, bucket):
                 continue
             order = int(tables[dead.type][ARRIVAL][dead.row])
-            letters.append(Letter(dead.reason, dead.code, sources[file_of(order)], line_of(order), event=dead.type))
+            text = "".join(self.records(tables[dead.type][dead.row : dead.row + 1], dead.type))
+            letters.append(
+                Letter(dead.reason, dead.code, sources.get(file_of(order)), line_of(order), text or None, dead.type)
+            )
         return letters
+
+    def records(self, table: pl.DataFrame, event: str) -> list[str]:
+        """Rows of an event as records, if anyone keeps the letters of them."""
+        return [""] * table.height if self.letters is None else records(table, self.program.schemas[event])
+
+
+def _plain(change: str) -> str:
+    """The quads of a change as lines of N-Quads."""
+    return "\n".join(line[2:] for line in change.splitlines())

@@ -16,19 +16,17 @@ from cep.plan.algebra import Tick
 from cep.plan.book import Book
 from cep.plan.partition import Stage, partition
 from cep.runtime.carried import Before
-from cep.runtime.snapshot import program_of
 from cep.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a program's meaning depends on besides its text: `facts` as Arrow streams, `knowledge` pickled, its
-    `updates` by time as it makes them of changes, `types` of undeclared events."""
+    """What a program's meaning depends on besides its text: `facts` as Arrow streams, `knowledge` pickled, `types` of
+    undeclared events."""
 
     policy: str | None = None
     facts: Mapping[str, bytes] = field(default_factory=dict)
     knowledge: bytes | None = None
-    updates: tuple[tuple[int, bytes], ...] = ()
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     max_derivations: int = 1_000_000
 
@@ -36,8 +34,7 @@ class Options:
 @dataclass(frozen=True, slots=True)
 class Program:
     """A text, cut into stages, each run in `buckets` engines, or in one. `program`: the fingerprint of all of it;
-    `ticking`: the stages in which something happens at a time of itself; `earlier`: fingerprints of programs whose
-    states may be met, each with the names of the goals that have been there ever since."""
+    `ticking`: the stages in which something happens at a time of itself."""
 
     text: str
     name: str
@@ -49,7 +46,6 @@ class Program:
     outputs: tuple[str, ...]
     program: str
     ticking: frozenset[int]
-    earlier: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, engine: Engine, text: str, name: str, options: Options, buckets: int) -> Program:
@@ -69,14 +65,10 @@ class Program:
             frozenset(s.number for s in stages if any(ticks.intersection(book.nodes[rule]) for rule in s.rules)),
         )
 
-    def engine(self, stage: int, state: bytes | None = None) -> Engine:
-        """A new engine of a stage, whose time only `advance` moves; with the state that one of it had, or one of an
-        earlier program. CepError: the state is of another program."""
+    def engine(self, stage: int, state: bytes | None = None, before: Before | None = None) -> Engine:
+        """A new engine of a stage, whose time only `advance` moves; with the `state` that one of it had, or with what
+        there was `before`, of another program. CepError: the state is of another program."""
         options = self.options
-        before = None
-        if state is not None:
-            goals = self.earlier.get(program_of(state).removesuffix(f" stage {stage}"))
-            before = None if goals is None else Before(state, goals)
         made = Engine(
             self.text,
             self.name,
@@ -89,13 +81,7 @@ class Program:
             stage=stage,
             before=before,
         )
-        if state is not None and before is None:
-            return made.restore(state)
-        if made.changes is not None and not (made.changes.pending or made.changes.applied):
-            for time, change in options.updates:
-                made.changes.add(time, change)
-            made.changes.reach(made.watermark)
-        return made
+        return made if state is None else made.restore(state)
 
     def bare(self) -> Program:
         """Without what only engines need."""

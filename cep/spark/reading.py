@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from cep.errors import CepError
 from cep.report import Report
+from cep.runtime.carried import Before, State
+from cep.runtime.outlet import frame
 from cep.schema import ARRIVAL
+from cep.spark import states
 from cep.spark.garbage import spare
 from cep.spark.keys import keys
-from cep.spark.letters import LINE_BITS, Letter, write
+from cep.spark.letters import LINE_BITS, Letter, write, writing
 from cep.spark.parcels import END, Parcel, batch, from_outside, told
 from cep.spark.parcels import calls as calls_of
+from cep.spark.parcels import changes as changes_of
 from cep.spark.program import Program
-from connectors.batch import Batch, Block
-from connectors.files import read
+from cep.table import ORDER
+from cep.values import Pool
+from connectors.batch import Batch, Block, DeadRecord
+from connectors.files import DEVICE, read_one
 from connectors.inputs import Input
 from connectors.messages import Inbox, Messages
+
+FILE = "file"
+"""The code of the dead letter of a file."""
+
+_BEFORE = -1  # the place of what has come before a migration
 
 ROWS = 1 << 19
 """Rows of Parquet that are taken at a time."""
 
 
 def parcels(program: Program, number: int, input: Input, letters: str | None) -> Iterator[pa.RecordBatch]:
-    """The records of a file for the stages; what is no event is written to the dead letters."""
+    """The records of a file for the stages; what is no event is written to the dead letters, and so is a file that
+    cannot be read, or not to its end."""
     schemas = {name: program.schemas[name] for name in program.inputs}
-    spec = f"{input.type}={input.path}" if input.bound else input.path
-    pieces = read([spec], schemas, format=input.format, rows=ROWS)
+    pieces = excused(read_one(input, schemas, rows=ROWS), input.path)
     yield from _packed(program, number, input.path, pieces, letters, f"read-{number:08}")
 
 
@@ -42,44 +56,99 @@ def received(
     yield from _packed(program, number, input.path, (inbox.batch(part, 0) for part in parts), letters, name)
 
 
+def excused(pieces: Iterable[Batch], file: str) -> Iterator[Batch]:
+    """The pieces of a file; where it cannot be read on, a dead record of the file instead of the rest. CepError: it may
+    be read later."""
+    line = 0
+    try:
+        for piece in pieces:
+            line = max([line, *(block.line_beyond for block in piece.blocks if block.count)])
+            yield piece
+    except CepError as error:
+        if error.code == DEVICE:
+            raise
+        reason = error.message.removeprefix(f"{file}: ")
+        told = f"the rest of the file cannot be read: {reason}" if line else reason
+        yield Batch({}, [DeadRecord(file, line, told, FILE, None)], [])
+
+
 def _packed(
     program: Program, number: int, source: str, pieces: Iterable[Batch], letters: str | None, name: str
 ) -> Iterator[pa.RecordBatch]:
     spare()
-    dead: list[Letter] = []
+    dead: Counter[str] = Counter()
     taken: Counter[str] = Counter()
+    unread: list[str] = []
     latest: int | None = None
-    for piece in pieces:
-        dead += [Letter(one.reason, one.code, one.file, one.line, one.text) for one in piece.dead]
-        for event, table in piece.tables.items():
-            last = table["end"].max()
-            if isinstance(last, int):
-                taken[event] += table.height
-                latest = last if latest is None else max(last, latest)
-        yield batch(from_outside(program, numbered(piece, number), number, source))
-    write(letters, name, dead)
-    report = Report(read=taken, dead=Counter(one.code for one in dead), latest=latest)
+    with writing(letters, name) as bury:
+        for piece in pieces:
+            dead.update(one.code for one in piece.dead)
+            unread += [f"{one.file}: {one.reason}" for one in piece.dead if one.code == FILE]
+            bury(Letter(one.reason, one.code, one.file, one.line, one.text) for one in piece.dead)
+            for event, table in piece.tables.items():
+                last = table["end"].max()
+                if isinstance(last, int):
+                    taken[event] += table.height
+                    latest = last if latest is None else max(last, latest)
+            yield batch(from_outside(program, numbered(piece, number), number, source))
+    report = Report(read=taken, dead=dead, latest=latest, unread=unread)
     yield batch([told(report, keys(1)[0])])
 
 
-def calls(program: Program) -> pa.RecordBatch:
-    """To the buckets that have something to do when no row has come yet."""
-    return batch(calls_of(program))
+def calls(program: Program, every: bool) -> pa.RecordBatch:
+    """To the buckets that have something to do when no row has come yet, or to `every` one."""
+    return batch(calls_of(program, every))
+
+
+def waiting(program: Program, path: str, events: Sequence[str]) -> pa.RecordBatch:
+    """What waits for the watermark in a state, of another program, as if it came now. CepError: it is not there."""
+    state, pool = State.of(Before(states.read(Path(path)))), Pool()
+    if state.values is not None:
+        pool.load(state.values)
+    schemas = {name: program.schemas[name] for name in program.inputs if name in events}
+    tables = {
+        name: frame(table, schemas[name], pool).with_columns(pl.Series(ARRIVAL, table[ORDER]))
+        for name, table in state.waits(schemas).items()
+    }
+    return batch(from_outside(program, tables, _BEFORE, None))
+
+
+def changes(program: Program, number: int, lines: Sequence[bytes], letters: str | None) -> pa.RecordBatch:
+    """Changes of the knowledge as lines of the chronicle have them, from this number on, to all buckets; what could not
+    be taken is written to the dead letters."""
+    found = [json.loads(line) for line in lines]
+    dead = [Letter(*refused) for each in found for refused in each["refused"]]
+    write(letters, f"changes-{number:08}", dead)
+    report = Report(dead=Counter(one.code for one in dead))
+    taken = [change for each in found for change in each["changes"]]
+    return batch([*(changes_of(program, taken) if taken else ()), told(report, keys(1)[0])])
 
 
 def end() -> pa.RecordBatch:
     """The end of the input."""
-    return batch([Parcel(-1, keys(1)[0], "", 0, None, b"", END)])
+    return until(END)
+
+
+def until(time: int) -> pa.RecordBatch:
+    """Time has come so far (microseconds), which moves the watermark."""
+    return batch([Parcel(-1, keys(1)[0], "", 0, None, b"", time)])
 
 
 def numbered(piece: Batch, number: int) -> dict[str, pl.DataFrame]:
-    """The tables of a batch, `@order` by the number of the file and the line."""
+    """The tables of a batch, `@order` by the number of the file and the line. CepError: lines are too many for it."""
     tables = {}
     for event, table in piece.tables.items():
         assert len(piece.blocks) == 1, "what is read as it comes is a block at a time"
         block: Block = piece.blocks[0]
         place = table[ARRIVAL].to_numpy() - block.first
         lines = place + block.line if block.lines is None else block.lines[place]
+        if len(lines) and int(np.max(lines)) >> LINE_BITS:
+            raise CepError(
+                f"{block.file}: record {int(np.max(lines)):,} is beyond {(1 << LINE_BITS) - 1:,}, the last that is "
+                "told from those of other inputs",
+                hint="split the file; of a topic, start anew with one whose offsets begin again",
+                code="input",
+            )
         order = np.asarray(lines, np.int64) + (number << LINE_BITS)
         tables[event] = table.with_columns(pl.Series(ARRIVAL, order))
     return tables

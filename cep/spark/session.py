@@ -22,6 +22,7 @@ NEEDED: Mapping[str, str] = {
     ),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
+    "spark.speculation": "false",  # a bucket makes one step at a time
 }
 """Without these a query is not right, or not run at all."""
 
@@ -35,10 +36,14 @@ CHOSEN: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",  # what changed, not all
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",  # no look before each write
+    "spark.cleaner.periodicGC.interval": "10min",  # what crossed a shuffle stays on disk until then
     "spark.python.authenticate.socketTimeout": "60s",  # workers start slowly on a busy machine
 }
 """What suits a run on one machine; `options` come first, and what spark-submit was given."""
 
+
+TRIES = 4
+"""So often a task may fail on this machine, as on a cluster."""
 
 OLDEST = 17
 """The first Java that Spark 4 runs on."""
@@ -75,6 +80,22 @@ def needs_java() -> None:
         )
 
 
+def patient(master: str) -> str:
+    """The same master, with a task on this machine done again where it has failed, as on a cluster: a worker may be
+    killed for want of memory."""
+    found = re.fullmatch(r"local(?:\[\s*([^,\]]+?)\s*\])?", master)
+    return master if found is None else f"local[{found[1] or 1}, {TRIES}]"
+
+
+def named() -> bool:
+    """Whether the settings of an installation name a master."""
+    place = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
+    try:
+        return "spark.master" in Path(place, "spark-defaults.conf").read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
 def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
     """The session. CepError: there is no Java for it."""
     needs_java()
@@ -85,8 +106,12 @@ def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, paths)])
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName("semcep")
+    if master is None and not ({"spark.master"} & (submitted() | options.keys()) or named()):
+        master = "local[*]"
     if master is not None:
-        builder = builder.master(master)
+        builder = builder.master(patient(master))
+        if master.startswith("local"):
+            builder = builder.config("spark.shuffle.compress", "false")  # it stays on this machine
     chosen = {name: value for name, value in CHOSEN.items() if name not in submitted()}
     for name, value in {**chosen, **options, **NEEDED}.items():
         builder = builder.config(name, value)

@@ -5,19 +5,17 @@ Neither Spark nor Java is needed for it.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 import polars as pl
 
 from cep.errors import CepError
 from cep.schema import Attribute, Schema
-from cep.spark.tidy import LOG
+from cep.spark.ledger import LOG, Ledger, place
 from connectors.batch import Batch, Block, DeadRecord
 from connectors.jsonl import Lines
 from connectors.parquet import open_parquet, read_parquet
@@ -83,16 +81,14 @@ class Folder:
             entries = path.read_text(encoding="utf-8").splitlines()[1:]
         except FileNotFoundError:  # just compacted
             return None
-        found = [self._place(entry) for entry in map(json.loads, entries) if entry.get("action", "add") == "add"]
-        files = [name for name in dict.fromkeys(found) if name not in self._seen]
-        self._seen.update(files)
+        found = dict.fromkeys(map(place, entries))
+        files = [name for name in found if name not in self._seen]
+        if path.suffix == ".compact":
+            self._seen = set(found)  # what has left the log does not come again
+        else:
+            self._seen.update(files)
         self._last = number
         return files
-
-    def _place(self, entry: Mapping[str, str]) -> str:
-        """Where a file stands in the folder, wherever that was when it was written."""
-        path = Path(unquote(urlparse(entry["path"]).path))
-        return f"{path.parent.name}/{path.name}" if path.parent.name.startswith(_TYPE) else path.name
 
     def _read(self, files: Sequence[str]) -> Batch:
         parts: dict[str, list[pl.DataFrame]] = {}
@@ -122,6 +118,10 @@ class Folder:
                     yield {schema.name: table}, dead, block
             else:
                 yield self._lines.read(path, Path(path).read_bytes(), 0, 1, self._rows)
+        except FileNotFoundError as error:
+            if name in map(place, Ledger(self.path).lines()):
+                raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="input") from None
+            return  # the job keeps files for a while, and this one's is over
         except OSError as error:
             raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="input") from None
 

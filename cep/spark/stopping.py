@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from cep.spark.failure import failed
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from cep.spark.failure import failed, lost
 from cep.spark.noise import NAME as LOG
 
 if TYPE_CHECKING:
@@ -42,10 +45,15 @@ class Wish:
                 signal.signal(number, handler)
             self._file.unlink(missing_ok=True)
 
+    def begun(self, begin: Callable[[], StreamingQuery]) -> StreamingQuery:
+        """A query that begins. CepError: it cannot; says why."""
+        try:
+            return begin()
+        except (Py4JJavaError, PySparkException) as error:
+            raise failed(error, str(self._file.with_name(LOG))) from None
+
     def wait(self, query: StreamingQuery, endless: bool) -> None:
         """Until the query has ended, of itself or as it is wished. CepError: it has failed; says why."""
-        from pyspark.errors import StreamingQueryException
-
         try:
             while not query.awaitTermination(_BEAT):  # type: ignore[arg-type]
                 if self._again:
@@ -57,6 +65,8 @@ class Wish:
                     self._file.touch()
         except StreamingQueryException as error:
             raise failed(error, str(self._file.with_name(LOG))) from None
+        except (Py4JError, OSError):
+            raise lost(str(self._file.with_name(LOG))) from None
 
     def _wish(self, number: int, frame: FrameType | None) -> None:
         self._again, self.wished = bool(self.wished), number

@@ -1,64 +1,45 @@
-"""The folder of a sink: which files are of finished micro-batches, and away with those that a killed run left."""
+"""The folder of a sink: away with files that a killed run or task left, which no finished micro-batch has written."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlparse
 
-from cep.errors import CepError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cep.spark.job import Job
-
-LOG = "_spark_metadata"
+from cep.spark.ledger import LOG, Ledger, place
 
 
-def committed(folder: Path) -> set[Path]:
-    """The files of the sink's log."""
-    found = set()
-    for file in (folder / LOG).glob("[0-9]*"):
-        for line in file.read_text(encoding="utf-8").splitlines()[1:]:
-            found.add(Path(unquote(urlparse(json.loads(line)["path"]).path)))
-    return found
-
-
-def sweep(folder: Path, begun: bool = False) -> list[Path]:
-    """Remove the files that no finished micro-batch has written, so that whoever reads the folder finds each event
-    once. Not while a query runs. CepError: micro-batches have finished (`begun`), and which files are theirs is
-    lost."""
+def sweep(folder: Path) -> list[Path]:
+    """Finish the micro-batches that count, and remove the files that none has written which does, so that whoever reads
+    the folder finds each event once. Not while tasks write. CepError: a file that counts is gone."""
     if not folder.is_dir():
         return []
-    if begun and not (folder / LOG).is_dir() and any(_written(folder)):
-        hint = f"put {LOG} back, or move the files elsewhere if they are to stay as they are"
-        raise CepError(f"--output: {folder} has no {LOG}, which says which files count", hint=hint, code="checkpoint")
-    kept = {path.resolve() for path in committed(folder)}
-    gone = [path for path in sorted(_written(folder)) if path.resolve() not in kept]
+    ledger = Ledger(folder)
+    ledger.settle()
+    kept = {place(line) for line in ledger.lines()}
+    kept.update(ledger.leaving())
+    gone = [folder / name for name in sorted(set(_written(folder)) - kept)]
     for path in gone:
         path.unlink()
+    if ledger.there:
+        hidden(folder / LOG)
     return gone
 
 
-def rows(spark: SparkSession, job: Job) -> Counter[str]:
-    """How many events of each type the folder holds."""
-    if not (Path(job.output) / LOG).is_dir():
-        return Counter()
-    if job.format == "jsonl":
-        types = spark.read.text(job.output).selectExpr("get_json_object(value, '$.type') AS type")
-    elif len(job.wanted) == 1:
-        return +Counter({job.wanted[0]: spark.read.parquet(job.output).count()})
-    else:
-        types = spark.read.parquet(job.output).select("type")
-    return Counter({row["type"]: row["count"] for row in types.groupBy("type").count().collect()})
+def hidden(folder: Path, begin: str = "") -> None:
+    """Remove files that were not yet whole when their writer was killed, of names that `begin` so. Not while anyone
+    writes such."""
+    if folder.is_dir():
+        for name in os.listdir(folder):
+            if name.startswith(f".{begin}"):
+                (folder / name).unlink(missing_ok=True)
 
 
-def _written(folder: Path) -> Iterator[Path]:
-    """All files of data, with their checksums."""
-    for path in folder.rglob("*"):
-        if path.is_file() and LOG not in path.relative_to(folder).parts and path.name.lstrip(".").startswith("part-"):
-            yield path
+def _written(folder: Path) -> Iterator[str]:
+    """All files of data, with their checksums, as the log has them."""
+    with os.scandir(folder) as found:
+        for one in found:
+            if one.name.lstrip(".").startswith("part-") and one.is_file():
+                yield one.name
+            elif one.name.startswith("type=") and one.is_dir():
+                yield from (f"{one.name}/{name}" for name in _written(Path(one.path)))

@@ -25,6 +25,7 @@ class Node:
 
     `rule` is None of an input record, and where its constituents are no longer remembered. Of an event that a rule
     made of an earlier one of its own kind, `chain` holds these, the latest first, each without the one before it.
+    `also`: the other rules that gave the same.
     `again`: it stands in the tree before, with all below it. `left_out`: constituents that are not in the tree.
     """
 
@@ -38,6 +39,7 @@ class Node:
     chain: tuple[Node, ...] = ()
     again: bool = False
     left_out: int = 0
+    also: tuple[Rule, ...] = ()
 
 
 def derivation(memory: Memory, judge: Judge, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST) -> Node:
@@ -111,15 +113,21 @@ class _Deriving:
     ) -> Node:
         judged = tuple(self.judge.detailed(each, bound) for each, bound in attempt.judged)
         bound = {name: value for name, value in attempt.bound.items() if "'" not in name}
-        return Node(
-            occurrence, False, rule, bound, judged, attempt.silent, parts[0], chain, left_out=parts[1] + left_out
-        )
+        also = tuple(each for each in self.rules(occurrence, True) if each is not rule)
+        more = parts[1] + left_out
+        return Node(occurrence, False, rule, bound, judged, attempt.silent, parts[0], chain, left_out=more, also=also)
+
+    def rules(self, occurrence: Occurrence, made: bool = False) -> list[Rule]:
+        """The rules that may have made it; with `made` those of which it is known that they did."""
+        every = self.memory.engine.plan.rules.rules
+        found = [every[number] for number in self.memory.rules(occurrence)]
+        return found or ([] if made else [rule for rule in every if rule.event == occurrence.event])
 
     def made(self, occurrence: Occurrence) -> tuple[Rule, Attempt] | None:
         """The rule that made an occurrence, and of what: the first for which its nearest constituents do."""
-        rules = [rule for rule in self.memory.engine.plan.rules.rules if rule.event == occurrence.event]
+        rules = self.rules(occurrence)
         names: Ints = np.array([occurrence.name], np.int64)
-        for level in range(1 + max((_levels(rule.body) for rule in rules), default=0)):
+        for level in range(2 + max((_levels(rule.body) for rule in rules), default=0)):
             if level:
                 grown = np.union1d(names, self.memory.parts(names))
                 if len(grown) == len(names):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from cep.arrange import arrange
-from cep.background import Fixed
+from cep.background import Background, Fixed
 from cep.called import enter
 from cep.conditions import Column, Conditions, Relation, compile_conditions
 from cep.engine import Engine
@@ -34,16 +35,33 @@ DEEPEST = 8
 """How far static rules are followed."""
 
 
+Triple = tuple[str, str, str]
+"""A triple's terms in N-Triples form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A triple, the rule that gives it (`asserted`: none), and the triples that the rule needs."""
+
+    triple: Triple
+    rule: str
+    premises: tuple[Triple, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A triple of the knowledge as text, and its proof where it is inferred: a line each, premises indented."""
+    """A triple of the knowledge as people write it, and where it is inferred its proof: a line each, premises indented.
+
+    `steps`: the same for machines, the triple itself first, then all that its proof needs, each once.
+    """
 
     triple: str
     proof: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
 
 
-Facts = Callable[[Graph | Fixed, Mapping[str, Value]], list[Fact]]
-"""The triples that an answer of a pattern rests on."""
+Facts = Callable[[Graph | Fixed, Mapping[str, Value], Background | None], list[Fact]]
+"""The triples that an answer of a pattern rests on, in the knowledge as it was then (None: as it was loaded)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,29 +91,76 @@ class Case:
 
 
 class Judge:
-    """Judges conditions of an engine's program by what is known now. `most`: answers of a condition that are followed
-    up for one case, None: all."""
+    """Judges conditions of an engine's program by what was known when a case ended, `end()`.
 
-    def __init__(self, engine: Engine, facts: Facts | None = None, most: int | None = MOST_ANSWERS) -> None:
+    `most`: answers of a condition that are followed up for one case, None: all. `patience` is called now and then, and
+    raises where it ends.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        facts: Facts | None = None,
+        most: int | None = MOST_ANSWERS,
+        patience: Callable[[], None] = lambda: None,
+    ) -> None:
         self.engine = engine
         self.pool = engine.pool
         self.relations: Mapping[str, Relation] = engine.machine.builder.relations
         self.facts = facts
         self.most = most
+        self.patience = patience
+        self._changes = engine.changes if engine.changes is not None and len(engine.changes.past) > 1 else None
+        self._moment: int | None = None  # the place in the past that is known now; None: the last
         self._compiled: dict[tuple[Condition, tuple[tuple[str, str], ...]], Conditions] = {}
 
     def judge(self, conditions: Sequence[Condition], cases: Sequence[Bound]) -> list[Case]:
         """What becomes of each case: several where a condition has several answers. A condition that gives no answer
         ends its case, since others may need its values; all others are judged even if one before fails."""
-        live = [Case(i, dict(bound)) for i, bound in enumerate(cases)]
+        made: list[Case] = []
+        for places in self._together(cases):
+            with self._then(cases[places[0]]):
+                made += self._judged(conditions, [Case(place, dict(cases[place])) for place in places])
+        return sorted(made, key=lambda case: case.origin)
+
+    def _judged(self, conditions: Sequence[Condition], live: list[Case]) -> list[Case]:
         done: list[Case] = []
-        if not live:
-            return done
         known = {name: type for name, (_, type) in live[0].bound.items()}
         for condition in arrange(conditions, known, self.relations, self.engine.plan.source):
+            self.patience()
             live, ended = self._one(condition, live)
             done += ended
-        return sorted([*live, *done], key=lambda case: case.origin)
+        return [*live, *done]
+
+    # --- what was known then ---
+
+    def _together(self, cases: Sequence[Bound]) -> Iterator[list[int]]:
+        """The places of the cases for which the same was known."""
+        if self._changes is None or not cases:
+            yield from [list(range(len(cases)))] if cases else []
+            return
+        found: dict[int | None, list[int]] = {}
+        for place, bound in enumerate(cases):
+            found.setdefault(self._moment_of(bound), []).append(place)
+        yield from found.values()
+
+    def _moment_of(self, bound: Bound) -> int | None:
+        end = bound.get("end()")
+        return self._moment if end is None or self._changes is None else self._changes.place(int(end[0] or 0))
+
+    @contextmanager
+    def _then(self, bound: Bound) -> Iterator[None]:
+        """In the block is known what was known when a case ended; where it has no end, what was known last."""
+        before, moment = self._moment, self._moment_of(bound)
+        if self._changes is None or moment is None or moment == before:
+            yield
+            return
+        self._moment = moment
+        try:
+            with self._changes.at(moment):
+                yield
+        finally:
+            self._moment = before
 
     def _one(self, condition: Condition, cases: list[Case]) -> tuple[list[Case], list[Case]]:
         if not cases:
@@ -163,6 +228,10 @@ class Judge:
 
     def detailed(self, judged: Judged, bound: Bound, depth: int = 0) -> Judged:
         """With the values of its sides, the static rule it holds by, and the triples it rests on."""
+        with self._then(bound):
+            return self._detailed(judged, bound, depth)
+
+    def _detailed(self, judged: Judged, bound: Bound, depth: int) -> Judged:
         condition = judged.condition
         if isinstance(condition, Comparison):
             known = all(name in bound for name in condition_variables(condition))
@@ -180,15 +249,18 @@ class Judge:
         if self.facts is None:
             return ()
         given: dict[str, Value] = {}
+        known = None
+        if self._changes is not None:
+            known = self._changes.background(len(self._changes.past) - 1 if self._moment is None else self._moment)
         if isinstance(asked, Triples):
             terms = [self._known(argument, bound) for argument in condition.arguments]
-            found = self.facts(asked.fixed, {str(i): term for i, term in enumerate(terms) if term is not None})
-            return tuple(found)
+            given = {str(i): term for i, term in enumerate(terms) if term is not None}
+            return tuple(self.facts(asked.fixed, given, known))
         for name, argument in zip(asked.variables, condition.arguments):
             value = self._known(argument, bound)
             if value is not None:
                 given[name] = value
-        return tuple(self.facts(asked, given))
+        return tuple(self.facts(asked, given, known))
 
     def _known(self, argument: Expression, bound: Bound) -> Value:
         if any(name not in bound for name in expression_variables(argument)):

@@ -82,6 +82,7 @@ class Matcher:
         return sorted(found, key=lambda attempt: (attempt.failure is None, *attempt.rank), reverse=True)
 
     def _attempts(self, pattern: Pattern, bound: Bound) -> list[Attempt]:
+        self.judge.patience()
         match pattern:
             case Atom():
                 return self._atom(pattern, bound)
@@ -144,6 +145,7 @@ class Matcher:
             by_key.setdefault(tuple(right.bound[name][0] for name in shared), []).append(right)
         made: list[Attempt] = []
         for left in whole:
+            self.judge.patience()
             key = tuple(left.bound[name][0] for name in shared)
             partners = [] if None in key else by_key.get(key, [])
             pairs = [self._paired(pair, left, right) for right in partners]

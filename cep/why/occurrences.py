@@ -23,7 +23,7 @@ LATEST = 2**62
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """An occurrence of an event, its closed interval in microseconds. `order`: of an input record its number in the
-    input, else that of the one that completed it. `name`: what lineage calls it; several may have one name."""
+    input, else that of the one that completed it. `name`: what lineage calls it."""
 
     event: str
     args: tuple[Value, ...]
@@ -62,6 +62,10 @@ class Memory:
     def parts(self, names: Ints) -> Ints:
         """The names of the constituents of what has these."""
         return np.unique(self.history.lineage.parts_of(np.unique(names))[1])
+
+    def rules(self, occurrence: Occurrence) -> list[int]:
+        """The numbers of the rules that made a derived one, where several make its event."""
+        return [int(rule) for rule in self.history.lineage.rules_of(np.array([occurrence.name], np.int64))[1]]
 
     def is_input(self, occurrence: Occurrence) -> bool:
         """Whether it was a record of the input, by itself."""

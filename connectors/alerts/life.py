@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import heapq
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -16,7 +17,7 @@ import polars as pl
 from cep.alert import Alert
 from cep.runtime.clock import BEGINNING
 from cep.schema import Schema
-from connectors.alerts.places import Place, place
+from connectors.alerts.places import Place, nowhere, place
 from connectors.alerts.plain import Value, filled, shown
 from connectors.rdf.identity import hashed, spelt
 
@@ -30,7 +31,8 @@ class Change:
     `alert`: its name, the same in every run over the same input, 32 hexadecimal digits; `revision` counts its changes
     from 0, which is when it fires. `slot` stands for name and key. `key` and `values` are what is shown of the key and
     of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`: when the alert is over, unless
-    there is another; `first` and `last`: their identities.
+    there is another; `first` and `last`: their identities. `withdrawn`: it ended since the program was changed; what it
+    told of may go on.
     """
 
     alert: str
@@ -53,6 +55,7 @@ class Change:
     key: Mapping[str, Value] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
     place: Place = field(default_factory=dict)
+    withdrawn: bool = False
 
     @property
     def id(self) -> str:
@@ -80,10 +83,19 @@ class _Occurrence:
     row: int
 
 
+def meant(alerts: Iterable[Alert], meanings: Mapping[str, str]) -> dict[str, str]:
+    """By the name of each alert what it means: of which occurrences it tells, and by which key. How it says so, and
+    for how long, is not part of that."""
+    texts = [json.dumps([meanings[alert.table], *alert.keys]) for alert in alerts]
+    return dict(zip((alert.name for alert in alerts), hashed(texts, "alert")))
+
+
 class Lives:
     """The alerts of one program. What `take` gives depends on the occurrences alone, not on how they come in rounds.
 
-    `live`: the last changes of alerts that are not resolved; `reached`: nothing that ends then or before is new.
+    `live`: the last changes of alerts that are not resolved; `reached`: by what an alert means the time up to which
+    (included) nothing of it is new.
+    `unplaced`: how many times an alert, by its name, said where it is and meant no place on earth.
     Of several occurrences of one key that end at one instant the one that began first counts as the latest.
     """
 
@@ -92,16 +104,19 @@ class Lives:
         alerts: Sequence[Alert],
         schemas: Mapping[str, Schema],
         inputs: Iterable[str],
-        program: str,
+        meanings: Mapping[str, str],
         live: Iterable[Change] = (),
-        reached: int = BEGINNING,
+        reached: Mapping[str, int] | None = None,
     ) -> None:
+        """`meanings`: of events and tables of alerts (`Engine.meanings`)."""
         self.alerts = alerts
         self.schemas = schemas
         self.read = frozenset(inputs)
-        self.program = program
-        self.reached = reached
+        self.meant = meant(alerts, meanings)
+        self.reached = dict.fromkeys(self.meant.values(), BEGINNING) | dict(reached or {})
+        self._meanings = meanings
         self.live = {change.slot: change for change in live}
+        self.unplaced: Counter[str] = Counter()
         self._types = {
             alert.table: [(a.name, a.type) for a in schemas[alert.table].attributes if not a.name.startswith("the ")]
             for alert in alerts
@@ -127,7 +142,9 @@ class Lives:
             found.append(self._seen(self.alerts[number], group, row))
             heapq.heappush(self._due, (self.live[slot].until, number, slot))
         found += self._over(watermark)
-        self.reached = max(self.reached, *(change.time for change in found)) if found else self.reached
+        for change in found:
+            which = self.meant[change.name]
+            self.reached[which] = max(self.reached[which], change.time)
         return found
 
     def _occurrences(self, number: int, table: pl.DataFrame) -> list[_Occurrence]:
@@ -135,12 +152,13 @@ class Lives:
         alert = self.alerts[number]
         texts = spelt(table, self.schemas[alert.table])
         keys = zip(*(table[name].to_list() for name in alert.keys)) if alert.keys else [()] * table.height
-        slots = hashed((json.dumps([alert.name, *key]) for key in keys), self.program)
+        slots = hashed((json.dumps([alert.name, *key]) for key in keys), self.meant[alert.name])
+        reached = self.reached[self.meant[alert.name]]
         rows = zip(table["end"].to_list(), slots, table["start"].to_list(), texts)
         return [
             _Occurrence(end, number, slot, start, text, row)
             for row, (end, slot, start, text) in enumerate(rows)
-            if end > self.reached
+            if end > reached
         ]
 
     def _seen(self, alert: Alert, group: Sequence[_Occurrence], row: Mapping[str, Any]) -> Change:
@@ -149,6 +167,9 @@ class Lives:
         identity = self._identity(alert, row)
         before = self.live.get(first.slot)
         values = {name: shown(row[name], type) for name, type in self._types[alert.table]}
+        there = place(row)
+        if nowhere(row, there):
+            self.unplaced[alert.name] += 1
         change = Change(
             alert=_named(first.slot, identity) if before is None else before.alert,
             revision=0 if before is None else before.revision + 1,
@@ -169,7 +190,7 @@ class Lives:
             last=identity,
             key={name: values[name] for name in alert.keys},
             values=values,
-            place=place(row),
+            place=there,
         )
         self.live[first.slot] = change
         return change
@@ -177,7 +198,7 @@ class Lives:
     def _identity(self, alert: Alert, row: Mapping[str, Any]) -> str:
         """The name of the event's own occurrence, that of `identified` or, for an input, of `reading`."""
         record = json.dumps([row["start"], row["end"], *(row[name] for name in alert.arguments)])
-        key = "" if alert.event in self.read else self.program
+        key = "" if alert.event in self.read else self._meanings[alert.event]
         return hashed([f"{json.dumps(alert.event)} {record}"], key)[0]
 
     def _over(self, time: int) -> list[Change]:
@@ -190,11 +211,11 @@ class Lives:
         return found
 
 
-def resolved(change: Change, time: int) -> Change:
+def resolved(change: Change, time: int, withdrawn: bool = False) -> Change:
     """The end of an alert's life."""
-    return replace(change, revision=change.revision + 1, state="resolved", time=time)
+    return replace(change, revision=change.revision + 1, state="resolved", time=time, withdrawn=withdrawn)
 
 
 def _named(slot: str, first: str) -> str:
-    """An alert's name: the program is in both."""
+    """An alert's name: what it means is in both."""
     return blake2b(f"{slot} {first}".encode(), digest_size=16).hexdigest()

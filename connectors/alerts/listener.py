@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from cep.engine import Engine
-from connectors.alerts.life import Lives
+from connectors.alerts.life import Lives, meant
 from connectors.alerts.outbox import Outbox
 from connectors.serving.service import Round
+
+
+class Warn(Protocol):
+    def __call__(self, text: str, /, **fields: object) -> None: ...
+
+
+def _in_silence(text: str, /, **fields: object) -> None:
+    """Nobody wants to know."""
 
 
 class Alerting:
@@ -14,14 +24,20 @@ class Alerting:
     After a start the engine is given its input again, or goes on from a snapshot; either way nothing comes twice.
     """
 
-    def __init__(self, engine: Engine, outbox: Outbox) -> None:
-        """`engine` was made with `alerts=True`."""
-        live, reached = outbox.begin(engine.program)
+    def __init__(self, engine: Engine, outbox: Outbox, warn: Warn = _in_silence) -> None:
+        """`engine` was made with `alerts=True`. `warn` is told of an alert that is nowhere, once for each."""
+        meanings = engine.meanings()
+        live, reached = outbox.begin(meant(engine.alerts, meanings))
         schemas = {alert.table: engine.plan.schemas[alert.table] for alert in engine.alerts}
         read = engine.inputs.keys() - engine.outputs.keys()
-        self.lives = Lives(engine.alerts, schemas, read, engine.program, live, reached)
+        self.lives = Lives(engine.alerts, schemas, read, meanings, live, reached)
         self.outbox = outbox
+        self._warn = warn
+        self._warned: set[str] = set()
 
     def __call__(self, round: Round) -> None:
         changes = self.lives.take(round.alerts, round.watermark)
-        self.outbox.add(changes, self.lives.program, self.lives.reached)
+        self.outbox.add(changes, self.lives.reached)
+        for name in self.lives.unplaced.keys() - self._warned:
+            self._warned.add(name)
+            self._warn(f"alert {name}: where it is is no place on earth; it is told without one", alert=name)

@@ -7,12 +7,15 @@ known.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 from cep.errors import CepError
 from cep.runtime.clock import BEGINNING
@@ -24,21 +27,36 @@ KEPT = 1_000_000
 _FORM = 1
 _TABLES = """
 create table if not exists changes (number integer primary key autoincrement, alert text not null,
-    revision integer not null, body text not null, unique (alert, revision));
+    revision integer not null, body text not null, came integer, unique (alert, revision));
 create table if not exists live (alert text primary key, number integer not null);
 create table if not exists receivers (name text primary key, cursor integer not null);
 create table if not exists dead (receiver text not null, number integer not null, reason text not null,
-    primary key (receiver, number));
+    time integer, again integer not null default 0, primary key (receiver, number));
 create table if not exists meta (name text primary key, value text not null);
 """
+_ADDED = {"changes": {"came": "integer"}, "dead": {"time": "integer", "again": "integer not null default 0"}}
+"""Columns that an outbox of before may lack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A change with its number, from 1 in the order in which they came; numbers may have gaps."""
+    """A change with its number, from 1 in the order in which they came; numbers may have gaps. `came`: when it was
+    added, by the clock of the machine, microseconds of Unix time; None: before that was noted."""
 
     number: int
     change: Change
+    came: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """An entry that a receiver has refused: why, and when it was given up, as `Entry.came`. `again`: it is to be sent
+    once more."""
+
+    entry: Entry
+    reason: str
+    time: int | None
+    again: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +67,10 @@ class Standing:
     cursor: int
     waiting: int
     dead: int
+
+
+class Closed(Exception):
+    """The outbox was closed while somebody still had to do with it."""
 
 
 class Outbox:
@@ -63,13 +85,18 @@ class Outbox:
         self._listeners: list[Callable[[], None]] = []
         self._served: set[str] = set()
         self._kept = kept
+        self._open = True
         where = ":memory:" if path is None else str(path)
         try:
-            self._base = sqlite3.connect(where, check_same_thread=False, isolation_level=None, timeout=2)
+            self._sqlite = sqlite3.connect(where, check_same_thread=False, isolation_level=None, timeout=2)
             self._base.execute("pragma locking_mode = exclusive")
             self._base.execute("pragma journal_mode = wal")
             self._base.execute("pragma synchronous = full")
             self._base.executescript(f"begin immediate; {_TABLES} commit;")
+            for table, columns in _ADDED.items():
+                there = {row[1] for row in self._base.execute(f"pragma table_info({table})")}
+                for column in columns.keys() - there:
+                    self._base.execute(f"alter table {table} add column {column} {columns[column]}")
         except sqlite3.Error as error:
             hint = "one server has it at a time; another `--state` is another outbox"
             raise CepError(f"{where}: the outbox cannot be opened: {error}", hint=hint, code="outbox") from None
@@ -81,39 +108,56 @@ class Outbox:
             self._set("form", str(_FORM))
         self.last = self._one("select max(seq) from sqlite_sequence where name = 'changes'") or 0
         self.first = self._first()
+        self.id = self.kept("id", str(uuid4()))
+
+    def kept(self, name: str, value: str) -> str:
+        """What was first said under a name, by this call or one of before."""
+        with self._lock:
+            self._base.execute("insert or ignore into meta values (?, ?)", (f"kept {name}", value))
+            return self._meta(f"kept {name}") or value
 
     # --- what the program writes ---
 
-    def begin(self, program: str) -> tuple[list[Change], int]:
-        """What is known of a program's alerts: the last changes of those not resolved, and how far event time came.
+    def begin(self, meant: Mapping[str, str]) -> tuple[list[Change], dict[str, int]]:
+        """What is known of a program's alerts, given what each name means: the last changes of those not resolved, and
+        by what they mean how far event time came.
 
-        If the outbox was another program's, its open alerts end here.
+        Open alerts that now mean something else, or are no more in the program, are withdrawn here.
         """
         with self._lock:
-            before, reached = self._meta("program"), int(self._meta(f"reached {program}") or BEGINNING)
-            live = [entry.change for entry in self.live()]
-            if before != program:
-                self._write([resolved(change, change.time) for change in live], {"program": program})
-                live = []
+            before = json.loads(self._meta("meant") or "{}")
+            live: list[Change] = []
+            over: list[Change] = []
+            for entry in self.live():
+                name = entry.change.name
+                (live if meant.get(name, "") == before.get(name) else over).append(entry.change)
+            if over or before != meant:
+                told = [resolved(change, change.time, withdrawn=True) for change in over]
+                self._write(told, {"meant": json.dumps(dict(meant))})
+            reached = {each: int(self._meta(f"reached {each}") or BEGINNING) for each in meant.values()}
         self._tell()
         return live, reached
 
-    def add(self, changes: Sequence[Change], program: str, reached: int) -> None:
-        """Append changes of a program, in this order, all or none; `reached`: everything up to then is in here."""
+    def add(self, changes: Sequence[Change], reached: Mapping[str, int]) -> None:
+        """Append changes, in this order, all or none; `reached`: by what an alert means how far everything is in
+        here."""
         if not changes:
             return
         with self._lock:
-            self._write(changes, {f"reached {program}": str(reached)})
+            self._write(changes, {f"reached {each}": str(time) for each, time in reached.items()})
             self._prune()
         self._tell()
 
     def _write(self, changes: Sequence[Change], meta: Mapping[str, str]) -> None:
-        rows = [(n, c.alert, c.revision, c.dump()) for n, c in enumerate(changes, self.last + 1)]
+        now = _now()
+        rows = [(n, c.alert, c.revision, c.dump(), now) for n, c in enumerate(changes, self.last + 1)]
         latest = {change.alert: (number, change.state) for number, change in enumerate(changes, self.last + 1)}
         live = [(alert, number) for alert, (number, state) in latest.items() if state != "resolved"]
         over = [(alert,) for alert, (_, state) in latest.items() if state == "resolved"]
         with self._at_once():
-            self._base.executemany("insert into changes values (?, ?, ?, ?)", rows)
+            self._base.executemany(
+                "insert into changes (number, alert, revision, body, came) values (?, ?, ?, ?, ?)", rows
+            )
             self._base.executemany("insert or replace into live values (?, ?)", live)
             self._base.executemany("delete from live where alert = ?", over)
             for name, value in meta.items():
@@ -129,6 +173,9 @@ class Outbox:
         until = min(self.last - self._kept, self.last if slowest is None else slowest)
         self._base.execute(
             "delete from changes where number <= ? and number not in (select number from live)", (until,)
+        )
+        self._base.execute(
+            "delete from dead where number <= ? and number not in (select number from changes)", (until,)
         )
         self.first = self._first()
 
@@ -185,15 +232,32 @@ class Outbox:
     def refused(self, name: str, number: int, reason: str) -> None:
         """A receiver will never take an entry: it is a dead letter, and the receiver goes on behind it."""
         with self._lock, self._at_once():
-            self._base.execute("insert or replace into dead values (?, ?, ?)", (name, number, reason))
+            row = (name, number, reason, _now())
+            self._base.execute("insert or replace into dead (receiver, number, reason, time) values (?, ?, ?, ?)", row)
             self._base.execute("update receivers set cursor = max(cursor, ?) where name = ?", (number, name))
 
-    def dead(self, name: str) -> list[tuple[Entry, str]]:
-        """The dead letters of a receiver that are still kept, with their reasons."""
+    def dead(self, name: str) -> list[Letter]:
+        """The dead letters of a receiver that are still kept, in order."""
+        return self._letters("where receiver = ? order by dead.number", name)
+
+    def again(self, name: str) -> int:
+        """A receiver's dead letters are to be sent once more; how many there are."""
         with self._lock:
-            found = self._base.execute("select number, reason from dead where receiver = ? order by number", (name,))
-            reasons = dict(found.fetchall())
-        return [(entry, reasons[number]) for number in reasons for entry in self.between(number, number)]
+            return self._base.execute("update dead set again = 1 where receiver = ?", (name,)).rowcount
+
+    def called(self, name: str) -> Letter | None:
+        """The first dead letter of a receiver that is to be sent once more."""
+        found = self._letters("where receiver = ? and again order by dead.number limit 1", name)
+        return found[0] if found else None
+
+    def settled(self, name: str, number: int) -> None:
+        """A receiver has taken what was a dead letter."""
+        with self._lock:
+            self._base.execute("delete from dead where receiver = ? and number = ?", (name, number))
+
+    def serves(self, name: str) -> bool:
+        """Whether somebody sends to this receiver now."""
+        return name in self._served
 
     def standings(self) -> list[Standing]:
         """How far each receiver has come, by name."""
@@ -203,11 +267,24 @@ class Outbox:
             ).fetchall()
             return [Standing(name, cursor, self._count(cursor), dead) for name, cursor, dead in found]
 
+    @property
+    def open(self) -> int:
+        """How many alerts are not resolved."""
+        return self._one("select count(*) from live") or 0
+
     def close(self) -> None:
+        """Whoever still comes is told so: Closed."""
         with self._lock:
-            self._base.close()
+            self._open = False
+            self._sqlite.close()
 
     # --- below ---
+
+    @property
+    def _base(self) -> sqlite3.Connection:
+        if not self._open:
+            raise Closed
+        return self._sqlite
 
     @contextmanager
     def _at_once(self) -> Iterator[None]:
@@ -228,8 +305,17 @@ class Outbox:
 
     def _entries(self, where: str, *values: object) -> list[Entry]:
         with self._lock:
-            rows = self._base.execute(f"select number, body from changes {where}", values).fetchall()
-        return [Entry(number, Change.load(body)) for number, body in rows]
+            rows = self._base.execute(f"select number, body, came from changes {where}", values).fetchall()
+        return [Entry(number, Change.load(body), came) for number, body, came in rows]
+
+    def _letters(self, where: str, *values: object) -> list[Letter]:
+        query = f"select number, body, came, reason, time, again from dead join changes using (number) {where}"
+        with self._lock:
+            rows = self._base.execute(query, values).fetchall()
+        return [
+            Letter(Entry(number, Change.load(body), came), reason, time, bool(again))
+            for number, body, came, reason, time, again in rows
+        ]
 
     def _one(self, query: str, *values: object) -> int | None:
         with self._lock:
@@ -249,3 +335,7 @@ class Outbox:
             self._came.notify_all()
         for listener in self._listeners:
             listener()
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

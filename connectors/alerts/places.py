@@ -28,6 +28,12 @@ def place(values: Mapping[str, Any]) -> Place:
     return found
 
 
+def nowhere(values: Mapping[str, Any], found: Place) -> bool:
+    """Whether values are there that were to say where, and do not."""
+    circle = values.get(LATITUDE) is not None and values.get(LONGITUDE) is not None
+    return (circle and "circle" not in found) or (values.get(AREA) is not None and "polygons" not in found)
+
+
 def _number(value: object) -> float | None:
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if numeric and isfinite(value) else None  # type: ignore[arg-type]

@@ -1,4 +1,8 @@
-"""Prometheus Alertmanager, API v2: open alerts with when they end, told again while they are open."""
+"""Prometheus Alertmanager, API v2: what is open, told again while it is, and what is resolved.
+
+It goes by the clock, alerts by the time of events, which is behind it, or long ago: so what is open ends later than
+now, whatever its time says, and what is resolved ends now.
+"""
 
 from __future__ import annotations
 
@@ -14,46 +18,63 @@ from connectors.feeds.document import Origin
 from connectors.feeds.posting import post
 from connectors.feeds.targets import Target
 
+LASTS = 4
+"""Periods of telling for which an alert stays open there that is not told again."""
+
 PATH = "/api/v2/alerts"
 _NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class Alertmanager:
     """An Alertmanager forgets what it is not told for a while, and everything when it starts anew: so what is open is
-    sent again every `target.every` seconds."""
+    sent again every `target.every` seconds. It is told how alerts are now, not how they were in between."""
 
     most = 64
 
-    def __init__(self, target: Target, origin: Origin) -> None:
+    def __init__(self, target: Target, origin: Origin, outbox: Outbox) -> None:
         self.target = target
         self.origin = origin
+        self.outbox = outbox
         self._told = time.monotonic()
 
     def give(self, entries: Sequence[Entry]) -> None:
-        latest = {entry.change.slot: entry.change for entry in entries}
-        for start in range(0, len(latest), self.most):
-            chosen = list(latest.values())[start : start + self.most]
-            body = json.dumps([alert(change, self.origin) for change in chosen]).encode()
+        live = {entry.change.slot: entry.change for entry in self.outbox.live()}
+        latest = {}
+        for entry in entries:
+            change = entry.change
+            last = self.outbox.revision(change.alert)
+            latest[change.slot] = live.get(change.slot) or (change if last is None else last.change)
+        self._send(list(latest.values()))
+
+    def _send(self, changes: Sequence[Change]) -> None:
+        now = time.time_ns() // 1000
+        for start in range(0, len(changes), self.most):
+            told = [alert(one, self.origin, now, self.target.every) for one in changes[start : start + self.most]]
+            body = json.dumps(told).encode()
             post(self.target, self.target.path.rstrip("/") + PATH, body, {"Content-Type": "application/json"})
 
     def rest(self, outbox: Outbox) -> None:
         if time.monotonic() - self._told >= self.target.every:
-            self.give(outbox.live())
+            self._send([entry.change for entry in outbox.live()])
             self._told = time.monotonic()
 
     def close(self) -> None:
         """Each POST is a connection of its own."""
 
 
-def alert(change: Change, origin: Origin) -> dict[str, object]:
-    """What Alertmanager knows it by are its labels: program, name, severity and key."""
+def alert(change: Change, origin: Origin, now: int, every: float) -> dict[str, object]:
+    """What Alertmanager knows it by are its labels: program, name, severity and key, and the status where it is not
+    meant. `now`: microseconds of Unix time; `every`: seconds until it is told again."""
     labels = {"alertname": change.name, "severity": change.severity.lower(), "program": origin.title}
+    if origin.status != "Actual":
+        labels["status"] = origin.status.lower()
+    open_until = max(change.until, now + int(LASTS * every * 1_000_000))
     for name, value in change.key.items():
         label = _NO_LABEL.sub("_", name)
         labels[f"key_{label}" if label in labels or not label[0].isalpha() else label] = spoken(value)
     return {
         "labels": labels,
         "annotations": {"summary": change.title, "description": change.text or change.title, "alert": change.alert},
-        "startsAt": moment(change.start),
-        "endsAt": moment(change.time if change.state == "resolved" else change.until),
+        "startsAt": moment(min(change.start, now)),
+        "endsAt": moment(now if change.state == "resolved" else open_until),
     }

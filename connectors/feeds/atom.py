@@ -21,7 +21,8 @@ def newest(outbox: Outbox, origin: Origin) -> bytes:
     last = outbox.last
     pages = last // PAGE
     before = pages if pages and outbox.first <= pages * PAGE else None
-    return _feed(outbox.between(last - PAGE + 1, last), origin, {"self": "atom", "prev-archive": _at(before)}, False)
+    links = {"self": "atom", "prev-archive": _at(before)}
+    return _feed(outbox.between(last - PAGE + 1, last), origin, outbox.id, links, False)
 
 
 def archive(outbox: Outbox, origin: Origin, page: int) -> bytes | None:
@@ -34,18 +35,19 @@ def archive(outbox: Outbox, origin: Origin, page: int) -> bytes | None:
         "prev-archive": _at(page - 1) if page > 1 and outbox.first <= (page - 2) * PAGE + 1 else None,
         "next-archive": _at(page + 1) if (page + 1) * PAGE <= outbox.last else None,
     }
-    return _feed(outbox.between((page - 1) * PAGE + 1, page * PAGE), origin, links, True)
+    return _feed(outbox.between((page - 1) * PAGE + 1, page * PAGE), origin, outbox.id, links, True)
 
 
 def _at(page: int | None) -> str | None:
     return None if page is None else f"atom?page={page}"
 
 
-def _feed(entries: Sequence[Entry], origin: Origin, links: dict[str, str | None], archived: bool) -> bytes:
+def _feed(entries: Sequence[Entry], origin: Origin, id: str, links: dict[str, str | None], archived: bool) -> bytes:
+    """`id`: that of the outbox, so that no two feeds have the same."""
     root = ET.Element(
         "feed", {"xmlns": "http://www.w3.org/2005/Atom", "xmlns:fh": "http://purl.org/syndication/history/1.0"}
     )
-    _text(root, "id", f"{origin.base}feed/alerts")
+    _text(root, "id", f"urn:uuid:{id}")
     _text(root, "title", f"Alerts of {origin.title}")
     _text(root, "updated", moment(max((entry.change.time for entry in entries), default=0)))
     _text(ET.SubElement(root, "author"), "name", origin.title)
@@ -64,10 +66,14 @@ def _entry(root: ET.Element, entry: Entry, origin: Origin) -> None:
     change = entry.change
     made = ET.SubElement(root, "entry")
     _text(made, "id", f"{origin.base}alert/{change.alert}/{change.revision}")
-    _text(made, "title", f"{change.title} ({change.state})" if change.state != "firing" else change.title)
+    state = "withdrawn" if change.withdrawn else change.state
+    title = f"{change.title} ({state})" if state != "firing" else change.title
+    _text(made, "title", title if origin.status == "Actual" else f"{origin.status}: {title}")
     _text(made, "updated", moment(change.time))
     _text(made, "published", moment(change.time))
-    for scheme, term in (("state", change.state), ("severity", change.severity), ("alert", change.name)):
+    for scheme, term in (
+        ("state", change.state), ("status", origin.status), ("severity", change.severity), ("alert", change.name),
+    ):  # fmt: skip
         ET.SubElement(made, "category", {"term": term, "scheme": f"{origin.base}{scheme}"})
     cap = {"rel": "alternate", "type": "application/cap+xml", "href": f"cap/{change.alert}/{change.revision}"}
     ET.SubElement(made, "link", cap)

@@ -1,4 +1,8 @@
-"""The Common Alerting Protocol 1.2 (OASIS, July 2010): an Alert when it fires, Updates, a Cancel when it is over."""
+"""The Common Alerting Protocol 1.2 (OASIS, July 2010): an Alert when it fires, Updates, a Cancel when it is over.
+
+A message is sent when its change comes into the outbox, by the clock of the machine; so it is the same whenever it is
+asked for. Whoever has it takes it for expired by the clock too: it expires as long after that as the alert lasts.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from connectors.alerts.life import Change
-from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox import Entry, Outbox
 from connectors.alerts.plain import at, spoken
 from connectors.feeds.document import Origin
 
 TYPE = "application/cap+xml; charset=utf-8"
+
+WITHDRAWN = "The rules have changed, and this alert with them; what it told of may go on."
 
 _KINDS = {"firing": "Alert", "updated": "Update", "resolved": "Cancel"}
 
@@ -20,30 +26,37 @@ def message(outbox: Outbox, origin: Origin, alert: str, revision: int | None = N
     entry = outbox.revision(alert, revision)
     if entry is None:
         return None
-    change = entry.change
-    before = sorted({0, change.revision - 1}) if change.revision else []
-    found = [outbox.revision(alert, number) for number in before]
-    return written(change, origin, [each.change for each in found if each is not None])
+    number = entry.change.revision
+    found = [outbox.revision(alert, each) for each in sorted({0, number - 1})] if number else []
+    return written(entry, origin, [each for each in found if each is not None])
 
 
-def written(change: Change, origin: Origin, before: Sequence[Change]) -> bytes:
+def written(entry: Entry, origin: Origin, before: Sequence[Entry]) -> bytes:
     """A change as XML. `before`: what it refers to, the first message and the one before it."""
+    change, sent = entry.change, _sent(entry)
     root = ET.Element("alert", {"xmlns": "urn:oasis:names:tc:emergency:cap:1.2"})
     _text(root, "identifier", change.id)
     _text(root, "sender", origin.sender)
-    _text(root, "sent", _time(change.time))
-    _text(root, "status", "Actual")
+    _text(root, "sent", _time(sent))
+    _text(root, "status", origin.status)
     _text(root, "msgType", _KINDS[change.state])
     _text(root, "source", origin.title)
     _text(root, "scope", "Public")
+    if change.withdrawn:
+        _text(root, "note", WITHDRAWN)
     if before:
-        _text(root, "references", " ".join(f"{origin.sender},{each.id},{_time(each.time)}" for each in before))
-    _info(root, change, origin)
+        told = (f"{origin.sender},{each.change.id},{_time(_sent(each))}" for each in before)
+        _text(root, "references", " ".join(told))
+    _info(root, change, origin, sent)
     return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
-def _info(root: ET.Element, change: Change, origin: Origin) -> None:
-    over = change.state == "resolved"
+def _sent(entry: Entry) -> int:
+    return entry.change.time if entry.came is None else entry.came
+
+
+def _info(root: ET.Element, change: Change, origin: Origin, sent: int) -> None:
+    over = change.state == "resolved" and not change.withdrawn
     info = ET.SubElement(root, "info")
     _text(info, "category", change.category)
     _text(info, "event", change.name.replace("_", " "))
@@ -52,9 +65,9 @@ def _info(root: ET.Element, change: Change, origin: Origin) -> None:
     _text(info, "urgency", "Past" if over else "Unknown")
     _text(info, "severity", change.severity)
     _text(info, "certainty", "Observed")
-    _text(info, "effective", _time(change.time))
+    _text(info, "effective", _time(sent))
     _text(info, "onset", _time(change.start))
-    _text(info, "expires", _time(change.time if over else change.until))
+    _text(info, "expires", _time(max(change.until, sent + change.until - change.end)))
     _text(info, "senderName", origin.title)
     _text(info, "headline", change.title)
     _text(info, "description", change.text or change.title)

@@ -3,33 +3,65 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
+from cep.errors import CepError
 from connectors.alerts.life import Change
 from connectors.alerts.plain import clean, moment
+
+STATUSES = ("Actual", "Exercise", "Test")
+"""Those of CAP 1.2 that are for everybody: it is so; it is practised; only the machinery is tried."""
+
+_NO_SENDER = re.compile(r"[\s,<&\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who speaks: the name of the program, what IRIs begin with, and how CAP names the sender (no spaces or commas)."""
+    """Who speaks: the name of the program, what IRIs begin with, how CAP names the sender (no spaces or commas), and
+    whether it is meant: one of STATUSES."""
 
     program: str
     base: str = "urn:semcep:"
     sender: str = "semcep"
+    status: str = "Actual"
 
     @property
     def title(self) -> str:
         return clean(self.program, 200)
 
 
-def document(change: Change) -> dict[str, Any]:
+def sender(name: str) -> str:
+    """A name that CAP can take. CepError: this is none."""
+    if not name or _NO_SENDER.search(name) or len(name) > 200:
+        hint = "one word that nobody else has: `--sender alerts@example.org`"
+        raise CepError(
+            f"--sender `{clean(name, 80)}`: spaces, commas, `<` and `&` have no place there", hint=hint, code="option"
+        )
+    return name
+
+
+def own_name(base: str) -> str:
+    """A sender who was given no name: by the host in `base`, else by this machine's."""
+    try:
+        host = urlsplit(base).hostname or socket.gethostname()
+    except ValueError:
+        host = socket.gethostname()
+    return f"semcep@{_NO_SENDER.sub('-', host) or 'localhost'}"
+
+
+def document(change: Change, status: str = STATUSES[0]) -> dict[str, Any]:
     """The change as JSON has it; times in RFC 3339."""
     return {
         "id": change.id,
         "alert": change.alert,
         "revision": change.revision,
         "state": change.state,
+        "status": status,
+        "withdrawn": change.withdrawn,
         "time": moment(change.time),
         "name": change.name,
         "severity": change.severity,
@@ -49,6 +81,6 @@ def document(change: Change) -> dict[str, Any]:
     }
 
 
-def written(change: Change) -> bytes:
+def written(change: Change, status: str = STATUSES[0]) -> bytes:
     """On one line, in ASCII."""
-    return json.dumps(document(change), separators=(",", ":")).encode()
+    return json.dumps(document(change, status), separators=(",", ":")).encode()

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from connectors.alerts.outbox import Entry, Outbox
-from connectors.feeds.document import written
+from connectors.feeds.document import STATUSES, written
 
 PULSE = 15.0
 """Seconds of silence after which a comment is sent, so that nothing between takes the connection for dead."""
@@ -20,8 +20,9 @@ _MOST = 500  # that go out at once
 class Stream:
     """The newest entries, written once for all clients, which wait here for more."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, status: str = STATUSES[0]) -> None:
         self.outbox = outbox
+        self.status = status
         self.closed = False
         self.clients = 0
         self._lock = threading.Lock()
@@ -46,7 +47,7 @@ class Stream:
                 ready = self._ready(number)
                 if ready is None:
                     older = await asyncio.to_thread(self.outbox.after, number, _MOST)
-                    ready = [(entry.number, frame(entry)) for entry in older]
+                    ready = [(entry.number, frame(entry, self.status)) for entry in older]
                 if ready:
                     number = ready[-1][0]
                     yield b"".join(text for _, text in ready)
@@ -82,7 +83,8 @@ class Stream:
         """In the thread that adds to the outbox."""
         last = self.outbox.last
         few = self.clients and last - self._number <= _NEWEST
-        added = [(entry.number, frame(entry)) for entry in self.outbox.between(self._number + 1, last)] if few else []
+        found = self.outbox.between(self._number + 1, last) if few else []
+        added = [(entry.number, frame(entry, self.status)) for entry in found]
         with self._lock:
             if not few:  # whoever comes reads the outbox
                 self._newest.clear()
@@ -98,7 +100,7 @@ class Stream:
                 loop.call_soon_threadsafe(bell.set)
 
 
-def frame(entry: Entry) -> bytes:
+def frame(entry: Entry, status: str) -> bytes:
     """An event with its number, its state as type, and the document on one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
-        entry.number, entry.change.state.encode(), written(entry.change))  # fmt: skip
+        entry.number, entry.change.state.encode(), written(entry.change, status))  # fmt: skip

@@ -10,9 +10,9 @@ from urllib.parse import quote
 from connectors.alerts.life import Change
 from connectors.alerts.outbox import Entry, Outbox
 from connectors.alerts.plain import spoken
-from connectors.feeds.document import written
+from connectors.feeds.document import Origin, written
 from connectors.feeds.sender import Unreachable
-from connectors.feeds.targets import Target
+from connectors.feeds.targets import Target, reachable
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client
@@ -28,8 +28,9 @@ class Topics:
 
     most = 32
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, origin: Origin) -> None:
         self.target = target
+        self.origin = origin
         self._client: Client | None = None
 
     def give(self, entries: Sequence[Entry]) -> None:
@@ -37,7 +38,7 @@ class Topics:
         sent = []
         for entry in entries:
             topic = f"{self.target.path}/{place(entry.change)}"
-            sent.append(client.publish(topic, written(entry.change), qos=1, retain=True))
+            sent.append(client.publish(topic, written(entry.change, self.origin.status), qos=1, retain=True))
             if entry.change.state == "resolved":
                 sent.append(client.publish(topic, b"", qos=1, retain=True))
         try:
@@ -84,9 +85,10 @@ class Topics:
         client.on_connect = connected
         client.connect_timeout = PATIENCE
         try:
+            reachable(self.target)
             client.connect(self.target.host, self.target.port)
         except (OSError, ValueError) as error:
-            raise Unreachable(f"{self.target.name}: {error}") from None
+            raise Unreachable(str(error)) from None
         client.loop_start()
         self._client = client
         if not answered.wait(PATIENCE) or refusals:
@@ -95,7 +97,7 @@ class Topics:
 
     def _lost(self, reason: str) -> None:
         self.close()
-        raise Unreachable(f"{self.target.name}: {reason}")
+        raise Unreachable(reason)
 
 
 def place(change: Change) -> str:

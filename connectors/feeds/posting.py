@@ -7,52 +7,62 @@ import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
+from email.message import Message
 
-from connectors.feeds.sender import Refused, Unreachable
-from connectors.feeds.targets import Target, public
+from connectors.alerts.plain import clean
+from connectors.feeds.sender import Refused, Troubled, Unreachable
+from connectors.feeds.targets import Target, reachable
 
 PATIENCE = 10.0
 """Seconds for connecting, and for each step of an answer."""
 
 _LATER = frozenset((408, 425, 429, 502, 503, 504))
+"""Answers of one who asks to wait, or of a gateway before it: of what was sent they say nothing."""
+
+_ADDRESS = frozenset((401, 403, 404, 405, 407, 410))
+"""Answers about who sends and where: as with those from 500 on, and redirections, it is seldom what was sent."""
+
 _LONGEST_WAIT = 3600.0
 _READ = 4096  # bytes of an answer that are looked at
 
 
 def post(target: Target, path: str, body: bytes, headers: Mapping[str, str]) -> None:
-    """Returns when the target has taken it. Unreachable: not now. Refused: it answered, and not with yes.
+    """Returns when the target has taken it. Unreachable, Troubled: not now. Refused: it does not want this."""
+    spoken(target, "POST", path, body, headers)
+
+
+def spoken(target: Target, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Message:
+    """The headers of an answer that is a yes. Raises as `post`.
 
     No redirection is followed, since it could lead anywhere.
     """
     try:
         connection = _connected(target)
     except OSError as error:
-        raise Unreachable(f"{target.name}: {error}") from None
+        raise Unreachable(str(error)) from None
     try:
-        connection.request("POST", path, body, {**headers, **_authorization(target), "User-Agent": "semcep"})
+        connection.request(method, path, body, {**headers, **_authorization(target), "User-Agent": "semcep"})
         answer = connection.getresponse()
         said = answer.read(_READ).decode("utf-8", "replace").strip()
     except (OSError, http.client.HTTPException) as error:
-        raise Unreachable(f"{target.name}: {error or type(error).__name__}") from None
+        raise Unreachable(str(error) or type(error).__name__) from None
     finally:
         connection.close()
     if 200 <= answer.status < 300:
-        return
-    reason = f"{target.name}: {answer.status} {answer.reason}" + (f": {said[:200]}" if said else "")
+        return answer.headers
+    reason = f"{answer.status} {answer.reason}" + (f": {clean(said, 200)}" if said else "")
+    text = answer.headers.get("Retry-After", "")
+    wait = min(float(text), _LONGEST_WAIT) if text.isascii() and text.isdecimal() else 0.0
     if answer.status in _LATER:
-        wait = answer.headers.get("Retry-After", "")
-        raise Unreachable(reason, min(float(wait), _LONGEST_WAIT) if wait.isdecimal() else 0.0)
+        raise Unreachable(reason, wait)
+    if answer.status in _ADDRESS or not 400 <= answer.status < 500:
+        raise Troubled(reason, wait)
     raise Refused(reason)
 
 
 def _connected(target: Target) -> http.client.HTTPConnection:
     """OSError: there is no such host, it is not there, or it is not to be spoken to."""
-    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(place[4][0]) for place in found))
-    if target.kind == "cloudevents" and not target.private:
-        for address in addresses:
-            if not public(address):
-                raise OSError(f"{address} is an address of the own network, which needs `#private=yes`")
+    addresses = reachable(target)
     connection = http.client.HTTPConnection(target.host, target.port, timeout=PATIENCE)
     error = OSError("no address")
     for address in addresses:

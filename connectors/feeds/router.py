@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from connectors.alerts.outbox import Entry, Outbox
+from connectors.alerts.outbox import Entry, Letter, Outbox
+from connectors.alerts.plain import moment
 from connectors.feeds import atom, cap
 from connectors.feeds.document import Origin, document
 from connectors.feeds.events import Stream
@@ -16,8 +18,9 @@ _ALERT = r"^[0-9a-f]{32}$"
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 
-def router(outbox: Outbox, origin: Origin, stream: Stream) -> APIRouter:
-    """`stream` is to be closed before the server waits for its clients to go."""
+def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True) -> APIRouter:
+    """`stream` is to be closed before the server waits for its clients to go. `may_send`: who may ask may also have
+    dead letters sent again."""
     made = APIRouter(prefix="/feeds", tags=["alerts"])
 
     @made.get("")
@@ -82,7 +85,7 @@ def router(outbox: Outbox, origin: Origin, stream: Stream) -> APIRouter:
     @made.get("/alerts")
     def alerts() -> list[dict[str, Any]]:
         """The alerts that are open, as they are now."""
-        return [_numbered(entry) for entry in outbox.live()]
+        return [_numbered(entry, origin) for entry in outbox.live()]
 
     @made.get("/alerts/{alert}")
     def life(alert: str) -> list[dict[str, Any]]:
@@ -90,18 +93,48 @@ def router(outbox: Outbox, origin: Origin, stream: Stream) -> APIRouter:
         found = outbox.life(alert)
         if not found:
             raise HTTPException(404, "there is no such alert")
-        return [_numbered(entry) for entry in found]
+        return [_numbered(entry, origin) for entry in found]
 
     @made.get("/receivers")
     def receivers() -> list[dict[str, Any]]:
         """How far each receiver of a `--feed` has come."""
         return [
-            {"name": one.name, "cursor": one.cursor, "waiting": one.waiting, "dead": one.dead}
+            {
+                "name": one.name,
+                "cursor": one.cursor,
+                "waiting": one.waiting,
+                "dead": one.dead,
+                "letters": f"feeds/receivers/{quote(one.name, safe='')}/dead",
+            }
             for one in outbox.standings()
         ]
+
+    @made.get("/receivers/{name:path}/dead")
+    def dead(name: str) -> list[dict[str, Any]]:
+        """What a receiver has refused for good: the change, why, and when it was given up."""
+        if all(one.name != name for one in outbox.standings()):
+            raise HTTPException(404, "there is no such receiver; `feeds/receivers` names them")
+        return [_letter(each, origin) for each in outbox.dead(name)]
+
+    @made.post("/receivers/{name:path}/dead/retry", status_code=202)
+    def retry(name: str, request: Request) -> dict[str, int]:
+        """Have them sent again, once each; what is not taken now either stays."""
+        if not may_send:
+            raise HTTPException(403, "this needs a server with a token: `--token-file`")
+        asking = request.headers.get("origin")
+        if asking is not None and urlsplit(asking).netloc != request.headers.get("host"):
+            raise HTTPException(403, "not from the page of another server")
+        if not outbox.serves(name):
+            raise HTTPException(404, "nothing is sent to such a receiver; `feeds/receivers` names them")
+        return {"sent": outbox.again(name)}
 
     return made
 
 
-def _numbered(entry: Entry) -> dict[str, Any]:
-    return {"number": entry.number, **document(entry.change)}
+def _numbered(entry: Entry, origin: Origin) -> dict[str, Any]:
+    return {"number": entry.number, **document(entry.change, origin.status)}
+
+
+def _letter(letter: Letter, origin: Origin) -> dict[str, Any]:
+    when = None if letter.time is None else moment(letter.time)
+    return {"reason": letter.reason, "when": when, "again": letter.again, **_numbered(letter.entry, origin)}

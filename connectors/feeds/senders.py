@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -13,6 +14,9 @@ from connectors.feeds.document import Origin
 from connectors.feeds.sender import Delivery, Sender, Tell
 from connectors.feeds.targets import Target, target
 from connectors.feeds.webhooks import Webhook
+
+PATIENCE = 5.0
+"""Seconds in which all senders together may finish what is on its way."""
 
 
 def targets(feeds: Sequence[str]) -> list[Target]:
@@ -32,25 +36,29 @@ def sending(outbox: Outbox, targets: Sequence[Target], origin: Origin, tell: Tel
     """Senders that run while the block does. Enter it before the program runs: a receiver that is new gets what comes
     from then on."""
     found = [
-        Sender(outbox, one.name, delivery(one, origin), tell, attempts=one.attempts, start=one.start) for one in targets
+        Sender(outbox, one.name, delivery(one, origin, outbox), tell, attempts=one.attempts, start=one.start)
+        for one in targets
     ]
     try:
         for sender in found:
             sender.start()
         yield found
     finally:
+        until = time.monotonic() + PATIENCE
         for sender in found:
-            sender.stop()
+            sender.halt()
+        for sender in found:
+            sender.stop(max(0.0, until - time.monotonic()))
 
 
-def delivery(target: Target, origin: Origin) -> Delivery:
+def delivery(target: Target, origin: Origin, outbox: Outbox) -> Delivery:
     """How a target is spoken to."""
     match target.kind:
         case "cloudevents":
             return Webhook(target, origin)
         case "alertmanager":
-            return Alertmanager(target, origin)
+            return Alertmanager(target, origin, outbox)
         case _:
             from connectors.feeds.mqtt import Topics
 
-            return Topics(target)
+            return Topics(target, origin)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from urllib.parse import unquote, urlsplit
 
 from cep.errors import CepError
+from connectors.feeds.sender import ATTEMPTS
 
 PORTS: Mapping[str, int] = {
     "cloudevents+https": 443,
@@ -26,7 +28,7 @@ EXAMPLES: Mapping[str, str] = {
     "mqtt": "mqtt://localhost/alerts",
 }
 OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "cloudevents": ("from", "attempts", "private"),
+    "cloudevents": ("from", "attempts", "private", "origin"),
     "alertmanager": ("from", "attempts", "every"),
     "mqtt": ("from", "attempts"),
 }
@@ -40,7 +42,8 @@ class Target:
     """`name`: what it is called where anyone may read, and by which the outbox knows it, so without user and password,
     and with a digest in place of a path, which may be a secret; `path`: with its query. `start`: send what came before
     the target was known, too. `attempts`: answers that refuse an entry, after which it is a dead letter. `private`: the
-    address may be one of the own network. `every`: seconds until open alerts are told again."""
+    address may be one of the own network. `every`: seconds until open alerts are told again. `origin`: the name by
+    which a webhook is asked first whether it wants to be told, None: it is not asked."""
 
     name: str
     kind: str
@@ -49,9 +52,10 @@ class Target:
     port: int
     path: str
     start: bool = False
-    attempts: int = 8
+    attempts: int = ATTEMPTS
     private: bool = False
     every: float = 60.0
+    origin: str | None = None
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
@@ -86,6 +90,8 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
     if kind == "cloudevents" and not private and known_private(host):
         hint = f"if that is meant, `{bare}#private=yes` allows it"
         raise _refused(bare, f"`{host}` is an address of the own network", hint)
+    if not private and known_linked(host):
+        raise _refused(bare, f"`{host}` is an address of this link alone", "one that is reached from elsewhere too")
     named = f"SEMCEP_{kind.upper()}_"
     return Target(
         name=_named(scheme, parts.netloc.rpartition("@")[2], path, kind),
@@ -95,9 +101,10 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
         port=port or PORTS[scheme],
         path=path,
         start=_flag(bare, "from", options.get("from", "now"), ("now", "start")),
-        attempts=int(_number(bare, "attempts", options.get("attempts", "8"), 1)),
+        attempts=int(_number(bare, "attempts", options.get("attempts", str(ATTEMPTS)), 1)),
         private=private,
         every=_number(bare, "every", options.get("every", "60"), 1),
+        origin=_origin(bare, options.get("origin")),
         user=unquote(parts.username) if parts.username else environment.get(named + "USER"),
         password=unquote(parts.password) if parts.password else environment.get(named + "PASSWORD"),
         token=environment.get(named + "TOKEN"),
@@ -121,22 +128,60 @@ def known_private(host: str) -> bool:
         return bool(re.fullmatch(r"[0-9.]+|0x[0-9a-f.x]+", name))  # other ways of writing an address
 
 
+def known_linked(host: str) -> bool:
+    """Whether a host is a link-local address as it is written."""
+    try:
+        return linked(host.rstrip("."))
+    except ValueError:
+        return False
+
+
 def public(address: str) -> bool:
     """Whether an IP address can be reached by anyone. ValueError: it is none."""
+    found = _inner(address)
+    return found.is_global and not found.is_multicast and not any(found in network for network in _NOBODYS)
+
+
+def linked(address: str) -> bool:
+    """Whether an IP address is link-local, 169.254.0.0/16 or fe80::/10. ValueError: it is none."""
+    return _inner(address).is_link_local
+
+
+def reachable(target: Target) -> list[str]:
+    """The addresses of a target's host, all of which may be sent to. OSError: one may not, or there is none."""
+    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(place[4][0]) for place in found))
+    for address in addresses:
+        if target.kind == "cloudevents" and not target.private and not public(address):
+            raise OSError(f"{address} is an address of the own network, which needs `#private=yes`")
+        if not target.private and linked(address):
+            raise OSError(f"{address} is an address of this link alone")
+    return addresses
+
+
+def _inner(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address, or that of IPv4 which stands in it."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
         inner = found.ipv4_mapped or found.sixtofour
-        if found in _TRANSLATED:
-            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-        if found in _COMPATIBLE:
-            return False
         if inner is not None:
-            return public(str(inner))
-    return found.is_global and not found.is_multicast
+            return inner
+        if found in _TRANSLATED:
+            return ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+    return found
 
 
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-_COMPATIBLE = ipaddress.IPv6Network("::/96")
+_NOBODYS: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
+    ipaddress.IPv4Network("192.0.0.0/24"),
+    ipaddress.IPv4Network("192.88.99.0/24"),
+    ipaddress.IPv6Network("::/96"),
+    ipaddress.IPv6Network("64:ff9b:1::/48"),
+    ipaddress.IPv6Network("3fff::/20"),
+    ipaddress.IPv6Network("5f00::/16"),
+    ipaddress.IPv6Network("fec0::/10"),
+)
+"""Networks of protocols, translation and documentation (RFC 6890, registries of IANA) that not every Python knows."""
 
 
 def _unknown(scheme: str, text: str) -> CepError:
@@ -164,6 +209,12 @@ def _options(shown: str, kind: str, text: str) -> dict[str, str]:
             raise _refused(shown, f"`{part}` is no option", f"options are {known}: `#from=start`")
         found[match[1]] = match[2]
     return found
+
+
+def _origin(shown: str, name: str | None) -> str | None:
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?", name):
+        raise _refused(shown, f"`origin={name}` is no name of a host", "`#origin=alerts.example.org`")
+    return name
 
 
 def _flag(shown: str, option: str, text: str, choices: tuple[str, str]) -> bool:

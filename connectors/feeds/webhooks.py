@@ -10,26 +10,46 @@ from connectors.alerts.life import Change
 from connectors.alerts.outbox import Entry, Outbox
 from connectors.alerts.plain import moment
 from connectors.feeds.document import Origin, document
-from connectors.feeds.posting import post
+from connectors.feeds.posting import post, spoken
+from connectors.feeds.sender import Refused, Troubled, Unreachable
 from connectors.feeds.targets import Target
 
 TYPE = "application/cloudevents+json; charset=utf-8"
 
 
 class Webhook:
-    """`Idempotency-Key` is the event's id: what comes twice is the same change."""
+    """`Idempotency-Key` is the event's id: what comes twice is the same change.
+
+    A target with an `origin` is asked first, once, whether it wants to be told (HTTP 1.1 Web Hooks for Event Delivery,
+    version 1.0.2, section 4). Until it says so nothing is sent.
+    """
 
     most = 1
 
     def __init__(self, target: Target, origin: Origin) -> None:
         self.target = target
         self.origin = origin
+        self._allowed = target.origin is None
 
     def give(self, entries: Sequence[Entry]) -> None:
+        if not self._allowed:
+            self._ask()
         for entry in entries:
             body = json.dumps(cloudevent(entry.change, self.origin), separators=(",", ":")).encode()
             headers = {"Content-Type": TYPE, "Idempotency-Key": entry.change.id}
             post(self.target, self.target.path or "/", body, headers)
+
+    def _ask(self) -> None:
+        """Unreachable: it does not say yes, or not yet."""
+        name = self.target.origin or ""
+        try:
+            said = spoken(self.target, "OPTIONS", self.target.path or "/", None, {"WebHook-Request-Origin": name})
+        except (Refused, Troubled) as error:
+            raise Unreachable(f"{error}, when asked whether {name} may send") from None
+        allowed = said.get("WebHook-Allowed-Origin", "").strip()
+        if allowed != "*" and allowed.lower() != name.lower():
+            raise Unreachable(f"{name} may not send: no `WebHook-Allowed-Origin` that names it")
+        self._allowed = True
 
     def rest(self, outbox: Outbox) -> None:
         """Nothing is sent again."""
@@ -46,7 +66,8 @@ def cloudevent(change: Change, origin: Origin) -> dict[str, object]:
         "source": f"{origin.base}program/{quote(origin.title, safe='')}",
         "type": f"semcep.alert.{change.state}",
         "subject": change.alert,
+        "status": origin.status.lower(),
         "time": moment(change.time),
         "datacontenttype": "application/json",
-        "data": document(change),
+        "data": document(change, origin.status),
     }

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 import polars as pl
+import pyoxigraph as ox
 
 from cep.runtime.clock import END_OF_TIME
+from cep.runtime.history import BECAUSE, CONSTITUENTS
 from connectors.rdf import triples
+from connectors.rdf.derivations import Derivations
 from connectors.rdf.process import StoreProcess
 from connectors.rdf.words import Words
 from connectors.serving.service import Round, Service
+from knowledge.graph import Knowledge
 
 HOUR = 3_600_000_000
 
@@ -23,24 +27,46 @@ class History:
     """Fills a store with what a service derives.
 
     `keep`: microseconds for which an event is kept after its end, by the watermark; None: for ever. `readings`: input
-    records go in as well.
+    records go in as well. `again`: whatever was derived before this start will be derived again.
     """
 
     def __init__(
-        self, service: Service, store: StoreProcess, words: Words, keep: int | None = None, readings: bool = False
+        self,
+        service: Service,
+        store: StoreProcess,
+        words: Words,
+        keep: int | None = None,
+        readings: bool = False,
+        again: bool = False,
     ) -> None:
         self.store, self.words, self.readings = store, words, readings
-        self._service, self._keep = service, keep
+        self._service, self._keep, self._again = service, keep, again
+        engine = service.engine
+        self._derivations = Derivations(engine.plan, service.meanings, words, frozenset(service.outputs))
+        if engine.history is not None:
+            engine.history.tells = (BECAUSE, CONSTITUENTS)
         self._swept: int | None = None
-        self.trouble: str | None = None
+        self._trouble: str | None = None
+        self._loading: Future[None] | None = None
         self._told: list[Told] = []
         service.listen(self._take)
 
-    def begin(self, knowledge: Callable[[], Iterable[str]]) -> None:
-        """Knowledge (N-Quads) and rules go in, unless those of this program are there already, with its events."""
-        self.store.know(self._service.program, knowledge)
-        plan = self._service.engine.plan
-        self.store.add(triples.rules(plan, self._service.program, self.words)).result()
+    def begin(self, knowledge: Knowledge | None) -> None:
+        """Knowledge and rules go in, in place of those of before; events stay. Where all is derived again, those go
+        that do not come again: the rules that made them, or the knowledge that these ask, have changed."""
+        filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)
+        self._loading = self.store.know(name, filled)
+        meanings = self._service.engine.meanings(known=True)
+        meant = {self._derivations.activity(event, []): meanings[event] for event in self._service.outputs}
+        self.store.derive(self._derivations.rules(), meant, self._again)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why what happened cannot be asked for, None: it can."""
+        if self._loading is not None and not self._loading.done():
+            return "the knowledge is being loaded"
+        error = None if self._loading is None else self._loading.exception()
+        return self._trouble if error is None else f"the knowledge was not loaded: {error}"
 
     def listen(self, told: Told) -> None:
         """To be told when events can be asked for, from another thread."""
@@ -50,14 +76,15 @@ class History:
         service = self._service
         oldest = None if self._keep is None or not _finite(one.watermark) else one.watermark - self._keep
         parts, new = [], []
+        inputs = one.inputs if self.readings else {}
         for tables, schemas, written in (
-            (one.inputs if self.readings else {}, service.inputs, triples.readings),
-            (one.derived, service.outputs, triples.events),
+            (inputs, service.inputs, lambda table, schema: triples.readings(table, schema, self.words)),
+            (one.derived, service.outputs, self._derivations.events),
         ):
             for name, table in tables.items():
                 kept = table if oldest is None else table.filter(pl.col("end") >= oldest)
                 if kept.height:
-                    parts.append(written(kept, schemas[name], self.words))
+                    parts.append(written(kept, schemas[name]))
                     new.append(name)
         if parts:
             self.store.add("".join(parts)).add_done_callback(lambda future: self._tell(future, new))
@@ -70,7 +97,7 @@ class History:
     def _tell(self, future: Future[None], events: Sequence[str]) -> None:
         error = future.exception()
         if error is not None:
-            self.trouble = f"events were not stored: {error}"
+            self._trouble = f"events were not stored: {error}"
             return
         for told in self._told:
             told(events)

@@ -1,4 +1,5 @@
-"""Who an occurrence is: a name that the same program gives it in every run over the same input, however it is cut."""
+"""Who an occurrence is: a name that rules which mean the same give it in every run over the same input, however it is
+cut."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ ID = "@id"
 """The column that holds it."""
 
 
-def identified(table: pl.DataFrame, schema: Schema, program: str) -> pl.DataFrame:
-    """Derived occurrences with their `@id`: 32 hexadecimal digits, of the program, the event, start, end, arguments.
+def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFrame:
+    """Derived occurrences with their `@id`: 32 hexadecimal digits, of what the event means (`Engine.meanings`), its
+    name, start, end, arguments.
 
     Occurrences that agree in all of it are one, in the language as well.
     """
-    return table.with_columns(pl.Series(ID, hashed(spelt(table, schema), program), dtype=pl.String))
+    return table.with_columns(pl.Series(ID, hashed(spelt(table, schema), meaning), dtype=pl.String))
 
 
 def spelt(table: pl.DataFrame, schema: Schema) -> list[str]:

@@ -13,12 +13,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
+
+import pyoxigraph as ox
 
 from cep.errors import CepError
 from connectors.rdf.store import Answer, Question, Refused
@@ -28,6 +30,7 @@ _ASKING = 256  # questions that may wait
 _WRITING = 16  # texts that may wait to be written
 _GRACE = 0.5  # seconds in which a query may still end by itself
 _TRIES = 2  # a question during which so many processes ended by themselves is refused
+_ENDING = 60.0  # seconds in which what was added is written when it closes
 
 
 @dataclass(slots=True)
@@ -54,25 +57,32 @@ class StoreProcess:
         self._room = threading.Semaphore(_WRITING)
         self._orders: dict[int, _Order] = {}
         self._count = 0
-        self._closed = False
+        self._closing = self._closed = False
         self.restarts = 0
         self._process, self._connection = self._begun()
         self._reader = threading.Thread(target=self._read, name="store", daemon=True)
         self._reader.start()
 
-    def know(self, name: str, quads: Callable[[], Iterable[str]]) -> None:
-        """Knowledge by a name that says what it is (its fingerprint): N-Quads, loaded unless it is there already. What
-        else is there goes then: it was of another run."""
-        if not self._tell("knows", name).result():
-            self._tell("clear").result()
-            for text in quads():
-                self._tell("load", text).result()
-            self._tell("call", name).result()
+    def know(self, name: str, knowledge: Callable[[], ox.Store]) -> Future[None] | None:
+        """Knowledge by a name that says what it is (its fingerprint), loaded in place of that of before unless it is
+        there already (None). Questions wait until it is there. It is kept beside the store, so that of another only
+        what is different is loaded."""
+        if self._tell("knows", name).result():
+            return None
+        path, before = Path(f"{self._arguments[0]}.new.nq"), f"{self._arguments[0]}.nq"
+        knowledge().dump(str(path), ox.RdfFormat.N_QUADS)
+        future = self._tell("know", name, str(path), before)
+        future.add_done_callback(lambda done: path.unlink(missing_ok=True))
+        return future
+
+    def derive(self, rules: str, meant: Mapping[str, str], again: bool) -> None:
+        """As EventStore.derive, before what is added later."""
+        self._tell("derive", rules.encode(), dict(meant), again)
 
     def add(self, text: str) -> Future[None]:
-        """As EventStore.add; waits only while very much is not yet written. The future is done when it is."""
+        """As EventStore.add of a text; waits only while very much is not yet written. The future is done when it is."""
         self._room.acquire()
-        future = self._tell("add", text)
+        future = self._tell("add", text.encode())
         future.add_done_callback(lambda done: self._room.release())
         return future
 
@@ -94,14 +104,21 @@ class StoreProcess:
             raise Refused("busy", "too many queries are waiting")
         return self._tell("ask", question, seconds=question.seconds + _GRACE)
 
+    def hush(self) -> None:
+        """What is being asked has no answer: the server ends."""
+        for number, order in list(self._orders.items()):
+            if order.seconds is not None and self._orders.pop(number, None) is not None:
+                order.future.set_exception(Refused("busy", "the server is stopping"))
+
     def flush(self) -> None:
         """Returns when all that was added can be asked for."""
         self._tell("flush").result()
 
     def close(self) -> None:
-        """What was added is written, then the process ends."""
-        with contextlib.suppress(Refused):
-            self.flush()
+        """What was added is written, then the process ends; in bounded time, also where it cannot be opened again."""
+        self._closing = True
+        with contextlib.suppress(Refused, TimeoutError):
+            self._tell("flush").result(_ENDING)
         with self._sending:
             self._closed = True
             with contextlib.suppress(OSError):
@@ -117,8 +134,14 @@ class StoreProcess:
         """Whether there is a process."""
         return not self._closed and self._process.poll() is None
 
+    @property
+    def process(self) -> int:
+        """Its number for the operating system, until there is another."""
+        return self._process.pid
+
     def _tell(self, *call: Any, seconds: float | None = None) -> Future[Any]:
         order = _Order(call, Future(), seconds)
+        order.future.set_running_or_notify_cancel()  # who no longer waits for it cannot take it back
         with self._sending:
             if self._closed:
                 raise Refused("failed", "the store is closed")
@@ -138,6 +161,7 @@ class StoreProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # where memory ends Rust tells its stack
+            process_group=0,  # what is signalled to all of this group is for the server
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
         there.close()
@@ -156,17 +180,20 @@ class StoreProcess:
 
     def _read(self) -> None:
         """What the process says, until it is closed; a new one where it ends before."""
-        while True:
-            try:
-                while self._connection.poll(0.05):
-                    self._heard(*self._connection.recv())
-            except (EOFError, OSError):
-                if self._closed:
-                    break
-                self._again()
-            self._overdue()
-        for order in self._orders.values():
-            order.future.set_exception(Refused("failed", "the store is closed"))
+        try:
+            while True:
+                try:
+                    while self._connection.poll(0.05):
+                        self._heard(*self._connection.recv())
+                except (EOFError, OSError):
+                    if self._closed or not self._again():
+                        break
+                self._overdue()
+        finally:  # nobody waits for an answer that will not come
+            with self._sending:
+                self._closed = True
+            for order in self._orders.values():
+                order.future.set_exception(Refused("failed", "the store is closed"))
 
     def _heard(self, number: int, kind: str, value: Any) -> None:
         order = self._orders.get(number)
@@ -176,7 +203,8 @@ class StoreProcess:
             assert order.seconds is not None, "what has no end is not told when it begins"
             order.until = time.monotonic() + order.seconds
             return
-        del self._orders[number]
+        if self._orders.pop(number, None) is None:
+            return
         if kind == "done":
             order.future.set_result(value)
         else:
@@ -186,7 +214,9 @@ class StoreProcess:
         now = time.monotonic()
         late = [n for n, order in list(self._orders.items()) if order.until is not None and order.until < now]
         for number in late:
-            order = self._orders.pop(number)
+            order = self._orders.pop(number, None)
+            if order is None:
+                continue
             told = f"the query took longer than {(order.seconds or 0) - _GRACE:g} s"
             order.future.set_exception(Refused("slow", told))
         if late:
@@ -194,7 +224,8 @@ class StoreProcess:
                 order.tries -= order.until is not None  # it is not to blame
             self._process.kill()
 
-    def _again(self) -> None:
+    def _again(self) -> bool:
+        """A new process, given what is not yet done; whether that is worth trying."""
         with self._sending:
             self._process.kill()
             self._process.wait()
@@ -203,15 +234,15 @@ class StoreProcess:
             try:
                 self._process, self._connection = self._begun()
             except CepError:
-                time.sleep(1.0)  # the next round tries again
-                return
+                time.sleep(0 if self._closing else 1.0)  # the next round tries again
+                return not self._closing
             for number, order in list(self._orders.items()):
                 order.tries += order.until is not None
                 order.until = None
-                if order.tries >= _TRIES:
-                    del self._orders[number]
+                if order.tries >= _TRIES and self._orders.pop(number, None) is not None:
                     told = "the query needs more memory than it may have, or broke the store's process"
                     order.future.set_exception(Refused("failed", told))
                     continue
                 with contextlib.suppress(OSError):
                     self._connection.send((number, order.call))
+        return True

@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyoxigraph as ox
 
 from cep.geodesy import geod
-from connectors.rdf.words import DISTANCE, RDFS, TIME, Words
+from connectors.rdf.words import DISTANCE, PROV, RDF, RDFS, TIME, Words
 
 _INSIDE, _CONTAINS = ox.NamedNode(TIME + "inside"), ox.NamedNode(TIME + "intervalContains")
 _BEGINNING, _END = ox.NamedNode(TIME + "hasBeginning"), ox.NamedNode(TIME + "hasEnd")
+_DERIVED = ox.NamedNode(PROV + "wasDerivedFrom")
 _MARK = ox.NamedNode(RDFS + "comment")
+_TYPE, _ACTIVITY = ox.NamedNode(RDF + "type"), ox.NamedNode(PROV + "Activity")
+_BY, _PLAN = ox.NamedNode(PROV + "wasGeneratedBy"), ox.NamedNode(PROV + "hadPlan")
+_ASSOCIATION = ox.NamedNode(PROV + "qualifiedAssociation")
 _HERE = ox.DefaultGraph()
 _MANY = 6_000  # lines of a text from which on new files are faster than a transaction
+_GONE = 20_000  # events from which on a store is filled anew rather than rid of them
 _LOOSE = 1_000_000  # lines from which on files are merged, and half of all that was written
 
 RESULTS = {
@@ -75,27 +82,69 @@ class EventStore:
     def __init__(self, path: str, words: Words) -> None:
         self.words = words
         self.store = ox.Store(path)
-        self._mark = ox.NamedNode(words.base + "knowledge")
+        self._mark, self._meaning = ox.NamedNode(words.base + "knowledge"), ox.NamedNode(words.base + "meaning")
+        self._known = f"{path}.nq"
         self._loose = self._lines = 0
 
     def knows(self, name: str) -> bool:
         """Whether the knowledge of that name (its fingerprint) is loaded."""
         return ox.Quad(self._mark, _MARK, ox.Literal(name)) in self.store
 
-    def load(self, text: str) -> None:
-        """Knowledge, as N-Quads."""
-        self.store.bulk_load(text.encode(), ox.RdfFormat.N_QUADS, lenient=True)
-
-    def call(self, name: str) -> None:
-        """The knowledge that was loaded has that name."""
+    def know(self, name: str, path: str, before: str) -> None:
+        """Knowledge by that name, a file of N-Quads, in place of that of before, which is in another: the file takes
+        its place. Where there is none, in place of all that is there. What is broken off is done again the next time.
+        """
+        marks = list(self.store.quads_for_pattern(self._mark, _MARK, None, _HERE))
+        if os.path.exists(path):  # else it has taken its place already
+            if marks and os.path.exists(before):
+                gone, new = _different(before, path)
+                for quad in _parsed(gone):
+                    self.store.remove(quad)
+                self.store.bulk_extend(_parsed(new))
+            else:
+                self.store.clear()
+                self.store.bulk_extend(ox.parse(path=path, format=ox.RdfFormat.N_QUADS, lenient=True))
+            self.store.flush()
+            os.replace(path, before)
+        for quad in marks:
+            self.store.remove(quad)
         self.store.add(ox.Quad(self._mark, _MARK, ox.Literal(name)))
         self.store.flush()
 
-    def add(self, text: str) -> None:
+    def derive(self, rules: bytes, meant: Mapping[str, str], again: bool) -> None:
+        """Rules, as triples, in place of what was said of them. `meant`: what each event means, by what the names of
+        its activities begin with. `again`: they will derive all again, so that of events that meant something else, or
+        are made no more, the occurrences go, and the rules."""
+        marks = list(self.store.quads_for_pattern(None, self._meaning, None, _HERE))
+        old = [f"{_of(q)}/" for q in marks if again and meant.get(_of(q)) != _value(q)]
+        said = [_of(quad) for quad in self.store.quads_for_pattern(None, _TYPE, _ACTIVITY, _HERE)]
+        stale = [ox.NamedNode(one) for one in said if f"{one}/".startswith(tuple(old))]
+        many = (q for one in stale for q in self.store.quads_for_pattern(None, _BY, one, _HERE))
+        if next(islice(many, _GONE, None), None) is not None and os.path.exists(self._known):
+            known = list(self.store.quads_for_pattern(self._mark, _MARK, None, _HERE))
+            self.store.clear()  # the others come again too, sooner than so many are taken out
+            self.store.bulk_extend(ox.parse(path=self._known, format=ox.RdfFormat.N_QUADS, lenient=True))
+            self.store.extend(known)
+            stale, marks = [], []
+        for activity in stale:
+            made = [quad.subject for quad in self.store.quads_for_pattern(None, _BY, activity, _HERE)]
+            for start in range(0, len(made), _MANY):
+                self._drop(made[start : start + _MANY])
+            by = self._objects(activity, _ASSOCIATION)
+            for each in [activity, *by, *(plan for one in by for plan in self._objects(one, _PLAN))]:
+                self._remove(list(self.store.quads_for_pattern(each, None, None, _HERE)))
+        for quad in marks if again else [q for q in marks if _of(q) in meant]:
+            self.store.remove(quad)
+        for subject in {line.split(b" ", 1)[0] for line in rules.splitlines()}:
+            self._remove(list(self.store.quads_for_pattern(_named(subject), None, None, _HERE)))
+        self.store.load(rules, ox.RdfFormat.N_TRIPLES, lenient=True)
+        self.store.extend(ox.Quad(ox.NamedNode(one), self._meaning, ox.Literal(name)) for one, name in meant.items())
+
+    def add(self, text: bytes) -> None:
         """Triples (connectors/rdf/triples.py), also such as are there already."""
-        lines = text.count("\n")
+        lines = text.count(b"\n")
         load = self.store.bulk_load if lines >= _MANY else self.store.load
-        load(text.encode(), ox.RdfFormat.N_TRIPLES, lenient=True)
+        load(text, ox.RdfFormat.N_TRIPLES, lenient=True)
         self._loose, self._lines = self._loose + lines, self._lines + lines
         if self._loose >= max(_LOOSE, self._lines // 2):
             self.settle()
@@ -112,15 +161,9 @@ class EventStore:
         for hour in list(self.hours(until=until)):
             over = [one for one in self._objects(hour, _INSIDE) if one.value < self.words.instant(until)]
             ended = [q.subject for one in over for q in self.store.quads_for_pattern(None, _END, one, _HERE)]
-            quads = [q for event in ended for q in self.store.quads_for_pattern(event, None, None, _HERE)]
-            self._remove(quads)
+            self._drop(ended, over)
+            self._tidy(hour)
             gone += len(ended)
-            begun = [q.object for q in quads if q.predicate == _BEGINNING]
-            free = [one for one in dict.fromkeys([*over, *begun]) if not self._used(one)]
-            inside = [q for one in free for q in self.store.quads_for_pattern(None, _INSIDE, one, _HERE)]
-            self._remove([*inside, *(q for one in free for q in self.store.quads_for_pattern(one, None, None, _HERE))])
-            for each in dict.fromkeys([hour, *(quad.subject for quad in inside)]):
-                self._tidy(each)
         return gone
 
     def hours(self, since: str = "", until: str = "~") -> Iterator[ox.NamedNode]:
@@ -181,6 +224,27 @@ class EventStore:
             text = " .\n".join(str(quad) for quad in quads[start : start + _MANY])
             self.store.update(f"DELETE DATA {{ {text} }}")
 
+    def _drop(self, events: Sequence[Any], instants: Sequence[Any] = ()) -> None:
+        """Remove all that is said of events, and of their instants and of others that nothing needs any more."""
+        quads = [q for event in events for q in self.store.quads_for_pattern(event, None, None, _HERE)]
+        self._remove(quads)
+        self._remove(list(self._unused(q.object for q in quads if q.predicate == _DERIVED)))
+        times = [q.object for q in quads if q.predicate in (_BEGINNING, _END)]
+        free = [one for one in dict.fromkeys([*instants, *times]) if not self._used(one)]
+        inside = [q for one in free for q in self.store.quads_for_pattern(None, _INSIDE, one, _HERE)]
+        self._remove([*inside, *(q for one in free for q in self.store.quads_for_pattern(one, None, None, _HERE))])
+        for hour in dict.fromkeys(quad.subject for quad in inside):
+            self._tidy(hour)
+
+    def _unused(self, constituents: Iterable[Any]) -> Iterator[ox.Quad]:
+        """What is said of records that were not stored for themselves, when nothing comes from them any more."""
+        for one in dict.fromkeys(constituents):
+            quads = list(self.store.quads_for_pattern(one, None, None, _HERE))
+            if any(quad.predicate == _END for quad in quads):
+                continue
+            if next(self.store.quads_for_pattern(None, _DERIVED, one, _HERE), None) is None:
+                yield from quads
+
     def _used(self, instant: Any) -> bool:
         return any(next(self.store.quads_for_pattern(None, p, instant, _HERE), None) for p in (_BEGINNING, _END))
 
@@ -214,6 +278,36 @@ class _Bounded(io.RawIOBase):
             raise Refused("slow", "the query took longer than it may")
         self.parts.append(bytes(data))
         return len(data)
+
+
+def _different(before: str, now: str) -> tuple[set[bytes], set[bytes]]:
+    """The lines that only the one, and only the other of two files has."""
+    new = set()
+    with open(before, "rb") as file:
+        gone = set(file)
+    with open(now, "rb") as file:
+        for line in file:
+            if line in gone:
+                gone.remove(line)
+            else:
+                new.add(line)
+    return gone, new
+
+
+def _parsed(lines: Iterable[bytes]) -> Iterable[ox.Quad]:
+    return ox.parse(b"".join(lines), ox.RdfFormat.N_QUADS, lenient=True)
+
+
+def _named(term: bytes) -> ox.NamedNode:
+    return ox.NamedNode(term.decode()[1:-1])
+
+
+def _of(quad: ox.Quad) -> str:
+    return _iri(quad.subject)
+
+
+def _value(quad: ox.Quad) -> str:
+    return str(getattr(quad.object, "value", ""))
 
 
 def _iri(term: Any) -> str:

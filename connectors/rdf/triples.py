@@ -2,72 +2,48 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
-from cep.errors import Source, Span
-from cep.plan.plan import Plan
 from cep.schema import Attribute, Schema
-from connectors.because import BECAUSE
 from connectors.rdf.identity import ID, hashed, spelt
-from connectors.rdf.words import PROV, RDF, RDFS, SOSA, TIME, XSD, Words
+from connectors.rdf.words import PROV, RDF, SOSA, TIME, XSD, Words
 
 _IRI = r"^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*$"
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"}
 _SECOND = 1_000_000
 
 
-def events(table: pl.DataFrame, schema: Schema, words: Words) -> str:
-    """Derived occurrences, with `@id`, and with `because` what they were derived from: class, arguments, beginning
-    and end, the activity that made them; and their instants."""
+def events(table: pl.DataFrame, schema: Schema, words: Words, activity: str | None) -> str:
+    """Derived occurrences, with `@id`: class, arguments, beginning and end, the activity that made all of them, None:
+    that is said otherwise; and their instants."""
     subject = pl.lit(f"<{words.event()}") + pl.col(ID) + ">"
-    made = [_link(subject, PROV + "wasGeneratedBy", words.derivation(schema.name))]
-    text = _occurrences(table, schema, words, subject, [RDF + "type", words.type(schema)], made)
-    return text + _sources(table, words) if BECAUSE in table.columns else text
+    made = [] if activity is None else [_link(subject, PROV + "wasGeneratedBy", activity)]
+    return _occurrences(table, schema, words, subject, [RDF + "type", words.type(schema)], made)
 
 
 def readings(table: pl.DataFrame, schema: Schema, words: Words) -> str:
-    """Input records as observations. Records that agree in all things are one."""
+    """Input records as observations, each of its instant or interval, with its result at the end of that. Records that
+    agree in all things are one."""
     ids = hashed(spelt(table, schema), "")
     table = table.with_columns(pl.Series(ID, ids, dtype=pl.String)).unique(ID, maintain_order=True)
     subject = pl.lit(f"<{words.reading()}") + pl.col(ID) + ">"
     stamp = pl.lit('"') + _stamp(pl.col("end")) + f'"^^<{XSD}dateTimeStamp>'
+    begin, end = (f"<{words.instant()}" + _stamp(pl.col(column)) + ">" for column in ("start", "end"))
+    interval = f"<{words.interval()}" + _stamp(pl.col("start")) + "/" + _stamp(pl.col("end")) + ">"
+    lasting = pl.col("start") < pl.col("end")
     more = [
         _link(subject, RDF + "type", SOSA + "Observation"),
         subject + f" <{SOSA}resultTime> " + stamp + " .\n",
+        subject + f" <{SOSA}phenomenonTime> " + pl.when(lasting).then(interval).otherwise(end) + " .\n",
+        pl.when(lasting)
+        .then(interval + f" <{TIME}hasBeginning> " + begin + " .\n" + interval + f" <{TIME}hasEnd> " + end + " .\n")
+        .otherwise(pl.lit("")),
     ]
     return _occurrences(table, schema, words, subject, [RDF + "type", words.type(schema)], more)
-
-
-def rules(plan: Plan, program: str, words: Words) -> str:
-    """The activities that derive events, each with the rules that are its plan."""
-    lines: dict[str, None] = {}
-    for rule in plan.rules.rules:
-        name = rule.label or f"line-{rule.span.line}-{rule.span.column}"
-        activity, followed = words.derivation(rule.event), words.rule(program, name)
-        how = f"{activity}/{name}"
-        text = _written(plan.source, rule.span)
-        for s, p, o in (
-            (activity, RDF + "type", PROV + "Activity"),
-            (activity, PROV + "qualifiedAssociation", how),
-            (how, RDF + "type", PROV + "Association"),
-            (how, PROV + "hadPlan", followed),
-            (followed, RDF + "type", PROV + "Plan"),
-        ):
-            lines[f"<{s}> <{p}> <{o}> .\n"] = None
-        lines[f"<{followed}> <{RDFS}label> {quoted(text)} .\n"] = None
-    return "".join(lines)
-
-
-def _written(source: Source, span: Span) -> str:
-    lines = [source.line(number) for number in range(span.line, span.end_line + 1)]
-    lines[-1] = lines[-1][: span.end_column - 1]
-    lines[0] = lines[0][span.column - 1 :]
-    return "\n".join(lines)
 
 
 def stamp(time: int) -> str:
@@ -111,21 +87,6 @@ def _instants(times: pl.Series, words: Words) -> str:
         f"<{words.hour()}" + day + f"> <{TIME}intervalContains> <{words.hour()}" + hour + "> .\n"
     )  # fmt: skip
     return "".join(lines.to_series().to_list()) + "".join(spans.to_series().to_list())
-
-
-def _sources(table: pl.DataFrame, words: Words) -> str:
-    lines = []
-    for id, text in zip(table[ID].to_list(), table[BECAUSE].to_list()):
-        for record in json.loads(text):
-            name = source(record)
-            lines.append(f"<{words.event(id)}> <{PROV}wasDerivedFrom> <{words.reading(name)}> .\n")
-    return "".join(dict.fromkeys(lines))
-
-
-def source(record: Mapping[str, Any]) -> str:
-    """The id of an input record of a lineage, as the engine tells it: `type`, then start, end and arguments."""
-    values = [value for key, value in record.items() if key != "type"]
-    return hashed([f"{json.dumps(record['type'])} {json.dumps(values)}"], "")[0]
 
 
 def _link(subject: pl.Expr, property: str, object: str) -> pl.Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -42,6 +42,10 @@ class Words:
         """A point in time, by its ISO 8601 form."""
         return f"{self.base}instant/{time}"
 
+    def interval(self) -> str:
+        """What intervals begin with; the ISO 8601 forms of beginning and end follow, with a `/` between them."""
+        return f"{self.base}interval/"
+
     def hour(self, hour: str = "") -> str:
         """`2013-02-08T21`, the hour that instants lie in; `2013-02-08`, the day that hours lie in."""
         return f"{self.base}hour/{hour}"
@@ -60,10 +64,12 @@ class Words:
         attribute = schema.attributes[number]
         return attribute.iri or f"{self.base}attribute/{quote(schema.name)}/{quote(attribute.name)}"
 
-    def derivation(self, event: str) -> str:
-        """The activity that derives an event: running the rules for it."""
-        return f"{self.base}derivation/{quote(event)}"
+    def derivation(self, meaning: str = "", event: str = "", rules: Sequence[str] = ()) -> str:
+        """The activity that derives an event, which means this, by these of its rules; without any: it is not known by
+        which. Without an event what all begin with."""
+        by = "/" + "+".join(map(quote, rules)) if rules else ""
+        return f"{self.base}derivation/" + (f"{meaning}/{quote(event)}{by}" if event else "")
 
-    def rule(self, program: str, name: str) -> str:
-        """A rule of a program."""
-        return f"{self.base}rule/{program[:16]}/{quote(name)}"
+    def rule(self, meaning: str, event: str, name: str) -> str:
+        """A rule for an event."""
+        return f"{self.base}rule/{meaning}/{quote(event)}/{quote(name)}"

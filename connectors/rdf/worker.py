@@ -19,12 +19,13 @@ from connectors.rdf.store import EventStore, Refused
 from connectors.rdf.words import Words
 
 _WORKERS = 4  # questions answered side by side; the others wait
-_AT_ONCE = 1 << 24  # letters, about, that are written together
+_AT_ONCE = 1 << 24  # bytes, about, that are written together
 
 
 def main(descriptor: str, path: str, base: str, memory: str) -> None:
     """Does what it is told by the other end of a socket, until that is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that tells
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are for the one that tells; its end is this one's
+        signal.signal(number, signal.SIG_IGN)
     if int(memory):
         with contextlib.suppress(ImportError, ValueError, OSError):
             import resource
@@ -39,9 +40,8 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
     connection.send("")
     calls: Mapping[str, Callable[..., Any]] = {
         "knows": store.knows,
-        "clear": store.store.clear,
-        "load": store.load,
-        "call": store.call,
+        "know": store.know,
+        "derive": store.derive,
         "add": store.add,
         "forget": store.forget,
         "settle": store.settle,
@@ -54,11 +54,16 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
         ),
     }
 
-    texts: deque[tuple[int, str]] = deque()
+    texts: deque[tuple[int, bytes]] = deque()
+    known = threading.Event()  # questions are not answered from half of the knowledge
+    known.set()
 
     def work(numbers: Sequence[int], call: tuple[Any, ...]) -> None:
         name, *values = call
+        if name == "derive":
+            known.clear()
         if name == "ask":
+            known.wait()
             say(*numbers, "began", None)
         try:
             kind, value = "done", calls[name](*values)
@@ -66,15 +71,17 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
             kind, value = "refused", (error.code, str(error))
         except Exception as error:
             kind, value = "refused", ("failed", f"{type(error).__name__}: {error}")
+        if name in ("know", "derive"):
+            known.set()
         for number in numbers:
             say(number, kind, value)
 
     def write() -> None:
-        taken: list[tuple[int, str]] = []
+        taken: list[tuple[int, bytes]] = []
         while texts and sum(len(text) for _, text in taken) < _AT_ONCE:  # what waits, together
             taken.append(texts.popleft())
         if taken:
-            work([number for number, _ in taken], ("add", "".join(text for _, text in taken)))
+            work([number for number, _ in taken], ("add", b"".join(text for _, text in taken)))
 
     def say(*what: Any) -> None:
         with saying, contextlib.suppress(OSError):
@@ -87,6 +94,8 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
                 texts.append((number, call[1]))
                 writer.submit(write)
             else:
+                if call[0] == "know":
+                    known.clear()
                 pool = readers if call[0] in ("ask", "ending", "hours", "described") else writer
                 pool.submit(work, [number], call)
         writer.shutdown()

@@ -11,8 +11,9 @@ import pyoxigraph as ox
 
 from cep.engine import Engine
 from cep.errors import CepError
+from cep.runtime.history import CONSTITUENTS
 from cep.schema import Schema
-from connectors.rdf import triples
+from connectors.rdf.derivations import Derivations
 from connectors.rdf.identity import identified
 from connectors.rdf.words import PREFIXES, RDFS, Words
 from connectors.sinks import Sink
@@ -49,11 +50,14 @@ class RdfWriter:
             hint = "RDF of all events stands in one file: `--output events.nq`"
             raise CepError(f"`{path}` is a folder", hint=hint, code="output")
         self._schemas, self._format, self._words = schemas, format, words or Words()
-        self._program = engine.program
+        self._meanings = engine.meanings()
         self._sink = Sink(path)
         self._begun = False
         self._kept: list[str] = []
-        self._put(triples.rules(engine.plan, engine.program, self._words))
+        self._derivations = Derivations(engine.plan, self._meanings, self._words, frozenset(schemas))
+        if engine.history is not None:
+            engine.history.tells = (CONSTITUENTS,)
+        self._put(self._derivations.rules())
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
         """Write what there is; how many events that was."""
@@ -61,8 +65,8 @@ class RdfWriter:
         for name, schema in self._schemas.items():
             table = tables.get(name)
             if table is not None and table.height:
-                named = identified(table.sort("end", "start", maintain_order=True), schema, self._program)
-                self._put(triples.events(named, schema, self._words))
+                named = identified(table.sort("end", "start", maintain_order=True), schema, self._meanings[name])
+                self._put(self._derivations.events(named, schema))
                 self.counts[name] += table.height
                 total += table.height
         return total

@@ -10,10 +10,11 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "semcep"
+_ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 OPEN = frozenset(("/health", "/ready"))
 """What needs no token, and counts for no rate."""
 
@@ -34,7 +35,8 @@ class Limits:
 class Guard:
     """Refuses with 401, 413, 421 or 429.
 
-    The token comes as `Authorization: Bearer`, for pages in a browser as a cookie, which `?access_token=` sets.
+    The token comes as `Authorization: Bearer`, for pages in a browser as a cookie, which `?access_token=` sets;
+    from the page itself it then goes out of the address.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -61,6 +63,10 @@ class Guard:
         if refused is not None:
             await refused(scope, receive, send)
             return
+        cookie = None if given is None else f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path=/{_secure(scope)}"
+        if cookie is not None and scope["path"] == "/":  # the token is not to stay in the address
+            await Response(None, 303, {"Location": "./", "Set-Cookie": cookie, **_ALWAYS})(scope, receive, send)
+            return
         size, over = 0, False
 
         async def measured() -> Message:
@@ -75,10 +81,10 @@ class Guard:
         async def answered(message: Message) -> None:
             if message["type"] == "http.response.start":
                 made = MutableHeaders(scope=message)
-                made.setdefault("X-Content-Type-Options", "nosniff")
-                made.setdefault("Referrer-Policy", "no-referrer")
-                if given is not None:
-                    made.append("Set-Cookie", f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path=/")
+                for name, value in _ALWAYS.items():
+                    made.setdefault(name, value)
+                if cookie is not None:
+                    made.append("Set-Cookie", cookie)
             await send(message)
 
         try:
@@ -104,6 +110,12 @@ class Guard:
         if len(self._left) > _CLIENTS:
             self._left.popitem(last=False)
         return left >= 1
+
+
+def _secure(scope: Scope) -> str:
+    """What a cookie says where the browser came by HTTPS, here or to the proxy in front."""
+    before = Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+    return "; Secure" if "https" in (scope["scheme"], before) else ""
 
 
 def _token_in_address(scope: Scope) -> str | None:

@@ -130,7 +130,7 @@ def _relation(this: str, node: str, kind: str, value: str) -> list[str]:
         f"_:{name} <{RDF}type> <{TREE}{kind}Relation> .",
         f"_:{name} <{TREE}node> <{node}> .",
         f"_:{name} <{TREE}path> _:path{name} .",
-        f'_:{name} <{TREE}value> "{value}"^^<{XSD}dateTimeStamp> .',
+        f'_:{name} <{TREE}value> "{value}"^^<{XSD}dateTime> .',  # as the store has times
         *_list(f"path{name}"),
     ]
 

@@ -9,13 +9,15 @@ from cep.plan.labels import labels, rules
 from cep.plan.plan import Plan
 from cep.plan.written import Written
 from cep.syntax.printer import print_pattern
+from connectors.rdf.words import Words
 from connectors.serving.located import Spoken
 from connectors.serving.service import Service
 
 
-def outline(service: Service) -> dict[str, Any]:
+def outline(service: Service, words: Words) -> dict[str, Any]:
     """`rules`: first and last line, the event derived, the node whose rows count (`node`), and the nodes that it needs
-    (`goals`); a node's text is that of `cep plan`."""
+    (`goals`); a node's text is that of `cep plan`. `iri`: what an event or attribute is called in RDF; `base`: what
+    those begin with that nothing is declared for."""
     plan = service.engine.plan
     written = Written(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
     written.labels |= labels(plan)
@@ -35,13 +37,17 @@ def outline(service: Service) -> dict[str, Any]:
             {
                 "name": name,
                 "derived": name in service.outputs,
-                "attributes": [{"name": each.name, "type": each.type} for each in schema.attributes],
+                "attributes": [
+                    {"name": each.name, "type": each.type, "iri": words.property(schema, number)}
+                    for number, each in enumerate(schema.attributes)
+                ],
                 "subject": Spoken.of(schema).subject,
-                "iri": schema.iri,
+                "iri": words.type(schema),
             }
             for name, schema in {**service.inputs, **service.outputs}.items()
         ],
         "lineage": service.engine.explain,
+        "base": words.base,
     }
 
 

@@ -19,7 +19,8 @@ from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.document import document
+from connectors.feeds.document import STATUSES, document
+from connectors.rdf.words import Words
 from connectors.serving.outline import outline
 from connectors.serving.scene import Scene
 
@@ -52,12 +53,14 @@ class _File:
     path: Path
 
 
-def router(scene: Scene, outbox: Outbox | None = None) -> APIRouter:
+def router(
+    scene: Scene, outbox: Outbox | None = None, status: str = STATUSES[0], words: Words | None = None
+) -> APIRouter:
     """`scene` is to be closed before the server waits for its clients to go."""
     made = APIRouter(include_in_schema=False)
     files = _files()
     run = secrets.token_hex(4)  # numbers of another run mean nothing in this one
-    told = outline(scene.service)
+    told = outline(scene.service, words or Words())
 
     @made.get("/")
     async def page(request: Request) -> Response:
@@ -84,7 +87,7 @@ def router(scene: Scene, outbox: Outbox | None = None) -> APIRouter:
             last = outbox.last
             entries = {entry.number: entry for entry in outbox.live()[-SHOWN:]}
             entries |= {entry.number: entry for entry in outbox.between(last - _CHANGES + 1, last)}
-            rest["alerts"] = [document(entries[number].change) for number in sorted(entries)]
+            rest["alerts"] = [document(entries[number].change, status) for number in sorted(entries)]
             rest["alerts_at"] = last
         text = json.dumps(rest, separators=(",", ":"))
         return Response(

@@ -49,7 +49,7 @@ class Service:
         self.engine = engine
         self.text = text
         self.name = name
-        self.program = engine.program
+        self.meanings: Mapping[str, str] = engine.meanings()
         self.inputs: Mapping[str, Schema] = engine.inputs
         self.outputs: Mapping[str, Schema] = engine.outputs
         self.tally = tally
@@ -87,7 +87,7 @@ class Service:
             watermark=engine.watermark,
             inputs=inputs,
             derived={
-                name: identified(table, self.outputs[name], self.program)
+                name: identified(table, self.outputs[name], self.meanings[name])
                 for name, table in derived.items()
                 if table.height and name in self.outputs
             },

@@ -6,12 +6,14 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
+from cep.logs import Log
 from connectors.rdf.process import StoreProcess
 from connectors.rdf.store import Question, Refused
 from connectors.rdf.words import DISTANCE
@@ -53,16 +55,19 @@ _TYPES = {
     "rdf": "application/rdf+xml",
 }
 _ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})")
+_SHOWN = 10_000  # letters of a query that are logged
 _FORM, _DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What queries may take: seconds, bytes of an answer. `prefixes` need not be declared."""
+    """What queries may take: seconds, bytes of an answer. `prefixes` need not be declared. `shown`: the log tells what
+    was asked."""
 
     seconds: float = 10.0
     bytes: int = 1 << 26
     prefixes: Mapping[str, str] | None = None
+    shown: bool = False
 
 
 class Malformed(Exception):
@@ -73,31 +78,44 @@ class Malformed(Exception):
         self.status = status
 
 
-def router(store: StoreProcess, asking: Asking) -> APIRouter:
-    """The endpoint."""
+def router(store: StoreProcess, asking: Asking, told: Log | None = None) -> APIRouter:
+    """The endpoint. `told` gets every request with its status, seconds, and bytes of the answer."""
     made = APIRouter()
 
     async def endpoint(request: Request) -> Response:
-        try:
-            pairs = await parameters(request)
-            if pairs is None:
-                format = negotiated(request.headers, GRAPHS)
-                return Response(described(str(request.url.replace(query="")), format), media_type=_TYPES[format])
-            question = asked(pairs, asking)
-            table, graph = formats(request.headers)
-            question = replace(question, table=table, graph=graph)
-            stays(question.text)
-            answer = await asyncio.wrap_future(store.ask(question))
-        except Malformed as error:
-            more = {"Allow": "GET, HEAD, POST, OPTIONS"} if error.status == 405 else None
-            return PlainTextResponse(f"{error}\n", error.status, more)
-        except Refused as error:
-            return refused(error, question)
-        return Response(answer.body, media_type=_TYPES[answer.format], headers={"Vary": "Accept"})
+        began = perf_counter()
+        found: list[Question] = []
+        response = await _answered(request, store, asking, found)
+        if told is not None:
+            seconds = round(perf_counter() - began, 4)
+            query = {"query": found[0].text[:_SHOWN]} if asking.shown and found else {}
+            told("query", None, status=response.status_code, seconds=seconds, bytes=len(response.body), **query)
+        return response
 
     methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"]  # the last three are told what there is
     made.add_api_route("/sparql", endpoint, methods=methods, include_in_schema=False)
     return made
+
+
+async def _answered(request: Request, store: StoreProcess, asking: Asking, found: list[Question]) -> Response:
+    """The answer, or why there is none; the question goes to `found`."""
+    try:
+        pairs = await parameters(request)
+        if pairs is None:
+            format = negotiated(request.headers, GRAPHS)
+            return Response(described(str(request.url.replace(query="")), format), media_type=_TYPES[format])
+        question = asked(pairs, asking)
+        found.append(question)
+        table, graph = formats(request.headers)
+        question = replace(question, table=table, graph=graph)
+        stays(question.text)
+        answer = await asyncio.wrap_future(store.ask(question))
+    except Malformed as error:
+        more = {"Allow": "GET, HEAD, POST, OPTIONS"} if error.status == 405 else None
+        return PlainTextResponse(f"{error}\n", error.status, more)
+    except Refused as error:
+        return refused(error, question)
+    return Response(answer.body, media_type=_TYPES[answer.format], headers={"Vary": "Accept"})
 
 
 async def parameters(request: Request) -> list[tuple[str, str]] | None:

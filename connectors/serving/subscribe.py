@@ -43,10 +43,12 @@ class Pace:
 
 @dataclass(slots=True)
 class _Watched:
-    """A query with those who watch it. `names`: the events it names, None: it may be about all; `rows`: its answer."""
+    """A query with those who watch it. `names`: the events it names, None: it may be about all; `asked`: done when it
+    has been asked once; `rows`: its answer, each as JSON."""
 
     question: Question
     names: frozenset[str] | None
+    asked: asyncio.Future[None]
     clients: list[asyncio.Queue[str | None]] = field(default_factory=list)
     variables: list[str] = field(default_factory=list)
     rows: Counter[str] = field(default_factory=Counter)
@@ -74,18 +76,17 @@ class Subscriptions:
             if len(self._watched) >= _QUERIES:
                 raise Refused("busy", "too many different queries are watched")
             names = named(question.text, dict(question.prefixes), self._iris)
-            one = self._watched[question] = _Watched(question, names)
+            one = self._watched[question] = _Watched(question, names, self._loop.create_future())
             one.task = asyncio.create_task(self._keep(one))
-            try:
-                one.variables, one.rows = await self._answer(question)
-            except BaseException:
-                one.task.cancel()
-                self._watched.pop(question, None)
-                raise
         queue: asyncio.Queue[str | None] = asyncio.Queue(_BEHIND)
-        rows = [json.loads(row) for row in one.rows.elements()]
-        queue.put_nowait(_message("answer", {"head": {"vars": one.variables}, "results": {"bindings": rows}}))
         one.clients.append(queue)
+        if one.asked.done():
+            queue.put_nowait(_whole(one))
+        try:
+            await asyncio.shield(one.asked)
+        except BaseException:
+            self.leave(question, queue)
+            raise
         return queue
 
     def leave(self, question: Question, queue: asyncio.Queue[str | None]) -> None:
@@ -123,6 +124,14 @@ class Subscriptions:
                 one.other = True
 
     async def _keep(self, one: _Watched) -> None:
+        try:
+            one.variables, one.rows = await self._answer(one.question)
+        except Refused as error:
+            self._watched.pop(one.question, None)
+            one.asked.set_exception(error)
+            return
+        self._send(one, _whole(one))
+        one.asked.set_result(None)
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(one.due.wait(), self._pace.later)
@@ -134,15 +143,14 @@ class Subscriptions:
                 except Refused as error:
                     if error.code == "failed":
                         continue
-                    self._send(one, _message("problem", {"code": error.code, "text": str(error)}))
+                    problem = json.dumps({"code": error.code, "text": str(error)}, ensure_ascii=False)
+                    self._send(one, _message("problem", problem))
                     await asyncio.sleep(self._pace.later)
                     continue
                 added, removed = rows - one.rows, one.rows - rows
                 one.variables, one.rows = variables, rows
                 if added or removed:
-                    change = {name: [json.loads(row) for row in some.elements()] for name, some in
-                              (("added", added), ("removed", removed))}  # fmt: skip
-                    self._send(one, _message("change", change))
+                    self._send(one, _message("change", f'{{"added": {_list(added)}, "removed": {_list(removed)}}}'))
             await asyncio.sleep(self._pace.soon)
 
     async def _answer(self, question: Question) -> tuple[list[str], Counter[str]]:
@@ -150,7 +158,7 @@ class Subscriptions:
         found = json.loads(answer.body) if answer.format == "json" else {}
         if "results" not in found:
             raise Refused("syntax", "only a SELECT can be watched")
-        rows = (json.dumps(row, sort_keys=True) for row in found["results"]["bindings"])
+        rows = (json.dumps(row, sort_keys=True, ensure_ascii=False) for row in found["results"]["bindings"])
         return found["head"]["vars"], Counter(rows)
 
     def _send(self, one: _Watched, message: str) -> None:
@@ -234,8 +242,18 @@ def _iris(schemas: Mapping[str, Schema], words: Words) -> dict[str, str]:
     return found
 
 
-def _message(kind: str, value: object) -> str:
-    return f"event: {kind}\ndata: {json.dumps(value, ensure_ascii=False)}\n\n"
+def _whole(one: _Watched) -> str:
+    """The answer, as it is now."""
+    head = json.dumps({"vars": one.variables}, ensure_ascii=False)
+    return _message("answer", f'{{"head": {head}, "results": {{"bindings": {_list(one.rows)}}}}}')
+
+
+def _list(rows: Counter[str]) -> str:
+    return "[" + ", ".join(rows.elements()) + "]"
+
+
+def _message(kind: str, text: str) -> str:
+    return f"event: {kind}\ndata: {text}\n\n"
 
 
 def _put(queue: asyncio.Queue[str | None], message: str | None) -> bool:

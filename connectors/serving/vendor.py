@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
@@ -72,10 +72,10 @@ PACKAGES = (
 )
 
 
-def fetch(folder: Path = VENDOR) -> int:
-    """Bring what is missing; how many packages were fetched. Raises Unfetched."""
+def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> int:
+    """Bring what is missing, by default of what the page needs; how many packages were fetched. Raises Unfetched."""
     made = 0
-    for package in PACKAGES:
+    for package in PACKAGES if packages is None else packages:
         stamp = folder / f"{package.name}.sha512"
         whole = all((folder / name).is_file() for name in package.files.values())
         if whole and stamp.is_file() and stamp.read_text() == package.sha512:

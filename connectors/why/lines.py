@@ -67,6 +67,9 @@ def _node(node: Told, depth: int, width: int) -> Iterator[str]:
     yield from _head(node, depth, width)
     if "rule" in node:
         yield from _wrapped(_rule(node), depth + 1, width)
+        if node.get("also"):
+            lines = " and ".join(f"line {rule['line']}" for rule in node["also"])
+            yield from _wrapped(f"also by {lines}", depth + 2, width)
         variables = ", ".join(f"{name} = {_value(value)}" for name, value in node["variables"].items())
         if variables:
             yield from _wrapped(variables, depth + 2, width)

@@ -1,9 +1,12 @@
 """Why an event was derived, or was not, as JSON.
 
 A node has `event`, `text` (as a rule writes it), `arguments` by name, `start`, `end`, its `id`; of an input record
-`record` ({file, line} where known), of a derived event the `rule` (name, line, text), `variables`, `conditions`,
-`absent`, `parts`, `chain`, `again` and `left_out` (`cep.why.derivation.Node`). Times are ISO 8601 or seconds, durations
-seconds.
+`record` ({file, line} where known), of a derived event the `rule` (name, line, text), `also` (rules that gave the
+same), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out` (`cep.why.derivation.Node`). A
+condition has `text`, `holds`,
+`values`, of a comparison the `sides`; `because`: the conditions of the static rule that it holds by; `triples`: what is
+known that it rests on, each as text with its proof in lines, and as `steps` of N-Triples terms. Times are ISO 8601 or
+seconds, durations seconds.
 """
 
 from __future__ import annotations
@@ -23,40 +26,46 @@ from cep.syntax.graphs import on_one_line
 from cep.syntax.printer import print_condition, print_expression
 from cep.why.absence import Absence, Refusal, absence, fixed_of
 from cep.why.derivation import DEEPEST, MOST, Node, derivation
-from cep.why.judging import Bound, Facts, Judge, Judged, Typed
+from cep.why.judging import Bound, Fact, Facts, Judge, Judged, Typed
 from cep.why.matching import Failure
 from cep.why.occurrences import Memory, Occurrence
 from cep.why.wanted import BEGINNING, END, Wanted
 from connectors.rdf.identity import hashed
 from connectors.times import iso, seconds
 
-Origin = Callable[[int], tuple[str, int] | None]
-"""The file and line of an input record, by its number in the input."""
+Origin = Callable[[Occurrence], tuple[str, int] | None]
+"""The file and line of an input record."""
 LONGEST = 240
 """Characters of a graph pattern that are shown."""
+
+
+def _patient() -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """An engine that remembers, asked. Not while it steps.
 
-    `facts`: what the answers of graph patterns rest on (`knowledge.used`); `calendar`: times as ISO 8601, else seconds.
+    `facts`: what the answers of graph patterns rest on (`knowledge.used`); `calendar`: times as ISO 8601, else seconds;
+    `patience` is called now and then, and raises where it ends.
     """
 
     engine: Engine
     facts: Facts | None = None
     origin: Origin | None = None
     calendar: bool = True
+    patience: Callable[[], None] = _patient
 
     def why(self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST) -> dict[str, Any]:
         """The tree of a derived event."""
-        memory = Memory(self.engine)
-        return self.node(derivation(memory, Judge(self.engine, self.facts, most=None), occurrence, most, depth))
+        judge = Judge(self.engine, self.facts, None, self.patience)
+        return self.node(derivation(Memory(self.engine), judge, occurrence, most, depth))
 
     def why_not(self, wanted: Wanted, back: int | None = None) -> dict[str, Any]:
         """Why there is no such event, for each rule; or that there is."""
-        found = absence(Memory(self.engine), Judge(self.engine, self.facts), wanted, back)
-        return self.absence(found)
+        judge = Judge(self.engine, self.facts, patience=self.patience)
+        return self.absence(absence(Memory(self.engine), judge, wanted, back))
 
     # --- nodes ---
 
@@ -64,6 +73,7 @@ class Asked:
         told = self.occurrence(node.occurrence, node.record)
         if node.rule is not None:
             told["rule"] = self.rule(node.rule)
+            told["also"] = [self.rule(each) for each in node.also]
             told["variables"] = self.variables(node.bound or {})
             told["conditions"] = [self.condition(each) for each in node.judged]
             told["absent"] = [
@@ -87,11 +97,11 @@ class Asked:
             "arguments": {a.name: self.value((value, a.type)) for a, value in zip(attributes, one.args)},
             "start": self.time(one.start),
             "end": self.time(one.end),
-            "id": identity(one, "" if record else self.engine.program),
+            "id": identity(one, "" if record else self.engine.meanings().get(one.event, "")),
         }
         if record:
             told["record"] = {}
-            if self.origin is not None and (place := self.origin(one.order)) is not None:
+            if self.origin is not None and (place := self.origin(one)) is not None:
                 told["record"] = {"file": place[0], "line": place[1]}
         return told
 
@@ -113,8 +123,15 @@ class Asked:
         if judged.within:
             told["because"] = [self.condition(each) for each in judged.within]
         if judged.facts:
-            told["triples"] = [{"triple": fact.triple, "proof": list(fact.proof)} for fact in judged.facts]
+            told["triples"] = [self.fact(fact) for fact in judged.facts]
         return told
+
+    def fact(self, fact: Fact) -> dict[str, Any]:
+        steps = []
+        for step in fact.steps:
+            told: dict[str, Any] = {"triple": list(step.triple), "rule": step.rule}
+            steps.append(told | ({"from": [list(each) for each in step.premises]} if step.premises else {}))
+        return {"triple": fact.triple, "proof": list(fact.proof), "steps": steps}
 
     # --- absence ---
 
@@ -259,17 +276,19 @@ class Asked:
         return print_expression(Constant(value, kind))
 
 
-def identity(one: Occurrence, program: str) -> str:
-    """The `@id` of an occurrence, as `connectors.rdf` gives it; of an input record without the program."""
-    return hashed([f"{json.dumps(one.event)} {json.dumps([one.start, one.end, *one.args])}"], program)[0]
+def identity(one: Occurrence, meaning: str) -> str:
+    """The `@id` of an occurrence, as `connectors.rdf` gives it; of an input record without what it means."""
+    return hashed([f"{json.dumps(one.event)} {json.dumps([one.start, one.end, *one.args])}"], meaning)[0]
 
 
-def by_id(engine: Engine, id: str, event: str | None = None) -> Occurrence:
-    """The derived event that has an `@id`, with or without the `@`. Raises CepError where there is none."""
+def by_id(engine: Engine, id: str, event: str | None = None, end: int | None = None) -> Occurrence:
+    """The derived event that has an `@id`, with or without the `@`; it is found sooner where its `event` and its `end`
+    are told. Raises CepError where there is none."""
     memory = Memory(engine)
+    since, until = (BEGINNING, END) if end is None else (end, end)
     for name in engine.outputs if event is None else [event]:
-        for one in memory.find(name, {}, BEGINNING, END):
-            if identity(one, engine.program) == id.removeprefix("@") and not memory.is_input(one):
+        for one in memory.find(name, {}, since, until):
+            if identity(one, engine.meanings()[name]) == id.removeprefix("@") and not memory.is_input(one):
                 return one
     hint = "it is of another program or another input, or too long ago"
     raise CepError(f"no derived event has the id `{id.removeprefix('@')}`", hint=hint, code="option")

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cep.engine import Engine
+from connectors.rdf.derivations import Derivations
+from connectors.rdf.identity import hashed
 from connectors.rdf.triples import quoted
 from connectors.rdf.words import PROV, RDF, RDFS, Words
 
@@ -13,7 +15,8 @@ Told = Mapping[str, Any]
 
 
 def provenance(node: Told, engine: Engine, words: Words | None = None) -> str:
-    """The tree of a derived event: for each event what it was derived from, and the rule that was followed."""
+    """The tree of a derived event: for each event what it was derived from, the rule that was followed, and the triples
+    of the knowledge that were used, each an `rdf:Statement`, an inferred one derived from others."""
     return "".join(dict.fromkeys(_node(node, engine, words or Words())))
 
 
@@ -35,18 +38,44 @@ def _own(node: Told, parts: Sequence[Told], engine: Engine, words: Words) -> Ite
         yield _line(one, PROV + "wasDerivedFrom", _iri(part, words))
     if "rule" not in node:
         return
-    rule = node["rule"]
-    activity, association = f"{one}/derivation", f"{one}/association"
-    followed = words.rule(engine.program, rule["name"] or f"line-{rule['line']}-{rule['column']}")
+    told = {(rule["line"], rule["column"]) for rule in (node["rule"], *node.get("also", ()))}
+    numbered = enumerate(engine.plan.rules.rules)
+    rules = [number for number, rule in numbered if (rule.span.line, rule.span.column) in told]
+    derivations = Derivations(engine.plan, engine.meanings(), words)
+    activity = derivations.activity(node["event"], rules)
     yield _line(one, PROV + "wasGeneratedBy", activity)
-    yield _line(activity, RDF + "type", PROV + "Activity")
     for part in parts:
         yield _line(activity, PROV + "used", _iri(part, words))
-    yield _line(activity, PROV + "qualifiedAssociation", association)
-    yield _line(association, RDF + "type", PROV + "Association")
-    yield _line(association, PROV + "hadPlan", followed)
-    yield _line(followed, RDF + "type", PROV + "Plan")
-    yield f"<{followed}> <{RDFS}label> {quoted(rule['text'])} .\n"
+    for steps in _known(node.get("conditions", ())):
+        yield _line(one, PROV + "wasDerivedFrom", _statement(steps[0]["triple"], words))
+        yield _line(activity, PROV + "used", _statement(steps[0]["triple"], words))
+        yield from _stated(steps, words)
+    yield from derivations.described(node["event"], rules)
+
+
+def _known(conditions: Sequence[Told]) -> Iterator[Sequence[Told]]:
+    """The proofs of the triples that conditions rest on, also by static rules."""
+    for condition in conditions:
+        yield from (fact["steps"] for fact in condition.get("triples", ()) if fact["steps"])
+        yield from _known(condition.get("because", ()))
+
+
+def _stated(steps: Sequence[Told], words: Words) -> Iterator[str]:
+    """Each step's triple as a statement, and what it was derived from by which rule of inference."""
+    for step in steps:
+        one = _statement(step["triple"], words)
+        yield _line(one, RDF + "type", PROV + "Entity")
+        yield _line(one, RDF + "type", RDF + "Statement")
+        for property, term in zip(("subject", "predicate", "object"), step["triple"]):
+            yield f"<{one}> <{RDF}{property}> {term} .\n"
+        for premise in step.get("from", ()):
+            yield _line(one, PROV + "wasDerivedFrom", _statement(premise, words))
+        if step.get("from"):
+            yield f"<{one}> <{RDFS}comment> {quoted('inferred by ' + step['rule'])} .\n"
+
+
+def _statement(triple: Sequence[str], words: Words) -> str:
+    return f"{words.base}statement/{hashed([' '.join(triple)], '')[0]}"
 
 
 def _iri(node: Told, words: Words) -> str:

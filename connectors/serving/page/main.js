@@ -28,7 +28,7 @@ async function begin() {
   const kinds = new Map(program.events.filter((event) => event.derived).map((event, number) => [event.name, number]));
   const rules = new Rules(store, program);
   const parts = {};
-  const why = new Why(store, rules, program, {
+  const why = new Why(store, kinds, rules, program, {
     alert: (alert) => parts.map?.show(alert),
     event: (event) => parts.timeline.show(store.ids.get(event.id) ?? event),
     station: (key) => parts.map?.go(key),

@@ -9,6 +9,7 @@ const TIME = "http://www.w3.org/2006/time#";
 export class Query {
   constructor(program, choose) {
     this.choose = choose;
+    this.base = program.base;
     const examples = this.examples(program);
     by("examples").replaceChildren(...examples.map(([name], number) => el("option", { value: number }, name)));
     by("examples").addEventListener("change", (event) => { by("sparql").value = examples[event.target.value][1]; });
@@ -23,9 +24,8 @@ export class Query {
     const found = [["the newest events", `PREFIX time: <${TIME}>\nSELECT ?event ?class ?end WHERE {\n  ?event a ?class ; time:hasEnd/time:inXSDDateTimeStamp ?end\n}\nORDER BY DESC(?end) LIMIT 20`],
       ["how many of each", `PREFIX time: <${TIME}>\nSELECT ?class (COUNT(*) AS ?events) WHERE {\n  ?event a ?class ; time:hasEnd []\n}\nGROUP BY ?class ORDER BY DESC(?events)`]];
     for (const event of program.events.filter((each) => each.derived).slice(0, 10)) {
-      const type = event.iri ?? `urn:semcep:type/${event.name}`;
-      const parts = event.attributes.map((each) => `    <${each.iri ?? `urn:semcep:attribute/${event.name}/${each.name}`}> ?${each.name}`);
-      found.push([`events ${event.name}`, `SELECT * WHERE {\n  ?event a <${type}>${parts.length ? ` ;\n${parts.join(" ;\n")}` : ""}\n}\nLIMIT 50`]);
+      const parts = event.attributes.map((each) => `    <${each.iri}> ?${each.name}`);
+      found.push([`events ${event.name}`, `SELECT * WHERE {\n  ?event a <${event.iri}>${parts.length ? ` ;\n${parts.join(" ;\n")}` : ""}\n}\nLIMIT 50`]);
     }
     return found;
   }
@@ -63,7 +63,7 @@ export class Query {
     if (!term) return "";
     const event = term.type === "uri" && EVENT.exec(term.value);
     if (event) return el("button", { type: "button", class: "link", title: term.value, onclick: () => this.choose({ event: event[1] }) }, `event ${event[1].slice(0, 8)}`);
-    const short = term.type === "uri" ? term.value.replace(/^urn:semcep:/, "") : term.value;
+    const short = term.type === "uri" ? (term.value.startsWith(this.base) ? term.value.slice(this.base.length) : term.value) : term.value;
     return el("span", { title: term.value }, short.length > 300 ? `${short.slice(0, 300)}…` : short);
   }
 }

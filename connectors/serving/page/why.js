@@ -4,12 +4,14 @@ import { ask, by, counted, el, say, valued } from "./elements.js";
 import { interval, lasting, moment } from "./times.js";
 import { code } from "./rules.js";
 import { heard } from "./lists.js";
+import { tree } from "./tree.js";
 
 const RECORDS = 200;
 
 export class Why {
-  constructor(store, rules, program, places) {
+  constructor(store, kinds, rules, program, places) {
     this.store = store;
+    this.kinds = kinds;
     this.rules = rules;
     this.program = program;
     this.places = places; // shows on the map, in the timeline
@@ -94,26 +96,45 @@ export class Why {
   event(found, inside) {
     if (!found) return [el("p", { class: "none" }, "The event itself is not held here any more; /sparql may still know it.")];
     const length = found.end > found.start ? `, ${lasting(found.end - found.start)}` : "";
-    const rules = this.rules.of(found.type);
-    const because = this.because(found);
     return [
       inside ? el("h3", {}, `The latest event: ${found.type}`) : null,
       facts([["when", interval(found.start, found.end) + length], ...Object.entries(found.values).map(([name, value]) => [name, valued(value)])]),
       el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.places.event(found) }, "Show in the timeline"),
         this.store.stations.has(found.key) ? el("button", { type: "button", onclick: () => this.places.station(found.key) }, "Show on the map") : null),
       el("h3", {}, "Because of"),
-      ...because,
-      el("h3", {}, rules.length === 1 ? "The rule" : "The rules that give it"),
-      ...rules.map((rule) => el("figure", {}, el("pre", {}, code(rule.text)),
-        el("figcaption", {}, `${rule.name}, fired ${counted(rule.fired)} ${rule.fired === 1 ? "time" : "times"}`))),
+      ...(found.because === null ? this.unkept(found) : [this.asking(found)]),
     ].filter(Boolean);
   }
 
-  because(found) {
-    if (found.because === null) {
-      const hint = this.program.lineage ? "Nothing is known of where it comes from." : "It is not kept what events come from: `cep serve --explain` keeps it.";
-      return [el("p", { class: "none" }, hint)];
-    }
+  // The tree, when it is there; else the rules and the records, and why there is no tree.
+  asking(found) {
+    const address = `/why/${encodeURIComponent(found.id)}`;
+    const made = el("div", { "aria-busy": "true" }, el("p", { class: "none" }, "It is asked of the running program …"));
+    ask(`${address}?format=json`).then((answer) => answer.json()).then((told) => [
+      ...tree(told, this.kinds),
+      el("details", { class: "folded" }, el("summary", {}, `All ${counted(found.because.length)} input ${found.because.length === 1 ? "record" : "records"}`), ...this.records(found)),
+      el("p", {}, "The same ", el("a", { href: `${address}?format=text` }, "as text"), " · ", el("a", { href: `${address}?format=json` }, "as JSON"), " · ",
+        el("a", { href: `${address}?format=prov` }, "as PROV")),
+    ], (error) => [el("p", { class: "none" }, error.message.replace(/^\d+ /, "")), ...this.records(found), ...this.giving(found)]).then((parts) => {
+      made.replaceChildren(...parts);
+      made.removeAttribute("aria-busy");
+    });
+    return made;
+  }
+
+  unkept(found) {
+    const hint = this.program.lineage ? "Nothing is known of where it comes from." : "It is not kept what events come from: `cep serve --explain` keeps it.";
+    return [el("p", { class: "none" }, hint), ...this.giving(found)];
+  }
+
+  giving(found) {
+    const rules = this.rules.of(found.type);
+    return [el("h3", {}, rules.length === 1 ? "The rule" : "The rules that give it"),
+      ...rules.map((rule) => el("figure", {}, el("pre", {}, code(rule.text)),
+        el("figcaption", {}, `${rule.name}, fired ${counted(rule.fired)} ${rule.fired === 1 ? "time" : "times"}`)))];
+  }
+
+  records(found) {
     const records = [...found.because].sort((a, b) => a.end - b.end || a.start - b.start).map(({ type, start, end, ...rest }) => ({ type, start, end, values: rest }));
     return [el("p", { class: "none" }, `${counted(records.length)} input ${records.length === 1 ? "record" : "records"}${records.length > RECORDS ? `, the last ${RECORDS} shown` : ""}`),
       table(records.slice(-RECORDS))];

@@ -1,0 +1,198 @@
+"""Changes of the knowledge in a running query: read where it is planned, numbered, and told to every bucket.
+
+What is found at one look is a line of a file of the checkpoint, on disk before a micro-batch may tell of it. So a
+micro-batch that is done again tells the same, whatever has become of the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from glob import has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cep.errors import CepError
+from cep.spark.durable import settled
+from cep.spark.telling import Telling
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cep.spark.program import Program
+    from knowledge.growing import Growing
+
+NAME = "changes.jsonl"
+"""The file of a checkpoint with all changes that were found."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """A file of which so many bytes were taken. `growing`: None where it does not grow."""
+
+    taken: int
+    hash: Any
+    growing: Growing | None
+
+
+class Chronicle:
+    """The changes that files hold, look by look. `names`: files, folders, patterns, as absolute paths."""
+
+    def __init__(self, checkpoint: Path, names: Sequence[str]) -> None:
+        self._path = checkpoint / NAME
+        self._names = names
+        self._lines: list[bytes] = []
+        self._files: dict[str, _Known] | None = None
+
+    def __len__(self) -> int:
+        self._open()
+        return len(self._lines)
+
+    def lines(self, first: int, beyond: int) -> list[bytes]:
+        """Those from one place to before another. CepError: there are not so many."""
+        if beyond > len(self):
+            raise CepError(
+                f"--checkpoint: {self._path} has {len(self)} changes, and {beyond} were told",
+                hint="put the whole folder back as it was, or start anew with another one",
+                code="checkpoint",
+            )
+        return self._lines[first:beyond]
+
+    def look(self, last: bool = False, strict: bool = False) -> int:
+        """Find what is new; gives how many lines there are then. `last`: nothing will come later. `strict`: a file that
+        is not there is an error, and one that cannot be read is one, not a dead letter. CepError: besides, what was
+        told is not in its file any more."""
+        if not self._names:
+            return len(self)
+        from knowledge.growing import News, there
+
+        files = self._open()
+        for name in self._names if strict else ():
+            if not (has_magic(name) or os.path.exists(name) or name in files):
+                raise CepError(f"--knowledge-updates: there is no file {name}", code="knowledge")
+        news, taken = News(), {}
+        for file in there(self._names):
+            known = files.get(file)
+            try:
+                data = self._new(file, known, last)
+            except OSError as error:
+                if known is not None or not strict:
+                    continue  # it is gone again, or cannot be read yet
+                told = (error.strerror or str(error)).lower()
+                raise CepError(f"{file} cannot be read: {told}", code="knowledge") from None
+            if data is None:
+                continue
+            news.join(self._read(files, file, data, last, strict))
+            taken[file] = {"bytes": files[file].taken, "hash": files[file].hash.hexdigest()}
+        if taken:
+            self._add(news, taken)
+        return len(self._lines)
+
+    def _new(self, file: str, known: _Known | None, last: bool) -> bytes | None:
+        """What of a file has not been taken; None: nothing. Whole lines, where it may grow and not `last`."""
+        from knowledge.growing import grows
+
+        size = Path(file).stat().st_size
+        if known is not None and (size < known.taken or (size > known.taken and known.growing is None)):
+            raise _altered(file, known.taken)
+        if known is not None and size == known.taken:
+            return None
+        with open(file, "rb") as opened:
+            opened.seek(0 if known is None else known.taken)
+            data = opened.read()
+        if grows(file) and not last:
+            data = data[: data.rfind(b"\n") + 1]
+            return data or None
+        return data
+
+    def _read(self, files: dict[str, _Known], file: str, data: bytes, last: bool, strict: bool) -> Any:
+        """The news in what was not taken of a file; it is taken then."""
+        from knowledge.growing import Growing, News, grows, whole
+        from knowledge.updates import Refused
+
+        known = files.get(file)
+        if known is None:
+            known = files[file] = _Known(0, hashlib.sha256(), Growing(file) if grows(file) else None)
+        known.taken += len(data)
+        known.hash.update(data)
+        if known.growing is not None:
+            return known.growing.read(data, last)
+        try:
+            return whole(file)
+        except CepError as error:
+            if strict:
+                raise
+            return News([], [Refused(file, error.span.line if error.span else 1, error.message, error.code, None)])
+
+    def _add(self, news: Any, taken: dict[str, Any]) -> None:
+        from knowledge.growing import change
+
+        fields = {
+            "files": taken,
+            "changes": [[one.time, change(one).decode(), one.file, one.line] for one in news.changes],
+            "refused": [[one.reason, one.code, one.file, one.line, one.text] for one in news.refused],
+        }
+        line = json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+        with self._path.open("ab") as file:
+            file.truncate(sum(map(len, self._lines)))  # what a killed run was writing, and told to no one
+            file.write(line)
+            settled(file)
+        self._lines.append(line)
+
+    def _open(self) -> dict[str, _Known]:
+        """The files as they were taken, where more may come. CepError: what was taken of one is not in it any more."""
+        if self._files is not None:
+            return self._files
+        if self._path.exists():
+            self._lines = [each for each in self._path.read_bytes().splitlines(keepends=True) if each.endswith(b"\n")]
+        parts: dict[str, list[dict[str, Any]]] = {}
+        for line in self._lines if self._names else ():
+            for file, taken in json.loads(line)["files"].items():
+                parts.setdefault(file, []).append(taken)
+        self._files = {file: _again(file, each) for file, each in parts.items()}
+        return self._files
+
+
+def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
+    """A file as it was after it had been taken in these parts."""
+    from knowledge.growing import Growing, grows
+
+    known = _Known(parts[-1]["bytes"], hashlib.sha256(), Growing(file) if grows(file) else None)
+    try:
+        with open(file, "rb") as opened:
+            at = 0
+            for part in parts:
+                data = opened.read(part["bytes"] - at)
+                at = part["bytes"]
+                known.hash.update(data)
+                if known.hash.hexdigest() != part["hash"]:
+                    raise _altered(file, known.taken)
+                if known.growing is not None:
+                    known.growing.read(data)
+    except FileNotFoundError:
+        known.growing = None  # what it held is in the checkpoint, and nothing more will come
+    return known
+
+
+def _altered(file: str, taken: int) -> CepError:
+    return CepError(
+        f"--knowledge-updates: {file} is not what it was: its first {taken:,} bytes are read, and told",
+        hint="more changes come at the end of an .nq file, or in a new file; for others start anew with other folders",
+        code="knowledge",
+    )
+
+
+class Changed(Telling):
+    """Lines of the chronicle, from number `first` on."""
+
+    def __init__(self, first: int, lines: Sequence[bytes]) -> None:
+        super().__init__(first)
+        self.first, self.lines = first, list(lines)
+
+    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
+        from cep.spark import reading
+
+        yield reading.changes(program, self.first, self.lines, letters)

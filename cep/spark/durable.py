@@ -1,0 +1,41 @@
+"""Files that are there whole or not at all, and still are when the machine has lost its power.
+
+What a file holds is on disk before it gets its name. That the name is on disk is waited for where another file system
+may go by it: on one, names come to the disk in their order, where it keeps a journal, and what names this file comes
+later.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+
+def put(path: Path, content: bytes) -> None:
+    """Put a file in a folder that is there, in the place of one of its name."""
+    made = path.with_name(f".{path.name}.{uuid4().hex}")  # the same task may run twice at once, on two machines
+    try:
+        with made.open("wb") as file:
+            file.write(content)
+            settled(file)
+        made.replace(path)
+    except OSError:
+        made.unlink(missing_ok=True)
+        raise
+
+
+def settled(file: BinaryIO) -> None:
+    """Return when what was written to a file is on disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def named(folder: Path) -> None:
+    """Return when the names of the files in a folder are on disk."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,152 @@
+"""Generations of a checkpoint: a migration begins new folders for Spark and for the states of buckets, and goes on from
+where the last finished micro-batch has come.
+
+What was there before is only read, and stays until the new generation has finished a micro-batch. So a run that is
+killed in between is done again from the same. Its first micro-batch takes nothing new: it calls every bucket, which
+takes over its state, tells the watermark, and what waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cep.errors import CepError
+from cep.runtime.carried import Before
+from cep.runtime.clock import BEGINNING
+from cep.spark import mending, states
+from cep.spark.ledger import Ledger
+from cep.spark.migration import Laid
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the generation `number` had come, of a program `laid` so: `offset` of the source, `watermark` of its next
+    micro-batch (milliseconds, 0: none), `time` of its buckets (microseconds), their `versions`, by names as `1-0003`;
+    `latest`: one of those that are there in time, None: there are none. `sources`: for each stage now the one whose
+    state it takes over, 0: none."""
+
+    number: int
+    laid: Laid
+    offset: dict[str, Any]
+    watermark: int
+    time: int
+    versions: dict[str, int]
+    latest: str | None
+    sources: list[int]
+
+    def state(self, folder: str, stage: int, bucket: int) -> Before | None:
+        """What a bucket now begins with: what it remembers, or the time alone; None: nothing was there. `folder`: of
+        the states."""
+        source = states.named(self.sources[stage - 1], bucket)
+        goals = None if source in self.versions else frozenset[str]()
+        name = source if goals is None else self.latest
+        if name is None:
+            return None
+        blob = states.read(Path(folder, f"{name}-{self.versions[name]:08}"))
+        return Before(blob, goals, waits=False, watermark=self.time)
+
+    def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
+        """The states in which events wait that came from outside, with their names; each event is in one stage of those
+        that take it, in all of its buckets or in the first."""
+        told: set[str] = set()
+        for number, stage in enumerate(self.laid.stages, 1):
+            mine = {event: stage["inputs"][event] for event in stage["outside"] if event not in told}
+            told |= mine.keys()
+            for name, version in self.versions.items():
+                at, _, bucket = name.partition("-")
+                events = sorted(event for event, way in mine.items() if way != "broadcast" or int(bucket) == 0)
+                if int(at) == number and events:
+                    yield str(Path(folder, f"{name}-{version:08}")), events
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The one of a `number`, from 1. `first`: the number of its first micro-batch in the sink's log; `start`: None
+    where it began with nothing."""
+
+    number: int = 1
+    first: int = 0
+    start: Start | None = None
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Generation:
+        """From what `asdict` makes of it."""
+        start = fields["start"]
+        found = None if start is None else Start(**{**start, "laid": Laid(**start["laid"])})
+        return cls(fields["number"], fields["first"], found)
+
+    def spark(self, checkpoint: Path) -> Path:
+        """The folder of Spark's own files."""
+        return checkpoint / _numbered(mending.NAME, self.number)
+
+    def states(self, checkpoint: Path) -> Path:
+        """The folder of the states of buckets."""
+        return checkpoint / _numbered(states.NAME, self.number)
+
+    def before(self, checkpoint: Path) -> str:
+        """The folder of the states that it takes over."""
+        assert self.start is not None, "it began with something"
+        return str(checkpoint / _numbered(states.NAME, self.start.number))
+
+    @property
+    def done(self) -> str:
+        """A pattern of the files that stand for finished micro-batches, in the folder of Spark's own."""
+        return "commits/[0-9]*"
+
+    def begun(self, checkpoint: Path) -> bool:
+        """Whether it has finished a micro-batch."""
+        return any(self.spark(checkpoint).glob(self.done))
+
+    def retire(self, checkpoint: Path) -> None:
+        """Away with those before it, when it does not need them any more. Not while a query runs."""
+        if self.number > 1 and self.begun(checkpoint):
+            for number in range(1, self.number):
+                shutil.rmtree(Generation(number).spark(checkpoint), ignore_errors=True)
+                shutil.rmtree(Generation(number).states(checkpoint), ignore_errors=True)
+
+
+FIRST = Generation()
+"""The one without a migration."""
+
+
+def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, lateness: int) -> Generation:
+    """The next generation, of which no stage takes anything over yet. `laid`, `output`: of the program until now;
+    `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, the input has ended."""
+    spark = before.spark(checkpoint)
+    mending.mend(spark)
+    mending.agree(spark, output, before.first)
+    done = max((int(file.name) for file in spark.glob(before.done)), default=-1)
+    last = max(done, Ledger(output).last - before.first)  # what the sink has counts, also where Spark was killed then
+    made = Generation(before.number + 1, before.first + last + 1)
+    for folder in (made.spark(checkpoint), made.states(checkpoint)):
+        shutil.rmtree(folder, ignore_errors=True)
+    if last < 0:
+        return Generation(made.number, made.first, before.start)
+    lines = (spark / "offsets" / str(last)).read_text(encoding="utf-8").splitlines()
+    offset = json.loads(lines[-1])
+    if offset["end"]:
+        told = f"--migrate: the input of {checkpoint} has ended, so nothing more would come to other rules"
+        hint = "start anew with another folder; where more is to come, run with `--once` or `--follow`"
+        raise CepError(told, hint=hint, code="checkpoint")
+    folder = before.states(checkpoint)
+    versions = states.newest(folder, last)
+    heads = {name: states.head(folder / f"{name}-{version:08}") for name, version in versions.items()}
+    latest = max(heads, key=lambda name: int(heads[name]["watermark"]), default=None)
+    time = BEGINNING if latest is None else int(heads[latest]["watermark"])
+    if last == done:
+        noted = (spark / "commits" / str(last)).read_text(encoding="utf-8").splitlines()
+        watermark = int(json.loads(noted[1])["nextBatchWatermarkMs"])
+    else:
+        seen = max((int(head["latest"]) for head in heads.values()), default=BEGINNING)
+        watermark = max(int(json.loads(lines[1])["batchWatermarkMs"]), (seen - lateness) // 1000)
+    start = Start(before.number, laid, offset, watermark, time, versions, latest, [])
+    return Generation(made.number, made.first, start)
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}-{number}"

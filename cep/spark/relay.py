@@ -1,0 +1,112 @@
+"""Derived events on their way from the files of the sink to a broker: what counts is sent, what is sent is removed.
+
+So the folder is all that is remembered: a run that is killed leaves the file it was at, and the next one sends that
+again, with the same ids.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from cep.errors import CepError
+from cep.schema import Schema
+from cep.spark.ledger import Ledger, place
+from cep.spark.stopping import NAME as STOP
+from connectors.sending import UNREACHABLE, Sending
+
+FOLDER = "outgoing"
+"""In a checkpoint, the folder of the sink."""
+
+Warn = Callable[[str], None]
+
+_PAUSE = 0.2  # seconds between two looks
+_LONGEST = 30.0  # between two tries of a broker that is not there
+_BYTES = 1 << 22  # that are sent at once
+
+
+class Relay:
+    """Sends the files of a folder in the order of its log, one after the other."""
+
+    def __init__(self, folder: Path, to: Callable[[], Sending]) -> None:
+        self._folder, self._to = folder, to
+        self._ledger = Ledger(folder)
+        self._seen = -1
+        self._sending: Sending | None = None
+
+    def waiting(self) -> list[Path]:
+        """The files that are committed, and not yet sent."""
+        names = dict.fromkeys(map(place, self._ledger.lines()))
+        return [path for name in names if (path := self._folder / name).exists()]
+
+    def move(self) -> None:
+        """Send what has been committed since. CepError: the broker does not take it; it is sent the next time."""
+        last = self._ledger.entered
+        if last == self._seen:
+            return
+        for path in self.waiting():
+            self._send(path)
+        self._seen = last
+
+    def close(self) -> None:
+        if self._sending is not None:
+            self._sending.close()
+            self._sending = None
+
+    def _send(self, path: Path) -> None:
+        try:
+            if self._sending is None:
+                self._sending = self._to()
+            with path.open("rb") as file:
+                while lines := file.readlines(_BYTES):
+                    self._sending.write(b"".join(lines))
+        except CepError:
+            self.close()
+            raise
+        path.unlink()
+
+
+@contextmanager
+def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: Warn) -> Iterator[None]:
+    """Send what a query derives while the block runs, and what is left when it has ended well. A broker that is not
+    there is waited for. CepError: it is not there at the end, or it refuses; then the query is stopped."""
+    relay = Relay(checkpoint / FOLDER, lambda: Sending(text, schemas))
+    over = threading.Event()
+    failure: list[CepError] = []
+
+    def run() -> None:
+        pause = _PAUSE
+        while not over.wait(pause):
+            try:
+                relay.move()
+                pause = _PAUSE
+            except CepError as error:
+                if error.code != UNREACHABLE:
+                    failure.append(error)
+                    (checkpoint / STOP).touch()
+                    return
+                if pause == _PAUSE:
+                    warn(f"{error.message}; what is derived waits in {checkpoint / FOLDER}")
+                pause = min(max(2 * pause, 1.0), _LONGEST)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+        over.set()
+        thread.join()
+        if failure:
+            raise failure[0]
+        relay.move()
+    except CepError as error:
+        if error.code == UNREACHABLE:
+            left, folder = len(relay.waiting()), checkpoint / FOLDER
+            hint = f"{left} files wait in {folder}; the same command sends them"
+            raise CepError(error.message, hint=hint, code="failed") from None
+        raise
+    finally:
+        over.set()
+        thread.join()
+        relay.close()

@@ -1,0 +1,21 @@
+"""Rows that are refused as records again, by their values: what was read is not known where a stage runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from cep.schema import Schema
+from connectors.writers import json_lines
+
+
+def records(table: pl.DataFrame, schema: Schema) -> list[str]:
+    """A line of JSON for each row, in their order."""
+    if not table.height:
+        return []
+    written = json_lines({schema.name: table}, {schema.name: schema}, True, False).decode().split("\n")
+    order = np.lexsort((table["start"].to_numpy(), table["end"].to_numpy()))  # as it is written
+    found = [""] * table.height
+    for row, line in zip(order.tolist(), written):
+        found[row] = line
+    return found

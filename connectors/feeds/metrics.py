@@ -1,0 +1,43 @@
+"""The numbers of alerts and of who is told of them, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from connectors.alerts.outbox import Closed, Outbox
+from connectors.feeds.events import Stream
+
+
+class Numbers(Collector):
+    """`unplaced`: occurrences by alert whose place is none."""
+
+    def __init__(self, outbox: Outbox, stream: Stream, unplaced: Mapping[str, int]) -> None:
+        self.outbox = outbox
+        self.stream = stream
+        self.unplaced = unplaced
+
+    def collect(self) -> Iterable[Metric]:
+        try:
+            standings, live = self.outbox.standings(), self.outbox.open
+        except Closed:  # the server is about to end
+            return
+        waiting = GaugeMetricFamily("semcep_feed_waiting", "Changes that a receiver has not yet.", labels=["receiver"])
+        dead = GaugeMetricFamily("semcep_feed_dead_letters", "Changes that it has refused.", labels=["receiver"])
+        for one in standings:
+            waiting.add_metric([one.name], one.waiting)
+            dead.add_metric([one.name], one.dead)
+        unplaced = CounterMetricFamily(
+            "semcep_alerts_unplaced", "Occurrences that said where, but no place on earth.", labels=["alert"]
+        )
+        for name, number in sorted(self.unplaced.items()):
+            unplaced.add_metric([name], number)
+        yield from (waiting, dead, unplaced)
+        yield GaugeMetricFamily("semcep_alerts_open", "Alerts that are not resolved.", live)
+        yield CounterMetricFamily(
+            "semcep_alerts_changes", "Changes of alerts since the outbox began.", self.outbox.last
+        )
+        yield GaugeMetricFamily("semcep_feed_clients", "Who reads the stream of alerts.", self.stream.clients)

@@ -1,0 +1,103 @@
+"""Which rule made an event and what it was made of, as PROV: an activity for each rule, and the constituents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from cep.errors import Source, Span
+from cep.plan.plan import Plan
+from cep.runtime.history import CONSTITUENTS
+from cep.schema import Schema
+from connectors.rdf import triples
+from connectors.rdf.identity import ID, hashed
+from connectors.rdf.words import PROV, RDF, RDFS, Words
+
+
+@dataclass(frozen=True, slots=True)
+class Derivations:
+    """Of one program. Rules are told by their numbers in `plan`; `meanings`: what each event means, of which their
+    names are made, so that nothing else in the program changes these (`Engine.meanings`); `written`: the events that
+    are described."""
+
+    plan: Plan
+    meanings: Mapping[str, str]
+    words: Words
+    written: Collection[str] = ()
+
+    def events(self, table: pl.DataFrame, schema: Schema) -> str:
+        """Derived occurrences, with `@id`; with `constituents` (`cep.runtime.history`) what each was derived from."""
+        if CONSTITUENTS in table.columns:
+            return triples.events(table, schema, self.words, None) + self._led(table, schema.name)
+        rules = self.rules_of(schema.name)
+        return triples.events(table, schema, self.words, self.activity(schema.name, rules if len(rules) == 1 else []))
+
+    def rules(self) -> str:
+        """All rules with their activities, and for events that several rules make that of one that is not known."""
+        made: dict[str, None] = {}
+        for event in self.plan.derived:
+            rules = self.rules_of(event)
+            for each in [*([] if len(rules) == 1 else [[]]), *([rule] for rule in rules)]:
+                made |= dict.fromkeys(self.described(event, each))
+        return "".join(made)
+
+    def rules_of(self, event: str) -> list[int]:
+        """The rules that make an event."""
+        return [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == event]
+
+    def activity(self, event: str, rules: Sequence[int]) -> str:
+        """What made an occurrence: one rule, or several that gave the same; without any: it is not known which."""
+        return self.words.derivation(self.meanings[event], event, [self._name(rule) for rule in rules])
+
+    def described(self, event: str, rules: Sequence[int]) -> Iterator[str]:
+        """An activity with its rules as plans; of one that is not known all that it may be."""
+        activity = self.activity(event, rules)
+        yield _line(activity, RDF + "type", PROV + "Activity")
+        for rule in rules or self.rules_of(event):
+            name = self._name(rule)
+            association, followed = f"{activity}/{name}/association", self.words.rule(self.meanings[event], event, name)
+            yield _line(activity, PROV + "qualifiedAssociation", association)
+            yield _line(association, RDF + "type", PROV + "Association")
+            yield _line(association, PROV + "hadPlan", followed)
+            yield _line(followed, RDF + "type", PROV + "Plan")
+            text = _written(self.plan.source, self.plan.rules.rules[rule].span)
+            yield f"<{followed}> <{RDFS}label> {triples.quoted(text)} .\n"
+
+    def _name(self, rule: int) -> str:
+        one = self.plan.rules.rules[rule]
+        return one.label or str(1 + self.rules_of(one.event).index(rule))
+
+    def _led(self, table: pl.DataFrame, event: str) -> str:
+        words, schemas = self.words, self.plan.schemas
+        lines: dict[str, None] = {}
+        activities: dict[tuple[int, ...], str] = {}
+        for id, text in zip(table[ID].to_list(), table[CONSTITUENTS].to_list()):
+            rules, parts = json.loads(text)
+            one = f"<{words.event(id)}> <{PROV}"
+            if rules:
+                key = tuple(rules)
+                if key not in activities:
+                    activities[key] = self.activity(event, rules)
+                    lines |= dict.fromkeys(self.described(event, rules)) if len(rules) > 1 else {}
+                lines[f"{one}wasGeneratedBy> <{activities[key]}> .\n"] = None
+            for record, name, values in parts:
+                (part,) = hashed([f"{json.dumps(name)} {json.dumps(values)}"], "" if record else self.meanings[name])
+                iri = words.reading(part) if record else words.event(part)
+                lines[f"{one}wasDerivedFrom> <{iri}> .\n"] = None
+                if record or name not in self.written:
+                    lines[_line(iri, RDF + "type", words.type(schemas[name]))] = None
+        return "".join(lines)
+
+
+def _written(source: Source, span: Span) -> str:
+    lines = [source.line(number) for number in range(span.line, span.end_line + 1)]
+    lines[-1] = lines[-1][: span.end_column - 1]
+    lines[0] = lines[0][span.column - 1 :]
+    return "\n".join(lines)
+
+
+def _line(subject: str, property: str, object: str) -> str:
+    return f"<{subject}> <{property}> <{object}> .\n"

@@ -1,0 +1,106 @@
+"""Derived events as messages to a broker, each with an `id` by which one that comes twice is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Protocol
+
+from cep.errors import CepError
+from cep.schema import Schema
+from connectors.addresses import OUTPUTS, Address, address
+from connectors.records import closest
+
+WAIT = 60.0
+"""Seconds in which a broker has to take what it is sent."""
+
+UNREACHABLE = "unreachable"
+"""The code of an error that may be gone when it is tried again."""
+
+_TYPE = "{type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """`id`: the same of equal events, whichever run has derived them, and of no others."""
+
+    topic: str
+    key: bytes | None
+    payload: bytes
+    id: str
+
+
+class Sender(Protocol):
+    """A broker that messages go to."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """In this order; the broker has them when this returns. CepError: it has not taken all."""
+
+    def close(self) -> None: ...
+
+
+class Sending:
+    """Takes lines of JSON, as a file does, and sends each to its topic. What was sent when `write` fails or the process
+    ends may be sent again by the next one: with the same `id`."""
+
+    def __init__(self, text: str, schemas: Mapping[str, Schema]) -> None:
+        """`schemas`: of the events that are written. CepError: the address is wrong, or there is no broker."""
+        found = outlet(text, schemas)
+        self._topic, self._by = found.path, found.options.get("by")
+        self._sender = _sender(found, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
+
+    def write(self, piece: bytes) -> None:
+        """Whole lines. CepError: the broker does not take them; with the code `UNREACHABLE`, not now."""
+        self._sender.send([self._message(line) for line in piece.splitlines()])
+
+    def close(self) -> None:
+        self._sender.close()
+
+    def _message(self, line: bytes) -> Message:
+        id = blake2b(line, digest_size=16).hexdigest()
+        topic, key = self._topic, id.encode()
+        if self._by is not None or _TYPE in topic:
+            record = json.loads(line)
+            topic = topic.replace(_TYPE, record["type"])
+            if self._by is not None and self._by in record:
+                value = record[self._by]
+                key = (value if isinstance(value, str) else json.dumps(value)).encode()
+        return Message(topic, key, line, id)
+
+
+def is_topic(text: str) -> bool:
+    """Whether an output is a topic of a broker, not a file or a folder."""
+    kind, scheme, _ = text.partition("://")
+    return bool(scheme) and kind.removesuffix("s") in OUTPUTS
+
+
+def outlet(text: str, schemas: Mapping[str, Schema]) -> Address:
+    """The address of an output for these events. CepError: it is wrong."""
+    found = address(text, OUTPUTS)
+    if not found.path:
+        raise _wrong(found, "it names no topic", f"e.g. `{found.text.rstrip('/')}/derived`")
+    odd = _TYPE in found.path and found.kind == "kafka" and "/" in found.path
+    if odd or any(letter in found.path.replace(_TYPE, "") for letter in "{}+#"):
+        raise _wrong(found, "this is no topic", "`{type}` stands for the name of the event: `derived/{type}`")
+    by = found.options.get("by")
+    names = {attribute.name for schema in schemas.values() for attribute in schema.attributes} | {"type"}
+    if by is not None and by not in names:
+        hint = "attributes are " + ", ".join(sorted(names))
+        raise _wrong(found, f"`by={by}`: no derived event has this attribute{closest(by, sorted(names))}", hint)
+    return found
+
+
+def _sender(found: Address, topics: Sequence[str]) -> Sender:
+    if found.kind == "kafka":
+        from connectors.kafkasender import KafkaSender
+
+        return KafkaSender(found, topics)
+    from connectors.mqttsender import MqttSender
+
+    return MqttSender(found)
+
+
+def _wrong(found: Address, reason: str, hint: str) -> CepError:
+    return CepError(f"--output {found.text}: {reason}", hint=hint, code="output")

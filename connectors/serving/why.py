@@ -1,0 +1,246 @@
+"""`/why/{id}` and `/why-not`: why an event was derived, or was not, asked of the running engine between two batches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import PlainTextResponse, Response
+
+from cep.engine import Engine
+from cep.errors import CepError
+from cep.syntax.constants import write_duration
+from cep.why.derivation import DEEPEST, MOST
+from cep.why.judging import Facts
+from cep.why.occurrences import Occurrence
+from cep.why.wanted import wanted
+from connectors.rdf.process import StoreProcess
+from connectors.rdf.store import Question
+from connectors.rdf.words import TIME, Words
+from connectors.serving.scene import Scene
+from connectors.serving.sparql import negotiated
+from connectors.serving.turn import Turn
+from connectors.times import iso, of_duration, of_iso
+from connectors.why.lines import refusals, tree
+from connectors.why.origins import Origins
+from connectors.why.plain import Asked, by_id
+from connectors.why.prov import provenance
+
+FORMS: Mapping[str, str] = {
+    "application/json": "json",
+    "text/plain": "text",
+    "application/n-triples": "prov",
+    "text/turtle": "prov",
+}
+"""Media types of a tree, with what `cep explain --format` calls them. N-Triples are Turtle as well."""
+
+TYPES = {"json": "application/json", "text": "text/plain; charset=utf-8", "prov": "application/n-triples"}
+FARTHEST, LARGEST = 100, 2_000
+"""So many rules deep, and so many events, a tree may be asked for."""
+WAITING = 16
+"""Questions that wait, at most."""
+
+Form = Literal["json", "text", "prov"]
+Told = Awaitable[dict[str, Any]]
+Plain = Mapping[str, Callable[[Mapping[str, Any], "Questions"], str]]
+Ended = Callable[[str], tuple[str | None, int] | None]
+"""The event and the end of what has an `@id`, or the end alone; None: there is no such event."""
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_NOT_KEPT = {"Cache-Control": "no-store", "Vary": "Accept"}
+
+
+class Unanswered(Exception):
+    """Why a question has no answer, and HTTP's status for it."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long the engine may be kept from its work by one question, in seconds."""
+
+    seconds: float
+
+    def until(self) -> Callable[[], None]:
+        """What raises Unanswered when that is over."""
+        end = time.monotonic() + self.seconds
+
+        def still() -> None:
+            if time.monotonic() > end:
+                raise Unanswered(503, f"it took longer than {self.seconds:g} s; ask for less with `depth` or `most`")
+
+        return still
+
+
+class Questions:
+    """Questions to an engine with `remember`, one after the other, in a thread of their own.
+
+    Who has the `turn` may look at the engine. A question that took it for some time leaves it for as long: at least
+    half of the time is the program's. `ended` finds events by their `@id`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        turn: Turn,
+        ended: Ended,
+        facts: Facts | None = None,
+        origins: Origins | None = None,
+        seconds: float = 10.0,
+        words: Words | None = None,
+    ) -> None:
+        assert engine.history is not None and engine.history.remember is not None, "the engine was told to remember"
+        self.engine, self.turn, self.ended = engine, turn, ended
+        self.facts, self.origins, self.patience = facts, origins, Patience(seconds)
+        self.words = words or Words()
+        self.remember = engine.history.remember
+        self._thread = ThreadPoolExecutor(1, "why")
+        self._waiting, self._next = 0, 0.0
+        self._counting = threading.Lock()
+
+    async def why(self, id: str, most: int, depth: int) -> dict[str, Any]:
+        """The tree of a derived event. Raises Unanswered."""
+        found = await asyncio.to_thread(self.ended, id)
+        if found is None:
+            raise Unanswered(404, f"no derived event has the id `{id}`, or it is no longer kept")
+        event, end = found
+
+        def told(asked: Asked) -> dict[str, Any]:
+            try:
+                one = by_id(self.engine, id, event, end)
+            except CepError:
+                what = f"what ended in the last {write_duration(self.remember)} and came since the server was started"
+                told = f"it is not remembered what led to this event, which ended at {iso(end)}; remembered is {what}"
+                raise Unanswered(410, f"{told}: `--remember` says how much") from None
+            return asked.why(one, most, depth)
+
+        return await self._asked(told)
+
+    async def why_not(self, event: str, at: str, back: int | None) -> dict[str, Any]:
+        """Why there is no such event, by rule. Raises Unanswered, and CepError where `event` or `at` is none."""
+        return await self._asked(lambda asked: asked.why_not(wanted(event, self.engine, at), back))
+
+    async def _asked(self, question: Callable[[Asked], dict[str, Any]]) -> dict[str, Any]:
+        with self._counting:
+            if self._waiting >= WAITING:
+                raise Unanswered(503, "too many questions are waiting")
+            self._waiting += 1
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._answered, question)
+
+    def _answered(self, question: Callable[[Asked], dict[str, Any]]) -> dict[str, Any]:
+        try:
+            time.sleep(max(0.0, self._next - time.monotonic()))
+            if not self.turn.acquire(self.patience.seconds):
+                raise Unanswered(503, "the program is at work on a long batch; ask again")
+            began = time.monotonic()
+            try:
+                calendar = self.origins is None or self.origins.times != "seconds"
+                return question(Asked(self.engine, self.facts, self._origin, calendar, self.patience.until()))
+            finally:
+                self.turn.release()
+                self._next = 2 * time.monotonic() - began
+        finally:
+            with self._counting:
+                self._waiting -= 1
+
+    def _origin(self, record: Occurrence) -> tuple[str, int] | None:
+        """File and line; folders of this machine are nobody's business."""
+        found = None if self.origins is None else self.origins(record)
+        if found is None or "://" in found[0]:
+            return found
+        return Path(found[0]).name, found[1]
+
+    def close(self) -> None:
+        """No question is begun any more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def ended(scene: Scene, store: StoreProcess, words: Words) -> Ended:
+    """Finds an event among the newest, else in the store."""
+
+    def found(id: str) -> tuple[str | None, int] | None:
+        if (held := scene.event(id)) is not None:
+            return str(held["type"]), int(held["end"])
+        query = f"SELECT ?end {{ <{words.event(id)}> <{TIME}hasEnd> ?end }}"
+        answer = json.loads(store.ask(Question(query)).result().body)
+        stamps = [row["end"]["value"].removeprefix(words.instant()) for row in answer["results"]["bindings"]]
+        return (None, of_iso(stamps[0])) if stamps else None
+
+    return found
+
+
+def router(questions: Questions | None) -> APIRouter:
+    """None: what events come from is not kept, and that is what is said."""
+    made = APIRouter(include_in_schema=False)
+
+    async def answered(
+        request: Request, form: Form | None, asked: Callable[[Questions], Told], plain: Plain
+    ) -> Response:
+        try:
+            if questions is None:
+                raise Unanswered(404, "it is not kept what events come from: `cep serve --explain` keeps it")
+            chosen = form or negotiated(request.headers, FORMS, "")
+            if chosen not in plain:
+                raise Unanswered(406, f"answers are {', '.join(kind for kind, each in FORMS.items() if each in plain)}")
+            told = await asked(questions)
+            return Response(plain[chosen](told, questions), media_type=TYPES[chosen], headers=_NOT_KEPT)
+        except Unanswered as error:
+            more = {"Retry-After": "5"} if error.status == 503 else {}
+            return PlainTextResponse(f"{error}\n", error.status, _NOT_KEPT | more)
+        except CepError as error:
+            return PlainTextResponse(f"{str(error).removeprefix('--')}\n", 400, _NOT_KEPT)
+
+    @made.get("/why/{id}")
+    async def why(
+        request: Request,
+        id: str,
+        most: Annotated[int, Query(ge=1, le=LARGEST)] = MOST,
+        depth: Annotated[int, Query(ge=1, le=FARTHEST)] = DEEPEST,
+        format: Form | None = None,
+    ) -> Response:
+        """The tree of a derived event, as `cep explain` gives it."""
+        name = id.removeprefix("@")
+        if not _ID.fullmatch(name):
+            return PlainTextResponse("an `@id` has 32 hexadecimal digits\n", 404, _NOT_KEPT)
+        return await answered(request, format, lambda asked: asked.why(name, most, depth), _TREES)
+
+    @made.get("/why-not")
+    async def why_not(
+        request: Request,
+        event: Annotated[str, Query(max_length=1_000)],
+        at: Annotated[str, Query(max_length=100)],
+        back: Annotated[str | None, Query(max_length=40)] = None,
+        format: Form | None = None,
+    ) -> Response:
+        """Why there is no such event at a time, as `cep explain --not` gives it."""
+        try:
+            before = None if back is None else of_duration(back)
+        except ValueError:
+            return PlainTextResponse(f"back: `{back}` is no duration: `90 min`, `PT90M`\n", 400, _NOT_KEPT)
+        return await answered(request, format, lambda asked: asked.why_not(event, at, before), _REFUSALS)
+
+    return made
+
+
+def _json(told: Mapping[str, Any], asked: Questions) -> str:
+    return json.dumps(told, ensure_ascii=False)
+
+
+_TREES: Plain = {
+    "json": _json,
+    "text": lambda told, asked: "\n".join([*tree(told), ""]),
+    "prov": lambda told, asked: provenance(told, asked.engine, asked.words),
+}
+_REFUSALS: Plain = {"json": _json, "text": lambda told, asked: "\n".join([*refusals(told), ""])}

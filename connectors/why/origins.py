@@ -1,0 +1,51 @@
+"""Where records of the input came from: file and line by their number, of the latest ones."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+
+from cep.why.occurrences import Occurrence
+from connectors.batch import Batch, Block
+
+MOST = 1 << 22
+"""Records that are remembered at a server."""
+
+
+class Origins:
+    """Notes the batches that pass by; may be asked by any thread. `most`: records that are remembered, None: all.
+
+    `begun`: how many records an engine had taken before, in another run; of those nothing is known.
+    """
+
+    def __init__(self, most: int | None = None, begun: int = 0) -> None:
+        self.most, self.begun = most, begun
+        self.times: str | None = None
+        self._blocks: deque[Block] = deque()
+        self._records = 0
+        self._lock = threading.Lock()
+
+    def noted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The same batches."""
+        for batch in batches:
+            with self._lock:
+                self.times = self.times or batch.times
+                for block in batch.blocks:
+                    if block.count and (not self._blocks or self._blocks[-1].beyond <= block.first):
+                        self._blocks.append(block.without_text())
+                        self._records += block.count
+                while self.most is not None and self._blocks and self._records - self._blocks[0].count > self.most:
+                    self._records -= self._blocks.popleft().count
+            yield batch
+
+    def __call__(self, record: Occurrence) -> tuple[str, int] | None:
+        """(file, line) of a record; None where it is not known any more."""
+        with self._lock:
+            if record.name <= self.begun:
+                return None
+            place = bisect_right(self._blocks, record.order, key=lambda block: block.first) - 1
+            if place < 0 or record.order >= self._blocks[place].beyond:
+                return None
+            return self._blocks[place].place(record.order)

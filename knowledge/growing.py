@@ -1,0 +1,104 @@
+"""Changes of knowledge in files that come one by one, and in N-Quads that grow: what is new makes changes at each look.
+
+A graph is taken as far as it is there. One without a time, as yet, waits for it; one that grows is the change of its
+time again, with what has come since; its end may come later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyoxigraph as ox
+
+from cep.errors import CepError
+from knowledge.rdf.change import Change
+from knowledge.rdf.load import files
+from knowledge.rdf.unreadable import plain
+from knowledge.updates import Graphs, Refused, Update, read
+
+
+@dataclass(slots=True)
+class News:
+    """`changes` by time, one for each; and what could not be taken."""
+
+    changes: list[Update] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+
+    def join(self, other: News) -> None:
+        """With that of another file."""
+        times = {each.time: each for each in self.changes}
+        for each in other.changes:
+            before = times.get(each.time)
+            times[each.time] = each if before is None else before.joined(each)
+        self.changes = [times[time] for time in sorted(times)]
+        self.refused += other.refused
+
+
+class Growing:
+    """A file of N-Quads, line by line."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._graphs = Graphs("")
+        self._line = 0
+
+    def read(self, lines: bytes, last: bool = False) -> News:
+        """What whole lines that follow make. `last`: no more will come."""
+        news = News()
+        touched: dict[str, None] = {}
+        for line in lines.splitlines(keepends=True):
+            self._line += 1
+            try:
+                for quad in ox.parse(line, ox.RdfFormat.N_QUADS):
+                    if isinstance(quad.object, ox.Triple):
+                        raise CepError("a triple stands as a term in another, which RDF 1.1 does not know", code="quad")
+                    touched[self._graphs.take(quad, self._line)] = None
+            except SyntaxError as error:
+                news.refused.append(self._refused(self._line, f"this is no N-Quads: {plain(error)}", "quad", line))
+            except CepError as error:
+                news.refused.append(self._refused(self._line, error.message, error.code, line))
+        for name in [*touched, *(self._graphs.known if last else ())]:
+            graph = self._graphs.known.get(name)
+            if graph is None or (graph.begins is None and graph.ends is None and not last):
+                continue
+            try:
+                news.join(News(self._graphs.settle(name)))
+            except CepError as error:
+                about = graph.fresh[:1] or ([] if graph.about is None else [graph.about])
+                text = "".join(f"{quad} .\n" for quad in about).encode()
+                news.refused.append(self._refused(graph.line, error.message, error.code, text))
+                del self._graphs.known[name]
+        for update in news.changes:
+            update.file = self._file
+        return news
+
+    def _refused(self, line: int, reason: str, code: str, text: bytes) -> Refused:
+        return Refused(self._file, line, reason, code, text.decode("utf-8", "replace").strip())
+
+
+def whole(file: str) -> News:
+    """What a file makes that does not grow. CepError: it cannot be read."""
+    return News(read([file]))
+
+
+def there(names: Iterable[str]) -> list[str]:
+    """The files that names stand for and that are there now."""
+    found: list[str] = []
+    for name in names:
+        try:
+            found += map(str, files([name]))
+        except CepError:
+            continue
+    return found
+
+
+def grows(file: str) -> bool:
+    """Whether more may come at the end of a file."""
+    return Path(file).name.lower().endswith(".nq")
+
+
+def change(update: Update) -> bytes:
+    """An update as an engine takes it."""
+    return Change.of(update.add, update.remove).written()

@@ -1,0 +1,86 @@
+"""A query that fails for want of a Python process begins again; one that fails for another reason says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+from cep.errors import CepError
+from cep.spark import patience, session
+from cep.spark.patience import TRIES, endured
+from cep.spark.stopping import Wish
+
+BUSY = CepError("the query has failed: Timed out while waiting for the Python worker to connect back", code="failed")
+OTHER = CepError("the query has failed: no space left on device", code="failed")
+
+
+class Asked:
+    """Fails as it is told, or finishes so many micro-batches."""
+
+    def __init__(self, *ends: CepError | int) -> None:
+        self.ends: Iterator[CepError | int] = iter(ends)
+        self.times = self.finished = self.wished = 0
+        self.told: list[str] = []
+
+    def begun(self, begin: Callable[[], object]) -> object:
+        return begin()
+
+    def wait(self, query: object, endless: bool) -> None:
+        end = next(self.ends)
+        if isinstance(end, CepError):
+            raise end
+        self.finished += end
+        if end > 1:
+            raise BUSY
+
+    def run(self) -> None:
+        def begin() -> Any:
+            self.times += 1
+
+        def log(event: str, text: str | None, *level: str) -> None:
+            self.told.append(event)
+
+        endured(begin, cast(Any, self), True, lambda: self.finished, cast(Any, log))
+
+
+def test_it_begins_again_where_the_machine_was_slow() -> None:
+    one = Asked(BUSY, BUSY, 7, *[BUSY] * (TRIES - 2), 3, BUSY, 1)
+    one.run()
+    assert (one.times, one.finished, one.told) == (TRIES + 4, 11, ["again"] * (TRIES + 3))
+    for failing, begun in ((Asked(*[BUSY] * TRIES), TRIES), (Asked(BUSY, OTHER), 2)):
+        with pytest.raises(CepError, match="the query has failed"):
+            failing.run()
+        assert failing.times == begun
+    stopped = Asked(BUSY)
+    stopped.wished = 15
+    with pytest.raises(CepError):
+        stopped.run()
+    assert patience.passing(CepError("Python worker failed to connect back.")) and not patience.passing(OTHER)
+
+
+def test_java_that_has_ended_is_said(tmp_path: Any) -> None:
+    class Query:
+        def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    with pytest.raises(CepError, match="Java has ended, or was ended") as raised:
+        Wish(tmp_path).wait(cast(Any, Query()), True)
+    assert raised.value.code == "failed" and "spark.driver.memory" in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "master, wanted",
+    [
+        ("local", "local[1, 4]"),
+        ("local[3]", "local[3, 4]"),
+        ("local[*]", "local[*, 4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("spark://10.0.0.1:7077", "spark://10.0.0.1:7077"),
+    ],
+)
+def test_tasks_are_done_again_on_one_machine_too(master: str, wanted: str) -> None:
+    assert session.patient(master) == wanted

@@ -1,0 +1,103 @@
+"""What Spark has committed goes to a broker: all of it, in order, and again only where the sender was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cep.engine import Engine
+from cep.errors import CepError
+from cep.spark.ledger import File, Ledger
+from cep.spark.relay import FOLDER, Relay, relaying
+from cep.spark.stopping import NAME as STOP
+from connectors.sending import Sending
+from tests.brokers import Cluster
+
+SCHEMAS = Engine.from_text("hot(N) <- reading(N) WHERE N >= 0.").outputs
+CHILD = """
+import sys
+from pathlib import Path
+from cep.engine import Engine
+from cep.spark.relay import relaying
+schemas = Engine.from_text("hot(N) <- reading(N) WHERE N >= 0.").outputs
+with relaying(Path(sys.argv[1]), sys.argv[2], schemas, print):
+    pass
+"""
+
+
+def commit(checkpoint: Path, batch: int, numbers: range, length: int = 0) -> None:
+    """A micro-batch of two files."""
+    folder, half = checkpoint / FOLDER, len(numbers) // 2
+    files = []
+    for part, some in enumerate((numbers[:half], numbers[half:])):
+        path = folder / f"part-{part:05}-{batch}.jsonl"
+        at = Ledger(folder).coming(path.name)
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_text("".join(json.dumps({"type": "hot", "n": n, "x": "x" * length}) + "\n" for n in some))
+        files.append(File.of(at, path, {"hot": len(some)}))
+    Ledger(folder).add(batch, files, passing=True)
+
+
+def test_a_sender_that_is_killed_repeats_one_file_at_most(tmp_path: Path) -> None:
+    cluster = Cluster("derived")
+    place = f"kafka://{cluster.servers}/derived?queue.buffering.max.messages=500"
+    for batch in range(4):
+        commit(tmp_path, batch, range(10_000 * batch, 10_000 * (batch + 1)), length=100)
+    files = len(list((tmp_path / FOLDER).glob("part-*")))
+    child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path), place])
+    while len(list((tmp_path / FOLDER).glob("part-*"))) > files - 3 and child.poll() is None:
+        time.sleep(0.005)  # and now it is somewhere in the next one
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    (tmp_path / FOLDER / "part-00000-9.jsonl").write_text('{"type": "hot", "n": -1}\n')  # of no finished micro-batch
+    with relaying(tmp_path, place, SCHEMAS, print):
+        pass
+    found = cluster.received("derived", 40_000)
+    assert {json.loads(payload)["n"] for _, _, payload in found} == set(range(40_000))
+    ids = Counter(id for id, _, _ in found)
+    assert len(ids) == 40_000 and max(ids.values()) <= 2
+    again = {json.loads(payload)["n"] // 5_000 for id, _, payload in found if ids[id] == 2}
+    assert len(again) <= 1
+    assert [path.name for path in (tmp_path / FOLDER).glob("part-*")] == ["part-00000-9.jsonl"]
+
+
+def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectors.kafkasender.ANSWER", 0.2)
+    commit(tmp_path, 0, range(100))
+    told: list[str] = []
+    with (
+        pytest.raises(CepError, match=r"no answer: .*\n.*2 files wait in .*; the same command sends them") as failed,
+        relaying(tmp_path, "kafka://127.0.0.1:1/derived", SCHEMAS, told.append),
+    ):
+        while not told:
+            time.sleep(0.01)
+    assert failed.value.code == "failed" and len(told) == 1
+    cluster = Cluster("derived")
+    place = f"kafka://{cluster.servers}/derived"
+    with relaying(tmp_path, place, SCHEMAS, print):
+        for batch in range(1, 12):
+            commit(tmp_path, batch, range(100 * batch, 100 * (batch + 1)))
+    assert sorted(json.loads(one)["n"] for _, _, one in cluster.received("derived", 1200)) == list(range(1200))
+    for batch in range(12, 20):
+        commit(tmp_path, batch, range(10))
+    assert len(list(Ledger(tmp_path / FOLDER).lines())) == 16  # what was sent has left the log
+
+    class Refusing(Sending):
+        def write(self, piece: bytes) -> None:
+            raise CepError("the broker refuses a message: it is too large", code="output")
+
+    monkeypatch.setattr("cep.spark.relay.Sending", Refusing)
+    with pytest.raises(CepError, match="it is too large"), relaying(tmp_path, place, SCHEMAS, print):
+        while not (tmp_path / STOP).exists():  # the query ends
+            time.sleep(0.01)
+    shutil.rmtree(tmp_path / FOLDER)
+    assert Relay(tmp_path / FOLDER, lambda: Sending(place, SCHEMAS)).waiting() == []

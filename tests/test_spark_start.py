@@ -1,0 +1,141 @@
+"""What keeps a run on Spark from starting is said in a sentence, and leaves nothing that stands in the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from cep.engine import Engine
+from cep.errors import CepError
+from cep.spark.checkpoint import claim, reached
+from cep.spark.files import FileReader, Files
+from cep.spark.program import Options, Program
+from cep.spark.starting import checked, said, silent
+from tests import spark_runs
+from tests.test_spark_migration import PAIR, READING, RISE, kept
+
+needs_java = pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def test_masters() -> None:
+    for fine in ("local", "local[2]", "local[ * ]", "local[*, 4]", "local-cluster[2,1,1024]", "spark://a:7077,b:7077",
+                 "spark://[::1]:7077", "yarn", "k8s://https://kubernetes.default.svc"):  # fmt: skip
+        assert checked(fine) == fine
+    for wrong, near in [
+        ("loal[2]", "`local` comes near"),
+        ("local[two]", ""),
+        ("spark:/host:7077", "`spark://` comes near"),
+        ("spark://host", ""),
+        ("yarm", "`yarn` comes near"),
+        ("http://host:8080", ""),
+    ]:
+        with pytest.raises(CepError, match="--master: `") as error:
+            checked(wrong)
+        assert near in error.value.message and "spark://host:7077" in str(error.value)
+
+
+def test_a_master_that_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there, socket.create_server(("127.0.0.1", 0)) as gone:
+        here, nowhere = (f"127.0.0.1:{one.getsockname()[1]}" for one in (there, gone))
+        gone.close()
+        assert silent(f"spark://{nowhere}") == "connection refused"
+        assert silent(f"spark://{nowhere},{here}") is silent("yarn") is silent("local[2]") is None
+
+
+def test_what_went_wrong_is_found_in_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    assert said(log, 0) is None
+    old = 'Exception in thread "main" java.lang.Error: of another run\n'
+    raised = "org.apache.spark.SparkException: Could not parse Master URL: 'loal'\n\tat org.apache.x(y:1)\n"
+    log.write_text(f'{old}WARNING: an omen\nException in thread "main" {raised}26/11/22 02:00:00 INFO Hook: bye\n')
+    assert said(log, len(old)) == "Could not parse Master URL: 'loal'"
+    log.write_text("26/11/22 02:00:00 WARN Client: no one is there\n")
+    assert said(log, 0) == "no one is there"
+    log.write_text(f"{raised}26/11/22 02:00:01 ERROR Backend: Giving up.\n26/11/22 02:00:02 WARN Client: bye\n")
+    assert said(log, 0) == "Giving up."
+
+
+def test_a_checkpoint_in_which_nothing_was_begun_is_no_ones(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    first, _ = claim(state, kept(READING + RISE, tmp_path))
+    for name in ("spark.log", "files.jsonl", "lock"):
+        (state / name).write_text("")
+    (state / "spark").mkdir()
+    second, moved = claim(state, kept(READING + PAIR, tmp_path))
+    assert moved is None and second.generation.number == 1 and not (state / "files.jsonl").exists()
+    assert second.name != first.name, "what tells them apart where they write to one folder"
+    assert claim(state, kept(READING + PAIR, tmp_path)) == (second, None)
+    (state / "input-0").mkdir()
+    with pytest.raises(CepError, match="is of another program"):
+        claim(state, kept(READING + RISE, tmp_path))
+
+
+def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "state"
+    told = r"--checkpoint: .*/file/state cannot be made or written: not a directory"
+    with pytest.raises(CepError, match=told), reached(folder):
+        claim(folder, kept(READING + RISE, tmp_path))
+
+
+@needs_java
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--master", "loal[2]"], "--master: `loal[2]` is none (`local` comes near)"),
+        (["--conf", "spark.master=loal"], "--master: `loal` is none (`local` comes near)"),
+        (["--conf", "spark.driver.memory=much"], "Spark cannot be started: Invalid maximum heap size: -Xmxmuch\n"),
+    ],
+)
+def test_the_command_says_why_in_a_sentence(tmp_path: Path, options: list[str], told: str) -> None:
+    (tmp_path / "rise.cep").write_text(READING + RISE)
+    (tmp_path / "a.jsonl").write_text("")
+    command = "from cep.cli import main; main()"
+    places = ["--input", "a=a.jsonl", "--output", "out", "--checkpoint", "state", *options]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    found = subprocess.run(
+        [sys.executable, "-c", command, "run", "rise.cep", "--on", "spark", *places],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 2 and "Traceback" not in found.stderr, found.stderr
+    assert found.stderr.startswith(told) and "\nhint: " in found.stderr, found.stderr
+    assert (tmp_path / "state").exists() is ("cannot be started" in told), "nothing is claimed before it is looked at"
+
+
+def test_what_comes_after_the_end_was_told_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("days").mkdir()
+    Path("days/1.jsonl").write_text("")
+    text = READING + RISE
+    made = Program.of(Engine.from_text(text), text, "<program>", Options(), 2)
+    files = Files.of(made, ("days",), None, f"{tmp_path}/files.jsonl", None, True, None)
+    first = FileReader(files)
+    first.prepareForTriggerAvailableNow()
+    planned = first.latestOffset(first.initialOffset(), ReadAllAvailable())
+    assert (planned["files"], planned["end"]) == (1, 1)
+    # Killed, where Spark had noted what was planned; another file comes.
+    (tmp_path / "spark/offsets").mkdir(parents=True)
+    (tmp_path / "spark/offsets/0").write_text(f"v1\n{{}}\n{json.dumps(planned)}")
+    Path("days/2.jsonl").write_text("")
+    again = FileReader(files)
+    again.prepareForTriggerAvailableNow()
+    ended = again.latestOffset(planned, ReadAllAvailable())
+    assert (ended["files"], ended["end"]) == (1, 2)
+    assert "2.jsonl" not in (tmp_path / "files.jsonl").read_text(), "it stays new, so that the next run refuses it"
+    # A run that does not end its input takes it.
+    (tmp_path / "spark/offsets/0").write_text(f"v1\n{{}}\n{json.dumps(planned | {'end': 0})}")
+    later = FileReader(files)
+    later.prepareForTriggerAvailableNow()
+    assert later.latestOffset(planned | {"end": 0}, ReadAllAvailable())["files"] == 2
