@@ -186,7 +186,7 @@ def serve(
         from cep.meter import Meter, charts
         from cep.metrics import Exposition
         from cep.pipeline import Interrupt
-        from cep.program import Letters, Run, Turns, measure
+        from cep.program import Letters, Rest, Run, Turns, measure
         from cep.progress import Tally
         from cep.spark.sink import Folder
         from connectors.alerts.listener import Alerting
@@ -307,12 +307,13 @@ def serve(
         registry.register(Exposition(meter))
         registry.register(Numbers(outbox, stream, alerting.lives.unplaced))
         origins = Origins(MOST, engine.position)
+        rest = Rest() if any(one.address is not None and one.address.kind != "tcp" for one in found) else None
         batches = Turns(
             derived.follow()
             if derived is not None
             else origins.noted(
                 (read if lateness else replay)(
-                    inputs, engine.inputs, format=format, rows=batch, chunk=batch * 128, idle=silence
+                    inputs, engine.inputs, format=format, rows=batch, chunk=batch * 128, idle=silence, rest=rest
                 )
             )
         )
@@ -321,7 +322,7 @@ def serve(
         questions = (
             why.Questions(engine, batches.lock, looked_up, used, origins, query_seconds, words) if explain else None
         )
-        run = Run(teller or engine, batches, tally, service, letters, interrupt, saved, told, changes)
+        run = Run(teller or engine, batches, tally, service, letters, interrupt, saved, told, changes, rest)
         app = application(
             [
                 sparql.router(store, asking, told),

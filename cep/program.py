@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -53,9 +53,29 @@ class Turns:
             raise StopIteration
         return batch
 
+    def close(self) -> None:
+        """What was given is worked off, and no more is wanted. Without the `lock`."""
+        if isinstance(self._batches, Generator):
+            self._batches.close()
+
+
+class Rest:
+    """Between two polls of brokers: the program is kept, before they are told that its messages need not come again."""
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.run is not None and bool(self.run.interrupt.wished)
+
+    def kept(self) -> bool:
+        return self.run is not None and self.run.kept(self.over)
+
 
 class Run(threading.Thread):
-    """The program, in a thread of its own. `failed`: why it ended before its time."""
+    """The program, in a thread of its own. `failed`: why it ended before its time. `rest`: when it is kept where there
+    are brokers, else it is after any batch."""
 
     def __init__(
         self,
@@ -68,6 +88,7 @@ class Run(threading.Thread):
         saved: Path | None,
         told: Log,
         feed: Feed | None = None,
+        rest: Rest | None = None,
     ) -> None:
         super().__init__(name="program", daemon=True)
         self.engine, self.batches, self.tally, self.service = engine, batches, tally, service
@@ -76,21 +97,36 @@ class Run(threading.Thread):
         self.failed: str | None = None
         self.error: BaseException | None = None
         self._left = False  # at work still when all else had to end
+        self._due = monotonic() + OFTEN
+        self._rest = rest
+        if rest is not None:
+            rest.run = self
 
     def run(self) -> None:
         with self.batches.lock:
             self._flow()
+        self.batches.close()
+
+    def kept(self, now: bool) -> bool:
+        """Keep the program, where there is a place for it, if it is time or to be `now`; whether it is kept."""
+        if self.saved is None:
+            return self.error is None
+        with self.batches.lock:
+            if self.error is not None or self._left or not (now or monotonic() > self._due):
+                return False
+            self._kept()
+            return True
+
+    def _kept(self) -> None:
+        began = monotonic()
+        self._save()
+        self._due = monotonic() + min(SELDOM, max(OFTEN, _SHARE * (monotonic() - began)))
 
     def _flow(self) -> None:
-        due = monotonic() + OFTEN
-
         def take(batch: Batch | None, derived: Any) -> None:
-            nonlocal due
             self.service.take(batch, derived)
-            if batch is not None and self.saved is not None and monotonic() > due:
-                began = monotonic()
-                self._save()
-                due = monotonic() + min(SELDOM, max(OFTEN, _SHARE * (monotonic() - began)))
+            if batch is not None and self.saved is not None and self._rest is None and monotonic() > self._due:
+                self._kept()
 
         try:
             flow(self.engine, self.batches, self.tally, take, self.letters, self.interrupt, feed=self.feed)
@@ -113,7 +149,10 @@ class Run(threading.Thread):
         if self.ident is None:
             return
         self.interrupt.wished = self.interrupt.wished or 2
-        if self.batches.lock.acquire(timeout=_ENDING):  # it awaits input, or has ended
+        if self._rest is not None:  # it keeps itself
+            self.join(_ENDING)
+            self._left = self.is_alive()
+        elif self.batches.lock.acquire(timeout=_ENDING):  # it awaits input, or has ended
             self.batches.held = True
             if self.saved is not None and not self.service.ended and self.error is None:
                 self._save()

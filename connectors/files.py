@@ -17,7 +17,7 @@ from connectors.batch import Batch, Block, DeadRecord
 from connectors.csv import read_csv
 from connectors.inputs import RDF, Input, inputs, sure
 from connectors.jsonl import Lines, read_jsonl
-from connectors.live import listen
+from connectors.live import Rest, listen
 from connectors.parquet import open_parquet, read_parquet
 from connectors.records import series
 from connectors.sosa import Documents, read_observations
@@ -50,14 +50,15 @@ def read(
     rows: int = ROWS,
     stdin: BinaryIO | None = None,
     idle: float | None = None,
+    rest: Rest | None = None,
 ) -> Iterator[Batch]:
     """Batches of all inputs, one after the other, in the order they stand. CepError: see `inputs`, and headers.
 
     Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. From a pipe a batch is what has arrived; when
     nothing has come for `idle` seconds there is a batch of silence, and again until something comes. Live inputs come
-    last, all together.
+    last, all together, with a `rest` between their messages.
     """
-    yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin, idle)
+    yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin, idle, rest)
 
 
 def read_one(one: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Iterator[Batch]:
@@ -78,6 +79,7 @@ def replay(
     large: int = LARGE,
     stdin: BinaryIO | None = None,
     idle: float | None = None,
+    rest: Rest | None = None,
 ) -> Iterator[Batch]:
     """Batches of all inputs together in the order of their ends, then of the input; each with its watermark.
 
@@ -87,7 +89,7 @@ def replay(
     found = inputs(specs, schemas, format)
     sizes = [one.size for one in found]
     if any(size is None for size in sizes):
-        yield from _read(found, schemas, chunk, rows, stdin, idle)
+        yield from _read(found, schemas, chunk, rows, stdin, idle, rest)
     elif sum(size or 0 for size in sizes) > large and _ordered(found, schemas, chunk, rows):
         latest: int | None = None
         for batch in _read(found, schemas, chunk, rows, stdin):
@@ -105,6 +107,7 @@ def _read(
     rows: int,
     stdin: BinaryIO | None,
     idle: float | None = None,
+    rest: Rest | None = None,
 ) -> Iterator[Batch]:
     sizes = [one.size for one in found]
     total = 0 if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
@@ -122,7 +125,7 @@ def _read(
                 yield Batch(tables, dead, [block], done + position, total)
                 first = block.beyond
         done += size or 0
-    yield from listen(feeds, schemas, rows, first, idle)
+    yield from listen(feeds, schemas, rows, first, idle, rest)
 
 
 def _parts(

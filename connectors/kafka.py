@@ -172,7 +172,7 @@ class Log:
         self._topic = topic
         self._grouped = "group" in address.options
         self._start = topic.begin() | (topic.committed() if self._grouped else {})
-        self._end = self._start
+        self._end = self._told = self._start
         self._most = 1 << 62  # messages of a poll, by how large they were
         bounded = address.choice("until", ("ever", "now")) == "now"
         self._target = topic.following(self._start, None) if bounded else None
@@ -207,8 +207,11 @@ class Log:
 
     def done(self) -> None:
         self._start = self._end
-        if self._grouped:
-            self._topic.commit(self._end)
+
+    def kept(self) -> None:
+        if self._grouped and self._start != self._told:
+            self._topic.commit(self._start)
+            self._told = self._start
 
     def close(self) -> None:
         self._topic.close()

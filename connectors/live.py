@@ -26,9 +26,23 @@ class Feed(Protocol):
         """Up to about so many messages, after so long at most; None: there will be no more. CepError: it failed."""
 
     def done(self) -> None:
-        """All that was polled is worked off: it need not come again."""
+        """All that was polled is worked off."""
+
+    def kept(self) -> None:
+        """What was worked off is on disk: it need not come again."""
 
     def close(self) -> None: ...
+
+
+class Rest(Protocol):
+    """Asked between two polls, when all that was given is worked off."""
+
+    @property
+    def over(self) -> bool:
+        """Whether no more is wanted."""
+
+    def kept(self) -> bool:
+        """Whether what was worked off is on disk now."""
 
 
 def feed(address: Address) -> Feed:
@@ -59,18 +73,29 @@ def reach(input: Input) -> None:
 
 
 def listen(
-    inputs: Sequence[Input], schemas: Mapping[str, Schema], most: int, first: int, idle: float | None
+    inputs: Sequence[Input],
+    schemas: Mapping[str, Schema],
+    most: int,
+    first: int,
+    idle: float | None,
+    rest: Rest | None = None,
 ) -> Iterator[Batch]:
     """Batches of up to `most` messages, their records numbered from `first`. When nothing has come for `idle` seconds
     there is a batch of silence, and again until something comes (`connectors.silence`). What was polled is done when
-    the next batch is asked for."""
+    the next batch is asked for, and without a `rest` that is as good as kept; with one also when they are closed."""
     with ExitStack() as stack:
         feeds = []
+
+        def rested() -> None:
+            if rest is None or rest.kept():
+                for source in sources:
+                    source.kept()
+
         for one in inputs:
             assert one.address is not None, "live inputs have addresses"
             feeds.append((stack.enter_context(closing(feed(one.address))), Inbox(one, schemas)))
-        silence = Silence(idle)
-        while feeds:
+        silence, sources = Silence(idle), [source for source, _ in feeds]
+        while feeds and not (rest is not None and rest.over):
             patience = _PATIENCE if len(feeds) == 1 else _TURN
             for each in list(feeds):
                 source, inbox = each
@@ -79,9 +104,18 @@ def listen(
                     feeds.remove(each)
                 elif len(messages):
                     batch = inbox.batch(messages, first)
-                    yield batch
+                    try:
+                        yield batch
+                    except GeneratorExit:
+                        if rest is not None:  # it knows whether this one was worked off
+                            source.done()
+                            rested()
+                        raise
                     source.done()
+                    rested()
                     first = batch.blocks[-1].beyond
                     silence.heard()
             if silence.due():
                 yield Batch({}, [], [], silence=silence.length)
+            if rest is not None:
+                rested()

@@ -119,6 +119,9 @@ class Subscription:
         for one in done:
             self._client.ack(one.mid, one.qos)
 
+    def kept(self) -> None:
+        """It was acknowledged before: a broker does not go on while much is not."""
+
     def close(self) -> None:
         """End the connection; what was acknowledged is then known to the broker, if it answers."""
         if self._subscribed and self._persistent:

@@ -56,5 +56,8 @@ class Rate:
     def done(self) -> None:
         self._done = self._taken
 
+    def kept(self) -> None:
+        """Nobody is told."""
+
     def close(self) -> None:
         pass

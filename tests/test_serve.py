@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ import polars as pl
 import pytest
 
 from cep.engine import Engine
+from tests.brokers import Cluster
+from tests.receiver import receiver
 from tests.serving import EIGHT, FRIDGES, KITCHEN, MINUTE
 from tests.test_sink import Sink
 
@@ -153,6 +156,41 @@ def test_live_input_goes_on_where_it_was(tmp_path: Path) -> None:
         time.sleep(0.05)
     assert "milk" in alerts
     assert second.end(signal.SIGINT) == 0
+
+
+def test_killed_between_messages(tmp_path: Path) -> None:
+    """SIGKILL at random moments, while messages come: none is lost, though most wait for one that comes later, and a
+    receiver gets each alert's life."""
+    chance, cluster = random.Random(7), Cluster("readings")
+    (tmp_path / "pairs.cep").write_text(PAIRS)
+    taken = tmp_path / "taken"
+    taken.touch()
+    with receiver(0, taken, chance, 1.0) as hook:
+        threading.Thread(target=hook.serve_forever, daemon=True).start()
+        arguments = [str(tmp_path / "pairs.cep"), "--state", str(tmp_path / "state"), "--idle", "never"]
+        arguments += ["--input", f"reading=kafka://{cluster.servers}/readings?group=served"]
+        arguments += ["--feed", f"cloudevents+http://127.0.0.1:{hook.server_port}/#private=yes&from=start"]
+        fridges = [f"f{number}" for number in range(40)]
+        for attempt in range(4):
+            server = Server(*arguments)
+            for number in range(10 * attempt, 10 * attempt + 10):  # each fridge again, one round later
+                for later, name in ((0, fridges[number]), (1, fridges[number - 10])):
+                    if later <= attempt:
+                        record = {"time": EIGHT / 1e6 + 60 * (attempt + number / 100), "fridge": name, "temp": later}
+                        cluster.send([(0, number, json.dumps(record).encode())])
+                time.sleep(chance.uniform(0, 0.2))
+            if attempt < 3:
+                time.sleep(chance.uniform(0, 0.5))
+                assert server.end(signal.SIGKILL) == -signal.SIGKILL
+        assert len(server.rows(count=29)) == 29, "the last one waits for a later record"
+        until = time.monotonic() + 30
+        while len({line.split("\t")[1] for line in taken.read_text().splitlines()}) < 29:
+            assert time.monotonic() < until, taken.read_text()
+            time.sleep(0.05)
+        assert server.end(signal.SIGTERM) == 0
+        hook.shutdown()
+    told = [json.loads(line.split("\t")[3])["data"] for line in taken.read_text().splitlines()]
+    assert {one["state"] for one in told} == {"firing"} and len({one["alert"] for one in told}) == 29
 
 
 def test_an_edited_program_goes_on(tmp_path: Path) -> None:

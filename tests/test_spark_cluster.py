@@ -20,7 +20,7 @@ from tests.test_spark import LATENESS, PROGRAMS, events
 
 pytestmark = [
     pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("clusters"),  # beside the tests of one session
 ]
 
 

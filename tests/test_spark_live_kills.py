@@ -28,7 +28,7 @@ from tests.test_spark_kills import KILLS, killed
 pytestmark = [
     pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
     pytest.mark.skipif(brokers.MOSQUITTO is None, reason=brokers.MISSING),
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("clusters"),  # beside the tests of one session
 ]
 
 TIMES = max(1, KILLS // 2)
