@@ -13,8 +13,10 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.schema import Schema
 from cep.spark.job import Job, start
+from cep.spark.patience import endured
 from cep.spark.program import Options, Program
 from cep.spark.session import OLDEST, java, session
+from cep.spark.stopping import Wish
 from cep.typed import TICKS
 from connectors.files import read
 from connectors.times import iso
@@ -124,9 +126,9 @@ def told(time: int, add: Sequence[Any], remove: Sequence[Any]) -> str:
 
 
 def distributed(wanted: Job) -> list[Event]:
-    """What Spark derives."""
-    query = start(spark(), wanted)
-    query.awaitTermination()
+    """What Spark derives; as the command does, again where a Python process of its was slow to start."""
+    stop = Wish(Path(wanted.checkpoint))
+    endured(lambda: start(spark(), wanted), stop, False, lambda: 0, lambda *told, **more: None)
     return derived(wanted)
 
 
