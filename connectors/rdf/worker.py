@@ -19,6 +19,7 @@ from connectors.rdf.store import EventStore, Refused
 from connectors.rdf.words import Words
 
 _WORKERS = 4  # questions answered side by side; the others wait
+_FILLS = ("know", "derive")  # what a store is filled by at the beginning
 _AT_ONCE = 1 << 24  # bytes, about, that are written together
 
 
@@ -55,15 +56,19 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
     }
 
     texts: deque[tuple[int, bytes]] = deque()
-    known = threading.Event()  # questions are not answered from half of the knowledge
-    known.set()
+    settled, filling = threading.Condition(), 0  # questions are not answered from half of the knowledge
+
+    def fill(more: int) -> None:
+        nonlocal filling
+        with settled:
+            filling += more
+            settled.notify_all()
 
     def work(numbers: Sequence[int], call: tuple[Any, ...]) -> None:
         name, *values = call
-        if name == "derive":
-            known.clear()
         if name == "ask":
-            known.wait()
+            with settled:
+                settled.wait_for(lambda: filling == 0)
             say(*numbers, "began", None)
         try:
             kind, value = "done", calls[name](*values)
@@ -71,8 +76,8 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
             kind, value = "refused", (error.code, str(error))
         except Exception as error:
             kind, value = "refused", ("failed", f"{type(error).__name__}: {error}")
-        if name in ("know", "derive"):
-            known.set()
+        if name in _FILLS:
+            fill(-1)
         for number in numbers:
             say(number, kind, value)
 
@@ -94,8 +99,8 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
                 texts.append((number, call[1]))
                 writer.submit(write)
             else:
-                if call[0] == "know":
-                    known.clear()
+                if call[0] in _FILLS:
+                    fill(1)
                 pool = readers if call[0] in ("ask", "ending", "hours", "described") else writer
                 pool.submit(work, [number], call)
         writer.shutdown()
