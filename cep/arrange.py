@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from cep.errors import CepError, CepErrors, Source
-from cep.expressions import nearest, variables
+from cep.expressions import variables
 from cep.functions import FUNCTIONS, TESTS
+from cep.near import did_you_mean
 from cep.syntax.ast import Call, Comparison, Condition, Constant, Expression, Predicate, Variable
 
 
@@ -143,9 +144,8 @@ def _misnamed(condition: Condition, relations: Mapping[str, Arrangeable], source
         hint = f"compare it with something: `{name}(...) = ...`"
         yield CepError(f"`{name}` gives a value, it is no condition", source, condition.span, hint, "type")
     elif name not in relations:
-        meant = nearest(name, sorted([*relations, *TESTS]))
         define = f"define it, `{name}(...) :- ...`, or give its facts: `{name}(1, 2).`, `--facts {name}=FILE`"
-        hint = f"did you mean `{meant}`?" if meant else define
+        hint = did_you_mean(name, sorted([*relations, *TESTS])) or define
         if (name, given) == ("near", 5):
             hint = "`near` asks background knowledge: name the files that hold it, `--knowledge places.ttl`"
         yield CepError(f"unknown predicate `{name}`", source, condition.span, hint, "unknown")

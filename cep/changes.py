@@ -45,7 +45,8 @@ class Changes:
     """The changes of the knowledge of one engine: those applied, and those whose time has not come.
 
     `facts`: the tables given from outside. The types of all tables stay what they were when the program was read.
-    `past`: where it is remembered, what changed when, up to now; the first is the sum of all before it.
+    `past`: where it is remembered, what changed when, up to now; the first is the sum of all before it. `news`: what
+    changed since whoever follows has taken it, None: nobody follows.
     """
 
     rules: Rules
@@ -58,6 +59,7 @@ class Changes:
     applied: list[bytes] = field(default_factory=list)
     present: dict[str, Rows] = field(default_factory=dict)  # of tables that were replaced
     past: list[tuple[int, bytes]] = field(default_factory=list)
+    news: list[bytes] | None = None
     _seen: dict[int, tuple[Background, Moment]] = field(default_factory=dict)  # of the past, by place
     _remember: int = 0
     _ahead: Background | None = None  # as it is after all pending changes
@@ -151,6 +153,8 @@ class Changes:
             self._show(moment)
             self._pass(moment.time, moment.change)
             self.applied.append(moment.change)
+            if self.news is not None:
+                self.news.append(moment.change)
             if len(self.applied) > COMPACT:
                 self.applied = [self.loaded.net(self.applied)]
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from cep.terminal import (
+from cep.cli_options import (
+    MOST_DERIVED,
     Facts,
+    InputFormat,
+    Inputs,
     KnowledgeFiles,
+    MaxDerivations,
     Policy,
     Reasoning,
     Rules,
-    compiles,
-    facts_of,
-    knowledge_of,
-    say,
-    settled,
-    text_of,
+    Updates,
 )
+from cep.terminal import compiles, facts_of, knowledge_of, say, settled, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cep.feed import Feed
     from connectors.why.plain import Asked
 
+QUESTION, ANSWER = "The question", "The answer"
 ALWAYS = 2**62
 """A time that is longer than any input."""
 
@@ -42,54 +43,63 @@ def explain(
             help="`warning(EWR)`, `warning(station: EWR)`, `warning`, or the `@id` of one event; `_` is any value.",
         ),
     ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input", "-i", metavar="SOURCE", show_default=False, help="Files, as for `cep run`. Repeatable."
-        ),
-    ] = None,
+    inputs: Inputs = None,
     absent: Annotated[
         str | None,
-        typer.Option("--not", metavar="EVENT", show_default=False, help="Why there is no such event; with --at."),
+        typer.Option(
+            "--not",
+            metavar="EVENT",
+            rich_help_panel=QUESTION,
+            show_default=False,
+            help="Why there is no such event; with --at.",
+        ),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", show_default=False, help="The time that it touches: 2013-02-09T03:00, or TIME/TIME."
+            metavar="TIME",
+            rich_help_panel=QUESTION,
+            show_default=False,
+            help="The time that it touches: 2013-02-09T03:00, or TIME/TIME.",
         ),
     ] = None,
     back: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION",
+            rich_help_panel=QUESTION,
             show_default=False,
             help="With --not: how long before that time what came counts; else a day, or the longest of the rule.",
         ),
     ] = None,
     events: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Of many events that fit, so many of the latest.")
+        int,
+        typer.Option(
+            metavar="N", min=1, rich_help_panel=ANSWER, help="Of many events that fit, so many of the latest."
+        ),
     ] = 1,
-    most: Annotated[int, typer.Option(metavar="N", min=1, help="How many events one tree holds.")] = 200,
-    depth: Annotated[int, typer.Option(metavar="N", min=1, help="How many rules deep it goes.")] = 20,
-    format: Annotated[Literal["text", "json", "prov"], typer.Option(help="prov: PROV-O in N-Triples.")] = "text",
-    input_format: Annotated[str | None, typer.Option(metavar="FORMAT", help="As for `cep run`.")] = None,
+    most: Annotated[
+        int, typer.Option(metavar="N", min=1, rich_help_panel=ANSWER, help="How many events one tree holds.")
+    ] = 200,
+    depth: Annotated[
+        int, typer.Option(metavar="N", min=1, rich_help_panel=ANSWER, help="How many rules deep it goes.")
+    ] = 20,
+    format: Annotated[
+        Literal["text", "json", "prov"], typer.Option(rich_help_panel=ANSWER, help="prov: PROV-O in N-Triples.")
+    ] = "text",
+    input_format: InputFormat = None,
     policy: Policy = None,
     facts: Facts = None,
     knowledge: KnowledgeFiles = None,
     reasoning: Reasoning = None,
-    updates: Annotated[
-        list[str] | None,
-        typer.Option("--knowledge-updates", metavar="FILE", show_default=False, help="As for `cep run`, from files."),
-    ] = None,
-    max_derivations: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many events may be derived at one instant.")
-    ] = 1_000_000,
+    updates: Updates = None,
+    max_derivations: MaxDerivations = MOST_DERIVED,
 ) -> None:
     """Say why an event was derived, or why not.
 
     \b
       cep explain rules.cep 'warning(EWR)' --input reading=weather.csv
-      cep explain rules.cep --not 'warning(EWR)' --at 2013-02-09T03:00 --input reading=weather.csv
+      cep explain rules.cep --not 'warning(EWR)' --at 2013-02-09T03:00 -i days
       cep explain rules.cep @1c0ffee5... --input reading=weather.csv --format json
 
     It runs the program and shows the rule, its variables, conditions and knowledge, and the same of all that the event

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cep.cli_help import KNOWLEDGE, Sectioned
+from cep.cli_options import KnowledgeFiles, Reasoning
 from cep.errors import CepError
-from cep.terminal import KnowledgeFiles, Reasoning, complain, knowledge_of, say, settled
+from cep.terminal import complain, knowledge_of, say, settled
 
 if TYPE_CHECKING:
     from knowledge.graph import Knowledge
@@ -23,14 +25,18 @@ knowing = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 Prefixes = Annotated[
     list[str] | None,
     typer.Option(
-        "--prefix", metavar="NAME=IRI", show_default=False, help="A prefix besides those of the files. Repeatable."
+        "--prefix",
+        metavar="NAME=IRI",
+        show_default=False,
+        rich_help_panel=KNOWLEDGE,
+        help="A prefix besides those of the files. Repeatable.",
     ),
 ]
 
 
-@knowing.command()
+@knowing.command(cls=Sectioned)
 def stats(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="As for --knowledge.", show_default=False)],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="As for --knowledge.", show_default=False)],
     reasoning: Reasoning = None,
     prefix: Prefixes = None,
 ) -> None:
@@ -58,7 +64,7 @@ def stats(
         say("\n".join(lines))
 
 
-@knowing.command()
+@knowing.command(cls=Sectioned)
 def query(
     sparql: Annotated[
         str, typer.Argument(metavar="SPARQL", help="SELECT, ASK, CONSTRUCT or DESCRIBE; `@file` reads a file.")
@@ -88,17 +94,19 @@ def query(
             complain(warning)
 
 
-@knowing.command()
+@knowing.command(cls=Sectioned)
 def explain(
     triple: Annotated[str, typer.Argument(metavar="TRIPLE", help="As in Turtle: `ex:gale a weather:WindObservation`.")],
     knowledge: KnowledgeFiles = None,
     reasoning: Reasoning = None,
     prefix: Prefixes = None,
 ) -> None:
-    """Show why a triple is there: the rule that gives it and what it rests on, down to what the files say.
+    """Show why a triple is there.
 
     \b
-      cep knowledge explain 'ex:gale a weather:WeatherObservation' -k gale.ttl -k ontologies/weather.ttl
+      cep knowledge explain 'ex:gale a weather:Gale' -k gale.ttl -k weather.ttl
+
+    The rule that gives it and what it rests on, down to what the files say.
     """
     with settled():
         from knowledge import report

@@ -18,11 +18,11 @@ from cep.changes import Changes
 from cep.datalog import close
 from cep.dialects.etalis import lower
 from cep.errors import NOWHERE, CepError, CepErrors, Warning
-from cep.events import Event
+from cep.events import Event, types_of
 from cep.goals.build import Builder
 from cep.goals.contract import from_arrow, to_arrow
+from cep.plan.advice import arrowed
 from cep.plan.alerts import without_alerts
-from cep.plan.identity import identities, meanings
 from cep.plan.order import Unit
 from cep.plan.plan import Plan, plan
 from cep.plan.staged import staged, telling
@@ -33,6 +33,7 @@ from cep.runtime.counts import Count
 from cep.runtime.history import History
 from cep.runtime.intake import Dead
 from cep.runtime.machine import Machine
+from cep.runtime.meant import Meant
 from cep.runtime.memory import keep_freed
 from cep.runtime.outlet import frames, places, to_events
 from cep.schema import ARRIVAL, Schema
@@ -96,11 +97,14 @@ class Engine:
             found = error.errors if isinstance(error, CepErrors) else (error,)
             if known.errors:  # without what was asked no type is known
                 found = tuple(each for each in found if each.code != "type")
+            found = tuple(
+                arrowed(each, rules.statics, rules.schemas, rules.source) if each.code == "unknown" else each
+                for each in found
+            )
             raise CepErrors([*rules.errors, *(each for each in found if each not in rules.errors)]) from None
         self.stage = stage
-        self._whole, self._facts, self._loaded = self.plan, tables, loaded
-        self._names: dict[Unit, str] = {}
-        self._meant: dict[bool, dict[str, str]] = {}
+        self._loaded = loaded
+        self._meant = Meant(self.plan, tables, loaded)
         if stage is not None:
             self.program += f" stage {stage}"
             self.plan = staged(self.plan, stage) if stage else telling(self.plan, self.alerts)
@@ -202,24 +206,12 @@ class Engine:
     def named(self) -> dict[Unit, str]:
         """Names of goals and events by what they mean (`cep.plan.identity`): those of equal names, in whatever program,
         have equal states after equal input."""
-        if not self._names:
-            facts = {name: snapshot.table_name(table) for name, table in self._facts.items()}
-            found = identities(self._whole, meanings(self._whole.rules, facts, self._loaded))
-            if self.plan.origin is not None:
-                whole, found = found, {unit: name for unit, name in found.items() if isinstance(unit, str)}
-                found |= {new: whole[old] for new, old in enumerate(self.plan.origin)}
-            self._names = self.machine.named(found)
-        return self._names
+        return self._meant.units(self.plan, self.machine)
 
     def meanings(self, known: bool = False) -> dict[str, str]:
         """A name for what each derived event and alert means: of the rules, declarations and facts that it goes back
         to. Neither layout, other rules nor the knowledge change it; `known`: the knowledge does where it is asked."""
-        if known not in self._meant:
-            facts = {name: snapshot.table_name(table) for name, table in self._facts.items()}
-            found = identities(self._whole, meanings(self._whole.rules, facts, self._loaded if known else None))
-            derived = self._whole.derived
-            self._meant[known] = {u: name for u, name in found.items() if isinstance(u, str) and u in derived}
-        return self._meant[known]
+        return self._meant.events(known)
 
     def goals(self, rules: Collection[int] | None = None) -> dict[str, frozenset[str]]:
         """The rules that remember something, as `line 3: warning`, with the names of their goals that do: all of them,
@@ -437,7 +429,7 @@ def detect(
     are those of the events given. Raises CepError; ValueError where an event does not fit its declaration.
     """
     given = list(events)
-    engine = Engine(program, policy=policy, facts=facts, knowledge=knowledge, types=_types(given), lateness=None)
+    engine = Engine(program, policy=policy, facts=facts, knowledge=knowledge, types=types_of(given), lateness=None)
     known = [event for event in given if event.type in engine.plan.inputs]
     engine.push(known) if known else None
     refused = engine.take_dead()
@@ -452,28 +444,9 @@ def detect(
 def _policy(text: str | None) -> PolicyChoice | None:
     if text is None:
         return None
-    statement = parse(f"policy {text}.", "<policy>").statements[0]
+    try:
+        statement = parse(f"policy {text}.", "<policy>").statements[0]
+    except CepError as error:
+        raise CepError(f"policy: {error.message}", hint=error.hint, code="option") from None
     assert isinstance(statement, PolicyStatement), "the keyword says so"
     return statement.choice
-
-
-def _types(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
-    """The types of undeclared events' arguments: those of all their values, `any` where they differ."""
-    found: dict[str, list[set[str]]] = {}
-    odd: set[str] = set()
-    for event in events:
-        columns = found.setdefault(event.type, [set() for _ in event.args])
-        if len(columns) != len(event.args):
-            odd.add(event.type)
-            continue
-        for column, value in zip(columns, event.args, strict=True):
-            if value is not None:
-                column.add(_NAMES.get(type(value).__name__, "any"))
-    return {
-        name: tuple(next(iter(kinds)) if len(kinds) == 1 else "any" for kinds in columns)
-        for name, columns in found.items()
-        if name not in odd
-    }
-
-
-_NAMES = {"int": "int", "float": "float", "bool": "bool", "str": "string", "Iri": "iri"}

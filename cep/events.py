@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -43,3 +44,26 @@ class Event:
     def __post_init__(self) -> None:
         if self.end < self.start:
             raise ValueError(f"event {self.type} ends at {self.end}, before it starts at {self.start}")
+
+
+def types_of(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
+    """The types of the arguments by event: those of all their values, `any` where they differ. An event that has now
+    more, now fewer of them is left out."""
+    found: dict[str, list[set[str]]] = {}
+    odd: set[str] = set()
+    for event in events:
+        columns = found.setdefault(event.type, [set() for _ in event.args])
+        if len(columns) != len(event.args):
+            odd.add(event.type)
+            continue
+        for column, value in zip(columns, event.args, strict=True):
+            if value is not None:
+                column.add(_NAMES.get(type(value).__name__, "any"))
+    return {
+        name: tuple(next(iter(kinds)) if len(kinds) == 1 else "any" for kinds in columns)
+        for name, columns in found.items()
+        if name not in odd
+    }
+
+
+_NAMES = {"int": "int", "float": "float", "bool": "bool", "str": "string", "Iri": "iri"}

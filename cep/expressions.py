@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,11 @@ from cep.errors import CepError, Source, Span
 from cep.evaluate import compile, compile_test, constant_value
 from cep.events import Iri
 from cep.functions import FUNCTIONS
+from cep.near import did_you_mean
+from cep.syntax import messages
 from cep.syntax.ast import Call, Comparison, Constant, Expression, Variable
+from cep.syntax.patterns import AGGREGATES
+from cep.syntax.spelling import respelling
 from cep.texts import regex_error
 from cep.typed import (
     NUMBERS,
@@ -80,12 +83,6 @@ def called_functions(expression: Expression) -> frozenset[str]:
     if not isinstance(expression, Call):
         return frozenset()
     return frozenset([expression.function]).union(*map(called_functions, expression.arguments))
-
-
-def nearest(name: str, names: list[str]) -> str | None:
-    """What was probably meant."""
-    close = difflib.get_close_matches(name.lower(), names, n=1)
-    return close[0] if close else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +158,11 @@ class _Checker:
     def function(self, call: Call, typed: tuple[Typed, ...]) -> Typed:
         name = call.function
         if name not in FUNCTIONS:
-            meant = nearest(name, sorted(FUNCTIONS))
+            if name in messages.FOREIGN_AGGREGATES or name in AGGREGATES:
+                hint = f"`{name}` {messages.AGGREGATE.format(messages.FOREIGN_AGGREGATES.get(name, name))}"
+                raise self.error(f"unknown function `{name}`", call.span, hint)
             known = "there are " + " ".join(sorted([*FUNCTIONS, "start", "end"]))
-            raise self.error(f"unknown function `{name}`", call.span, f"did you mean `{meant}`?" if meant else known)
+            raise self.error(f"unknown function `{name}`", call.span, did_you_mean(name, sorted(FUNCTIONS)) or known)
         function = FUNCTIONS[name]
         takes = [kind.rstrip("?*") for kind in function.takes]
         least = sum(not kind.endswith(("?", "*")) for kind in function.takes)
@@ -353,6 +352,9 @@ def _operator_hint(function: str, left: str, right: str) -> str | None:
 
 
 def _comparison_hint(comparison: Comparison, left: str, right: str) -> str | None:
+    for side, other in ((comparison.left, right), (comparison.right, left)):
+        if isinstance(side, Constant) and (meant := respelling(side.value, other)):
+            return meant
     sides = {left: comparison.left, right: comparison.right}
     if {left, right} == {"string", "iri"}:
         return f"`string({_shown(sides['iri'])})` gives the text of an IRI; a constant IRI is `<...>` or `prefix:name`"

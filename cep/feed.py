@@ -115,7 +115,7 @@ class Feed:
             self._count += 1
 
 
-def changing(engine: Engine, files: list[str] | None, idle: float | None) -> Feed:
+def changing(engine: Engine, files: Sequence[str] | None, idle: float | None) -> Feed:
     """The changes of the knowledge that files hold. N-Quads are read as they come where they are large, come through a
     pipe or from standard input; everything else is read at once. Raises CepError.
     """

@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cep.errors import CepError
+from cep.near import did_you_mean
 from cep.schema import Schema
 from cep.syntax.constants import SECOND, UNITS, read_duration, read_ticks
-from cep.syntax.messages import DURATION
+from cep.syntax.messages import DURATION, FOREIGN_UNITS
 
 _PLAIN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", re.ASCII)
 _ISO = re.compile(
@@ -30,7 +31,14 @@ def duration(text: str, option: str) -> int:
         raise refuse(f"{option}: `{text}`: {error.message}", error.hint) from None
     except ValueError:  # several points in one number
         pass
-    raise refuse(f"{option}: `{text}` is no duration", DURATION)
+    raise refuse(f"{option}: `{text}` is no duration", _meant(written) or DURATION)
+
+
+def _meant(written: str) -> str | None:
+    """For a number with a unit as others write it."""
+    number = _PLAIN.fullmatch(written.lower())
+    unit = number and FOREIGN_UNITS.get(number[2])
+    return f"write `{number[1]}{unit}`; the units are `ms`, `s`, `min`, `h` and `d`" if number and unit else None
 
 
 def waiting(idle: str, stored: bool) -> float:
@@ -63,7 +71,8 @@ def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Sch
     for name in names:
         if name not in known:
             derived = ", ".join(f"`{one}`" for one in known) or "nothing"
-            raise refuse(f"--only: no rule derives an event `{name}`", f"the program derives {derived}")
+            hint = did_you_mean(name, known) or f"the program derives {derived}"
+            raise refuse(f"--only: no rule derives an event `{name}`", hint)
     return {name: schema for name, schema in known.items() if not names or name in names}
 
 

@@ -105,6 +105,7 @@ def flow(
             tally.dead[dead.code] += 1
         tally.records += batch.rows + len(batch.dead)
         seen |= batch.tables.keys()
+        tally.held.update(block.file for block in batch.blocks if block.count)
         tally.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
         if not batch.silence:
             silent, until = None, engine.reached if batch.watermark is None else batch.watermark
@@ -117,6 +118,7 @@ def flow(
             made += _count(engine, tally, derived)
             take(batch, derived)
         _bury(feed, letters, tally)
+        tally.batches += 1
         if batch.silence:
             engine.machine.forget(engine.watermark)
             tally.state_rows, tally.state_bytes = engine.state_rows, engine.state_bytes

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator
-from pathlib import Path
+from collections.abc import Generator, Iterator, Mapping
 from time import monotonic
 from typing import Any
 
@@ -21,6 +19,7 @@ from cep.report import Report
 from cep.runtime.intake import FARTHEST
 from connectors.batch import Batch
 from connectors.deadletters import DeadLetters
+from connectors.journal import Journal
 from connectors.serving.service import Round, Service
 from connectors.serving.turn import Turn
 
@@ -32,11 +31,11 @@ _ENDING = 10.0  # seconds that a batch may take to end
 
 
 class Turns:
-    """Batches one at a time. Who takes them has the `lock` while it works, not while it waits for the next one; none
-    comes any more once they are `held`."""
+    """Batches one at a time, each in the journal, where there is one, before it is given out. Who takes them has the
+    `lock` while it works, not while it waits for the next one; none comes any more once they are `held`."""
 
-    def __init__(self, batches: Iterator[Batch]) -> None:
-        self._batches = batches
+    def __init__(self, batches: Iterator[Batch], journal: Journal | None = None) -> None:
+        self._batches, self._journal = batches, journal
         self.lock = Turn()
         self.held = False
 
@@ -49,6 +48,8 @@ class Turns:
             batch = next(self._batches)
         finally:
             self.lock.acquire()
+        if self._journal is not None:
+            self._journal.add(batch)
         if self.held:
             raise StopIteration
         return batch
@@ -60,22 +61,28 @@ class Turns:
 
 
 class Rest:
-    """Between two polls of brokers: the program is kept, before they are told that its messages need not come again."""
+    """Between two polls of brokers: whether they may be told that messages need not come again. A program that has
+    failed has not worked them off."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Journal | None = None) -> None:
         self.run: Run | None = None
+        self._journal = journal
 
     @property
     def over(self) -> bool:
         return self.run is not None and bool(self.run.interrupt.wished)
 
+    @property
     def kept(self) -> bool:
-        return self.run is not None and self.run.kept(self.over)
+        return self.run is not None and self.run.error is None
+
+    def place(self, source: str) -> Mapping[int, int]:
+        return {} if self._journal is None else self._journal.places.get(source, {})
 
 
 class Run(threading.Thread):
-    """The program, in a thread of its own. `failed`: why it ended before its time. `rest`: when it is kept where there
-    are brokers, else it is after any batch."""
+    """The program, in a thread of its own. `failed`: why it ended before its time. `journal`: where it is kept, None:
+    nowhere. `rest`: where there are brokers."""
 
     def __init__(
         self,
@@ -85,14 +92,14 @@ class Run(threading.Thread):
         service: Service,
         letters: Letters,
         interrupt: Interrupt,
-        saved: Path | None,
+        journal: Journal | None,
         told: Log,
         feed: Feed | None = None,
         rest: Rest | None = None,
     ) -> None:
         super().__init__(name="program", daemon=True)
         self.engine, self.batches, self.tally, self.service = engine, batches, tally, service
-        self.letters, self.interrupt, self.saved, self.told = letters, interrupt, saved, told
+        self.letters, self.interrupt, self.journal, self.told = letters, interrupt, journal, told
         self.feed = feed
         self.failed: str | None = None
         self.error: BaseException | None = None
@@ -107,26 +114,12 @@ class Run(threading.Thread):
             self._flow()
         self.batches.close()
 
-    def kept(self, now: bool) -> bool:
-        """Keep the program, where there is a place for it, if it is time or to be `now`; whether it is kept."""
-        if self.saved is None:
-            return self.error is None
-        with self.batches.lock:
-            if self.error is not None or self._left or not (now or monotonic() > self._due):
-                return False
-            self._kept()
-            return True
-
-    def _kept(self) -> None:
-        began = monotonic()
-        self._save()
-        self._due = monotonic() + min(SELDOM, max(OFTEN, _SHARE * (monotonic() - began)))
-
     def _flow(self) -> None:
         def take(batch: Batch | None, derived: Any) -> None:
             self.service.take(batch, derived)
-            if batch is not None and self.saved is not None and self._rest is None and monotonic() > self._due:
-                self._kept()
+            if batch is not None and (began := monotonic()) > self._due:
+                self._save()
+                self._due = monotonic() + min(SELDOM, max(OFTEN, _SHARE * (monotonic() - began)))
 
         try:
             flow(self.engine, self.batches, self.tally, take, self.letters, self.interrupt, feed=self.feed)
@@ -142,19 +135,19 @@ class Run(threading.Thread):
                 self.told("failed", self.failed, "error")
         else:
             if not self.interrupt.wished:
-                self.told("input_ended", None, **self.tally.numbers())
+                text = f"the input has ended: {self.tally.closing()}; what there is is served until Ctrl-C"
+                self.told("input_ended", text, **self.tally.numbers())
 
     def end(self) -> None:
         """After the batch at hand; what is open stays open, and is kept where there is a place for it."""
         if self.ident is None:
             return
         self.interrupt.wished = self.interrupt.wished or 2
-        if self._rest is not None:  # it keeps itself
+        if self._rest is not None:  # it ends between two polls
             self.join(_ENDING)
-            self._left = self.is_alive()
-        elif self.batches.lock.acquire(timeout=_ENDING):  # it awaits input, or has ended
-            self.batches.held = True
-            if self.saved is not None and not self.service.ended and self.error is None:
+        if self.batches.lock.acquire(timeout=0 if self.is_alive() and self._rest is not None else _ENDING):
+            self.batches.held = True  # it awaits input, or has ended
+            if not self.service.ended and self.error is None:
                 self._save()
             self.batches.lock.release()
         else:
@@ -162,18 +155,10 @@ class Run(threading.Thread):
         self.join(0.5)
 
     def _save(self) -> None:
-        assert self.saved is not None, "there is a place for it"
-        part = self.saved.with_suffix(".part")
-        with part.open("wb") as file:
-            file.write(self.engine.snapshot())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, self.saved)
-        folder = os.open(self.saved.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # else the name may still be that of before when the machine ends
-        finally:
-            os.close(folder)
+        """Keep the program, unless there is no place for it, or the journal is still needed: what it has is not worked
+        off, or what was derived not written."""
+        if self.journal is not None and self.journal.whole and all(each() for each in self.service.written):
+            self.journal.save(self.engine.snapshot())
 
 
 class Letters:

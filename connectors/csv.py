@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from csv import reader
 from dataclasses import replace
 
 import numpy as np
@@ -14,10 +15,12 @@ from connectors.batch import Block, DeadRecord, dead_record, too_long
 from connectors.columns import Cells, Refusal, field, table
 from connectors.csvscan import FIELDS, FINE, OPEN, scan
 from connectors.header import bind
-from connectors.records import Record, Unreadable, decode, read_fields, time_keys
+from connectors.records import Record, Unreadable, converted, decode, guessed, read_fields, time_keys
 from connectors.streams import BOM, LONGEST, Stream, not_utf8, skip_line
 from connectors.times import is_number
 
+LOOKED_AT = 1 << 14
+"""Bytes of rows by which types are guessed."""
 CLOSED = 1 << 20
 """Bytes within which a quote is closed."""
 
@@ -43,7 +46,7 @@ def read_csv(
         )
     names = header(file, head, separator)
     try:
-        rows = Fields(file, schema, names, separator)
+        rows = Fields(file, schema, names, separator, {} if schema.declared else _types(names, body, separator))
     except CepError as error:
         hint = _separated(head, separator) or error.hint
         raise CepError(error.message, hint=hint, code=error.code) from None
@@ -81,9 +84,9 @@ def header(file: str, raw: bytes, separator: str) -> list[str]:
     try:
         text = raw.decode("utf-8").strip("\r\n")
     except UnicodeDecodeError:
-        raise CepError(
-            f"{file}: the header is not UTF-8", hint="convert it: `iconv -f latin1 -t utf-8`", code="input"
-        ) from None
+        raise CepError(f"{file}: the header is not UTF-8", hint=converted(raw), code="input") from None
+    if "\0" in text:
+        raise CepError(f"{file}: the header holds NUL, it is no text in UTF-8", hint=converted(raw), code="input")
     names = []
     while True:
         text = text.lstrip(" ")
@@ -111,12 +114,21 @@ def _separated(head: bytes, separator: str) -> str | None:
     return f"the header is separated by `{found}`; commas are read, or tabs (`--format tsv`)" if found else None
 
 
+def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str]:
+    """What the columns seem to hold, by the first rows below the header."""
+    lines = body[:LOOKED_AT].decode("utf-8", "replace").splitlines()[: -1 if len(body) > LOOKED_AT else None]
+    rows = [row for row in reader(lines, delimiter=separator) if len(row) == len(columns)]
+    return {name: guessed([row[place] for row in rows]) for place, name in enumerate(columns)} if rows else {}
+
+
 class Fields:
     """Reads blocks of lines of fields, under one header, as occurrences of one event."""
 
-    def __init__(self, file: str, schema: Schema, columns: Sequence[str], separator: str) -> None:
+    def __init__(
+        self, file: str, schema: Schema, columns: Sequence[str], separator: str, types: Mapping[str, str] | None = None
+    ) -> None:
         self._file = file
-        self._schema = bind(file, schema, columns)
+        self._schema = bind(file, schema, columns, types)
         self._columns = len(columns)
         self._separator = ord(separator)
         self._keys = list(time_keys(self._schema))

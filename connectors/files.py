@@ -34,8 +34,12 @@ LARGE = 1 << 28
 DEVICE = "device"
 """The code of the error that a file is not read for want of what it is on, or of the machine: later it may be."""
 
-_ITS_OWN = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, None)
+ABSENT = "absent"
+"""The code of the error that a file is not there, or not for this user: with the file, or with this machine alone."""
+
+_ITS_OWN = (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, None)
 """What is wrong with a file itself; None: what it holds."""
+_NOT_HERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM)
 
 _Part = tuple[dict[str, pl.DataFrame], list[DeadRecord], Block | None, int]
 _Piece = tuple[dict[str, pl.DataFrame], list[DeadRecord], Block | None, int, int]
@@ -51,14 +55,15 @@ def read(
     stdin: BinaryIO | None = None,
     idle: float | None = None,
     rest: Rest | None = None,
+    first: int = 0,
 ) -> Iterator[Batch]:
     """Batches of all inputs, one after the other, in the order they stand. CepError: see `inputs`, and headers.
 
     Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. From a pipe a batch is what has arrived; when
     nothing has come for `idle` seconds there is a batch of silence, and again until something comes. Live inputs come
-    last, all together, with a `rest` between their messages.
+    last, all together, with a `rest` between their messages. `first`: the number of the first record.
     """
-    yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin, idle, rest)
+    yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin, idle, rest, first)
 
 
 def read_one(one: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Iterator[Batch]:
@@ -80,6 +85,7 @@ def replay(
     stdin: BinaryIO | None = None,
     idle: float | None = None,
     rest: Rest | None = None,
+    first: int = 0,
 ) -> Iterator[Batch]:
     """Batches of all inputs together in the order of their ends, then of the input; each with its watermark.
 
@@ -89,7 +95,7 @@ def replay(
     found = inputs(specs, schemas, format)
     sizes = [one.size for one in found]
     if any(size is None for size in sizes):
-        yield from _read(found, schemas, chunk, rows, stdin, idle, rest)
+        yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first)
     elif sum(size or 0 for size in sizes) > large and _ordered(found, schemas, chunk, rows):
         latest: int | None = None
         for batch in _read(found, schemas, chunk, rows, stdin):
@@ -108,11 +114,11 @@ def _read(
     stdin: BinaryIO | None,
     idle: float | None = None,
     rest: Rest | None = None,
+    first: int = 0,
 ) -> Iterator[Batch]:
     sizes = [one.size for one in found]
     total = 0 if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
     done = 0
-    first = 0
     feeds = [one for one in found if one.address is not None and one.address.kind != "tcp"]
     for one, size in zip(found, sizes):
         if one in feeds:
@@ -164,7 +170,8 @@ def _parts(
 def _unreadable(path: str, error: OSError) -> CepError:
     name = "standard input" if path == "-" else path
     told = str(error).splitlines()[0].rstrip(".") if error.errno is None else os.strerror(error.errno)
-    return CepError(f"{name}: {told.lower()}", code="input" if error.errno in _ITS_OWN else DEVICE)
+    code = ABSENT if error.errno in _NOT_HERE else "input" if error.errno in _ITS_OWN else DEVICE
+    return CepError(f"{name}: {told.lower()}", code=code)
 
 
 def _text(one: Input, stream: Stream, schemas: Mapping[str, Schema], chunk: int, first: int) -> Iterator[_Part]:

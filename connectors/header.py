@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cep.errors import CepError
@@ -10,8 +10,10 @@ from cep.schema import Schema
 from connectors.records import RESERVED, closest, declaration
 
 
-def bind(file: str, schema: Schema, columns: Sequence[str]) -> Schema:
-    """The schema with its time columns said. CepError: a column is missing, or a wanted one is there twice."""
+def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, str] | None = None) -> Schema:
+    """The schema with its time columns said. `types`: what the columns seem to hold, for the hint how to declare it.
+    CepError: a column is missing, or a wanted one is there twice.
+    """
     bound = _timed(file, schema, columns)
     wanted = [key for key in (bound.time, bound.start, bound.end) if key is not None]
     missing = [f"`{key}` for the time{closest(key, columns)}" for key in wanted if key not in columns]
@@ -23,7 +25,7 @@ def bind(file: str, schema: Schema, columns: Sequence[str]) -> Schema:
     if missing:
         hint = "the columns are " + ", ".join(columns) + "; a declaration names others with FROM and TIME"
         if not schema.declared and not {attribute.name for attribute in schema.attributes} <= set(columns):
-            named = declaration(schema, [name for name in columns if name not in RESERVED])
+            named = declaration(schema, columns, types or {})
             hint = f"{schema.name} is not declared; declare it to have its values by name: `{named}`; {hint}"
         raise CepError(
             f"{file}: {schema.name} needs {'a column' if len(missing) == 1 else 'columns'} {', '.join(missing)}",

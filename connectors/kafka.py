@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,8 @@ class Topic:
         """CepError: confluent-kafka is not installed, no topic, or an option is wrong."""
         if not address.path or "/" in address.path:
             raise address.refused("it names no topic", f"e.g. `kafka://{address.servers}/readings`")
+        if address.choice("through", ("python", "spark")) == "spark":
+            raise address.refused("`through=spark` is for Spark", "add `--on spark`, or leave it out")
         self.address, self.name = address, address.path
         self._error: str | None = None
         try:
@@ -165,22 +168,23 @@ class Topic:
 
 class Log:
     """The messages of a topic as they come. With `group=` the broker knows how far they were worked off, and the next
-    run goes on from there; `until=now`: those that are there when it begins."""
+    run goes on from there; a `place`, where it is known otherwise, goes before it. `until=now`: those that are there
+    when it begins."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, place: Offsets) -> None:
         address = topic.address
         self._topic = topic
         self._grouped = "group" in address.options
-        self._start = topic.begin() | (topic.committed() if self._grouped else {})
+        self._start = topic.begin() | (topic.committed() if self._grouped else {}) | dict(place)
         self._end = self._told = self._start
         self._most = 1 << 62  # messages of a poll, by how large they were
         bounded = address.choice("until", ("ever", "now")) == "now"
         self._target = topic.following(self._start, None) if bounded else None
 
     @classmethod
-    def open(cls, address: Address) -> Log:
+    def open(cls, address: Address, place: Offsets | None = None) -> Log:
         """CepError: there is no broker, or no such topic."""
-        return cls(Topic(address))
+        return cls(Topic(address), place or {})
 
     def poll(self, most: int, seconds: float) -> Messages | None:
         """Some 64 MiB at most: where messages are so large that they are more, fewer are read."""
@@ -202,7 +206,7 @@ class Log:
                     break
             else:
                 self._most = max(self._most, min(2 * self._most, 1 << 62)) if 4 * size < _BYTES else self._most
-                return merged(parts)
+                return replace(merged(parts), place=dict(self._end))
             self._most = max(1, count // 2 * _BYTES // size)
 
     def done(self) -> None:
@@ -248,11 +252,15 @@ def settings(address: Address) -> dict[str, Any]:
     if address.user is not None:
         found["sasl.username"], found["sasl.password"] = address.user, address.password or ""
         found["sasl.mechanism"] = options.get("sasl", "PLAIN")
-    layer = ("SASL_" if address.user is not None else "") + ("SSL" if address.tls else "PLAINTEXT")
-    found["security.protocol"] = layer
+    found["security.protocol"] = layer(address)
     files = {"ca": "ssl.ca.location", "cert": "ssl.certificate.location", "key": "ssl.key.location"}
     found |= {name: options[option] for option, name in files.items() if option in options}
     return found | {name: value for name, value in options.items() if "." in name}
+
+
+def layer(address: Address) -> str:
+    """How a broker is spoken to."""
+    return ("SASL_" if address.user is not None else "") + ("SSL" if address.tls else "PLAINTEXT")
 
 
 def told(error: Any) -> str:

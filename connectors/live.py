@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -35,27 +36,31 @@ class Feed(Protocol):
 
 
 class Rest(Protocol):
-    """Asked between two polls, when all that was given is worked off."""
+    """What is known of a run between two polls, when all that was given is worked off."""
 
     @property
     def over(self) -> bool:
         """Whether no more is wanted."""
 
+    @property
     def kept(self) -> bool:
-        """Whether what was worked off is on disk now."""
+        """Whether what was given need not come again."""
+
+    def place(self, source: str) -> Mapping[int, int]:
+        """How far a source had come (`Messages.place`), where that is known from before."""
 
 
-def feed(address: Address) -> Feed:
-    """What comes from an address. CepError: there is nothing, or what it needs is not installed."""
+def feed(address: Address, place: Mapping[int, int]) -> Feed:
+    """What comes from an address, behind a place. CepError: there is nothing, or what it needs is not installed."""
     match address.kind:
         case "mqtt":
             from connectors.mqtt import Subscription
 
-            return Subscription.open(address, address.options.get("client") or None)
+            return Subscription.open(address, address.options.get("client") or None, dict(place))
         case "kafka":
             from connectors.kafka import Log
 
-            return Log.open(address)
+            return Log.open(address, place)
         case kind:
             assert kind == "rate", "a connection is read as a stream"
             from connectors.rate import Rate
@@ -69,7 +74,7 @@ def reach(input: Input) -> None:
     assert input.address is not None, "live inputs have addresses"
     if input.address.kind == "tcp":
         return
-    feed(replace(input.address, options={**input.address.options, "client": ""})).close()
+    feed(replace(input.address, options={**input.address.options, "client": ""}), {}).close()
 
 
 def listen(
@@ -82,40 +87,37 @@ def listen(
 ) -> Iterator[Batch]:
     """Batches of up to `most` messages, their records numbered from `first`. When nothing has come for `idle` seconds
     there is a batch of silence, and again until something comes (`connectors.silence`). What was polled is done when
-    the next batch is asked for, and without a `rest` that is as good as kept; with one also when they are closed."""
+    the next batch is asked for; with a `rest`, which knows whether it is, also when they are closed."""
     with ExitStack() as stack:
         feeds = []
-
-        def rested() -> None:
-            if rest is None or rest.kept():
-                for source in sources:
-                    source.kept()
-
+        names: Counter[str] = Counter()
         for one in inputs:
             assert one.address is not None, "live inputs have addresses"
-            feeds.append((stack.enter_context(closing(feed(one.address))), Inbox(one, schemas)))
-        silence, sources = Silence(idle), [source for source, _ in feeds]
+            name = f"{one.type}={one.path}"
+            names[name] += 1
+            name += f"#{names[name]}" if names[name] > 1 else ""
+            source = feed(one.address, {} if rest is None else rest.place(name))
+            feeds.append((name, stack.enter_context(closing(source)), Inbox(one, schemas)))
+        silence = Silence(idle)
         while feeds and not (rest is not None and rest.over):
             patience = _PATIENCE if len(feeds) == 1 else _TURN
             for each in list(feeds):
-                source, inbox = each
+                name, source, inbox = each
                 messages = source.poll(most, patience)
                 if messages is None:
                     feeds.remove(each)
                 elif len(messages):
-                    batch = inbox.batch(messages, first)
+                    batch = replace(inbox.batch(messages, first), source=name, place=messages.place)
                     try:
                         yield batch
                     except GeneratorExit:
-                        if rest is not None:  # it knows whether this one was worked off
+                        if rest is not None and rest.kept:
                             source.done()
-                            rested()
+                            source.kept()
                         raise
                     source.done()
-                    rested()
+                    source.kept()
                     first = batch.blocks[-1].beyond
                     silence.heard()
             if silence.due():
                 yield Batch({}, [], [], silence=silence.length)
-            if rest is not None:
-                rested()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -18,11 +18,15 @@ from connectors.sosa import Documents
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """What came, in its order: of each message where it is from (`mqtt://host/topic`), its number there, its bytes."""
+    """What came, in its order: of each message where it is from (`mqtt://host/topic`), its number there, its bytes.
+
+    `place`: what is to be known to go on behind them, numbers of the source's own; later ones stand for earlier ones.
+    """
 
     sources: Sequence[str]
     numbers: Sequence[int]
     payloads: Sequence[bytes]
+    place: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.payloads)

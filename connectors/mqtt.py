@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -110,7 +110,8 @@ class Subscription:
         taken = self.take(most, seconds)
         first = self._numbered + 1
         self._numbered += len(taken)
-        return messages(self.address, taken, range(first, first + len(taken)))
+        found = messages(self.address, taken, range(first, first + len(taken)))
+        return replace(found, place={one.mid: one.digest for one in taken if one.qos}) if self._persistent else found
 
     def done(self) -> None:
         """Acknowledge what was taken. Where the connection is gone, it comes again and is known."""
@@ -120,7 +121,7 @@ class Subscription:
             self._client.ack(one.mid, one.qos)
 
     def kept(self) -> None:
-        """It was acknowledged before: a broker does not go on while much is not."""
+        """It was acknowledged when it was done."""
 
     def close(self) -> None:
         """End the connection; what was acknowledged is then known to the broker, if it answers."""

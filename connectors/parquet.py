@@ -63,11 +63,20 @@ def open_parquet(file: str) -> pq.ParquetFile:
         raise CepError(f"{file}: no Parquet file: {_first(error)}", code="input") from None
 
 
+def _type(kind: pa.DataType) -> str:
+    """The type that a declaration would give a column."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
+        return "string"
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return "time"
+    return "bool" if pa.types.is_boolean(kind) else "int" if pa.types.is_integer(kind) else "float"
+
+
 def read_parquet(
     file: str, opened: pq.ParquetFile, schema: Schema, rows: int, first: int
 ) -> Iterator[tuple[pl.DataFrame, list[DeadRecord], Block]]:
     """Tables of one event of up to `rows` rows. CepError: a column is missing or holds something else."""
-    bound = bind(file, schema, opened.schema_arrow.names)
+    bound = bind(file, schema, opened.schema_arrow.names, {each.name: _type(each.type) for each in opened.schema_arrow})
     keys = time_keys(bound)
     wanted = dict.fromkeys([*keys, *(attribute.source or attribute.name for attribute in schema.attributes)])
     line = 1

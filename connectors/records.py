@@ -6,17 +6,19 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import polars as pl
 
 from cep.events import Value
+from cep.near import nearest
 from cep.schema import Attribute, Schema
 from connectors.times import LARGEST, decimal, is_number, of_duration, of_iso, scaled, shown, since_epoch
 
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""How a file of UTF-16 begins."""
 RESERVED = ("time", "start", "end")
 NOT_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 
@@ -145,7 +147,13 @@ def decode(raw: bytes) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Unreadable("utf-8", f"byte {error.start + 1} of the line is not UTF-8") from None
+        reason = f"byte {error.start + 1} of the line is not UTF-8; {converted(raw)}"
+        raise Unreadable("utf-8", reason) from None
+
+
+def converted(raw: bytes) -> str:
+    """How a file whose text is not UTF-8 becomes that, by some of its bytes."""
+    return f"convert it: `iconv -f {'utf-16' if raw.startswith(UTF_16) or 0 in raw else 'latin1'} -t utf-8`"
 
 
 def time_keys(schema: Schema) -> tuple[str, ...]:
@@ -193,9 +201,8 @@ def kind(value: Any) -> str:
 
 def closest(word: str, words: Sequence[str]) -> str:
     """Which of the words is meant perhaps, or nothing."""
-    lower = {other.lower(): other for other in reversed(words)}
-    near = get_close_matches(word.lower(), list(lower), n=1)
-    return f" (`{lower[near[0]]}` comes near)" if near else ""
+    near = nearest(word, words)
+    return f" (`{near}` comes near)" if near else ""
 
 
 def _count(schema: Schema) -> str:
@@ -203,23 +210,56 @@ def _count(schema: Schema) -> str:
     return "1 attribute" if n == 1 else f"{n} attributes"
 
 
-def declaration(schema: Schema, names: Iterable[str], record: Mapping[str, Any] | None = None) -> str:
-    """How an event would be declared whose values come by these names, typed as they are in the record."""
-    plain = [name for name in names if _NAME.fullmatch(name)]
+def declaration(schema: Schema, names: Sequence[str], types: Mapping[str, str]) -> str:
+    """How an event would be declared whose values come by these names; `types`: what they seem to hold, as far as it is
+    known."""
+    plain = [name for name in names if _NAME.fullmatch(name) and name not in RESERVED]
+    time = "time" if "time" in names else None
+    times = [name for name in plain if types.get(name) == "time"]
+    if not set(RESERVED) & set(names) and len(times) == 1 and len(plain) == len(schema.attributes) + 1:
+        plain.remove(time := times[0])
     if len(plain) != len(schema.attributes):
         plain = [f"x{n}" if n > 1 else "x" for n in range(1, len(schema.attributes) + 1)]
-    typed = (f"{name}: {_written((record or {}).get(name))}" for name in plain)
-    return f"event {schema.name}({', '.join(typed)})."
+    typed = (f"{name}: {types.get(name, 'int')}" for name in plain)
+    return f"event {schema.name}({', '.join(typed)}){'' if time is None else f' TIME {time}'}."
+
+
+def guessed(texts: Sequence[str]) -> str:
+    """The type that a declaration would give a column of such texts; `?` behind it where one is missing."""
+    there = [text.strip(" \t") for text in texts if text not in ("", "NA")]
+    found = "string"
+    for type in ("int", "float", "bool", "time"):
+        if there and all(map(_LOOKS[type], there)):
+            found = type
+            break
+    return found + ("?" if len(there) < len(texts) else "")
+
+
+def _is_time(text: str) -> bool:
+    try:
+        of_iso(text)
+    except ValueError:
+        return False
+    return True
+
+
+_LOOKS: Mapping[str, Callable[[str], object]] = {
+    "int": _INTEGER.fullmatch,
+    "float": is_number,
+    "bool": lambda text: text.lower() in ("true", "false"),
+    "time": _is_time,
+}
 
 
 def _undeclared(found: Mapping[str, Any], schema: Schema) -> str:
     """Why a record of an undeclared event has no values: it says them by names that nobody has declared."""
     names = [attribute.name for attribute in schema.attributes]
     wanted = f"`{names[0]}`" if len(names) == 1 else f"`{names[0]}` to `{names[-1]}`"
-    others = [name for name, value in found.items() if name not in ("type", *RESERVED) and _scalar(value)]
+    others = [name for name, value in found.items() if name != "type" and _scalar(value)]
+    types = {name: _written(value) for name, value in found.items()}
     return (
         f"{schema.name} is not declared, so its values come as `args` or as {wanted}; "
-        f"declare it to have them by name: `{declaration(schema, others, found)}`"
+        f"declare it to have them by name: `{declaration(schema, others, types)}`"
     )
 
 

@@ -130,6 +130,8 @@ class Stream:
                 parts.append(data)
                 size += len(data)
         except (EOFError, OSError, zlib.error) as error:
+            if isinstance(error, gzip.BadGzipFile) and not parts and not self._read:
+                raise OSError("this is no gzip file; without `.gz` in its name it is read as it is") from None
             self.damage = str(error).rstrip(".").lower()
         return b"".join(parts)
 

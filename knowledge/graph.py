@@ -13,6 +13,7 @@ import pyoxigraph as ox
 from cep.background import Answers, Fixed
 from cep.conditions import Relation
 from cep.errors import CepError, Source, Warning
+from cep.near import did_you_mean
 from cep.plan import algebra
 from cep.stored import series_of
 from cep.syntax.ast import Graph
@@ -54,7 +55,9 @@ class Knowledge:
         from there (knowledge/reasoning/cache.py). Raises CepError if they contradict themselves under the reasoning."""
         if reasoning not in REASONING:
             raise CepError(
-                f"no kind of reasoning: {reasoning}", hint=f"one of {', '.join(REASONING)}", code="knowledge"
+                f"no kind of reasoning: {reasoning}",
+                hint=did_you_mean(reasoning, REASONING) or f"one of {', '.join(REASONING)}",
+                code="knowledge",
             )
         self.terms = terms
         self.reasoning: Reasoning = reasoning
@@ -206,12 +209,14 @@ class Knowledge:
 
     # --- change ---
 
-    def fork(self) -> Knowledge:
-        """The same knowledge in its present state, which changes by itself. Nothing is copied before it does."""
+    def fork(self, asked: bool = True) -> Knowledge:
+        """The same knowledge in its present state, which changes by itself. Nothing is copied before it does. `asked`:
+        what was asked will be asked again, so its answers go on too."""
         made = object.__new__(Knowledge)
         made.__dict__.update(self.__dict__)
         made.graphs = dict(self.graphs)
-        made._stores, made._tables, made._answers = dict(self._stores), dict(self._tables), dict(self._answers)
+        made._stores = dict(self._stores)
+        made._tables, made._answers = (dict(self._tables), dict(self._answers)) if asked else ({}, {})
         self._lent = made._lent = True
         return made
 
@@ -304,8 +309,12 @@ class Knowledge:
     # --- inside ---
 
     @property
+    def seen(self) -> Triples:
+        """The triples as patterns and stores have them: with one literal for each value."""
+        return self._seen
+
+    @property
     def _seen(self) -> Triples:
-        """The triples as patterns see them: with one literal for each value."""
         if self._asked is None:
             self._asked = self._canonical.triples(self.closed)
         return self._asked

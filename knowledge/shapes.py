@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from rdflib import RDF, SH, XSD, BNode, Graph, Literal, URIRef
 from rdflib.collection import Collection
 
 from cep.errors import CepError
+from cep.near import SURE, nearest
 from knowledge.rdf.load import files, load, opened, rdf_format, subjects
 from knowledge.rdf.names import KNOWN
 from knowledge.rdf.terms import NONE, Terms
@@ -99,8 +99,8 @@ def unknown(data: Knowledge) -> list[Problem]:
     problems = []
     for each in silent:
         name = str(data.terms.term(each))
-        near = difflib.get_close_matches(name, names, 1, 0.8)
-        meant = f", did you mean {near[0]}?" if near else ""
+        near = nearest(name, names, SURE)
+        meant = f", did you mean {near}?" if near else ""
         problems.append(Problem(name, "", (), f"sensors observe it, and nobody defines it{meant}", True))
     return sorted(problems)
 

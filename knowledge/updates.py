@@ -10,7 +10,6 @@ What another graph says still holds when one ends. A graph with the second alone
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import pyoxigraph as ox
 
 from cep.errors import CepError
+from cep.near import SURE, nearest
 from cep.syntax.constants import read_time
 from knowledge.namespaces import PROV
 from knowledge.rdf.change import labelled
@@ -85,8 +85,8 @@ class Graphs:
             return name
         name, word = str(quad.subject), quad.predicate.value
         time = self._time(quad) if word in (FROM, UNTIL) else None
-        if time is None and word.startswith(PROV) and (near := difflib.get_close_matches(word, (FROM, UNTIL), 1, 0.9)):
-            hint = f"did you mean `prov:{near[0].removeprefix(PROV)}`?"
+        if time is None and word.startswith(PROV) and (near := _meant(word)):
+            hint = f"did you mean `prov:{near}`?"
             raise self._refused(f"`prov:{word.removeprefix(PROV)}` says no time of a graph", hint)
         graph = self.known.setdefault(name, Timed(line))
         if time is None:
@@ -167,3 +167,8 @@ def _updates(path: Path) -> Iterator[Update]:
         graphs.take(quad)
     for name in graphs.known:
         yield from graphs.settle(name)
+
+
+def _meant(word: str) -> str | None:
+    """Of the words for a time, without their prefix, the one that was surely meant."""
+    return nearest(word.removeprefix(PROV), [each.removeprefix(PROV) for each in (FROM, UNTIL)], SURE)

@@ -13,11 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_port
+
 MOSQUITTO = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 MISSING = "no mosquitto (Debian, Ubuntu: apt install mosquitto)"
 PASSWORD = "sesame"
 FIRST = 1_700_000_000_000
 """The timestamp of second 0."""
+PATIENCE = 120.0
+"""Seconds, of a machine that has much else to do."""
 
 
 @contextmanager
@@ -25,9 +29,7 @@ def mosquitto(folder: Path, login: bool = False) -> Iterator[int]:
     """The port of a broker that keeps its sessions in a folder; with `login` it knows the user `cep` alone."""
     assert MOSQUITTO is not None, MISSING
     folder.mkdir(exist_ok=True)
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = int(found.getsockname()[1])
+    port = free_port()
     lines = [f"listener {port} 127.0.0.1", f"allow_anonymous {'false' if login else 'true'}"]
     lines += ["persistence true", f"persistence_location {folder}/", "max_queued_messages 0"]
     if os.getuid() == 0:
@@ -66,7 +68,8 @@ def publish(port: int, messages: Iterable[tuple[str, bytes]], **login: str) -> N
     client.connect("127.0.0.1", port)
     client.loop_start()
     for sent in [client.publish(topic, payload, qos=1) for topic, payload in messages]:
-        sent.wait_for_publish(10)
+        sent.wait_for_publish(PATIENCE)
+        assert sent.is_published(), "the broker has it"
     client.disconnect()
     client.loop_stop()
 
@@ -78,7 +81,7 @@ class Cluster:
         from confluent_kafka import Producer
 
         self._producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock", "log_level": 0})
-        brokers = self._producer.list_topics(topic, timeout=10).brokers.values()
+        brokers = self._producer.list_topics(topic, timeout=PATIENCE).brokers.values()
         self._topic = topic
         self.servers = ",".join(f"{one.host}:{one.port}" for one in brokers)
 
@@ -87,17 +90,17 @@ class Cluster:
         for partition, second, payload in messages:
             options: dict[str, Any] = {"partition": partition, "timestamp": FIRST + 1000 * second}
             self._producer.produce(self._topic, payload, **options)
-        assert self._producer.flush(10) == 0, "all are sent"
+        assert self._producer.flush(PATIENCE) == 0, "all are sent"
 
     def received(self, topic: str, count: int) -> list[tuple[str, bytes, bytes]]:
         """The first so many messages of a topic, or more if they are there: `id`, key and bytes."""
         from confluent_kafka import Consumer, TopicPartition
 
         reader = Consumer({"bootstrap.servers": self.servers, "group.id": "test", "log_level": 0})
-        places = reader.list_topics(topic, timeout=10).topics[topic].partitions
+        places = reader.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
         reader.assign([TopicPartition(topic, number, 0) for number in places])
         found: list[tuple[str, bytes, bytes]] = []
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE
         while True:
             came = [one for one in reader.consume(10_000, 0.5) if one.error() is None]
             found += [(dict(one.headers())["id"].decode(), one.key(), one.value()) for one in came]
@@ -124,7 +127,7 @@ def listening(port: int, topic: str) -> Iterator[list[tuple[str, str, bytes]]]:
     client.connect("127.0.0.1", port)
     client.loop_start()
     client.subscribe(topic, qos=1)
-    assert stands.wait(10), "it is granted"
+    assert stands.wait(PATIENCE), "it is granted"
     try:
         yield found
     finally:

@@ -32,6 +32,7 @@ from connectors.serving.service import Service
 from connectors.serving.turn import Turn
 from knowledge.graph import Knowledge
 from knowledge.used import Used
+from tests.ports import free_port
 
 SECOND = 1_000_000
 EIGHT = 1_714_550_400 * SECOND  # 2024-05-01T08:00:00Z
@@ -58,7 +59,8 @@ event warm(station: string, temp: float).
 rising: warm(S, B) <- reading(S, A, _, _) SEQ reading(S, B, _, _) WHERE B > A WITHIN 1 h.
 at(S, Lat, Long) :- { ?s d:identifier ?S ; wgs84:lat ?Lat ; wgs84:long ?Long ; a <http://www.w3.org/ns/sosa/Platform> }.
 ALERT hot ON warm(station: S, temp: T) WHERE T > 30, at(S, Lat, Long)
-    SEVERITY "Severe" TITLE "Heat at {S}" TEXT "{T} degrees" FOR 2 h KEYED BY S AT Lat, Long RADIUS 20000.
+    SEVERITY "Severe" TITLE "Heat at {S}" TEXT "{T} degrees" FOR 2 h KEYED BY S AT Lat, Long RADIUS 20000
+    URGENCY "Immediate" INSTRUCTION "Stay in the shade, {S}.".
 """
 
 
@@ -70,12 +72,15 @@ class Shown:
     service: Service
     scene: Scene
     outbox: Outbox
-    port: int = 0
+    port: int = field(default_factory=free_port)
     stops: list[threading.Thread] = field(default_factory=list)
     server: uvicorn.Server | None = None
     stream: Stream | None = None
     turn: Turn = field(default_factory=Turn)
     questions: why.Questions | None = None
+    limits: Limits = field(default_factory=lambda: Limits(rate=0))
+    status: str = "Actual"
+    root: str = ""
 
     @property
     def url(self) -> str:
@@ -103,15 +108,24 @@ class Shown:
 
     def start(self) -> None:
         self.scene.closed = False
-        self.stream = Stream(self.outbox)
-        routers = [page.router(self.scene, self.outbox), alerts.router(self.outbox, Origin("heat.cep"), self.stream)]
-        routers.append(why.router(self.questions))
+        self.stream = Stream(self.outbox, self.status)
+        origin = Origin("heat.cep", status=self.status)
+        routers = [
+            page.router(self.scene, self.outbox, self.status),
+            alerts.router(self.outbox, origin, self.stream),
+            why.router(self.questions),
+        ]
         app = application(
-            routers, Limits(rate=0), title="heat", trouble=lambda: None, registry=CollectorRegistry(), origins=()
+            routers,
+            self.limits,
+            title="heat",
+            trouble=lambda: None,
+            registry=CollectorRegistry(),
+            origins=(),
+            root=self.root,
         )
         self.server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1))
         listening = socket.create_server(("127.0.0.1", self.port))
-        self.port = listening.getsockname()[1]
         thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         self.stops.append(thread)
@@ -127,7 +141,14 @@ class Shown:
 
 
 @contextmanager
-def shown(folder: Path, text: str = PROGRAM, remember: int | None = None) -> Iterator[Shown]:
+def shown(
+    folder: Path,
+    text: str = PROGRAM,
+    remember: int | None = None,
+    limits: Limits | None = None,
+    status: str = "Actual",
+    root: str = "",
+) -> Iterator[Shown]:
     """The page of a program; nothing has been pushed. `remember`: it can be asked why, for so many microseconds."""
     (folder / "stations.ttl").write_text(STATIONS)
     knowledge = Knowledge.load([folder / "stations.ttl"])
@@ -135,7 +156,8 @@ def shown(folder: Path, text: str = PROGRAM, remember: int | None = None) -> Ite
     service = Service(engine, text, "rules/heat.cep", Tally())
     with closing(Outbox(None)) as outbox:
         service.listen(Alerting(engine, outbox))
-        one = Shown(engine, service, Scene(service, Gazette.of(knowledge)), outbox)
+        one = Shown(engine, service, Scene(service, Gazette.of(knowledge)), outbox, status=status, root=root)
+        one.limits = limits or one.limits
         if remember is not None:
             one.questions = why.Questions(engine, one.turn, one.ended, Used(knowledge))
         one.start()

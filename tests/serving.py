@@ -104,7 +104,7 @@ def served(folder: Path, limits: Limits | None = None, seconds: float = 10.0, **
             [
                 sparql.router(one.store, asking),
                 subscribe.router(watched, asking),
-                ldes.router(one.history, lambda: one.engine.watermark, "P30D"),
+                ldes.router(one.history, "P30D"),
             ],
             limits or Limits(rate=0),
             title="fridges",

@@ -128,7 +128,12 @@ def told(time: int, add: Sequence[Any], remove: Sequence[Any]) -> str:
 def distributed(wanted: Job) -> list[Event]:
     """What Spark derives; as the command does, again where a Python process of its was slow to start."""
     stop = Wish(Path(wanted.checkpoint))
-    endured(lambda: start(spark(), wanted), stop, False, lambda: 0, lambda *told, **more: None)
+    done = Path(wanted.checkpoint)
+
+    def finished() -> int:
+        return len(list(done.glob("**/commits/[0-9]*")))
+
+    endured(lambda: start(spark(), wanted), stop, False, finished, lambda *told, **more: None)
     return derived(wanted)
 
 

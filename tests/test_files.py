@@ -8,6 +8,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -102,7 +103,14 @@ def test_a_missing_column_is_one_clear_error(tmp_path: Path) -> None:
     path.write_text("time,v\n1,2\n")
     assert refusal([str(path)], {"loose": LOOSE}).endswith(
         "loose needs a column `arg1`\nhint: loose is not declared; declare it to have its values by name: "
-        "`event loose(v: int).`; the columns are time, v; a declaration names others with FROM and TIME"
+        "`event loose(v: int) TIME time.`; the columns are time, v; a declaration names others with FROM and TIME"
+    )
+    path.write_text('time,fridge,temp,at\n2024-05-01 08:00,"milk, cold",4.1,x\n2024-05-01 08:10,,3,y\n')
+    three = {"loose": replace(LOOSE, attributes=tuple(replace(LOOSE.attributes[0], name=f"arg{n}") for n in (1, 2, 3)))}
+    assert "`event loose(fridge: string?, temp: float, at: string) TIME time.`" in refusal([str(path)], three)
+    path.write_text("when,n,ok\n2024-05-01T08:00:00Z,1,true\n2024-05-01T08:10:00Z,,false\n")
+    assert "`event loose(n: int?, ok: bool) TIME when.`" in refusal(
+        [str(path)], {"loose": replace(LOOSE, attributes=three["loose"].attributes[:2])}
     )
     path.write_text("n,n,time\n1,2,3\n")
     assert "2 columns are called `n`" in refusal([str(path)], TICKS)
@@ -117,6 +125,18 @@ def test_a_missing_column_is_one_clear_error(tmp_path: Path) -> None:
 
 
 # --- text
+
+
+def test_text_that_is_not_utf8_says_what_makes_it_so(tmp_path: Path) -> None:
+    path, text = tmp_path / "x.csv", "time,n,café\n1,2,é\n"
+    for code in ("utf-16", "utf-16-le"):
+        path.write_bytes(text.encode(code))
+        assert "`iconv -f utf-16 -t utf-8`" in refusal([str(path)], TICKS)
+    path.write_bytes(text.encode("latin1"))
+    assert "`iconv -f latin1 -t utf-8`" in refusal([str(path)], TICKS)
+    path.write_bytes(text.replace("café", "x").encode("latin1"))
+    reasons = [letter.reason for batch in read([str(path)], TICKS) for letter in batch.dead]
+    assert reasons == ["byte 5 of the line is not UTF-8; convert it: `iconv -f latin1 -t utf-8`"]
 
 
 def test_odd_text_files(tmp_path: Path) -> None:
@@ -182,7 +202,7 @@ def test_compressed_and_damaged(tmp_path: Path) -> None:
     assert dead(batches) == [(len(found) + 1, "gzip")]
     assert [row[-1] for row in found] == list(range(len(found)))
     (tmp_path / "x.jsonl.gz").write_bytes(text)
-    assert dead(list(read([str(path)], TICKS))) == [(1, "gzip")]
+    assert "this is no gzip file; without `.gz` in its name it is read as it is" in refusal([str(path)], TICKS)
 
 
 @settings(max_examples=60)
@@ -219,7 +239,7 @@ def test_a_pipe_hands_over_what_has_arrived(tmp_path: Path) -> None:
     def feed() -> None:
         with open(pipe, "wb", buffering=0) as out:
             out.write(b'{"time": 1, "n": 1}\n{"time": 2,')
-            assert proceed.wait(30)
+            assert proceed.wait(300)
             out.write(b' "n": 2}\n')
 
     feeder = threading.Thread(target=feed)
@@ -243,7 +263,7 @@ def test_a_silent_pipe_is_told_while_it_is_silent(tmp_path: Path, format: str) -
     def feed() -> None:
         with open(pipe, "wb", buffering=0) as out:
             out.write(first)
-            assert proceed.wait(30)
+            assert proceed.wait(300)
             out.write(second)
 
     feeder = threading.Thread(target=feed)

@@ -47,7 +47,7 @@ def retyped(engine: Engine, events: list[Event]) -> list[Event]:
     ]
 
 
-@examples(250)
+@examples(120)
 @given(KNOWING)
 def test_programs(program: Program) -> None:
     found = detect(program.text, program.events, knowledge=known(program.knowledge))
@@ -124,7 +124,7 @@ def timeline(program: Program, updates: Sequence[tuple[int, str, str]]) -> dict[
     return found
 
 
-@examples(100)
+@examples(50)
 @given(KNOWING, changes(), st.data())
 def test_changes(program: Program, updates: tuple[tuple[int, str, str], ...], data: st.DataObject) -> None:
     """Each event is judged by the knowledge of its time, wherever the input is cut, the run restored, updates come."""

@@ -266,6 +266,19 @@ def test_answers_that_come_too_often_are_refused(monkeypatch: pytest.MonkeyPatch
     assert rows(many(), "{ ?s <x:sensor> ?n BIND(1 AS ?N) }") == [(1,)]
 
 
+def test_answers_are_the_same_in_whatever_pieces_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = (
+        "{ ?s <x:sensor> ?n BIND(IF(?n = <x:n7>, 1, 2) AS ?N) }",
+        "{ ?S a?/<x:sensor> ?N OPTIONAL { ?N <x:sensor> ?M } }",
+        "{ ?s <x:sensor> ?n OPTIONAL { ?n <x:sensor> ?N } }",  # one that is not bound
+        "{ ?s a?/<x:sensor> ?n BIND('né\\nt\\tx' AS ?N) FILTER(?n = <x:none>) }",
+    )
+    whole = [rows(many(), text) for text in texts]
+    assert [len(each) for each in whole] == [2, 2000, 1, 0]
+    monkeypatch.setattr("knowledge.asking.solutions._PIECE", 100)
+    assert [rows(many(), text) for text in texts] == whole
+
+
 def test_a_table_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "MOST_CELLS", 3999)
     for text in ("{ ?S <x:sensor> ?N }", "{ ?S <x:sensor>+ ?N }"):

@@ -121,7 +121,7 @@ def test_a_broker_with_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             place = address(f"mqtt://127.0.0.1:{port}/rooms/#?version={version}")
             listening = Subscription.open(place, None)
             publish(port, [("rooms/a", record(1))], user="cep", password=PASSWORD)
-            assert [one.payload for one in listening.take(1, 5)] == [record(1)]
+            assert [one.payload for one in listening.take(1, 120)] == [record(1)]
             listening.close()
 
 

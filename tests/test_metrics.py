@@ -49,7 +49,7 @@ Sample = dict[tuple[str, ...], float]
 
 def scraped(url: str) -> dict[str, Sample]:
     """Each metric: the values by those of the labels, in order."""
-    text = urllib.request.urlopen(url, timeout=10).read().decode()
+    text = urllib.request.urlopen(url, timeout=120).read().decode()
     return {
         sample.name: {tuple(each.labels.values()): each.value for each in family.samples if each.name == sample.name}
         for family in families(text)
@@ -83,7 +83,7 @@ def test_a_look_during_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
         urls.extend([str(fields["url"])] if event == "metrics" else [])
 
     monkeypatch.setattr(watch.Watch, "batch", looking)
-    monkeypatch.setattr("cep.cli.LOGS", {"text": log})
+    monkeypatch.setattr("cep.cli_run.LOGS", {"text": log})
     assert run("--metrics", "0", "--lateness", "0", "--output", "out.jsonl").exit_code == 0
     first, last = seen[0], seen[-1]
     assert len(seen) == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import socket
 import subprocess
 import sys
 import threading
@@ -28,15 +27,10 @@ from connectors.feeds.router import router
 from connectors.feeds.sender import Refused, Sender, Troubled, Unreachable
 from connectors.feeds.senders import sending, targets
 from tests.alert_server import expected
+from tests.ports import free_port
 from tests.receiver import receiver
 
 ROOT = Path(__file__).parent.parent
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def process(*words: str) -> subprocess.Popen[str]:

@@ -196,7 +196,8 @@ def test_in_a_browser(tmp_path: Path) -> None:
         one.push((0, HOSTILE, 20, 48.0, 14.0), (1, HOSTILE, 21, 48.0, 14.0))
         browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1300, "height": 800}, color_scheme="dark")
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(120_000)
+        expect.set_options(timeout=120_000)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
         page.goto(one.url)
@@ -232,6 +233,9 @@ def test_in_a_browser(tmp_path: Path) -> None:
         expect(why).to_be_visible()
         expect(page.locator("#why-title")).to_be_focused()
         expect(why).to_contain_text("Heat at vie")
+        expect(why.locator(".instruction")).to_have_text("Stay in the shade, vie.")
+        expect(why.locator(".facts").first).to_contain_text("urgencyImmediate")
+        expect(why).not_to_contain_text("certainty")  # that it was observed is the rule
         expect(why.locator(".records tbody tr")).to_have_count(2)
         expect(why).to_contain_text("rising: warm(S, B) <- reading(S, A, _, _) SEQ reading(S, B, _, _)")
 
@@ -264,6 +268,9 @@ def test_in_a_browser(tmp_path: Path) -> None:
         expect(page.locator("#stations li")).to_have_count(1)
         page.locator("#stations button").click()
         expect(why).to_contain_text(HOSTILE)
+        why.get_by_role("button", name="Ask").click()
+        expect(why.locator(".near .named").first).to_contain_text("warm(")
+        expect(why.locator(".verdict")).to_contain_text("onerror=")
 
         # rules with their numbers; dark as the system, then light
         page.get_by_role("tab", name="Rules").click()
@@ -283,12 +290,19 @@ def test_in_a_browser(tmp_path: Path) -> None:
         expect(page.locator("#connection")).to_have_text("live")
         expect(page.locator("#open-alerts")).to_have_text("2")
         expect(page.locator("#derived")).to_have_text("3")
+
+        # the input ends: nothing is live any more, and nothing is begun again by the clock
+        one.service.take(None, one.engine.close())
+        expect(page.locator("#connection")).to_have_text("the input has ended")
+        expect(page.locator("#open-alerts")).to_have_text("0")
+        expect(page.locator("#watermark")).to_contain_text("2024-05-01 08:02")
+        assert bars(page) == []
         browser.close()
 
 
 def _until(page: Page, condition: str) -> None:
     """Waits in Python: the page's policy does not let Playwright's own waiting evaluate a text there."""
-    for _ in range(600):
+    for _ in range(2400):
         if page.evaluate(condition):
             return
         page.wait_for_timeout(50)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep.engine import Engine, _types, detect
+from cep.engine import Engine, detect
 from cep.errors import CepError
-from cep.events import Event, Iri
+from cep.events import Event, Iri, types_of
 from cep.plan import partition as module
 from cep.plan.partition import Stage, partition
 from cep.runtime.buckets import buckets, deal, gather, settle, words
@@ -52,7 +52,7 @@ def reasons(text: str) -> list[str]:
 
 def derived(program: str, events: list[Event], count: int, seed: int = 0, **options: Any) -> list[Event]:
     """What stages in so many buckets give."""
-    return Buckets(program, count, Random(seed), **{"types": _types(events)} | options).run([list(enumerate(events))])
+    return Buckets(program, count, Random(seed), **{"types": types_of(events)} | options).run([list(enumerate(events))])
 
 
 # --- keys ---
@@ -496,19 +496,19 @@ def check_buckets(program: Program, count: int, data: st.DataObject) -> None:
     check(wanted, found, f"in {count} buckets (+) it is not what it is in one engine (-)")
 
 
-@examples(80)
+@examples(40)
 @given(keyed_programs(), COUNTS, st.data())
 def test_keyed_programs(program: Program, count: int, data: st.DataObject) -> None:
     check_buckets(program, count, data)
 
 
-@examples(30)
+@examples(20)
 @given(keyed_programs(policies=False), COUNTS, st.data())
 def test_keyed_programs_without_policies(program: Program, count: int, data: st.DataObject) -> None:
     check_buckets(program, count, data)
 
 
-@examples(80)
+@examples(40)
 @given(ANY, COUNTS, st.data())
 def test_any_programs(program: Program, count: int, data: st.DataObject) -> None:
     check_buckets(program, count, data)

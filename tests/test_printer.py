@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cep.errors import CepError
 from cep.events import Iri, type_names
 from cep.syntax import ast
-from cep.syntax.alerts import CATEGORIES, SEVERITIES
+from cep.syntax.alerts import CHOICES
 from cep.syntax.constants import LARGEST, SECOND
 from cep.syntax.parser import parse
 from cep.syntax.printer import print_condition, print_expression, print_pattern, print_program, print_statement
@@ -27,6 +27,7 @@ event score(n: int in -5..5, x: float in 1e-07..1e+30, t: time in -1..0.5).
 policy chronological(by Vol).
 ALERT fire ON smoke(R) TITLE "Smoke in {R}" FOR 10 min.
 ALERT a ON b(x: X) WHERE X > 3, at(X, Y, Z) SEVERITY "Minor" CATEGORY "Met" TITLE "" TEXT "\\n" FOR 3 h AT Y, Z.
+ALERT a ON b(X) URGENCY "Future" CERTAINTY "Possible" TITLE "x" TEXT "y" INSTRUCTION "Leave {X}" FOR 1 d.
 ALERT a ON b(X, _) WHERE X = Y TITLE "x" FOR 1 d KEYED BY X, Y AT 40.5, -Y RADIUS X * 1000 AREA "POLYGON".
 linked(p1, "P 2").
 raining.
@@ -182,10 +183,10 @@ def alerts() -> st.SearchStrategy[ast.AlertStatement]:
         name=names,
         event=st.builds(ast.EventPattern, names, arguments),
         conditions=st.lists(conditions, max_size=2).map(tuple),
-        severity=st.sampled_from([None, *SEVERITIES]),
-        category=st.sampled_from([None, *CATEGORIES]),
+        **{word.lower(): st.sampled_from([None, *words]) for word, words in CHOICES.items()},
         title=strings,
         text=st.one_of(st.none(), strings),
+        instruction=st.one_of(st.none(), strings),
         duration=ticks.map(lambda n: n + 1).filter(lambda n: n <= LARGEST),
         keys=keys.map(tuple),
         at=st.tuples(expressions, expressions),

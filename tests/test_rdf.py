@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import signal
+from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
+import httpx
 import polars as pl
 import pyoxigraph as ox
 import pytest
+from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -23,8 +30,9 @@ from connectors.rdf import triples
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.identity import identified
 from connectors.rdf.process import StoreProcess
-from connectors.rdf.store import Question, Refused
+from connectors.rdf.store import EventStore, Page, Question, Refused
 from connectors.rdf.words import PREFIXES, Words
+from connectors.serving import ldes
 from connectors.why.lines import tree as lines
 from connectors.why.plain import why
 from connectors.why.prov import provenance
@@ -125,11 +133,115 @@ def test_the_store_forgets_what_is_older_than_it_keeps_and_nothing_else(tmp_path
             one.store.flush()
             counts.append(int(one.store.ask(Question(query, table="csv")).result().body.split()[1]))
         assert counts == [11, 13, 13, 13], "what is derived at the latest instant comes with the next round"
-        hours = one.store.look("hours").result()
+        hours = one.store.hours().result()
         assert [hour[-2:] for hour in hours] == ["10", "11"]
         one.store.forget("2030-01-01T00:00:00.000000Z")
         one.store.flush()
         assert one.store.ask(everything).result().body == empty
+
+
+class Counted:
+    """A store that counts what is read of it."""
+
+    def __init__(self, store: ox.Store) -> None:
+        self.store, self.count = store, 0
+
+    def quads_for_pattern(self, *pattern: Any) -> Iterator[ox.Quad]:
+        for quad in self.store.quads_for_pattern(*pattern):
+            self.count += 1
+            yield quad
+
+
+def test_a_page_reads_what_ends_in_it_however_much_there_is_beside(tmp_path: Path) -> None:
+    """An hour with many events: some in each second, many in one minute, more than a page at one instant."""
+    schema, second = Schema("beat", (Attribute("n", "int"),), True, True), 1_000_000
+    often = [EIGHT + n * 514_000 for n in range(7_000)]
+    crowded = [EIGHT + 7 * MINUTE + n * 25_000 for n in range(2_400)]
+    ends = [*often, *crowded, *[EIGHT + 9 * MINUTE + 30 * second] * 1_001]
+
+    def stored(folder: str, ends: list[int]) -> EventStore:
+        table = pl.DataFrame({"start": ends, "end": ends, "n": range(len(ends))})
+        made = EventStore(str(tmp_path / folder), Words())
+        made.add(triples.events(identified(table, schema, "p"), schema, Words(), None).encode())
+        made.store = Counted(made.store)  # type: ignore[assignment]
+        return made
+
+    def read(store: EventStore, span: str, number: int = 1) -> tuple[Page | None, int]:
+        store.store.count = 0  # type: ignore[attr-defined]
+        return store.page(span, number, 500, 60.0), store.store.count  # type: ignore[attr-defined]
+
+    store = stored("full", ends)
+    members: list[str] = []
+    spans = ["2024-05-01T08"]
+    for span in spans:  # what is found is looked at as well
+        number, page = 1, Page(more=span)
+        while page.more is not None:
+            found, count = read(store, span, number)
+            assert found is not None and (not found.parts or not found.members)
+            page, number = found, number + 1
+            assert count <= 10 * len(page.members) + (5_000 if span[:16] == "2024-05-01T08:07" else 1_300)
+            members += page.members
+            spans += page.parts
+        assert read(store, span, number)[0] is None
+    assert len(members) == len(set(members)) == len(ends)
+    assert sum(len(span) == 16 for span in spans) == 60
+    assert {span[:16] for span in spans if len(span) == 19} == {"2024-05-01T08:07", "2024-05-01T08:09"}
+    alone = stored("alone", [end for end in ends if end // MINUTE == EIGHT // MINUTE + 30])
+    page, count = read(store, "2024-05-01T08:30")
+    assert read(alone, "2024-05-01T08:30")[1] == count and page is not None and len(page.members) == 117
+    with pytest.raises(Refused, match="longer"):
+        store.page("2024-05-01T08", 1, 500, -1.0)
+    old = tmp_path / "old"  # hours held instants themselves
+    before = EventStore(str(old), Words())
+    text = triples.events(identified(pl.DataFrame({"start": [EIGHT], "end": [EIGHT], "n": [1]}), schema, "p"),
+                          schema, Words(), None)  # fmt: skip
+    before.add(re.sub(r"<[^>]*T08> <[^>]*> <[^>]*T08:00> .\n", "", text).replace("T08:00> ", "T08> ").encode())
+    for _ in range(2):
+        for span in ("2024-05-01T08", "2024-05-01T08:00", "2024-05-01T08:00:00"):
+            found = before.page(span, 1, 500, 60.0)
+            assert found is not None and len(found.members) == 1, span
+        before.add(text.encode())  # the same again, as it is written now
+    assert before.forget("2025") == 1 and len(before.store) == 0
+
+
+def test_a_page_is_over_when_all_that_ends_in_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with program(tmp_path, TWICE) as one:
+        app = FastAPI()
+        app.include_router(ldes.router(one.history, None))
+
+        def control() -> str:
+            async def asked() -> str:
+                async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+                    return str((await client.get("/ldes/2024-05-01T08")).headers.get("cache-control"))
+
+            return asyncio.run(asked())
+
+        texts: list[tuple[str, Future[None]]] = []
+        write = one.store.add
+        monkeypatch.setattr(one.store, "add", lambda text: texts.append((text, Future())) or texts[-1][1])
+        one.push((0, "a", 8.0), (10, "a", 8.0))
+        one.push((70, "a", 8.0))
+        one.push((80, "a", 1.0))
+        hour = EIGHT + 60 * MINUTE
+        assert one.engine.watermark > hour > one.history.reached and len(texts) > 1
+        assert control() == "None", "there is nothing yet"
+        for text, future in texts[:1]:
+            write(text).result()
+            future.set_result(None)
+        assert control() == "no-cache", "more may come"
+        waiting = len(texts)
+        one.push((81, "a", 1.0))
+        for text, future in texts[1:]:
+            assert one.history.reached < one.engine.watermark
+            write(text).result()
+            future.set_result(None)
+        assert waiting <= len(texts) and one.history.reached == one.engine.watermark
+        assert "immutable" in control()
+        one.push((90, "a", 8.0), (100, "a", 1.0))
+        texts[-1][1].set_exception(Refused("failed", "the disk is full"))
+        reached = one.history.reached
+        one.push((200, "a", 1.0))
+        assert one.history.trouble and one.history.reached == reached < one.engine.watermark
 
 
 def test_a_store_goes_on_with_what_means_the_same(tmp_path: Path) -> None:

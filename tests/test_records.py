@@ -101,9 +101,9 @@ UNREADABLE = [
         "args",
         '{"type": "a", "time": 1, "x": 3, "of": [1], "y": 2.5, "z": true, "w": null}',
         "a is not declared, so its values come as `args` or as `arg1` to `arg2`; declare it to have them by name: "
-        "`event a(x: int, x2: int).`",
+        "`event a(x: int, x2: int) TIME time.`",
     ),
-    ("args", '{"type": "a", "time": 1, "x": 3.5, "y": "b", "of": []}', "by name: `event a(x: float, y: string).`"),
+    ("args", '{"type": "a", "time": 1, "x": 3.5, "y": "b", "of": []}', "`event a(x: float, y: string) TIME time.`"),
     ("args", '{"type": "a", "start": 1, "end": 2, "s": true, "Y": 1}', "by name: `event a(x: int, x2: int).`"),
     ("args", '{"type": "a", "time": 1, "arg1": 3}', "a is not declared"),
     ("args", '{"type": "a", "time": 1}', "a is not declared"),

@@ -20,7 +20,7 @@ from tests.cases_format import difference
 from tests.program_maker import SECOND
 from tests.spark_runs import alone, distributed, job, line, told
 from tests.test_arriving import holds, said
-from tests.test_spark import LATENESS, events
+from tests.test_spark import EACH, GENERATED, LATENESS, events
 
 TEXT = """PREFIX : <urn:> event reading(station: string, wind: float).
 high(S, F) <- reading(S, W) WHERE { ?station :name ?S ; :floor ?F }, F > 2.
@@ -36,7 +36,7 @@ def floor(thing: str, number: int) -> ox.Triple:
 
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("buckets", [1, 3])
+@pytest.mark.parametrize("buckets", [3, 1][: 1 + (GENERATED > EACH)])
 def test_changes_come_while_a_query_lives(buckets: int, tmp_path: Path) -> None:
     random = Random(buckets)
     loaded = Knowledge.of(ox.parse("".join([*NAMED, "<urn:limit> <urn:floor> 4 ."]), format=ox.RdfFormat.TURTLE))

@@ -31,9 +31,11 @@ def test_an_executor_is_killed(tmp_path: Path) -> None:
     rules, derived, state = tmp_path / "rules.cep", tmp_path / "derived", tmp_path / "state"
     rules.write_text(PROGRAMS["blizzard"])
     inputs = write(tmp_path / "in", events("blizzard", random), 4, random, LATENESS)
+    expected = alone(PROGRAMS["blizzard"], inputs, LATENESS)
     command = [sys.executable, "-m", "cep", "run", str(rules), "--on", "spark", "--input", *inputs]
     command += ["--output", str(derived), "--checkpoint", str(state), "--buckets", "3", "--files", "1"]
     command += ["--lateness", "4 s", "--master", "local-cluster[2,1,1024]"]
+    command += ["--conf", f"spark.executor.extraJavaOptions={os.environ['SPARK_SUBMIT_OPTS']}"]
     with (tmp_path / "said").open("wb") as said:
         run = subprocess.Popen(command, start_new_session=True, stdout=said, stderr=said)
         killed = 0
@@ -43,7 +45,6 @@ def test_an_executor_is_killed(tmp_path: Path) -> None:
                 os.kill(random.choice(found), signal.SIGKILL)
                 killed = 1
     assert run.returncode == 0 and killed, (tmp_path / "said").read_text()
-    expected = alone(PROGRAMS["blizzard"], inputs, LATENESS)
     rows = []
     for event, columns in (("settling", ["station", "n"]), ("warning", ["s", "c"]), ("passed", ["s"])):
         table = pl.concat([pl.read_parquet(file) for file in derived.glob(f"type={event}/*.parquet")])

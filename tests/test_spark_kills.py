@@ -24,6 +24,7 @@ import pytest
 from cep.errors import CepError
 from cep.spark.job import start
 from cep.spark.mending import agree
+from cep.spark.patience import TRIES
 from cep.spark.stopping import Wish
 from cep.spark.tidy import sweep
 from tests import spark_runs
@@ -76,17 +77,49 @@ def killed(command: list[str], checkpoint: Path, random: Random) -> None:
             run.wait()
 
 
-def test_micro_batches_are_done_again(tmp_path: Path) -> None:
-    """As if killed when the state was written, when the sink was as well, and before the last two had begun; and with
-    Spark's logs of an older copy, which a run refuses: it would take other input for what counts already."""
-    random = Random(7)
-    inputs = write(tmp_path / "in", events("stages", random), 3, random, LATENESS)
+def test_killed_workers_and_micro_batches_done_again_do_no_harm(tmp_path: Path) -> None:
+    """The processes in which an executor runs Python are killed: its task fails, and is done again, or the query is.
+
+    Then micro-batches are done again as if killed when the state was written, when the sink was as well, and before the
+    last two had begun; and with Spark's logs of an older copy, which a run refuses: it would take other input for what
+    counts already."""
+    random = Random(9)
+    inputs = write(tmp_path / "in", events("stages", random), 4, random, LATENESS)
     wanted = job(STAGES, inputs, tmp_path, 3, lateness=LATENESS, limit=1)
     expected = alone(STAGES, inputs, LATENESS)
-    assert difference(expected, distributed(wanted)) == ""
+    spark_runs.spark()
+    left, failed = [KILLS], 0
+    over = threading.Event()
+
+    def kill() -> None:
+        while left[0] and not over.wait(0.2 + random.random()):
+            if found := workers():
+                with suppress(ProcessLookupError):
+                    os.kill(random.choice(found), signal.SIGKILL)
+                    left[0] -= 1
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        while True:
+            sweep(Path(wanted.output))
+            stop = Wish(Path(wanted.checkpoint))
+            try:
+                stop.wait(stop.begun(lambda: start(spark_runs.spark(), wanted)), False)
+                break
+            except CepError as error:
+                assert "the query has failed: " in str(error)
+                failed += 1
+                assert failed < KILLS + TRIES, "and some because the machine was busy"
+    finally:
+        over.set()
+        killer.join()
+    sweep(Path(wanted.output))
+    assert left[0] < KILLS
+    assert difference(expected, derived(wanted)) == ""
+
     spark, sink = Path(wanted.checkpoint) / "spark", Path(wanted.output) / "_spark_metadata"
     for batches, logs in [(1, [spark / "commits"]), (1, [spark / "commits", sink]),
-                          (1, [spark / "commits", sink, spark / "offsets"]),
                           (2, [spark / "commits", sink, spark / "offsets"])]:  # fmt: skip
         last = max(int(file.name) for file in (spark / "commits").glob("[0-9]*"))
         for number in range(last, last - batches, -1):
@@ -104,40 +137,6 @@ def test_micro_batches_are_done_again(tmp_path: Path) -> None:
             (log / str(number)).unlink(missing_ok=True)
     with pytest.raises(CepError, match=f"ends with micro-batch {last - 2}, and {last} is written"):
         agree(spark, Path(wanted.output))
-
-
-def test_killed_workers_do_no_harm(tmp_path: Path) -> None:
-    """The processes in which an executor runs Python: its task fails, and is done again, or the query is."""
-    random = Random(9)
-    inputs = write(tmp_path / "in", events("stages", random), 4, random, LATENESS)
-    wanted = job(STAGES, inputs, tmp_path, 3, lateness=LATENESS, limit=1)
-    spark_runs.spark()
-    left = [KILLS]
-    over = threading.Event()
-
-    def kill() -> None:
-        while left[0] and not over.wait(0.2 + random.random()):
-            if found := workers():
-                os.kill(random.choice(found), signal.SIGKILL)
-                left[0] -= 1
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        for _ in range(KILLS + 1):
-            sweep(Path(wanted.output))
-            stop = Wish(Path(wanted.checkpoint))
-            try:
-                stop.wait(stop.begun(lambda: start(spark_runs.spark(), wanted)), False)
-                break
-            except CepError as error:
-                assert "the query has failed: " in str(error)
-    finally:
-        over.set()
-        killer.join()
-    sweep(Path(wanted.output))
-    assert left[0] < KILLS
-    assert difference(alone(STAGES, inputs, LATENESS), derived(wanted)) == ""
 
 
 def workers() -> list[int]:
@@ -184,8 +183,8 @@ def test_a_full_disk_is_said_and_does_no_harm(small: Path, tmp_path: Path) -> No
     Path(wanted.checkpoint).mkdir()
     ballast = small / "ballast"
     ballast.write_bytes(b"x" * (shutil.disk_usage(small).free - 4096))
-    with pytest.raises(CepError, match=r"the query has failed: .*No space left on device"):
-        Wish(Path(wanted.checkpoint)).wait(start(spark_runs.spark(), wanted), False)
+    with pytest.raises(CepError, match=r"the query has failed: --output: .*no space left on device"):
+        distributed(wanted)
     ballast.unlink()
     sweep(Path(wanted.output))
     assert difference(alone(STAGES, inputs, LATENESS), distributed(wanted)) == ""

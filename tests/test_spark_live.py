@@ -6,6 +6,8 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,13 @@ from cep.engine import Engine
 from cep.errors import CepError
 from cep.events import Event
 from cep.spark.files import alive
-from cep.spark.live import live
+from cep.spark.live import Shelf, live
 from cep.spark.mail import Mail
 from cep.spark.pieces import Piece
 from connectors.addresses import address
 from connectors.inputs import Input
 from connectors.mqtt import Arrival, Subscription
+from connectors.tcp import Connection
 from tests import brokers, spark_runs
 from tests.brokers import Cluster, mosquitto, publish
 from tests.cases_format import difference
@@ -66,10 +69,10 @@ def test_brokers_files_of_observations_a_connection_and_a_rate_in_one_query(tmp_
     with mosquitto(tmp_path / "broker") as port, socket.create_server(("127.0.0.1", 0)) as server:
         inputs = [
             f"reading=kafka://{cluster.servers}/readings?limit=20",
-            f"door=mqtt://127.0.0.1:{port}/doors/+?client=roof&quiet=0.3",
+            f"door=mqtt://127.0.0.1:{port}/doors/+?client=roof&quiet=2",
             f"window={tmp_path}/windows",
             "tick=rate://1000000?start=1970-01-01&until=400",
-            f"bell=tcp://127.0.0.1:{server.getsockname()[1]}?quiet=0.3",
+            f"bell=tcp://127.0.0.1:{server.getsockname()[1]}?quiet=2",
         ]
         (tmp_path / "windows").mkdir()
         options = {"lateness": 20 * SECOND, "most": 500, "letters": str(tmp_path / "dead")}
@@ -125,11 +128,21 @@ def test_kept_messages_outlive_any_end(tmp_path: Path) -> None:
     again = Mail(tmp_path / "mail")
     assert (again.end, len(again.known()), again.known()[598]) == (599, 599, some(598, 599)[0].digest)
     again.append(some(599, 601))
+    before = again.known()
     again.forget(450)
     assert (again.read(300, 601), len(list((tmp_path / "mail").glob("*.mail")))) == (some(300, 601), 2)
     with pytest.raises(CepError, match="messages from 299 on are not there any more"):
         again.read(299, 310)
     again.close()
+    once_more = Mail(tmp_path / "mail")
+    assert once_more.known() == before and len(before) == 601, "also of what is removed"
+    once_more.close()
+    known = tmp_path / "mail" / "known"
+    known.write_bytes(known.read_bytes()[:-1])
+    damaged = Mail(tmp_path / "mail")
+    with pytest.raises(CepError, match="known: it is damaged"):
+        damaged.known()
+    damaged.close()
 
 
 def test_damage_in_what_was_kept_is_told(tmp_path: Path) -> None:
@@ -142,6 +155,23 @@ def test_damage_in_what_was_kept_is_told(tmp_path: Path) -> None:
     with pytest.raises(CepError, match=r"\.mail: message 50 is damaged"):
         mail.read(0, 100)
     mail.close()
+    for _ in range(2):
+        with pytest.raises(CepError, match=r"\.mail: message 50 is damaged"):
+            Mail(tmp_path, patience=0)
+    assert file.read_bytes() == bytes(data), "nothing is cut off"
+    data[len(data) // 2] ^= 1
+    for torn in (
+        bytes(data[:-1]),
+        bytes(data[:-1]) + b"?",
+        bytes(data) + bytes(4096),
+        bytes(data) + b"half of a record",
+    ):
+        file.write_bytes(torn)  # the machine has ended while the last one was written
+        again = Mail(tmp_path)
+        assert again.end == (100 if torn.startswith(data) else 99)
+        again.append([Arrival("rooms", b"new", 5, 1)])
+        assert again.read(again.end - 1, again.end)[0].payload == b"new"
+        again.close()
 
 
 def lines_of(pieces: list[Piece]) -> list[bytes]:
@@ -178,6 +208,77 @@ def test_lines_of_a_connection_are_kept(tmp_path: Path) -> None:
         with pytest.raises(CepError, match="there were messages up to 30005, and now there are 30004"):
             again.latest(30_005, None)
         again.stop()
+
+
+def soon(act: Callable[[], object]) -> None:
+    """Do what must not wait for ever."""
+    doing = threading.Thread(target=act, daemon=True)
+    doing.start()
+    doing.join(120)
+    assert not doing.is_alive()
+
+
+def test_what_never_pauses_is_taken_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody follows, and where the run stops; the folder is then free for the next one."""
+    monkeypatch.setattr("cep.spark.live._LONGEST", 1.0)
+
+    def pour() -> None:
+        with suppress(OSError), server.accept()[0] as made:
+            while True:
+                made.sendall(bytes(9_999) + b"\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = address(f"tcp://127.0.0.1:{server.getsockname()[1]}?quiet=0.1")
+        one = Input(place.text, "jsonl", "bell", True, place)
+        for number in range(2):
+            threading.Thread(target=pour, daemon=True).start()
+            post = live(one, 0, tmp_path / f"input-{number}")
+            if number == 0:
+                soon(post.target)
+                end = post.latest(0, None)
+                assert post.reached(end) and post.latest(end, None) == end
+            else:
+                while not post.latest(0, None):
+                    time.sleep(0.01)
+            soon(post.stop)
+            Mail(tmp_path / f"input-{number}", patience=0).close()
+
+
+@pytest.mark.parametrize("failure, told", [(IndexError("of a library"), "of a library"), (None, "nothing is received")])
+def test_an_input_that_ends_unasked_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception | None, told: str
+) -> None:
+    def take(self: Connection, most: int, seconds: float) -> None:
+        if failure is not None:
+            raise failure
+
+    monkeypatch.setattr(Connection, "take", take)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = address(f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        one = Input(place.text, "jsonl", "bell", True, place)
+        post = live(one, 0, tmp_path)
+        with pytest.raises((CepError, IndexError), match=told):
+            while True:
+                post.latest(0, None)
+        post.stop()
+    (tmp_path / "address").write_text("")
+    with pytest.raises(CepError, match="address: what was kept of the input is damaged"):
+        live(one, 0, tmp_path)
+
+
+def test_a_partition_that_is_added_waits_for_the_next_run(tmp_path: Path) -> None:
+    cluster = Cluster("readings")
+    cluster.send([(n % 4, n, reading(n)) for n in range(8)])
+    place = address(f"kafka://{cluster.servers}/readings")
+    shelf = live(Input(place.text, "jsonl", "reading", True, place), 0, tmp_path)
+    assert isinstance(shelf, Shelf)
+    begin = shelf.begin()
+    shelf.target()
+    assert shelf._target is not None
+    del shelf._target[3]  # as if there had been three of them
+    end = shelf.latest(begin, None)
+    assert end == {"0": 2, "1": 2, "2": 2, "3": 0} and shelf.reached(end)
+    shelf.stop()
 
 
 def test_lines_that_are_no_records_are_refused() -> None:

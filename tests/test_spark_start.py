@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from typer.testing import CliRunner
 
+from cep import progress
+from cep.cli import app
 from cep.engine import Engine
 from cep.errors import CepError
 from cep.spark.checkpoint import claim, reached
 from cep.spark.files import FileReader, Files
+from cep.spark.lock import locked
 from cep.spark.program import Options, Program
 from cep.spark.starting import checked, said, silent
 from tests import spark_runs
@@ -50,6 +54,15 @@ def test_a_master_that_does_not_answer() -> None:
         assert silent(f"spark://{nowhere},{here}") is silent("yarn") is silent("local[2]") is None
 
 
+def test_who_plans_a_query_loads_no_engine() -> None:
+    """Spark starts a process for each stage, each source and sink of a query, that only asks what they are."""
+    code = "import cep.spark.files, cep.spark.processor, cep.spark.commits, sys; print({*sys.argv} & {*sys.modules})"
+    heavy = ["cep.engine", "numba", "pyarrow", "pyoxigraph"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    found = subprocess.run([sys.executable, "-c", code, *heavy], env=environment, capture_output=True, check=True)
+    assert found.stdout.strip() == b"set()"
+
+
 def test_what_went_wrong_is_found_in_the_log(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
     assert said(log, 0) is None
@@ -65,6 +78,10 @@ def test_what_went_wrong_is_found_in_the_log(tmp_path: Path) -> None:
 
 def test_a_checkpoint_in_which_nothing_was_begun_is_no_ones(tmp_path: Path) -> None:
     state = tmp_path / "state"
+    out = Path(kept(READING + RISE, tmp_path).output)
+    out.mkdir(parents=True, exist_ok=True)
+    for name in (".room-0a", "..room-0a.0b"):  # of a run killed while it tried
+        (out / name).touch()
     first, _ = claim(state, kept(READING + RISE, tmp_path))
     for name in ("spark.log", "files.jsonl", "lock"):
         (state / name).write_text("")
@@ -112,6 +129,24 @@ def test_the_command_says_why_in_a_sentence(tmp_path: Path, options: list[str], 
     assert found.returncode == 2 and "Traceback" not in found.stderr, found.stderr
     assert found.stderr.startswith(told) and "\nhint: " in found.stderr, found.stderr
     assert (tmp_path / "state").exists() is ("cannot be started" in told), "nothing is claimed before it is looked at"
+
+
+@needs_java
+def test_a_new_checkpoint_is_of_the_run_that_locks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(progress, "compiled", lambda: True)
+    Path("rise.cep").write_text(READING + RISE)
+    Path("a.jsonl").touch()
+    for name in ("state", "other"):
+        Path(name).mkdir()
+    Path("other/letter.txt").touch()
+    command = ["run", "rise.cep", "--on=spark", "--input=a=a.jsonl", "--output=out"]
+    with locked(Path("state")):
+        for name, told in (("state", "is in use by another run"), ("other", "is not empty, and no checkpoint")):
+            found = CliRunner().invoke(app, [*command, f"--checkpoint={name}"], prog_name="cep")
+            assert found.exit_code == 2 and told in found.stderr, found.stderr
+    assert sorted(path.name for path in Path("state").iterdir()) == ["lock", "turn"]
+    assert [path.name for path in Path("other").iterdir()] == ["letter.txt"], "nothing is put into a folder of others"
 
 
 def test_what_comes_after_the_end_was_told_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from cep.engine import Engine
 from cep.errors import CepError
 from cep.report import Report
 from cep.spark.files import found
+from cep.spark.journal import Journal
 from cep.spark.parcels import REPORT
 from cep.spark.program import Options, Program
 from cep.spark.reading import parcels
@@ -74,6 +76,24 @@ def test_a_wrong_file_is_one_dead_letter(tmp_path: Path) -> None:
         assert read == {} and [each[:2] for each in letters] == [("file", 0)]
         assert letters[0][2].startswith(reason), letters
         assert report.dead == {"file": 1} and report.unread == [f"{path}: {letters[0][2]}"]
+
+
+def test_a_file_that_a_worker_alone_does_not_have_is_not_lost(tmp_path: Path) -> None:
+    path, journal = tmp_path / "1.jsonl", Journal(str(tmp_path / "files.jsonl"))
+    path.write_text('{"type": "a", "at": 1, "k": "one", "x": 1}\n')
+    journal.extend([(0, Input(str(path), "jsonl", None, False))])
+    (planned,) = (one.seen() for one in journal.entries(0, 1))
+    path.unlink()  # or not mounted, or of another user
+    with pytest.raises(CepError) as failed:
+        list(parcels(program(), 0, planned.input, f"{tmp_path}/dead/ab-", planned.there))
+    told = f"{path} cannot be read by a worker on {socket.gethostname()}: no such file or directory; where the query"
+    assert failed.value.code == DEVICE and failed.value.message.startswith(told) and failed.value.hint
+    assert not list(tmp_path.glob("dead/*"))
+    # Gone before it was planned, or planned anew, it is a dead letter.
+    (planned,) = (one.seen() for one in journal.entries(0, 1))
+    assert not planned.there
+    read, letters, _ = taken(planned.input, tmp_path / "dead")
+    assert read == {} and letters == [("file", 0, "no such file or directory")]
 
 
 def test_what_was_read_before_the_damage_counts(tmp_path: Path) -> None:

@@ -65,19 +65,19 @@ def test_the_seed_of_the_mutations_is_valid() -> None:
     assert len(parse(VALID).statements) == 11
 
 
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(st.binary(max_size=80))
 def test_any_bytes(data: bytes) -> None:
     check(data.decode("latin-1"))
 
 
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(st.lists(st.sampled_from(TOKENS), max_size=25), st.sampled_from(["", " "]))
 def test_any_tokens(tokens: list[str], between: str) -> None:
     check(between.join(tokens))
@@ -87,7 +87,7 @@ pieces = re.findall(r"\w+|\s+|[^\w\s]", VALID)
 edits = st.tuples(st.integers(0, len(pieces) - 1), st.integers(0, 3), st.sampled_from(TOKENS))
 
 
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(st.lists(edits, min_size=1, max_size=3))
 def test_a_program_with_pieces_replaced(changes: list[tuple[int, int, str]]) -> None:
     mutated = list(pieces)

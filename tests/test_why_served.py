@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 from pathlib import Path
 
 import httpx
@@ -77,7 +78,13 @@ def test_what_has_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert refused("/why-not?event=hot&at=noon", 400).startswith("at: ")
         assert "is no duration" in refused("/why-not?event=hot&at=2024-05-01&back=long", 400)
         for address in (f"/why/{id}?most=0", f"/why/{id}?depth=1000", f"/why/{id}?format=xml", "/why-not?event=hot"):
-            refused(address, 422)
+            told = refused(address, 422)
+            assert "detail" not in told and told.splitlines() == [told.strip()] and ": " in told, told
+        assert refused("/why-not?event=hot", 422) == "at: this parameter is missing\n"
+        assert refused("/why-not", 422).splitlines() == [f"{n}: this parameter is missing" for n in ("event", "at")]
+        assert refused("/why/x?most=<b>", 422).startswith("most: `<b>`: input should be a valid integer")
+        assert refused("/nowhere", 404) == "there is nothing at /nowhere\n"
+        assert client.post("/why-not").text == "/why-not takes GET only\n"
 
         assert one.questions is not None
         monkeypatch.setattr(why, "WAITING", 0)
@@ -106,11 +113,14 @@ def test_asked_while_it_runs(tmp_path: Path) -> None:
     """Every event is explained as soon as it is told of, by several at once, while more come."""
     with shown(tmp_path, PROGRAM, HOUR) as one, ThreadPoolExecutor(4) as pool, httpx.Client(base_url=one.url) as client:
         one.push((0, "vie", 20))
+        assert one.questions is not None
+        one.questions.patience = why.Patience(120.0)
+        found: dict[str, httpx.Response] = {}
+        rounds = takewhile(lambda n: n < 80 or len(found) < 8, range(1, 1700))  # within what is remembered
         feeding = threading.Thread(
-            target=lambda: [one.push((2 * n, "vie", 20.0), (2 * n + 1, "vie", 31.0 + n % 7)) for n in range(1, 80)]
+            target=lambda: [one.push((2 * n, "vie", 20.0), (2 * n + 1, "vie", 31.0 + n % 7)) for n in rounds]
         )
         feeding.start()
-        found = {}
         while feeding.is_alive():
             ids = [id for id, (_, name, _) in list(one.scene._ids.items()) if name == "hot"][-4:]
             answers = pool.map(lambda id: client.get(f"/why/{id}"), ids)
@@ -120,4 +130,4 @@ def test_asked_while_it_runs(tmp_path: Path) -> None:
         for id, answer in list(found.items())[:5]:
             told = answer.json()
             assert told["parts"] == client.get(f"/why/{id}").json()["parts"] and told["end"] > told["start"]
-        assert one.engine.watermark == EIGHT + 159 * SECOND
+        assert one.engine.watermark >= EIGHT + 159 * SECOND

@@ -213,11 +213,14 @@ def test_an_interrupt_leaves_whole_lines(tmp_path: Path) -> None:
         "        writer.write({'e': table})\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
-    while not (path.exists() and path.stat().st_size > 10_000_000):
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) != 0
+    try:
+        while not (path.exists() and path.stat().st_size > 10_000_000):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) != 0
+    finally:
+        process.kill()
     assert path.read_bytes().endswith(b"}\n")
     assert path.stat().st_size % 20000 == 0
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from random import Random
 from typing import Any
 
-from cep.engine import Engine, _types
+from cep.engine import Engine
 from cep.errors import CepError
-from cep.events import Event, Iri
+from cep.events import Event, Iri, types_of
 from cep.functions import TESTS
 from cep.syntax.ast import EventDeclaration, EventPattern, EventRule, Predicate, StaticRule
 from cep.syntax.parser import parse
@@ -96,7 +96,7 @@ def cases() -> Together:
         if "error" in case.sections or case.knowledge is not None:
             continue
         if not any(isinstance(value, Iri) for event in case.events for value in event.args):
-            found.append(One(case.program, case.events, _types(case.events), case.policy))
+            found.append(One(case.program, case.events, types_of(case.events), case.policy))
     return Together(found)
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 
 from cep.alert import Alert
 from cep.errors import CepError, Source, Span
 from cep.events import Iri
+from cep.near import did_you_mean
 from cep.plan import algebra
 from cep.plan.alerts import Alerting, alert_variables, alerting
 from cep.plan.renaming import names_in, renamed
@@ -233,8 +233,7 @@ class _Lowering:
             placed: list[ast.Expression] = [ast.Variable("_", atom.span) for _ in schema.attributes]
             for i, (name, argument) in enumerate(zip(atom.names, atom.arguments, strict=True)):
                 if name not in positions:
-                    close = get_close_matches(name, list(positions), 1)
-                    hint = f"did you mean `{close[0]}`?" if close else _attributes(schema)
+                    hint = did_you_mean(name, positions) or _attributes(schema)
                     self.error(f"event `{atom.name}` has no attribute `{name}`", argument.span, hint)
                 elif name in atom.names[:i]:
                     self.error(f"attribute `{name}` is given twice", argument.span)
@@ -269,8 +268,7 @@ class _Lowering:
         if statement.name in known:
             self.error(f"alert `{statement.name}` is there twice", statement.name_span, "another name for one of them")
         if event not in self.schemas:
-            close = get_close_matches(event, list(self.schemas), 1)
-            hint = f"did you mean `{close[0]}`?" if close else "an alert is on an event that is declared or derived"
+            hint = did_you_mean(event, self.schemas) or "an alert is on an event that is declared or derived"
             self.error(f"there is no event `{event}`", statement.event.span, hint)
             return None
         atom = self.atom(statement.event, None)

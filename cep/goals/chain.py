@@ -20,7 +20,7 @@ from cep.goals.contract import Ints
 from cep.goals.join import NO_CODE, NOTHING, Join, JoinSpec
 from cep.goals.lineage import Lineage
 from cep.goals.store import NAME, more_chains, rows_table
-from cep.table import IDENTITY, Table, concat, empty, rows
+from cep.table import IDENTITY, Table, compact, concat, empty, rows
 
 
 class Chain(Join):
@@ -57,7 +57,7 @@ class Chain(Join):
         self.head_ends = np.array(ends, np.int64)
 
     def step(self, inputs: Sequence[Table], watermark: int) -> Table:
-        base, right = inputs
+        base, right = map(compact, inputs)
         width = self.spec.left_width
         if not rows(base) and not rows(right):
             return empty(width)

@@ -39,7 +39,7 @@ from cep.goals.store import (
     shrunk,
     tidied,
 )
-from cep.table import END, FIRST, Table, empty, rows, slice_until
+from cep.table import END, FIRST, Table, compact, empty, rows, slice_until
 
 NOTHING: Ints = np.empty(0, np.int64)
 NO_CODE: Ints = np.empty((0, 2), np.int64)
@@ -146,8 +146,8 @@ class Join:
 
     def step(self, inputs: Sequence[Table], watermark: int) -> Table:
         """Inputs: left, right, and the absent side where there is one."""
-        left, right = inputs[0], inputs[1]
-        absent = inputs[2] if self.spec.absent else empty(0)
+        left, right, *others = map(compact, inputs)
+        absent = others[0] if self.spec.absent else empty(0)
         width = len(self.spec.take_left) + len(self.spec.take_right)
         if not rows(left) and not rows(right) and not rows(absent):
             return empty(width)
@@ -261,7 +261,7 @@ class Join:
             stop = [slice_until(t, end) for t in (left, right, absent)]
             if number == len(until) - 1:
                 stop[2] = rows(absent)
-            pieces = [t[:, a:b] for t, a, b in zip((left, right, absent), done, stop, strict=True)]
+            pieces = [compact(t[:, a:b]) for t, a, b in zip((left, right, absent), done, stop, strict=True)]
             done = stop
             pairs = self._consumed(self._pairs(*pieces), pieces[1])
             table, names = self._assembled(pairs, pieces[1], True)

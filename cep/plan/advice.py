@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 from cep.errors import CepError, Source
 from cep.plan.names import excerpt
 from cep.schema import Attribute
-from cep.syntax.ast import Comparison, Condition, Constant, Expression, Predicate
+from cep.syntax.ast import Comparison, Condition, Constant, Expression, Predicate, StaticRule
 
 CONVERSIONS = ("int", "float", "string", "iri")
 
@@ -19,6 +19,18 @@ def conversion(argument: Expression, type: str, attribute: Attribute, source: So
         return declare
     function = "round" if (attribute.type, type) == ("int", "float") else attribute.type
     return f"{declare}, or write `{function}({excerpt(source, argument.span) or 'X'})`"
+
+
+def arrowed(error: CepError, statics: Sequence[StaticRule], events: Container[str], source: Source) -> CepError:
+    """An unknown predicate of a static rule, with another hint where it is an event."""
+    for static in statics:
+        for condition in static.conditions:
+            if isinstance(condition, Predicate) and condition.span == error.span and condition.name in events:
+                written = excerpt(source, condition.span) or f"{condition.name}(...)"
+                rule = f"{static.name}(...) <- {written}"
+                hint = f"`{condition.name}` is an event; a rule of events has another arrow: `{rule}`"
+                return CepError(error.message, error.source, error.span, hint, error.code)
+    return error
 
 
 def advised(error: CepError, conditions: Sequence[Condition], events: Container[str], source: Source) -> CepError:

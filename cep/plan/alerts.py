@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
-from cep.alert import AREA, LATITUDE, LONGITUDE, RADIUS, Alert, Template
+from cep.alert import AREA, CATEGORY, CERTAINTY, LATITUDE, LONGITUDE, RADIUS, SEVERITY, URGENCY, Alert, Template
 from cep.errors import CepError, Source, Span
+from cep.near import did_you_mean
 from cep.plan.algebra import Atom, Given, Pattern, Rule, Rules
 from cep.plan.names import used_variables
 from cep.schema import Attribute, Schema
@@ -37,7 +37,7 @@ class Alerting:
 def alert_variables(statement: AlertStatement) -> list[str]:
     """The variables of conditions, templates, key and place, with repetitions."""
     found = [name for condition in statement.conditions for name in condition_variables(condition)]
-    for template in (statement.title, statement.text):
+    for template in (statement.title, statement.text, statement.instruction):
         found += [] if template is None else [name for name in _PIECE.findall(str(template.value)) if name]
     places = [each for each in (*statement.at, statement.radius, statement.area) if each is not None]
     return found + [each.name for each in statement.keys] + [n for each in places for n in expression_variables(each)]
@@ -55,7 +55,7 @@ def alerting(
     bound = {each.name: name for name, each in zip(own, head) if isinstance(each, Variable)}
     given = [name for condition in conditions for name in condition_variables(condition) if _binds(condition)]
     reader = _Reader(statement, {**{name: name for name in given}, **bound}, source)
-    title, text = reader.template(statement.title), reader.template(statement.text)
+    title, text, instruction = map(reader.template, (statement.title, statement.text, statement.instruction))
     keys = [reader.column(each, "the key") for each in statement.keys]
     places = {}
     for column, value in zip(
@@ -86,8 +86,11 @@ def alerting(
         tuple(keys),
         title,
         text,
-        statement.severity or "Unknown",
-        statement.category or "Other",
+        instruction,
+        statement.severity or SEVERITY,
+        statement.urgency or URGENCY,
+        statement.certainty or CERTAINTY,
+        statement.category or CATEGORY,
         statement.duration,
     )
     return Alerting(alert, rule, schema), reader.errors
@@ -225,7 +228,4 @@ class _Reader:
 
 def _close(name: str, known: Collection[str], event: str) -> str:
     written = sorted(each for each in known if "'" not in each)
-    near = get_close_matches(name, written, 1) if len(name) > 1 else []
-    if near:
-        return f"did you mean `{near[0]}`?"
-    return f"name it in the event, `ON {event}(...)`, or bind it: `WHERE {name} = ...`"
+    return did_you_mean(name, written) or f"name it in the event, `ON {event}(...)`, or bind it: `WHERE {name} = ...`"

@@ -15,6 +15,7 @@ from cep.plan.alerts import ill_placed
 from cep.plan.algebra import Head, Node, Rules
 from cep.plan.binarise import binarise
 from cep.plan.doubts import doubts
+from cep.plan.idle import idle
 from cep.plan.never import never
 from cep.plan.order import Group
 from cep.plan.types import Column
@@ -73,7 +74,7 @@ def plan(rules: Rules, relations: Mapping[str, Relation], pool: Pool, inputs: fr
         name for name, schema in typing.schemas.items() if name not in derived or schema.declared or name in inputs
     )
     points = horizon.points(binarised.nodes, binarised.heads, typing.schemas, outside)
-    warnings = doubts(rules) + never(rules) + horizon.warnings(binarised, points, rules.source)
+    warnings = doubts(rules) + idle(rules) + never(rules) + horizon.warnings(binarised, points, rules.source)
     return Plan(
         rules,
         tuple(binarised.nodes),

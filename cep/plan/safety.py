@@ -6,11 +6,11 @@ What needs types as well (conditions for which there is no order, values that ne
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from cep.arrange import denied
 from cep.errors import CepError, Span
 from cep.functions import TESTS
+from cep.near import did_you_mean
 from cep.plan.algebra import Either, Given, Pair, Pattern, Rule, Rules, Window
 from cep.plan.binarise import variables
 from cep.plan.names import excerpt, operands, used_variables
@@ -75,7 +75,7 @@ class _Checker:
                     self.error(
                         f"the policy goes by `{by}`, which the rule does not have",
                         pattern.policy.span,
-                        self.close(by, _names(self.rule.body)) or "a variable of one of the events",
+                        did_you_mean(by, sorted(_written(_names(self.rule.body)))) or "a variable of one of the events",
                     )
             case Either():
                 self.either(pattern)
@@ -114,7 +114,8 @@ class _Checker:
                 self.error(
                     f"`{variable.name}` is not bound by the aggregated pattern",
                     variable.span,
-                    self.close(variable.name, bound) or f"it binds {_listed(sorted(_written(bound))) or 'nothing'}",
+                    did_you_mean(variable.name, sorted(_written(bound)))
+                    or f"it binds {_listed(sorted(_written(bound))) or 'nothing'}",
                 )
         names: set[str] = set()
         for result in window.results:
@@ -184,7 +185,7 @@ class _Checker:
                 self.error(f"`{name}`{place} has no value after AGGREGATE, which gives its results and the groups",
                            variable.span, hint)  # fmt: skip
                 return
-        close = self.local(name) or self.close(name, bound)
+        close = self.local(name) or did_you_mean(name, sorted(_written(bound)))
         if place:
             hint = close or f"name it in the pattern, or bind it: `WHERE {name} = ...`"
             self.error(f"`{name}`{place} is not bound by the pattern", variable.span, hint)
@@ -203,10 +204,6 @@ class _Checker:
                     if inside and name not in inside:
                         return f"`?{inside[0]}` is known in its braces only: write `?{name}` there"
         return None
-
-    def close(self, name: str, names: Iterable[str]) -> str | None:
-        near = get_close_matches(name, sorted(_written(names)), 1) if len(name) > 1 else []
-        return f"did you mean `{near[0]}`?" if near else None
 
 
 def _idle_policies(rules: Rules) -> list[CepError]:

@@ -18,6 +18,7 @@ from cep.plan.binarise import Binarised
 from cep.plan.names import author_names, excerpt
 from cep.schema import Attribute, Schema
 from cep.syntax.ast import AggregateResult, Condition, Constant, Expression, Variable
+from cep.syntax.spelling import respelling
 from cep.syntax.variables import condition_variables, expression_variables, rename_condition, rename_expression
 from cep.typed import Typed, TypedConstant, a, coerced, common_type
 from cep.values import Pool
@@ -225,7 +226,9 @@ class _Inference:
     def constant(self, event: str, attribute: Attribute, constant: Constant) -> None:
         if attribute.type != UNKNOWN and coerced(TypedConstant(constant.value, constant.type), attribute.type) is None:
             hint = None
-            if attribute.type in ("int", "float") and constant.type == "string":
+            if meant := respelling(constant.value, attribute.type):
+                hint = meant
+            elif attribute.type in ("int", "float") and constant.type == "string":
                 hint = "a variable starts with an upper-case letter"
             elif attribute.type == "iri":
                 hint = "an IRI is written `<http://...>` or `prefix:name`"

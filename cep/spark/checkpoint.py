@@ -11,15 +11,16 @@ from pathlib import Path
 from uuid import uuid4
 
 from cep.errors import CepError
+from cep.spark import mending
 from cep.spark.changes import NAME as CHANGES
 from cep.spark.durable import put
 from cep.spark.generation import FIRST, Generation, following
 from cep.spark.journal import JOURNAL
 from cep.spark.lock import NAME as LOCK
 from cep.spark.lock import TURN
-from cep.spark.mending import NAME as SPARK
 from cep.spark.migration import Laid, Migration, migrated
 from cep.spark.relay import FOLDER as OUTGOING
+from cep.spark.room import TRIED, onto
 from cep.spark.tidy import sweep
 
 NAME = "semcep.json"
@@ -62,36 +63,51 @@ class Kept:
         put(file, json.dumps(asdict(self), ensure_ascii=False).encode())
 
 
-def claim(folder: Path, now: Kept, migrate: bool = False, lateness: int = 0) -> tuple[Kept, Migration | None]:
+def claim(
+    folder: Path, now: Kept, migrate: bool = False, lateness: int = 0, migratable: bool = True
+) -> tuple[Kept, Migration | None]:
     """Make the checkpoint this program's, or see that it is; what it is then, and what was carried over if anything
-    was. One in which nothing was begun is no one's. `lateness` in microseconds. CepError: it is another's; says what
-    differs, or with `migrate` what of it cannot be carried over."""
+    was. One in which nothing was begun is no one's. `lateness` in microseconds; `migratable`: `migrate` may be asked
+    for. CepError: it is another's; says what differs, or with `migrate` what of it cannot be carried over."""
     file = folder / NAME
     before = Kept.read(file) if file.exists() else None
     if before is not None and (before == now or begun(folder)):
         if before == now:
             return before, None
         if not migrate:
-            raise CepError(
-                f"--checkpoint: {folder} is of another program\n" + difference(before, now),
-                hint="go on with the program it was made with, start anew with another folder, or add `--migrate`",
-                code="checkpoint",
-            )
+            raise _another(folder, before, now, migratable)
         return _migrated(folder, before, now, lateness)
-    there = [one.name for one in folder.iterdir()] if before is None and folder.exists() else []
-    if any(name not in (LOCK, TURN) and not name.startswith(f".{NAME}") for name in there):  # by a killed run
-        raise CepError(
-            f"--checkpoint: {folder} is not empty, and no checkpoint of this command",
-            hint="name an empty folder, or one that is not there yet",
-            code="checkpoint",
-        )
-    _empty(now.output, "the checkpoint is new")
+    vacant(folder, now.output)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (JOURNAL, CHANGES):  # of a first run that had begun nothing
         (folder / name).unlink(missing_ok=True)
     made = replace(now, name=uuid4().hex[:12])
     made.write(file)
     return made, None
+
+
+def vacant(folder: Path, output: str) -> None:
+    """See that a checkpoint may begin in the folder, and nothing is in that of its output. CepError: it may not."""
+    there = [one.name for one in folder.iterdir()] if folder.exists() and not (folder / NAME).exists() else []
+    if any(name not in (LOCK, TURN) and not name.startswith(f".{NAME}") for name in there):  # by a killed run
+        raise CepError(
+            f"--checkpoint: {folder} is not empty, and no checkpoint of this command",
+            hint="name an empty folder, or one that is not there yet",
+            code="checkpoint",
+        )
+    _empty(output, "the checkpoint is new")
+
+
+def _another(folder: Path, before: Kept, now: Kept, migratable: bool) -> CepError:
+    """That a checkpoint is not what is run now, and in what."""
+    same = before.program == now.program
+    what, whose = ("was made with other options", "options") if same else ("is of another program", "program")
+    migrate = "" if before.buckets != now.buckets or not migratable else ", or add `--migrate`"
+    return CepError(
+        f"--checkpoint: {folder} {what}\n{difference(before, now)}",
+        hint=f"go on with the {whose} it was made with, start anew with another folder{migrate}",
+        code="checkpoint",
+    )
 
 
 def _migrated(folder: Path, before: Kept, now: Kept, lateness: int) -> tuple[Kept, Migration]:
@@ -114,9 +130,9 @@ def _migrated(folder: Path, before: Kept, now: Kept, lateness: int) -> tuple[Kep
 
 
 def _empty(output: str, why: str) -> None:
-    """CepError: something is there."""
+    """CepError: something is there, but for what `room` has left that was killed."""
     path = Path(output)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and not (path.is_dir() and all(one.name.startswith(TRIED) for one in path.iterdir())):
         raise CepError(
             f"--output: {path} is there already, and {why}",
             hint="name an empty folder, or one that is not there yet",
@@ -126,18 +142,14 @@ def _empty(output: str, why: str) -> None:
 
 def begun(folder: Path) -> bool:
     """Whether anything in the checkpoint goes back to what was read: a micro-batch, or messages received."""
-    return any(folder.glob(f"{SPARK}*/offsets/[0-9]*")) or any(folder.glob(_OF_INPUTS))
+    return mending.begun(folder) or any(folder.glob(_OF_INPUTS))
 
 
 @contextmanager
 def reached(folder: Path) -> Iterator[None]:
     """The block makes and writes the checkpoint. CepError: it cannot."""
-    try:
+    with onto("--checkpoint", folder, begins=True):
         yield
-    except OSError as error:
-        where = "" if error.filename in (None, str(folder)) else f" ({error.filename})"
-        told = f"--checkpoint: {folder} cannot be made or written: {(error.strerror or str(error)).lower()}{where}"
-        raise CepError(told, hint="name a folder of which one may make and write files", code="checkpoint") from None
 
 
 def ended(spark: Path) -> bool:

@@ -19,6 +19,7 @@ from cep.spark.ledger import File, Ledger
 from cep.spark.lock import turn
 from cep.spark.mending import NAME as SPARK
 from cep.spark.mending import planned, settle
+from cep.spark.room import onto
 
 if TYPE_CHECKING:  # loaded by those that write alone: who commits need not
     import pyarrow as pa
@@ -105,11 +106,12 @@ class FileWriter(DataSourceStreamArrowWriter):
         """Once, and away with what tasks have left that failed, or that another did as well."""
         outlet = self.outlet
         ledger = Ledger(Path(outlet.folder))
-        if ledger.has(number, plan):
-            ledger.settle(outlet.keep, outlet.passing)
-        else:
-            counting = [one for one in files if one.rows or number == 0]
-            ledger.add(number, counting, outlet.keep, outlet.passing, plan)
+        with onto("--output", ledger.files):
+            if ledger.has(number, plan):
+                ledger.settle(outlet.keep, outlet.passing)
+            else:
+                counting = [one for one in files if one.rows or number == 0]
+                ledger.add(number, counting, outlet.keep, outlet.passing, plan)
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[File]:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from cep.errors import CepError
 
 _RAISED = re.compile(r"^(?:\w+\.)*(\w+): ", re.MULTILINE)
 _OWN = "cep.errors.CepError"
+_STATE = re.compile(r"\s+SQLSTATE: \w{5}$")
+_HINT = "\nhint: "
+_FULL = "No space left on device"
 
 
 def failed(error: Any, log: str) -> CepError:
     """What to say of a query's failure, as Java or PySpark raises it. `log`: where the rest is."""
-    return CepError(
-        f"the query has failed: {reason(causes(error) or [str(error)])}",
-        hint=f"the same command goes on from the checkpoint once the cause is gone; {log} has all that Spark said",
-        code="failed",
-    )
+    texts = causes(error) or [str(error)]
+    why, _, advice = reason(texts).partition(_HINT)
+    if any(_FULL in text for text in texts) and not any(_OWN in text for text in texts):
+        where = f"--checkpoint: {Path(log).parent}, or where Spark keeps files for a while (spark.local.dir),"
+        why, advice = f"{where} cannot be written: {_FULL.lower()}", "make room on the disk"
+    then = f"the same command goes on from the checkpoint once the cause is gone; {log} has all that Spark said"
+    return CepError(f"the query has failed: {why}", hint=f"{advice}; {then}" if advice else then, code="failed")
 
 
 def causes(error: Any) -> list[str]:
@@ -47,7 +53,7 @@ def reason(texts: list[str]) -> str:
         for mark in (f"{_OWN}: ", f"{_OWN}s: "):
             if mark in text:
                 told = text.rpartition(mark)[2]
-                return re.split(r"\n\s*(?:at |$)", told, maxsplit=1)[0].strip()
+                return _STATE.sub("", re.split(r"\n\s*(?:at |$)", told, maxsplit=1)[0].strip())
     last = texts[-1]
     if "Traceback (most recent call last)" in last:
         lines = [line for line in last.splitlines() if _RAISED.match(line)]

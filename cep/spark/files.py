@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from contextlib import chdir
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -76,17 +76,19 @@ class Files:
         lateness: int = 0,
         updates: tuple[str, ...] = (),
         generation: Generation = FIRST,
+        beside: Container[int] = (),
     ) -> Files:
-        """The files and live inputs of a program."""
+        """The files and live inputs of a program, but for those at places that another source reads (`beside`)."""
         schemas = {name: program.schemas[name] for name in program.inputs}
         carried = pickle.dumps(program.bare())
         ticking, here = bool(program.ticking), os.getcwd()
         if len(specs) > SPECS:
             hint = "a folder or a pattern stands for all its files"
             raise CepError(f"--input: there are {len(specs)}, more than {SPECS}", hint=hint, code="input")
-        each = {place: one for place, spec in enumerate(specs) for one in alive(schemas, spec, format)}
-        beside = tuple(map(os.path.abspath, updates))
-        options = journal, limit, closing, letters, each, most, idle, lateness, beside, generation
+        mine = [(place, spec) for place, spec in enumerate(specs) if place not in beside]
+        each = {place: one for place, spec in mine for one in alive(schemas, spec, format)}
+        changing = tuple(map(os.path.abspath, updates))
+        options = journal, limit, closing, letters, each, most, idle, lateness, changing, generation
         return cls(carried, ticking, schemas, specs, here, format, *options)
 
 
@@ -190,7 +192,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if self._begins(start):
             return self._carried()
-        found: list[InputPartition] = [*self._journal.entries(start["files"], end["files"])]
+        found: list[InputPartition] = [one.seen() for one in self._journal.entries(start["files"], end["files"])]
         for name, each in self._lives.items():
             found += each.pieces(before(start, name, each), before(end, name, each))
         if end["end"] > start["end"]:
@@ -208,7 +210,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         program: Program = pickle.loads(self.files.program)
         if isinstance(partition, Some):
-            yield from reading.parcels(program, partition.number, partition.input, self.files.letters)
+            yield from reading.parcels(program, partition.number, partition.input, self.files.letters, partition.there)
         elif isinstance(partition, Telling):
             yield from partition.read(program, self.files.letters)
         else:

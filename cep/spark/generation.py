@@ -13,14 +13,15 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cep.errors import CepError
-from cep.runtime.carried import Before
-from cep.runtime.clock import BEGINNING
 from cep.spark import mending, states
 from cep.spark.ledger import Ledger
-from cep.spark.migration import Laid
+
+if TYPE_CHECKING:  # loaded by those that go on alone: planners come and go
+    from cep.runtime.carried import Before
+    from cep.spark.migration import Laid
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Start:
     def state(self, folder: str, stage: int, bucket: int) -> Before | None:
         """What a bucket now begins with: what it remembers, or the time alone; None: nothing was there. `folder`: of
         the states."""
+        from cep.runtime.carried import Before
+
         source = states.named(self.sources[stage - 1], bucket)
         goals = None if source in self.versions else frozenset[str]()
         name = source if goals is None else self.latest
@@ -76,6 +79,8 @@ class Generation:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Generation:
         """From what `asdict` makes of it."""
+        from cep.spark.migration import Laid
+
         start = fields["start"]
         found = None if start is None else Start(**{**start, "laid": Laid(**start["laid"])})
         return cls(fields["number"], fields["first"], found)
@@ -117,6 +122,8 @@ FIRST = Generation()
 def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, lateness: int) -> Generation:
     """The next generation, of which no stage takes anything over yet. `laid`, `output`: of the program until now;
     `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, the input has ended."""
+    from cep.runtime.clock import BEGINNING
+
     spark = before.spark(checkpoint)
     mending.mend(spark)
     mending.agree(spark, output, before.first)

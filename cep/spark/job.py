@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from cep.spark import connector
 from cep.spark.commits import Outlet, sink
 from cep.spark.files import Files, source
 from cep.spark.generation import FIRST, Generation
@@ -17,9 +19,12 @@ from cep.spark.journal import JOURNAL
 from cep.spark.listener import watched
 from cep.spark.lock import holder
 from cep.spark.parcels import WORLD
-from cep.spark.processor import Given, stepped
+from cep.spark.processor import stepped
 from cep.spark.program import Program
 from cep.spark.relay import FOLDER as OUTGOING
+from cep.spark.states import States
+from cep.spark.stepping import Given, Work
+from connectors.inputs import Input
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ class Job:
     `format`: jsonl or parquet. `letters`: a folder, in which names of files begin with `mark`. `every`: microseconds
     from one look for more to the next. `idle`: those of silence after which time goes on by itself. `keep`: those of
     the events' time for which files stay. `updates`: where changes of the knowledge are. `generation`: of the
-    checkpoint."""
+    checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads."""
 
     program: Program
     inputs: tuple[str, ...]
@@ -49,6 +54,7 @@ class Job:
     updates: tuple[str, ...] = ()
     generation: Generation = FIRST
     mark: str = ""
+    beside: Mapping[int, Input] = field(default_factory=dict)
 
     @property
     def dead(self) -> str | None:
@@ -73,10 +79,15 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
         job.lateness or 0,
         job.updates,
         job.generation,
+        job.beside,
     )
     found = source(files)
     spark.dataSource.register(found)
-    parcels = derived(spark.readStream.format(found.name()).load(), job)
+    records = spark.readStream.format(found.name()).load()
+    topics = connector.parcels(spark, job.program, job.beside, job.most, job.dead)
+    if topics is not None:
+        records = topics.union(records)  # our own stays the last in Spark's log, where it is looked for
+    parcels = derived(records, job)
     schemas = {event: job.program.schemas[event] for event in job.wanted}
     folder, merged = Path(job.checkpoint), job.program.merged
     held, passing = holder(folder), Path(job.output) == folder / OUTGOING
@@ -102,7 +113,8 @@ def derived(records: DataFrame, job: Job) -> DataFrame:
     start = generation.start
     given = None if start is None else Given(generation.number, start, generation.before(folder))
     for stage in job.program.stages:
-        parcels = stepped(parcels, job.program, stage.number, run, job.wanted, job.dead, str(states), given)
+        own = States(str(states), stage.number)
+        parcels = stepped(parcels, Work(job.program, stage.number, run, job.wanted, job.dead, own, given))
     return watched(parcels)
 
 

@@ -29,17 +29,21 @@ SPECS = 32
 
 
 class Some(InputPartition):
-    """A file to read, with its number."""
+    """A file to read, with its number. `there`: who plans sees it, and may read it."""
 
-    def __init__(self, number: int, input: Input) -> None:
+    def __init__(self, number: int, input: Input, there: bool = False) -> None:
         super().__init__((number, input))
-        self.number, self.input = number, input
+        self.number, self.input, self.there = number, input, there
 
     @classmethod
     def of(cls, line: bytes) -> Some:
         """The one that the journal has in this line."""
         fields = json.loads(line)
         return cls(fields.pop("number"), Input(**fields))
+
+    def seen(self) -> Some:
+        """The same, looked at now."""
+        return Some(self.number, self.input, os.access(self.path, os.R_OK))
 
     @property
     def path(self) -> str:

@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
+from cep.spark.durable import settled
+from cep.spark.room import onto
+
+OPTION = "--dead-letter"
+
 LINE_BITS = 36
 """A row's `@order` is the number of its file, and in so many bits its line there (of Parquet its row, from 1)."""
 
@@ -44,7 +49,7 @@ def file_of(order: int) -> int:
 def writing(begin: str | None, name: str) -> Iterator[Write]:
     """A file of the letters of a piece of work of that name, as lines of JSON: what is written while the block runs is
     there when it has ended well. Without letters there is no file, nor any more if the work was done before. `begin`:
-    what paths of such files begin with, as `/dead/f00ba7-`; None: letters are lost."""
+    what paths of such files begin with, as `/dead/f00ba7-`; None: letters are lost. CepError: it cannot be written."""
     if begin is None:
         yield lambda letters: None
         return
@@ -52,23 +57,26 @@ def writing(begin: str | None, name: str) -> Iterator[Write]:
     place = path.parent
     made = place / f".{path.stem}.{uuid4().hex}"  # the same task may run twice at once, on two machines
     with ExitStack() as held:
-        held.callback(made.unlink, missing_ok=True)
         file: BinaryIO | None = None
 
         def write(letters: Iterable[Letter]) -> None:
             nonlocal file
             for one in letters:
-                if file is None:
-                    place.mkdir(parents=True, exist_ok=True)
-                    file = held.enter_context(made.open("wb"))
-                file.write(_line(one))
+                with onto(OPTION, place):
+                    if file is None:
+                        place.mkdir(parents=True, exist_ok=True)
+                        held.callback(made.unlink, missing_ok=True)
+                        file = held.enter_context(made.open("wb"))
+                    file.write(_line(one))
 
         yield write
-        if file is not None:
-            file.close()
-            made.replace(path)
-        else:
-            path.unlink(missing_ok=True)
+        with onto(OPTION, place):
+            if file is not None:
+                settled(file)
+                file.close()
+                made.replace(path)
+            elif place.is_dir():
+                path.unlink(missing_ok=True)
 
 
 def write(begin: str | None, name: str, letters: Iterable[Letter]) -> None:

@@ -48,7 +48,7 @@ class MicroBatch:
         """Of what Spark tells."""
         lines = told.observedMetrics[NAME]["reports"] if NAME in told.observedMetrics else ()
         ends = [json.loads(source.endOffset) for source in told.sources if source.endOffset]
-        files = [end["files"] for end in ends if isinstance(end, dict) and "files" in end]
+        files = [end["files"] for end in ends if isinstance(end, dict) and isinstance(end.get("files"), int)]
         phases = {name: number / 1000 for name, number in told.durationMs.items()}
         return cls(
             told.batchId,

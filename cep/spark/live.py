@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cep.errors import CepError
+from cep.spark.durable import named, put
 from cep.spark.mail import Mail
 from cep.spark.pieces import Carried, Piece, Range, Ticks
 from cep.spark.stopping import NAME as STOP
@@ -29,6 +30,8 @@ _EACH = 100_000  # messages of a piece of work
 _CARRIED, _BYTES = 20_000, 1 << 23  # of one that carries them itself, and how much it carries
 _HELD = 1 << 27  # bytes of a micro-batch that are carried: Java holds them
 _PATIENCE = 0.1  # seconds
+_LONGEST = 10.0  # seconds that are listened at most, or ten times `quiet`, where messages never pause
+_END = 10.0  # seconds that what is being written may take when a run stops
 
 
 class Live(Protocol):
@@ -103,8 +106,11 @@ class Post:
 
     def latest(self, start: Offset, most: int | None) -> Offset:
         self._listen(lasting=True)
+        there = self._thread.is_alive()
         if self._failure is not None:
             raise self._failure
+        if self._target is None and not there:
+            raise self._address.refused("nothing is received any more", "start the run again: it goes on where it was")
         end = self._mail.end if self._target is None else self._target
         if start > self._mail.end:
             reason = f"there were messages up to {start}, and now there are {self._mail.end}: the last file is damaged"
@@ -115,9 +121,10 @@ class Post:
         self._listen(lasting=False)
         quiet, stop = self._address.number("quiet", 1.0), self._folder.parent / STOP
         seen, since = -1, time.monotonic()
-        while time.monotonic() - since < quiet and self._thread.is_alive() and not stop.exists():
+        last = since + max(10 * quiet, _LONGEST)  # a stream that never pauses has no end of its own
+        while (at := time.monotonic()) < min(since + quiet, last) and self._thread.is_alive() and not stop.exists():
             if self._mail.end != seen:
-                seen, since = self._mail.end, time.monotonic()
+                seen, since = self._mail.end, at
             time.sleep(0.01)
         self._stop()  # what is not taken now stays with the broker
         self._target = self._mail.end
@@ -136,8 +143,10 @@ class Post:
         self._mail.forget(end)
 
     def stop(self) -> None:
-        self._stop()
-        self._mail.close()
+        try:
+            self._stop()
+        finally:
+            self._mail.close()  # whoever comes next waits for it
 
     def _listen(self, lasting: bool) -> None:
         """Listen, where nobody does: to a connection that is `lasting`, also when it has ended and is made again."""
@@ -155,7 +164,7 @@ class Post:
     def _stop(self) -> None:
         self._stopping = True
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_END)
         if self._sender is not None:
             self._sender.close()
 
@@ -163,11 +172,11 @@ class Post:
         sender = self._sender
         assert sender is not None, "it stands before it is listened to"
         try:
-            while (arrived := sender.take(_EACH, _PATIENCE)) or (arrived is not None and not self._stopping):
+            while not self._stopping and (arrived := sender.take(_EACH, _PATIENCE)) is not None:
                 if arrived:
                     self._mail.append(arrived)
                     sender.done()
-        except (CepError, OSError) as error:
+        except Exception as error:  # whatever it is, nothing more would come, and nobody would know
             self._failure = error
 
 
@@ -186,7 +195,8 @@ class Shelf:
         now = self._topic.following(_numbered(start), most)
         if self._target is not None:
             now = {
-                number: max(start.get(str(number), 0), min(end, self._target[number])) for number, end in now.items()
+                number: max(start.get(str(number), 0), min(end, self._target.get(number, 0)))
+                for number, end in now.items()
             }
         if self._target is None and _named(now) == start:
             time.sleep(_PATIENCE)  # Spark asks again at once, and this asks the brokers
@@ -247,13 +257,17 @@ class Clock:
 
 
 def kept(file: Path, make: Callable[[], Any]) -> Any:
-    """What a file holds as JSON; what is made, the first time."""
+    """What a file holds as JSON; what is made, the first time: it is on disk when this returns. CepError: the file is
+    damaged."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
-        made = file.with_suffix(".new")
-        made.write_text(json.dumps(make()), encoding="utf-8")
-        made.replace(file)
-    return json.loads(file.read_text(encoding="utf-8"))
+        put(file, json.dumps(make()).encode())
+        named(file.parent)
+    try:
+        return json.loads(file.read_bytes())
+    except ValueError:
+        hint = "bring the checkpoint back from a copy, or start anew with other folders"
+        raise CepError(f"{file}: what was kept of the input is damaged", hint=hint, code="checkpoint") from None
 
 
 def now() -> int:

@@ -13,6 +13,7 @@ from typing import BinaryIO
 from zlib import crc32
 
 from cep.errors import CepError
+from cep.spark.durable import named, put
 from cep.spark.lock import locked
 from connectors.mqtt import Arrival
 
@@ -21,6 +22,8 @@ _HEAD = struct.Struct("<IIIHB")
 
 _FULL = 1 << 24  # bytes of a file
 _MIDS = 1 << 16  # numbers that a broker has for messages on their way
+_GONE = "known"  # of the files that were removed: a check sum, then `mid` and digest of each message
+_PAIR = struct.Struct("<HI")
 
 
 @dataclass(slots=True)
@@ -43,15 +46,20 @@ class Mail:
     """
 
     def __init__(self, folder: Path, patience: float = 10.0) -> None:
-        """CepError: another process has it open, and has not let go of it after so many seconds; or it is damaged."""
+        """CepError: another process has it open, and has not let go of it after so many seconds; or it is damaged: then
+        nothing is cut off."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._guard = threading.Lock()
         self._lock = locked(folder, patience)
-        self._parts = [_read(path) for path in sorted(folder.glob("*.mail"))]
-        for part, following in zip(self._parts, self._parts[1:]):
-            if part.beyond != following.first:
-                raise _damaged(part.path, part.beyond)
+        try:
+            self._parts = [_read(path) for path in sorted(folder.glob("*.mail"))]
+            for part, following in zip(self._parts, self._parts[1:]):
+                if part.beyond != following.first:
+                    raise _damaged(part.path, part.beyond)
+        except BaseException:
+            self._lock.close()
+            raise
         self._file: BinaryIO | None = None
 
     @property
@@ -60,7 +68,9 @@ class Mail:
         return self._parts[-1].beyond if self._parts else 0
 
     def append(self, arrived: Sequence[Arrival]) -> None:
-        """Keep messages; they are on the disk when this returns."""
+        """Keep messages; they are on the disk when this returns. CepError: it is closed."""
+        if self._lock.closed:
+            raise CepError(f"{self._folder}: it is closed, and may be another run's", code="checkpoint")
         pieces = [_packed(one) for one in arrived]
         if self._file is None or self._parts[-1].places[-1] >= _FULL:
             self._next()
@@ -117,20 +127,39 @@ class Mail:
         return [(part, max(start, part.first) - part.first, min(end, part.beyond) - part.first) for part in parts]
 
     def known(self) -> dict[int, int]:
-        """The latest messages, by which one that comes again is known: digests by `mid`."""
+        """The latest messages, by which one that comes again is known: digests by `mid`. At least the last 65,536 are
+        in it. CepError: it is damaged."""
+        return self._gone() | self._digests(self._parts)
+
+    def forget(self, until: int) -> None:
+        """Remove files that hold nothing from number `until` on; the last one stays, so that numbers go on."""
+        gone = [part for part in self._parts[:-1] if part.beyond <= until]
+        if digests := self._digests(gone):
+            pairs = b"".join(_PAIR.pack(*pair) for pair in (self._gone() | digests).items())
+            put(self._folder / _GONE, crc32(pairs).to_bytes(4, "little") + pairs)
+            named(self._folder)
+        with self._guard:
+            self._parts = self._parts[len(gone) :]
+        for part in gone:
+            part.path.unlink(missing_ok=True)
+
+    def _digests(self, parts: Sequence[_Part]) -> dict[int, int]:
+        """Of the messages in these files, where they are among the latest."""
         found: dict[int, int] = {}
-        for part in self._parts:
+        for part in parts:
             if part.beyond > self.end - _MIDS:
                 found |= {one.mid: one.digest for one, _ in _unpacked(part.path.read_bytes()) if one.qos}
         return found
 
-    def forget(self, until: int) -> None:
-        """Remove files that hold nothing from number `until` on; the last one stays, so that numbers go on."""
-        with self._guard:
-            gone = [part for part in self._parts[:-1] if part.beyond <= until]
-            self._parts = self._parts[len(gone) :]
-        for part in gone:
-            part.path.unlink(missing_ok=True)
+    def _gone(self) -> dict[int, int]:
+        """What is known of files that were removed: no more than there are numbers."""
+        file = self._folder / _GONE
+        data = file.read_bytes() if file.exists() else bytes(4)
+        pairs = data[4:]
+        if crc32(pairs).to_bytes(4, "little") != data[:4] or len(pairs) % _PAIR.size:
+            hint = "remove it: messages that the broker sends again are then taken for new ones, once"
+            raise CepError(f"{file}: it is damaged", hint=hint, code="checkpoint")
+        return dict(_PAIR.iter_unpack(pairs))
 
     def close(self) -> None:
         if self._file is not None:
@@ -149,9 +178,7 @@ class Mail:
         self._file = part.path.open("r+b" if part.path.exists() else "w+b")
         self._file.truncate(part.places[-1])
         self._file.seek(part.places[-1])
-        folder = os.open(self._folder, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+        named(self._folder)
 
 
 def _packed(one: Arrival) -> bytes:
@@ -180,4 +207,13 @@ def _damaged(path: Path, number: int) -> CepError:
 
 
 def _read(path: Path) -> _Part:
-    return _Part(path, int(path.stem), [0, *(stop for _, stop in _unpacked(path.read_bytes()))])
+    """The file as far as it is whole. CepError: a message that is not has more behind it, so that it was not half
+    written, but kept and acknowledged."""
+    data = path.read_bytes()
+    part = _Part(path, int(path.stem), [0, *(stop for _, stop in _unpacked(data))])
+    rest = memoryview(data)[part.places[-1] :]
+    if len(rest) >= _HEAD.size and any(rest):  # zeros: the machine has ended before what was written was on disk
+        _, size, length, _, _ = _HEAD.unpack_from(rest)
+        if _HEAD.size + length + size < len(rest):
+            raise _damaged(path, part.beyond)
+    return part

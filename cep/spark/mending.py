@@ -53,6 +53,11 @@ def agree(folder: Path, output: Path, first: int = 0) -> None:
         raise CepError(told, hint=BACK, code="checkpoint")
 
 
+def begun(checkpoint: Path) -> bool:
+    """Whether a micro-batch was planned, in any generation."""
+    return any(checkpoint.glob(f"{NAME}*/offsets/[0-9]*"))
+
+
 def mend(folder: Path) -> list[Path]:
     """Remove the last entries that are empty, so that Spark does these micro-batches again, empty checksums, torn whole
     versions, which it makes anew of what changed, and what it writes first where that is empty. Not while a query

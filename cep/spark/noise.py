@@ -6,7 +6,8 @@ import logging
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -54,15 +55,18 @@ def hushed(server: Any) -> None:
 
 
 def _copy(reading: int, file: Path) -> None:
+    out: FileIO | None = None
     with os.fdopen(reading, "rb") as lines:
-        out = file.open("ab")
         for line in lines:
             if _CHATTER.match(line):
                 continue
-            if out.tell() > LONGEST:
-                out.close()
-                file.replace(file.with_name(f"{NAME}.1"))
-                out = file.open("wb")
-            out.write(line)
-            out.flush()
+            with suppress(OSError):  # the disk is full: lines are lost, but whoever writes them is not held up
+                if out is not None and out.tell() > LONGEST:
+                    out.close()
+                    out = None
+                    file.replace(file.with_name(f"{NAME}.1"))
+                if out is None:
+                    out = file.open("ab", buffering=0)
+                out.write(line)
+    if out is not None:
         out.close()

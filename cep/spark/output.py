@@ -14,7 +14,8 @@ from cep.schema import Schema
 from cep.spark.commits import Outlet
 from cep.spark.garbage import spare
 from cep.spark.ledger import File, Ledger
-from cep.spark.parcels import unpack
+from cep.spark.room import onto
+from connectors.packed import unpack
 from connectors.writers import arrow, json_lines, typed
 
 _TYPES: Mapping[str, pa.DataType] = {
@@ -31,14 +32,15 @@ Batches = Iterable[pa.RecordBatch]
 def write(outlet: Outlet, batches: Batches, name: str, first: bool) -> list[File]:
     """The files of a task that takes these parcels, of such a name, which they have once they count. Of several events
     Parquet is parted: a folder `type=...` each. The `first` task writes a file without rows where it has none and there
-    is but one event."""
+    is but one event. CepError: they cannot be written."""
     spare()
     ledger = Ledger(Path(outlet.folder))
     found = settled(batches, outlet.merged)
-    ledger.coming(name).parent.mkdir(parents=True, exist_ok=True)
-    if outlet.format == "jsonl":
-        return list(_lines(outlet, found, ledger, f"{name}.jsonl"))
-    return list(_columns(outlet, found, ledger, f"{name}.parquet", first))
+    with onto("--output", ledger.files):
+        ledger.coming(name).parent.mkdir(parents=True, exist_ok=True)
+        if outlet.format == "jsonl":
+            return list(_lines(outlet, found, ledger, f"{name}.jsonl"))
+        return list(_columns(outlet, found, ledger, f"{name}.parquet", first))
 
 
 def _lines(outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], ledger: Ledger, name: str) -> Iterator[File]:

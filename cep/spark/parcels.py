@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 
 import polars as pl
 import pyarrow as pa
 
-from cep.events import Iri
 from cep.plan.partition import Stage
 from cep.report import Report
 from cep.runtime.buckets import buckets, deal
 from cep.schema import ARRIVAL, TIE
 from cep.spark.keys import keys as keys_of
 from cep.spark.program import Program
+from connectors.packed import pack
 
 WORLD = 0
 """The `stage` of what is derived and goes to no stage but out."""
@@ -34,9 +33,6 @@ END = 1 << 61
 
 CHANGE = "#change"
 """The `event` of changes of the knowledge, which no event is called."""
-
-_MIXED = "mixed:"  # before the name of a column whose values are of several kinds, each as JSON
-
 
 Change = tuple[int, str, str, int]
 """Of the knowledge: from when (microseconds), what, and the file and line where it was told."""
@@ -121,26 +117,6 @@ def _parcel(stage: int, key: int, event: str, place: int, source: str | None, ta
     return Parcel(stage, key, event, place, source, pack(table), latest)
 
 
-def pack(table: pl.DataFrame) -> bytes:
-    """A table as an Arrow stream."""
-    mixed = [name for name in table.columns if table[name].dtype == pl.Object]
-    if mixed:
-        texts = [pl.Series(_MIXED + name, map(_text, table[name].to_list()), dtype=pl.String) for name in mixed]
-        table = table.drop(mixed).with_columns(texts)
-    sink = BytesIO()
-    table.write_ipc_stream(sink)
-    return sink.getvalue()
-
-
-def unpack(rows: bytes) -> pl.DataFrame:
-    """The table again; columns of mixed values come last."""
-    table = pl.read_ipc_stream(BytesIO(rows)).rechunk()
-    for name in [name for name in table.columns if name.startswith(_MIXED)]:
-        values = pl.Series(name.removeprefix(_MIXED), map(_value, table[name].to_list()), dtype=pl.Object)
-        table = table.drop(name).with_columns(values)
-    return table
-
-
 def batch(parcels: Iterable[Parcel]) -> pa.RecordBatch:
     """Parcels from outside as Spark takes them from a source: with `time`, the last end of each."""
     found = list(parcels)
@@ -154,16 +130,3 @@ def batch(parcels: Iterable[Parcel]) -> pa.RecordBatch:
         pa.array([one.latest for one in found], pa.timestamp("us", "UTC")),
     ]
     return pa.RecordBatch.from_arrays(columns, ["stage", "key", "event", "place", "source", "rows", "time"])
-
-
-def _text(value: object) -> str | None:
-    if value is None:
-        return None
-    return json.dumps({"iri": str(value)} if isinstance(value, Iri) else value)
-
-
-def _value(text: str | None) -> object:
-    if text is None:
-        return None
-    value = json.loads(text)
-    return Iri(value["iri"]) if isinstance(value, dict) else value

@@ -1,235 +1,60 @@
-"""A stage in buckets: Spark's stateful operator, called once a micro-batch for each bucket with its parcels.
-
-A bucket's state is its engine's snapshot, a file (`cep.spark.states`), and in the state store its version. Workers keep
-engines: one that is of the version that the store has goes on without being read.
-"""
+"""A stage in buckets: Spark's stateful operator, called once a micro-batch for each bucket with its parcels."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import LongType, StructField, StructType
 
-from cep.engine import Engine
-from cep.errors import CepError
-from cep.report import Report
-from cep.runtime.buckets import gather, stacked
-from cep.runtime.intake import FARTHEST
-from cep.schema import ARRIVAL
 from cep.spark.garbage import spare
-from cep.spark.generation import Start
-from cep.spark.keys import keys, places
-from cep.spark.letters import Letter, file_of, line_of, write
-from cep.spark.parcels import CHANGE, PARCEL, from_stage, told, unpack
-from cep.spark.program import Program
-from cep.spark.states import States
-from cep.spark.values import records
 
-_engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
-"""By run, stage and bucket: version and engine."""
-
-LATE = "is late: the watermark has passed it"
+if TYPE_CHECKING:  # loaded by those that step alone: who plans a query asks only what state there is
+    from cep.spark.stepping import Stepping, Work
 
 
-def stepped(
-    parcels: DataFrame,
-    program: Program,
-    stage: int,
-    run: str,
-    wanted: tuple[str, ...],
-    letters: str | None,
-    states: str,
-    given: Given | None,
-) -> DataFrame:
-    """The parcels after a stage: those for it are gone, what it made is there. `letters`, `states`: folders. `given`:
-    with what the buckets begin."""
-    processor = Buckets(program, run, wanted, letters, States(states, stage), given)
+def stepped(parcels: DataFrame, work: Work) -> DataFrame:
+    """The parcels after a stage: those for it are gone, what it made is there."""
+    from cep.spark.parcels import PARCEL
+
+    processor = Buckets(pickle.dumps(work))
     return parcels.groupBy("key").transformWithState(processor, PARCEL, "Append", "EventTime")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What the generation `number` begins with, and the folder where it is."""
-
-    number: int
-    start: Start
-    folder: str
-
-
 class Buckets(StatefulProcessor):
-    """The engines of one stage. `run`: a name of this run of the query, by which a worker knows its engines again."""
+    """The buckets of one stage. `work`: pickled."""
 
-    def __init__(
-        self,
-        program: Program,
-        run: str,
-        wanted: tuple[str, ...],
-        letters: str | None,
-        states: States,
-        given: Given | None,
-    ) -> None:
-        self.program, self.stage, self.given = program, program.stages[states.stage - 1], given
-        self.run, self.wanted, self.letters, self.states = run, wanted, letters, states
+    def __init__(self, work: bytes) -> None:
+        self.work = work
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         spare()
-        for key, (version, _) in list(_engines.items()):
-            run, stage, bucket = key
-            if run != self.run or (stage == self.stage.number and not self.states.there(bucket, version)):
-                del _engines[key]  # of a run that has ended, or of a bucket that other workers have gone on with
         self.handle = handle
         self.version = handle.getValueState("version", StructType([StructField("version", LongType())]))
-        self.places = places(self.program.buckets)
-        self.reached: dict[int, int] = {}
+        self.stepping: Stepping | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        mine: list[Row] = []
-        for row in rows:
-            if row.stage == self.stage.number:
-                mine.append(row)
-            else:
-                yield row
-        if mine:
-            yield from self.step(self.places[key[0]], mine, timerValues.getCurrentWatermarkInMs())
+        yield from self.here().take(key[0], rows, timerValues.getCurrentWatermarkInMs())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        watermark = timerValues.getCurrentWatermarkInMs()
-        bucket = self.places[key[0]]
-        if self.reached.get(bucket) != watermark:
-            yield from self.step(bucket, [], watermark)
+        yield from self.here().call(key[0], timerValues.getCurrentWatermarkInMs())
 
     def close(self) -> None:
         pass
 
-    def step(self, bucket: int, rows: list[Row], watermark: int) -> Iterator[Row]:
-        """Take the rows, go on to the watermark (milliseconds, 0: there is none yet)."""
-        version, engine = self.engine(bucket)
-        until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
-        dead = self.changed(engine, rows, bucket, until)
-        tables, late = self.taken([row for row in rows if row.event != CHANGE], bucket, until)
-        dead += late
-        if tables:
-            engine.push(tables)
-            dead += self.refused(engine, tables, bucket, rows)
-        made: Mapping[str, pl.DataFrame] = {}
-        if until > engine.watermark:
-            made = engine.close() if until > FARTHEST else engine.advance(until)
-        name = f"stage-{self.stage.number}-{bucket:04}-{version:08}"
-        if self.given is not None:
-            name += f"-{self.given.number}"
-        write(self.letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
-        if not tables:
-            engine.machine.forget(engine.watermark)
-        self.keep(bucket, version + 1, engine)
-        if (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST:
-            self.handle.registerTimer(watermark + 1)
-        self.reached[bucket] = watermark
-        report = Report.of(
-            engine,
-            {event: table.height for event, table in made.items()},
-            stage=self.stage.number,
-            bucket=bucket,
-            late=Counter(one.event for one in dead if one.event is not None and one.code == "late"),
-            dead=Counter(one.code for one in dead),
-        )
-        for one in (*from_stage(self.program, self.stage, bucket, made, self.wanted), told(report, keys(1)[0])):
-            yield Row(stage=one.stage, key=one.key, event=one.event, place=one.place, source=one.source, rows=one.rows)
+    def here(self) -> Stepping:
+        """What steps, from the first parcel or timer on."""
+        if self.stepping is None:
+            from cep.spark.stepping import Stepping, Turn
 
-    def engine(self, bucket: int) -> tuple[int, Engine]:
-        """The bucket's engine, and its version."""
-        known, engine = _engines.pop((self.run, self.stage.number, bucket), (-1, None))
+            turn = Turn(self.kept, lambda version: self.version.update((version,)), self.handle.registerTimer)
+            self.stepping = Stepping(pickle.loads(self.work), turn)
+        return self.stepping
+
+    def kept(self) -> int:
+        """The version of the bucket whose turn it is; 0: there is none."""
         there = self.version.get()
-        version = 0 if there is None else int(there[0])
-        if engine is not None and known == version:
-            return version, engine
-        if not version:
-            number, given = self.stage.number, self.given
-            before = None if given is None else given.start.state(given.folder, number, bucket)
-            return version, self.program.engine(number, before=before)
-        return version, self.program.engine(self.stage.number, self.states.read(bucket, version))
-
-    def keep(self, bucket: int, version: int, engine: Engine) -> None:
-        context = TaskContext.get()
-        assert context is not None, "a task runs it"
-        batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
-        self.states.write(bucket, version, engine.snapshot(), batch)
-        self.version.update((version,))
-        _engines[self.run, self.stage.number, bucket] = version, engine
-
-    def changed(self, engine: Engine, rows: Iterable[Row], bucket: int, until: int) -> list[Letter]:
-        """Take the changes of the knowledge; gives those that are late, or cannot be, where this bucket tells of them:
-        all come to the same."""
-        letters = []
-        for row in rows:
-            for time, change, file, line in json.loads(bytes(row.rows)) if row.event == CHANGE else ():
-                assert engine.changes is not None, "who gives changes gives knowledge"
-                try:
-                    if time <= until:
-                        raise CepError("the update is late: the watermark has passed it", code="late")
-                    engine.changes.add(time, change.encode())
-                except CepError as error:
-                    letters.append(Letter(error.message, error.code, file, line, _plain(change)))
-        return letters if (self.stage.number, bucket) == (1, 0) else []
-
-    def taken(self, rows: Iterable[Row], bucket: int, until: int) -> tuple[dict[str, pl.DataFrame], list[Letter]]:
-        """The tables of parcels by event, without what is late, and this."""
-        parts: dict[str, list[pl.DataFrame]] = {}
-        dead: list[Letter] = []
-        for row in sorted(rows, key=lambda row: (row.event, row.place, row.source or "")):
-            if not row.event:
-                continue  # a call
-            table = unpack(bytes(row.rows))
-            if row.event in self.stage.outside:
-                late = table["end"].to_numpy() <= until
-                if late.any():
-                    if self.tells(row.event, bucket):
-                        these = table.filter(late)
-                        dead += [
-                            Letter(LATE, "late", row.source, line_of(order), text, row.event)
-                            for order, text in zip(these[ARRIVAL].to_list(), self.records(these, row.event))
-                        ]
-                    table = table.filter(~late)
-            parts.setdefault(row.event, []).append(table)
-        outside = self.stage.outside
-        tables = {event: stacked(each) if event in outside else gather(each) for event, each in parts.items()}
-        return {event: table for event, table in tables.items() if table.height}, dead
-
-    def tells(self, event: str, bucket: int) -> bool:
-        """Whether it is this bucket that tells of a row of the event that is refused."""
-        if self.program.owner(event) != self.stage.number:
-            return False
-        return self.stage.inputs[event] != "broadcast" or bucket == 0
-
-    def refused(
-        self, engine: Engine, tables: Mapping[str, pl.DataFrame], bucket: int, rows: Iterable[Row]
-    ) -> list[Letter]:
-        """What the engine refused of the rows just pushed."""
-        letters = []
-        sources = {row.place: row.source for row in rows if row.source is not None}
-        for dead in engine.take_dead():
-            assert dead.type in self.stage.outside, "what a stage makes fits"
-            if not self.tells(dead.type, bucket):
-                continue
-            order = int(tables[dead.type][ARRIVAL][dead.row])
-            text = "".join(self.records(tables[dead.type][dead.row : dead.row + 1], dead.type))
-            letters.append(
-                Letter(dead.reason, dead.code, sources.get(file_of(order)), line_of(order), text or None, dead.type)
-            )
-        return letters
-
-    def records(self, table: pl.DataFrame, event: str) -> list[str]:
-        """Rows of an event as records, if anyone keeps the letters of them."""
-        return [""] * table.height if self.letters is None else records(table, self.program.schemas[event])
-
-
-def _plain(change: str) -> str:
-    """The quads of a change as lines of N-Quads."""
-    return "\n".join(line[2:] for line in change.splitlines())
+        return 0 if there is None else int(there[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from cep.spark.program import Program
 from cep.table import ORDER
 from cep.values import Pool
 from connectors.batch import Batch, Block, DeadRecord
-from connectors.files import DEVICE, read_one
+from connectors.files import ABSENT, DEVICE, read_one
 from connectors.inputs import Input
 from connectors.messages import Inbox, Messages
 
@@ -40,11 +41,14 @@ ROWS = 1 << 19
 """Rows of Parquet that are taken at a time."""
 
 
-def parcels(program: Program, number: int, input: Input, letters: str | None) -> Iterator[pa.RecordBatch]:
+def parcels(
+    program: Program, number: int, input: Input, letters: str | None, there: bool = False
+) -> Iterator[pa.RecordBatch]:
     """The records of a file for the stages; what is no event is written to the dead letters, and so is a file that
-    cannot be read, or not to its end."""
+    cannot be read, or not to its end. `there`: it was there to be read where the query is planned. CepError: it may be
+    read later, or on another machine."""
     schemas = {name: program.schemas[name] for name in program.inputs}
-    pieces = excused(read_one(input, schemas, rows=ROWS), input.path)
+    pieces = excused(read_one(input, schemas, rows=ROWS), input.path, there)
     yield from _packed(program, number, input.path, pieces, letters, f"read-{number:08}")
 
 
@@ -56,9 +60,9 @@ def received(
     yield from _packed(program, number, input.path, (inbox.batch(part, 0) for part in parts), letters, name)
 
 
-def excused(pieces: Iterable[Batch], file: str) -> Iterator[Batch]:
+def excused(pieces: Iterable[Batch], file: str, there: bool = False) -> Iterator[Batch]:
     """The pieces of a file; where it cannot be read on, a dead record of the file instead of the rest. CepError: it may
-    be read later."""
+    be read later; or it is `there`, and this machine alone does not have it."""
     line = 0
     try:
         for piece in pieces:
@@ -68,6 +72,13 @@ def excused(pieces: Iterable[Batch], file: str) -> Iterator[Batch]:
         if error.code == DEVICE:
             raise
         reason = error.message.removeprefix(f"{file}: ")
+        if there and error.code == ABSENT:
+            raise CepError(
+                f"{file} cannot be read by a worker on {socket.gethostname()}: {reason}; where the query is planned, "
+                "it is there",
+                hint="all machines need the inputs at the same place, to be read by the user of the workers",
+                code=DEVICE,
+            ) from None
         told = f"the rest of the file cannot be read: {reason}" if line else reason
         yield Batch({}, [DeadRecord(file, line, told, FILE, None)], [])
 

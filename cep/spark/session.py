@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -60,12 +64,17 @@ def java() -> int | None:
     return None if found is None else int(found[1])
 
 
-def submitted() -> frozenset[str]:
+def inherited() -> dict[str, str]:
     """The settings that spark-submit was given or has by default, where it has started this process."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return frozenset()
+        return {}
     SparkContext._ensure_initialized()
-    return frozenset(name for name, _ in SparkConf().getAll())
+    return dict(SparkConf().getAll())
+
+
+def submitted() -> frozenset[str]:
+    """Their names."""
+    return frozenset(inherited())
 
 
 def needs_java() -> None:
@@ -96,6 +105,30 @@ def named() -> bool:
         return False
 
 
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """Ctrl-C while the block runs comes when it has ended, a second one at once: a Java that is left while it starts
+    has lost whom it would tell, and does not end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if came:
+            raise KeyboardInterrupt
+        came = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
 def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
     """The session. CepError: there is no Java for it."""
     needs_java()
@@ -115,6 +148,8 @@ def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
     chosen = {name: value for name, value in CHOSEN.items() if name not in submitted()}
     for name, value in {**chosen, **options, **NEEDED}.items():
         builder = builder.config(name, value)
+    with unbroken():
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(builder._options.items())))
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made

@@ -15,6 +15,7 @@ from cep.errors import CepError
 from cep.spark.failure import causes, reason
 from cep.spark.noise import NAME as LOG
 from cep.spark.noise import hushed, kept
+from cep.spark.packages import unresolved
 from cep.spark.session import session
 from connectors.records import closest
 
@@ -86,6 +87,8 @@ def started(master: str | None, settings: Mapping[str, str], folder: Path, tell:
             why = reason(texts)
         else:
             why = said(log, before) or str(error).partition("\n")[0]
+        if (absent := unresolved(why)) is not None:
+            raise absent from None
         hint = f"look at --master and --conf; {log} has what Spark said"
         raise CepError(f"Spark cannot be started: {why}", hint=hint, code="spark") from None
     hushed(made.sparkContext._accumulatorServer)

@@ -15,6 +15,7 @@ from typing import Any
 
 from cep.errors import CepError
 from cep.spark.durable import put
+from cep.spark.room import onto
 from cep.spark.tidy import hidden
 
 NAME = "buckets"
@@ -38,13 +39,14 @@ class States:
         return read(self._path(bucket, version))
 
     def write(self, bucket: int, version: int, state: bytes, batch: int) -> None:
-        """Put the state after a micro-batch there, and away with what is too old."""
-        put(self._path(bucket, version), batch.to_bytes(_BATCH, "little") + state)
-        self._path(bucket, version - KEPT).unlink(missing_ok=True)
+        """Put the state after a micro-batch there, and away with what is too old. CepError: it cannot be written."""
+        with onto("--checkpoint", Path(self.folder)):
+            put(self._path(bucket, version), batch.to_bytes(_BATCH, "little") + state)
+            self._path(bucket, version - KEPT).unlink(missing_ok=True)
 
-    def there(self, bucket: int, version: int) -> bool:
-        """Whether a version is kept still."""
-        return self._path(bucket, version).exists()
+    def newest(self, bucket: int, version: int) -> bool:
+        """Whether a version is there, and none has followed it."""
+        return self._path(bucket, version).exists() and not self._path(bucket, version + 1).exists()
 
     def _path(self, bucket: int, version: int) -> Path:
         return Path(self.folder) / f"{named(self.stage, bucket)}-{version:08}"

@@ -26,11 +26,12 @@ _BEAT = 0.2  # seconds between two looks at the wish
 
 class Wish:
     """`wished` is the signal's number, 0 while there is none. A second one stops at once: the micro-batch at hand is
-    done again the next time."""
+    done again the next time. `beside`: a source that knows nothing of wishes gives on, so that the micro-batch after
+    the one at hand is begun, and left for the next time."""
 
-    def __init__(self, checkpoint: Path) -> None:
+    def __init__(self, checkpoint: Path, beside: bool = False) -> None:
         self.wished = 0
-        self._again = False
+        self._again, self._beside = False, beside
         self._file = checkpoint / NAME
 
     @contextmanager
@@ -54,12 +55,16 @@ class Wish:
 
     def wait(self, query: StreamingQuery, endless: bool) -> None:
         """Until the query has ended, of itself or as it is wished. CepError: it has failed; says why."""
+        last: int | None = None  # micro-batch that had ended when the wish was told
         try:
             while not query.awaitTermination(_BEAT):  # type: ignore[arg-type]
                 if self._again:
                     query.stop()
                 elif self._file.exists():
+                    last = _last(query) if last is None else last
                     if endless and not query.status["isTriggerActive"]:  # a micro-batch that begins now has no rows
+                        query.stop()
+                    elif self._beside and _last(query) > last:
                         query.stop()
                 elif self.wished:
                     self._file.touch()
@@ -70,3 +75,9 @@ class Wish:
 
     def _wish(self, number: int, frame: FrameType | None) -> None:
         self._again, self.wished = bool(self.wished), number
+
+
+def _last(query: StreamingQuery) -> int:
+    """The last micro-batch that has ended, -1: none has."""
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])

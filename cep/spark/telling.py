@@ -78,6 +78,7 @@ class Hush:
         self._lateness = lateness
         self._checkpoint = checkpoint
         self._from: int | None = None
+        self._elsewhere = elsewhere(checkpoint)
 
     def heard(self) -> None:
         """Something has come."""
@@ -86,6 +87,9 @@ class Hush:
 
     def told(self) -> int | None:
         """The time that is to be told now, by which the watermark moves (microseconds); None: there is none."""
+        if (planned := elsewhere(self._checkpoint)) != self._elsewhere:
+            self._elsewhere = planned
+            self.heard()
         if not self._silence.due():
             return None
         if self._from is None:
@@ -100,6 +104,14 @@ def ends(checkpoint: Path) -> int:
         return 0
     told = (checkpoint / "offsets" / str(max(begun))).read_text(encoding="utf-8").splitlines()[-1]
     return int(json.loads(told)["end"])
+
+
+def elsewhere(checkpoint: Path) -> list[str]:
+    """Where sources beside our own have come in the last micro-batch that was begun; `checkpoint`: Spark's."""
+    begun = [int(file.name) for file in (checkpoint / "offsets").glob("[0-9]*")]
+    if not begun:
+        return []
+    return (checkpoint / "offsets" / str(max(begun))).read_text(encoding="utf-8").splitlines()[2:-1]
 
 
 def watermark(checkpoint: Path) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cep.errors import Span
+from cep.near import nearest
 from cep.syntax import ast, messages
 from cep.syntax.constants import read_string
 from cep.syntax.cursor import Cursor
@@ -13,17 +14,38 @@ from cep.syntax.patterns import duration, event
 from cep.syntax.terms import conditions, expression
 from cep.syntax.tokens import ALERTING, BINARY_OPERATORS, POSTFIXES, Token
 
-SEVERITIES = ("Extreme", "Severe", "Moderate", "Minor", "Unknown")
-CATEGORIES = (
-    "Geo", "Met", "Safety", "Security", "Rescue", "Fire", "Health", "Env", "Transport", "Infra", "CBRNE", "Other",
-)  # fmt: skip
-"""The words of the Common Alerting Protocol 1.2 (OASIS), for `severity` and `category` of an `info`."""
+CHOICES = {
+    "SEVERITY": ("Extreme", "Severe", "Moderate", "Minor", "Unknown"),
+    "URGENCY": ("Immediate", "Expected", "Future", "Past", "Unknown"),
+    "CERTAINTY": ("Observed", "Likely", "Possible", "Unlikely", "Unknown"),
+    "CATEGORY": (
+        "Geo", "Met", "Safety", "Security", "Rescue", "Fire", "Health", "Env", "Transport", "Infra", "CBRNE", "Other",
+    ),
+}  # fmt: skip
+"""The words of the Common Alerting Protocol 1.2 (OASIS) for what an `info` has of these names."""
 
-_CHOICES = {"SEVERITY": SEVERITIES, "CATEGORY": CATEGORIES}
+_PLURALS = {"SEVERITY": "severities", "URGENCY": "urgencies", "CERTAINTY": "certainties", "CATEGORY": "categories"}
 _FOREIGN = {
-    "critical": "Extreme", "emergency": "Extreme", "fatal": "Extreme", "high": "Severe", "error": "Severe",
-    "major": "Severe", "medium": "Moderate", "warning": "Moderate", "warn": "Moderate", "low": "Minor",
-    "info": "Minor", "weather": "Met", "environment": "Env", "traffic": "Transport", "medical": "Health",
+    "SEVERITY": {
+        "critical": "Extreme", "emergency": "Extreme", "fatal": "Extreme", "high": "Severe", "error": "Severe",
+        "major": "Severe", "medium": "Moderate", "warning": "Moderate", "warn": "Moderate", "low": "Minor",
+        "info": "Minor",
+    },
+    "URGENCY": {
+        "now": "Immediate", "urgent": "Immediate", "high": "Immediate", "soon": "Expected", "later": "Future",
+        "low": "Future", "over": "Past",
+    },
+    "CERTAINTY": {
+        "certain": "Observed", "confirmed": "Observed", "sure": "Observed", "probable": "Likely",
+        "very likely": "Likely", "high": "Likely", "maybe": "Possible", "improbable": "Unlikely", "low": "Unlikely",
+    },
+    "CATEGORY": {
+        "weather": "Met", "environment": "Env", "traffic": "Transport", "medical": "Health",
+    },
+}  # fmt: skip
+_MEANT = {
+    "ID": "KEYED", "KEY": "KEYED", "BY": "KEYED BY", "MESSAGE": "TEXT", "DESCRIPTION": "TEXT", "HEADLINE": "TITLE",
+    "ADVICE": "INSTRUCTION", "WITHIN": "FOR", "IF": "WHERE", "PROBABILITY": "CERTAINTY", "LEVEL": "SEVERITY",
 }  # fmt: skip
 
 
@@ -72,9 +94,12 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
         on,
         found.conditions,
         found.choices.get("SEVERITY"),
+        found.choices.get("URGENCY"),
+        found.choices.get("CERTAINTY"),
         found.choices.get("CATEGORY"),
         found.texts["TITLE"],
         found.texts.get("TEXT"),
+        found.texts.get("INSTRUCTION"),
         found.duration,
         found.keys,
         found.at,
@@ -87,11 +112,9 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
 
 def _hint(token: Token) -> str:
     """Where a clause or the end is due."""
-    meant = {"ID": "KEYED", "KEY": "KEYED", "BY": "KEYED BY", "MESSAGE": "TEXT", "WITHIN": "FOR", "IF": "WHERE"}.get(
-        token.text.upper()
-    ) or messages.close(token.text, tuple(word.lower() for word in ALERTING[1:]))
+    meant = _MEANT.get(token.text.upper()) or nearest(token.text, ALERTING[1:])
     clauses = "clauses are " + ", ".join(f"`{word}`" for word in ("WHERE", *ALERTING[1:]))
-    return f"did you mean `{meant.upper()}`? {clauses}" if meant else clauses
+    return f"did you mean `{meant}`? {clauses}" if meant else clauses
 
 
 def _clause(cursor: Cursor, word: Token, found: _Clauses) -> None:
@@ -101,10 +124,11 @@ def _clause(cursor: Cursor, word: Token, found: _Clauses) -> None:
     match word.key:
         case "WHERE":
             found.conditions = conditions(cursor)
-        case "SEVERITY" | "CATEGORY":
+        case "SEVERITY" | "URGENCY" | "CERTAINTY" | "CATEGORY":
             found.choices[word.key] = _choice(cursor, word)
-        case "TITLE" | "TEXT":
-            found.texts[word.key] = _string(cursor, f'e.g. `{word.key} "Smoke in {{R}}"`')
+        case "TITLE" | "TEXT" | "INSTRUCTION":
+            example = "Leave {R}" if word.key == "INSTRUCTION" else "Smoke in {R}"
+            found.texts[word.key] = _string(cursor, f'e.g. `{word.key} "{example}"`')
         case "FOR":
             token = cursor.token
             found.duration = duration(cursor)
@@ -141,18 +165,11 @@ def _string(cursor: Cursor, hint: str) -> ast.Constant:
 
 
 def _choice(cursor: Cursor, word: Token) -> str:
-    choices = _CHOICES[word.key]
-    what = word.key.lower()
-    all_of_them = ("the severities are " if what == "severity" else "the categories are ") + ", ".join(
-        f"`{each}`" for each in choices
-    )
+    choices = CHOICES[word.key]
+    all_of_them = f"the {_PLURALS[word.key]} are {', '.join(f'`{each}`' for each in choices)}"
     token = cursor.token
     text = str(_string(cursor, f'{all_of_them}, in quotes: `{word.key} "{choices[1]}"`').value)
     if text not in choices:
-        exact = {each.lower(): each for each in choices}
-        meant = exact.get(text.lower()) or _FOREIGN.get(text.lower())
-        meant = meant if meant in choices else None
-        close = meant or exact.get(messages.close(text, tuple(exact)) or "")
-        hint = f"did you mean `{close}`? {all_of_them}" if close else all_of_them
-        cursor.stop(f"unknown {what} `{text}`", hint, token.span)
+        hint = messages.unknown(text, choices, all_of_them, _FOREIGN[word.key])
+        cursor.stop(f"unknown {word.key.lower()} `{text}`", hint, token.span)
     return text

@@ -282,17 +282,20 @@ class StaticRule:
 class AlertStatement:
     """`ALERT name ON event WHERE conditions SEVERITY "Severe" TITLE "Blizzard at {S}" FOR 3 h KEYED BY S AT Lat, Long.`
 
-    `title` and `text` are as written, with `{S}` for values; `duration` in microseconds; `at`: latitude and longitude
-    in degrees, or nothing; `radius` in metres; `area` a text in WKT.
+    `title`, `text` and `instruction` are as written, with `{S}` for values; `duration` in microseconds; `at`: latitude
+    and longitude in degrees, or nothing; `radius` in metres; `area` a text in WKT.
     """
 
     name: str
     event: EventPattern
     conditions: tuple[Condition, ...]
     severity: str | None
+    urgency: str | None
+    certainty: str | None
     category: str | None
     title: Constant
     text: Constant | None
+    instruction: Constant | None
     duration: int
     keys: tuple[Variable, ...] = ()
     at: tuple[Expression, ...] = ()

@@ -10,6 +10,7 @@ from typing import NoReturn, ParamSpec, TypeVar
 from cep.errors import CepError, Source, Span
 from cep.syntax import messages
 from cep.syntax.graphs import open_string
+from cep.syntax.spelling import CLOCK, joined
 from cep.syntax.tokens import RESERVED, STATEMENT_WORDS, Token, line_starts, tokenise
 
 P = ParamSpec("P")
@@ -158,7 +159,15 @@ class Cursor:
         wrong = messages.broken(token)
         if wrong:
             self.stop(*wrong)
-        self.stop(f"expected {expected}, found {messages.named(token)}", hint)
+        if token.text == ";" and (self.peek().kind == "end" or self.peek().line > token.line):
+            hint = messages.FINAL_DOT
+        self.stop(f"expected {expected}, found {messages.named(token)}", self._spaced() or hint)
+
+    def _spaced(self) -> str | None:
+        """The hint for a time of day that stands behind its day."""
+        day = self.previous
+        clock = CLOCK.match(self.source.text, day.end) if day.kind == "time" and len(day.text) == 10 else None
+        return f"a time is one word, with a `T` before the hour: `{joined(day.text, clock[1])}`" if clock else None
 
     def fail_open_brace(self) -> NoReturn:
         """The next token is a brace that nothing closes, perhaps for the lack of a quotation mark."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from difflib import get_close_matches
 
+from cep.near import nearest
 from cep.syntax.graphs import on_one_line
 from cep.syntax.tokens import BINARY_OPERATORS, POSTFIXES, Token
 
@@ -21,6 +21,9 @@ UNLESS = "`UNLESS` waits for a time: `smoke(R) UNLESS alarm(R) WITHIN 10 s`"
 DECLARATION = "a declaration is written `event sensor(id: string, wind: float? in 0..250).`"
 RANGE = "a range is written `in 0..250`, `in -40.5..60`, `in 0..`"
 PREFIX = "a prefix is written `PREFIX sosa: <http://www.w3.org/ns/sosa/>`, without a final `.`"
+FINAL_DOT = "a statement ends with `.`"
+BEHIND = "it stands behind the pattern, before the final `.`: `a(X) SEQ b(X) WITHIN 10 min.`"
+AGGREGATE = "is an aggregate, which takes many events: `smoke(R, T) AGGREGATE M = {}(T) OVER LAST 30 min BY R`"
 POLICY = "the policies are `unrestricted`, `recent` and `chronological`"
 TIE = "of equals, `recent(longest)`, `recent(shortest)` or `recent(by Vol)`, likewise `chronological`"
 CONDITION = "a condition is a comparison, `Wind >= 15`, or a predicate, `linked(X, Y)`"
@@ -75,6 +78,14 @@ FOREIGN_OPERATORS = {
     "IN": "WITHIN",
     "XOR": "OR",
 }
+# What SQL writes between two values, and what is written instead.
+FOREIGN_TESTS = {
+    "IN": '`F = "a"` takes one value; for several a rule for each, or facts: `cold("a"). cold("b").` and `cold(F)`',
+    "LIKE": '`starts_with(F, "m")`, `ends_with(F, "k")`, `contains(F, "il")`, or by a regular expression, '
+    '`matches(F, "^m")`',
+    "BETWEEN": "a comparison for each end: `T >= 1, T <= 3`",
+}
+FOREIGN_TESTS.update(ILIKE=FOREIGN_TESTS["LIKE"], RLIKE=FOREIGN_TESTS["LIKE"], REGEXP=FOREIGN_TESTS["LIKE"])
 # How they join conditions.
 FOREIGN_LOGIC = {"&": BOTH, "&&": BOTH, ";": BOTH, "AND": BOTH, "|": EITHER, "||": EITHER, "OR": EITHER, "XOR": EITHER}
 # What SPARQL writes before braces.
@@ -182,17 +193,9 @@ def broken(token: Token) -> tuple[str, str] | None:
     return None
 
 
-def close(word: str, choices: tuple[str, ...], foreign: dict[str, str] | None = None) -> str | None:
-    """The choice that was probably meant."""
-    if foreign and word.lower() in foreign:
-        return foreign[word.lower()]
-    matches = get_close_matches(word.lower(), choices, n=1, cutoff=0.6)
-    return matches[0] if matches else None
-
-
 def unknown(word: str, choices: tuple[str, ...], all_of_them: str, foreign: dict[str, str] | None = None) -> str:
     """The hint for a word that is not among the choices."""
-    meant = close(word, choices, foreign)
+    meant = (foreign or {}).get(word.lower()) or nearest(word, choices)
     return f"did you mean `{meant}`? {all_of_them}" if meant else all_of_them
 
 
@@ -208,8 +211,7 @@ def operator_hint(token: Token) -> str | None:
     word = token.text.upper()
     meant = FOREIGN_OPERATORS.get(word)
     if meant is None and token.kind in ("name", "variable") and len(word) > 1:
-        near = get_close_matches(word, (*BINARY_OPERATORS, *POSTFIXES, "UNLESS", "TIMES"), n=1, cutoff=0.7)
-        meant = near[0] if near else None
+        meant = nearest(word, (*BINARY_OPERATORS, *POSTFIXES, "UNLESS", "TIMES"))
     if meant:
         return f"did you mean `{meant}`? {EXAMPLES.get(meant) or POSTFIX_EXAMPLES[meant]}"
     return None

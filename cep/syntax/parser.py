@@ -17,7 +17,8 @@ knows at an error only which tokens it could shift, where the author is to read 
     type        = "int" | "float" | "string" | "bool" | "iri" | "time" | "duration"
     bound       = [ "-" ] ( number [ unit ] | DURATION ) | TIME
     column      = WORD | STRING | iri { "/" iri }
-    clause      = "WHERE" conditions | "SEVERITY" STRING | "CATEGORY" STRING | "TITLE" STRING | "TEXT" STRING
+    clause      = "WHERE" conditions | "TITLE" STRING | "TEXT" STRING | "INSTRUCTION" STRING
+                | "SEVERITY" STRING | "URGENCY" STRING | "CERTAINTY" STRING | "CATEGORY" STRING
                 | "FOR" duration | "KEYED" "BY" VARIABLE { "," VARIABLE }
                 | "AT" expression "," expression | "RADIUS" expression | "AREA" expression
     head        = name [ "(" [ expression { "," expression } ] ")" ]
@@ -61,7 +62,7 @@ from cep.syntax.cursor import Cursor
 from cep.syntax.declarations import declaration, end_statement, missing_dot, policy_statement, prefix
 from cep.syntax.patterns import condition_hint, join_hint, pattern
 from cep.syntax.terms import COMPARISONS, arguments, conditions
-from cep.syntax.tokens import BINARY_OPERATORS, RESERVED, line_starts
+from cep.syntax.tokens import BINARY_OPERATORS, POSTFIXES, RESERVED, line_starts
 
 LONGEST = 1 << 22
 """Characters of the longest program that is read."""
@@ -152,6 +153,8 @@ def _rule(cursor: Cursor) -> ast.EventRule | ast.StaticRule:
 
 def _statement_hint(cursor: Cursor) -> str | None:
     token, previous = cursor.token, cursor.previous
+    if token.key in POSTFIXES and not _left_over(cursor):
+        return f"`{token.text}` begins no statement: {messages.BEHIND}"
     if token.key in RESERVED and previous.key == ".":
         return f"the `.` at {previous.line}:{previous.column} has ended the rule before"
     if token.key in (".", "..") and previous.key == ".":
@@ -163,6 +166,16 @@ def _statement_hint(cursor: Cursor) -> str | None:
     if token.text == "@":
         return messages.PREFIX
     return messages.EVENT_RULE
+
+
+def _left_over(cursor: Cursor) -> bool:
+    """Whether what stands up to the next `.` is no more than the end of a rule."""
+    ahead = 0
+    while (token := cursor.peek(ahead)).kind != "end" and token.key != ".":
+        if token.key == "<-":
+            return False
+        ahead += 1
+    return cursor.previous.key == "."
 
 
 def _fail_after_head(cursor: Cursor) -> None:

@@ -65,11 +65,15 @@ def _alert(alert: ast.AlertStatement) -> str:
     text = f"ALERT {alert.name} ON {print_pattern(alert.event)}"
     if alert.conditions:
         text += f" WHERE {_conditions(alert.conditions)}"
-    for word, string in (("SEVERITY", alert.severity), ("CATEGORY", alert.category)):
+    for word, string in (
+        ("SEVERITY", alert.severity),
+        ("URGENCY", alert.urgency),
+        ("CERTAINTY", alert.certainty),
+        ("CATEGORY", alert.category),
+    ):
         text += "" if string is None else f" {word} {_string(string)}"
-    text += f" TITLE {print_expression(alert.title)}"
-    if alert.text is not None:
-        text += f" TEXT {print_expression(alert.text)}"
+    for word, template in (("TITLE", alert.title), ("TEXT", alert.text), ("INSTRUCTION", alert.instruction)):
+        text += "" if template is None else f" {word} {print_expression(template)}"
     text += f" FOR {write_duration(alert.duration)}"
     if alert.keys:
         text += f" KEYED BY {', '.join(each.name for each in alert.keys)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NoReturn
 
 from cep.errors import Span
@@ -14,6 +15,7 @@ from cep.syntax.tokens import BINARY_OPERATORS, RESERVED, Token
 
 LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "MOD": 2}
 _OPERANDS = ("name", "variable", "number", "duration", "string", "iri", "prefixed", "time")
+_WHOLE = re.compile(r"(?<![\w.])([0-9]+),\Z", re.ASCII)
 COMPARISONS = {"=": "=", "==": "=", "IS": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -301,12 +303,24 @@ def _comparison_hint(cursor: Cursor) -> str:
     rest = between.splitlines()[0].strip(" \t") if between else ""
     if rest.startswith("%"):
         return "`%` starts a comment; the remainder of a division is written `X mod 2`"
+    if previous.kind == "number" and _decimal_comma(cursor):
+        return f"the decimal mark is a point: `{_decimal_comma(cursor)}`"
+    word = cursor.peek() if token.key == "NOT" else token
+    if word.text.upper() in messages.FOREIGN_TESTS:
+        return messages.FOREIGN_TESTS[word.text.upper()]
     meant = messages.FOREIGN_COMPARISONS.get(token.key)
     if meant:
         return f"did you mean `{meant}`? {messages.CONDITION}"
     if token.key in BINARY_OPERATORS:
         return messages.logic_hint(token) or messages.BOTH
     return messages.CONDITION
+
+
+def _decimal_comma(cursor: Cursor) -> str | None:
+    """The number whose decimals the previous token is, `7.5` where `7,5` is written."""
+    after = cursor.previous
+    before = _WHOLE.search(cursor.source.text, max(0, after.start - 25), after.start)
+    return f"{before[1]}.{after.text}" if before and after.text.isdigit() else None
 
 
 def _graph(cursor: Cursor, first: Token, negated: bool) -> ast.Predicate:

@@ -18,7 +18,10 @@ RESERVED = frozenset((*BINARY_OPERATORS, *POSTFIXES, "NOT", "UNLESS", "TIMES", "
 # These begin statements, so no event or predicate is called by them.
 STATEMENT_WORDS = frozenset(("PREFIX", "EVENT"))
 # Keywords by position only: `Start`, `End` and `Last` stay good variables, `start` a good function.
-ALERTING = ("ON", "SEVERITY", "CATEGORY", "TITLE", "TEXT", "FOR", "KEYED", "AT", "RADIUS", "AREA")
+ALERTING = (
+    "ON", "SEVERITY", "URGENCY", "CERTAINTY", "CATEGORY", "TITLE", "TEXT", "INSTRUCTION", "FOR", "KEYED",
+    "AT", "RADIUS", "AREA",
+)  # fmt: skip
 POSITIONAL = frozenset(
     ("LAST", "EVENTS", "BY", "FROM", "TIME", "START", "END", "IN", "IS", "MOD", "DISTINCT", "AS", "ALERT", *ALERTING)
 )

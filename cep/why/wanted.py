@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from cep.engine import Engine
 from cep.errors import CepError, Source
 from cep.events import Iri, Value
+from cep.near import did_you_mean
 from cep.syntax.ast import Call, Constant, EventPattern, EventRule, Expression, Prefix, Variable
 from cep.syntax.constants import SECOND, read_ticks, read_time
 from cep.syntax.parser import parse
@@ -44,8 +44,7 @@ def wanted(text: str, engine: Engine, at: str | None = None) -> Wanted:
     schema = engine.plan.schemas.get(pattern.name)
     if schema is None or pattern.name not in {**engine.inputs, **engine.outputs}:
         names = [*engine.outputs, *engine.inputs]
-        close = get_close_matches(pattern.name, names, 1)
-        hint = f"did you mean `{close[0]}`?" if close else f"there is {', '.join(f'`{name}`' for name in names)}"
+        hint = did_you_mean(pattern.name, names) or f"there is {', '.join(f'`{name}`' for name in names)}"
         raise CepError(f"there is no event `{pattern.name}`", hint=hint, code="option")
     names = [attribute.name for attribute in schema.attributes]
     shape = f"it is `{pattern.name}({', '.join(names)})`"

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from cep.alert import Alert
+from cep.alert import CERTAINTY, URGENCY, Alert
 from cep.runtime.clock import BEGINNING
 from cep.schema import Schema
 from connectors.alerts.places import Place, nowhere, place
@@ -56,6 +56,9 @@ class Change:
     values: Mapping[str, Value] = field(default_factory=dict)
     place: Place = field(default_factory=dict)
     withdrawn: bool = False
+    urgency: str = URGENCY
+    certainty: str = CERTAINTY
+    instruction: str = ""
 
     @property
     def id(self) -> str:
@@ -191,6 +194,9 @@ class Lives:
             key={name: values[name] for name in alert.keys},
             values=values,
             place=there,
+            urgency=alert.urgency,
+            certainty=alert.certainty,
+            instruction=filled(alert.instruction, values),
         )
         self.live[first.slot] = change
         return change

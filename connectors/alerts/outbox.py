@@ -107,8 +107,13 @@ class Outbox:
         if form is None:
             self._set("form", str(_FORM))
         self.last = self._one("select max(seq) from sqlite_sequence where name = 'changes'") or 0
-        self.first = self._first()
+        self._pruned = self._before()
         self.id = self.kept("id", str(uuid4()))
+
+    @property
+    def first(self) -> int:
+        """From this number on everything is here; of what was before it, only what open alerts came to last."""
+        return self._pruned + 1
 
     def kept(self, name: str, value: str) -> str:
         """What was first said under a name, by this call or one of before."""
@@ -171,13 +176,17 @@ class Outbox:
         marks = ", ".join("?" * len(self._served))
         slowest = self._one(f"select min(cursor) from receivers where name in ({marks})", *sorted(self._served))
         until = min(self.last - self._kept, self.last if slowest is None else slowest)
-        self._base.execute(
-            "delete from changes where number <= ? and number not in (select number from live)", (until,)
-        )
-        self._base.execute(
-            "delete from dead where number <= ? and number not in (select number from changes)", (until,)
-        )
-        self.first = self._first()
+        if until - self._pruned < self._kept * 0.1:
+            return
+        with self._at_once():
+            self._base.execute(
+                "delete from changes where number <= ? and number not in (select number from live)", (until,)
+            )
+            self._base.execute(
+                "delete from dead where number <= ? and number not in (select number from changes)", (until,)
+            )
+            self._set("pruned", str(until))
+        self._pruned = until
 
     # --- what feeds read ---
 
@@ -197,13 +206,15 @@ class Outbox:
             found = self._entries("where alert = ? and revision = ?", alert, revision)
         return found[0] if found else None
 
-    def life(self, alert: str) -> list[Entry]:
-        """All changes of an alert, in order."""
-        return self._entries("where alert = ? order by revision", alert)
+    def life(self, alert: str, after: int = 0, most: int = -1) -> list[Entry]:
+        """The changes of an alert behind a number, in order; up to `most`, -1: all."""
+        return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
 
-    def live(self) -> list[Entry]:
-        """The last changes of the alerts that are not resolved, in order."""
-        return self._entries("where number in (select number from live) order by number")
+    def live(self, after: int = 0, most: int = -1) -> list[Entry]:
+        """The last changes of the alerts that are not resolved, behind a number, in order; up to `most`, -1: all."""
+        return self._entries(
+            "where number > ? and number in (select number from live) order by number limit ?", after, most
+        )
 
     def wait(self, number: int, seconds: float) -> bool:
         """Until there is an entry behind this one, or so long; whether there is."""
@@ -300,8 +311,15 @@ class Outbox:
     def _count(self, cursor: int) -> int:
         return self._one("select count(*) from changes where number > ?", cursor) or 0
 
-    def _first(self) -> int:
-        return self._one("select min(number) from changes") or self.last + 1
+    def _before(self) -> int:
+        """The number up to which was pruned; an outbox that does not say so yet has no gap behind it."""
+        noted = self._meta("pruned")
+        if noted is not None:
+            return int(noted)
+        found = self._one("select max(number) from changes where number - 1 not in (select number from changes)")
+        before = self.last if found is None else found - 1
+        self._set("pruned", str(before))
+        return before
 
     def _entries(self, where: str, *values: object) -> list[Entry]:
         with self._lock:

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Sequence
 
+from cep.alert import CERTAINTY, URGENCY
 from connectors.alerts.life import Change
 from connectors.alerts.outbox import Entry, Outbox
 from connectors.alerts.plain import moment, spoken
@@ -63,18 +64,26 @@ class Alertmanager:
 
 
 def alert(change: Change, origin: Origin, now: int, every: float) -> dict[str, object]:
-    """What Alertmanager knows it by are its labels: program, name, severity and key, and the status where it is not
-    meant. `now`: microseconds of Unix time; `every`: seconds until it is told again."""
+    """What Alertmanager knows it by are its labels: program, name, severity, key, the urgency and the certainty where
+    they are none of the usual, and the status where it is not meant. `now`: microseconds of Unix time; `every`: seconds
+    until it is told again."""
     labels = {"alertname": change.name, "severity": change.severity.lower(), "program": origin.title}
+    if change.urgency != URGENCY:
+        labels["urgency"] = change.urgency.lower()
+    if change.certainty != CERTAINTY:
+        labels["certainty"] = change.certainty.lower()
     if origin.status != "Actual":
         labels["status"] = origin.status.lower()
     open_until = max(change.until, now + int(LASTS * every * 1_000_000))
     for name, value in change.key.items():
         label = _NO_LABEL.sub("_", name)
         labels[f"key_{label}" if label in labels or not label[0].isalpha() else label] = spoken(value)
+    annotations = {"summary": change.title, "description": change.text or change.title, "alert": change.alert}
+    if change.instruction:
+        annotations["instruction"] = change.instruction
     return {
         "labels": labels,
-        "annotations": {"summary": change.title, "description": change.text or change.title, "alert": change.alert},
+        "annotations": annotations,
         "startsAt": moment(min(change.start, now)),
         "endsAt": moment(now if change.state == "resolved" else open_until),
     }

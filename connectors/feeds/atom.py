@@ -20,22 +20,29 @@ def newest(outbox: Outbox, origin: Origin) -> bytes:
     """The document to subscribe to."""
     last = outbox.last
     pages = last // PAGE
-    before = pages if pages and outbox.first <= pages * PAGE else None
-    links = {"self": "atom", "prev-archive": _at(before)}
-    return _feed(outbox.between(last - PAGE + 1, last), origin, outbox.id, links, False)
+    entries = outbox.between(last - PAGE + 1, last)
+    links = {"self": "atom", "prev-archive": _at(pages) if _whole(outbox, pages) else None}
+    return _feed(entries, origin, outbox.id, links, False)
 
 
 def archive(outbox: Outbox, origin: Origin, page: int) -> bytes | None:
-    """An archive document, from 1 for the oldest; None where it is not full yet, or no longer kept."""
-    if page < 1 or page * PAGE > outbox.last or (page - 1) * PAGE + 1 < outbox.first:
+    """An archive document, from 1 for the oldest; None where it is not full yet, or no longer kept.
+
+    Nothing in it depends on when it is asked for: it leads to the one before also when that is no longer kept, so that
+    who wants everything sees that something is gone; and not to the next one, which may not be there yet.
+    """
+    if page * PAGE > outbox.last:
         return None
-    links = {
-        "self": _at(page),
-        "current": "atom",
-        "prev-archive": _at(page - 1) if page > 1 and outbox.first <= (page - 2) * PAGE + 1 else None,
-        "next-archive": _at(page + 1) if (page + 1) * PAGE <= outbox.last else None,
-    }
-    return _feed(outbox.between((page - 1) * PAGE + 1, page * PAGE), origin, outbox.id, links, True)
+    entries = outbox.between((page - 1) * PAGE + 1, page * PAGE)
+    if not _whole(outbox, page):  # looked at last: what is older may go at any time
+        return None
+    links = {"self": _at(page), "current": "atom", "prev-archive": _at(page - 1) if page > 1 else None}
+    return _feed(entries, origin, outbox.id, links, True)
+
+
+def _whole(outbox: Outbox, page: int) -> bool:
+    """Whether everything in a full archive document is still kept."""
+    return page >= 1 and (page - 1) * PAGE + 1 >= outbox.first
 
 
 def _at(page: int | None) -> str | None:
@@ -50,7 +57,7 @@ def _feed(entries: Sequence[Entry], origin: Origin, id: str, links: dict[str, st
     _text(root, "id", f"urn:uuid:{id}")
     _text(root, "title", f"Alerts of {origin.title}")
     _text(root, "updated", moment(max((entry.change.time for entry in entries), default=0)))
-    _text(ET.SubElement(root, "author"), "name", origin.title)
+    _text(ET.SubElement(root, "author"), "name", origin.speaker)
     _text(root, "generator", "semcep")
     if archived:
         ET.SubElement(root, "fh:archive")
@@ -72,17 +79,20 @@ def _entry(root: ET.Element, entry: Entry, origin: Origin) -> None:
     _text(made, "updated", moment(change.time))
     _text(made, "published", moment(change.time))
     for scheme, term in (
-        ("state", change.state), ("status", origin.status), ("severity", change.severity), ("alert", change.name),
+        ("state", change.state), ("status", origin.status), ("severity", change.severity), ("urgency", change.urgency),
+        ("certainty", change.certainty), ("alert", change.name),
     ):  # fmt: skip
         ET.SubElement(made, "category", {"term": term, "scheme": f"{origin.base}{scheme}"})
     cap = {"rel": "alternate", "type": "application/cap+xml", "href": f"cap/{change.alert}/{change.revision}"}
     ET.SubElement(made, "link", cap)
     if change.text:
         _text(made, "summary", change.text, type="text")
-    said = [("severity", change.severity), ("since", moment(change.start)), ("until", moment(change.until))]
+    said = [("severity", change.severity), ("urgency", change.urgency), ("certainty", change.certainty)]
+    said += [("since", moment(change.start)), ("until", moment(change.until))]
     said += [(name, spoken(value)) for name, value in change.values.items()]
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in said)
-    body = f"<p>{escape(change.text or change.title)}</p><dl>{rows}</dl>"
+    instruction = f"<p>{escape(change.instruction)}</p>" if change.instruction and change.state != "resolved" else ""
+    body = f"<p>{escape(change.text or change.title)}</p>{instruction}<dl>{rows}</dl>"
     _text(made, "content", body, type="html")
 
 

@@ -62,15 +62,17 @@ def _info(root: ET.Element, change: Change, origin: Origin, sent: int) -> None:
     _text(info, "event", change.name.replace("_", " "))
     if over:
         _text(info, "responseType", "AllClear")
-    _text(info, "urgency", "Past" if over else "Unknown")
+    _text(info, "urgency", "Past" if over else change.urgency)
     _text(info, "severity", change.severity)
-    _text(info, "certainty", "Observed")
+    _text(info, "certainty", change.certainty)
     _text(info, "effective", _time(sent))
     _text(info, "onset", _time(change.start))
     _text(info, "expires", _time(max(change.until, sent + change.until - change.end)))
-    _text(info, "senderName", origin.title)
+    _text(info, "senderName", origin.speaker)
     _text(info, "headline", change.title)
     _text(info, "description", change.text or change.title)
+    if change.instruction and not over:
+        _text(info, "instruction", change.instruction)
     for name, value in (*change.values.items(), ("occurrences", change.occurrences)):
         parameter = ET.SubElement(info, "parameter")
         _text(parameter, "valueName", name)

@@ -16,28 +16,41 @@ from connectors.alerts.plain import clean, moment
 STATUSES = ("Actual", "Exercise", "Test")
 """Those of CAP 1.2 that are for everybody: it is so; it is practised; only the machinery is tried."""
 
+_NAMED = re.compile(r"(.*\S)\s*<([^<>]*)>")
 _NO_SENDER = re.compile(r"[\s,<&\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who speaks: the name of the program, what IRIs begin with, how CAP names the sender (no spaces or commas), and
-    whether it is meant: one of STATUSES."""
+    """Who speaks: the name of the program, what IRIs begin with, how CAP names the sender (no spaces or commas),
+    whether it is meant: one of STATUSES, and whom people read as the sender, empty: the program."""
 
     program: str
     base: str = "urn:semcep:"
     sender: str = "semcep"
     status: str = "Actual"
+    name: str = ""
 
     @property
     def title(self) -> str:
         return clean(self.program, 200)
 
+    @property
+    def speaker(self) -> str:
+        return clean(self.name, 200) or self.title
+
+
+def named(text: str) -> tuple[str, str]:
+    """Whom people read as the sender, and the name that CAP takes: `Weather Service <alerts@example.org>`, or the
+    latter alone. CepError: there is none."""
+    found = _NAMED.fullmatch(text)
+    return ("", sender(text)) if found is None else (found[1], sender(found[2]))
+
 
 def sender(name: str) -> str:
     """A name that CAP can take. CepError: this is none."""
     if not name or _NO_SENDER.search(name) or len(name) > 200:
-        hint = "one word that nobody else has: `--sender alerts@example.org`"
+        hint = "a word that nobody else has, perhaps behind a name: `--sender 'Weather Service <alerts@example.org>'`"
         raise CepError(
             f"--sender `{clean(name, 80)}`: spaces, commas, `<` and `&` have no place there", hint=hint, code="option"
         )
@@ -65,9 +78,12 @@ def document(change: Change, status: str = STATUSES[0]) -> dict[str, Any]:
         "time": moment(change.time),
         "name": change.name,
         "severity": change.severity,
+        "urgency": change.urgency,
+        "certainty": change.certainty,
         "category": change.category,
         "title": change.title,
         "text": change.text,
+        "instruction": change.instruction,
         "start": moment(change.start),
         "end": moment(change.end),
         "until": moment(change.until),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator
+from itertools import islice
+from operator import itemgetter
 
 from connectors.alerts.outbox import Entry, Outbox
 from connectors.feeds.document import STATUSES, written
@@ -76,8 +79,8 @@ class Stream:
                 return []
             if not self._newest or self._newest[0][0] > number + 1:
                 return None
-            first = number + 1 - self._newest[0][0]
-            return [self._newest[at] for at in range(first, min(first + _MOST, len(self._newest)))]
+            first = bisect_right(self._newest, number, key=itemgetter(0))
+            return list(islice(self._newest, first, first + _MOST))
 
     def _came(self) -> None:
         """In the thread that adds to the outbox."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from connectors.alerts.life import Change
@@ -71,7 +73,7 @@ class Topics:
         if self.target.user is not None:
             client.username_pw_set(self.target.user, self.target.password)
         if self.target.tls:
-            client.tls_set()
+            client.tls_set_context(_Named.of(self.target.host))
         answered = threading.Event()
         refusals: list[str] = []
 
@@ -84,20 +86,46 @@ class Topics:
 
         client.on_connect = connected
         client.connect_timeout = PATIENCE
-        try:
-            reachable(self.target)
-            client.connect(self.target.host, self.target.port)
-        except (OSError, ValueError) as error:
-            raise Unreachable(str(error)) from None
+        self._reach(client)
         client.loop_start()
         self._client = client
         if not answered.wait(PATIENCE) or refusals:
             self._lost(refusals[0] if refusals else "the broker does not answer")
         return client
 
+    def _reach(self, client: Client) -> None:
+        """Connect to an address that was judged: another look-up of the name could give another one."""
+        reason: Exception = OSError("no address")
+        try:
+            for address in reachable(self.target):
+                try:
+                    client.connect(address, self.target.port)
+                    return
+                except (OSError, ValueError) as error:
+                    reason = error
+        except (OSError, ValueError) as error:
+            reason = error
+        raise Unreachable(str(reason))
+
     def _lost(self, reason: str) -> None:
         self.close()
         raise Unreachable(reason)
+
+
+class _Named(ssl.SSLContext):
+    """TLS that asks for the certificate of a host by its name, while an address of it is connected to."""
+
+    host: str
+
+    @classmethod
+    def of(cls, host: str) -> _Named:
+        made = cls(ssl.PROTOCOL_TLS_CLIENT)
+        made.load_default_certs()
+        made.host = host
+        return made
+
+    def wrap_socket(self, sock: socket.socket, *given: Any, **options: Any) -> ssl.SSLSocket:
+        return super().wrap_socket(sock, *given, **{**options, "server_hostname": self.host})
 
 
 def place(change: Change) -> str:

@@ -17,6 +17,9 @@ from connectors.feeds.events import Stream
 _ALERT = r"^[0-9a-f]{32}$"
 _FOR_EVER = "public, max-age=31536000, immutable"
 
+After = Annotated[int, Query(ge=0, lt=2**62, description="Begin behind this `number`.")]
+Limit = Annotated[int, Query(ge=1, le=10_000, description="At most so many.")]
+
 
 def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True) -> APIRouter:
     """`stream` is to be closed before the server waits for its clients to go. `may_send`: who may ask may also have
@@ -83,15 +86,15 @@ def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True
         return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
     @made.get("/alerts")
-    def alerts() -> list[dict[str, Any]]:
-        """The alerts that are open, as they are now."""
-        return [_numbered(entry, origin) for entry in outbox.live()]
+    def alerts(after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
+        """The alerts that are open, as they are now, in the order in which they became so."""
+        return [_numbered(entry, origin) for entry in outbox.live(after, limit)]
 
     @made.get("/alerts/{alert}")
-    def life(alert: str) -> list[dict[str, Any]]:
-        """All changes of one alert, in order."""
-        found = outbox.life(alert)
-        if not found:
+    def life(alert: str, after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
+        """The changes of one alert, in order."""
+        found = outbox.life(alert, after, limit)
+        if not found and outbox.revision(alert) is None:
             raise HTTPException(404, "there is no such alert")
         return [_numbered(entry, origin) for entry in found]
 

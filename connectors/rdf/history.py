@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
@@ -15,12 +16,13 @@ from connectors.rdf.derivations import Derivations
 from connectors.rdf.process import StoreProcess
 from connectors.rdf.words import Words
 from connectors.serving.service import Round, Service
+from knowledge.followed import Followed
 from knowledge.graph import Knowledge
 
 HOUR = 3_600_000_000
 
-Told = Callable[[Sequence[str]], None]
-"""Gets the events of which something new can be asked for."""
+Told = Callable[[Sequence[str] | None], None]
+"""Gets the events of which something new can be asked for, None: the knowledge has changed."""
 
 
 class History:
@@ -48,17 +50,25 @@ class History:
         self._swept: int | None = None
         self._trouble: str | None = None
         self._loading: Future[None] | None = None
+        self._last: Future[None] | None = None
+        self._reached, self._reaching = -END_OF_TIME, threading.Lock()
         self._told: list[Told] = []
+        self._followed: Followed | None = None
         service.listen(self._take)
+        service.written.append(store.written)
 
     def begin(self, knowledge: Knowledge | None) -> None:
         """Knowledge and rules go in, in place of those of before; events stay. Where all is derived again, those go
-        that do not come again: the rules that made them, or the knowledge that these ask, have changed."""
+        that do not come again: the rules that made them, or the knowledge that these ask, have changed. From then on
+        the knowledge goes with that of the engine."""
         filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)
         self._loading = self.store.know(name, filled)
         meanings = self._service.engine.meanings(known=True)
         meant = {self._derivations.activity(event, []): meanings[event] for event in self._service.outputs}
         self.store.derive(self._derivations.rules(), meant, self._again)
+        changes = self._service.engine.changes
+        if knowledge is not None and changes is not None:
+            changes.news, self._followed = [], Followed(knowledge)
 
     @property
     def trouble(self) -> str | None:
@@ -68,12 +78,18 @@ class History:
         error = None if self._loading is None else self._loading.exception()
         return self._trouble if error is None else f"the knowledge was not loaded: {error}"
 
+    @property
+    def reached(self) -> int:
+        """The watermark of what is written: no event that ends before it will come to the store any more."""
+        return self._reached
+
     def listen(self, told: Told) -> None:
         """To be told when events can be asked for, from another thread."""
         self._told.append(told)
 
     def _take(self, one: Round) -> None:
         service = self._service
+        self._learn()
         oldest = None if self._keep is None or not _finite(one.watermark) else one.watermark - self._keep
         parts, new = [], []
         inputs = one.inputs if self.readings else {}
@@ -87,17 +103,37 @@ class History:
                     parts.append(written(kept, schemas[name]))
                     new.append(name)
         if parts:
-            self.store.add("".join(parts)).add_done_callback(lambda future: self._tell(future, new))
+            self._last = self.store.add("".join(parts))
+            self._last.add_done_callback(lambda future: self._tell(future, "events", new))
+        if self._last is None:
+            self._reach(one.watermark)
+        else:  # where there is nothing new either: what came before may still be written
+            self._last.add_done_callback(lambda future: self._reach(one.watermark))
         if oldest is not None and (self._swept is None or oldest >= self._swept + min(HOUR, self._keep or HOUR)):
             self.store.forget(triples.stamp(oldest))
             self._swept = oldest
         if one.watermark >= END_OF_TIME:
             self.store.settle()
 
-    def _tell(self, future: Future[None], events: Sequence[str]) -> None:
+    def _reach(self, watermark: int) -> None:
+        with self._reaching:
+            if self._trouble is None:  # else there are events that will be missing
+                self._reached = max(self._reached, watermark)
+
+    def _learn(self) -> None:
+        """What has changed in the knowledge of the engine."""
+        changes = self._service.engine.changes
+        if self._followed is None or changes is None or not changes.news:
+            return
+        gone, come = self._followed.change(changes.news)
+        changes.news.clear()
+        if gone or come:
+            self.store.learn(gone, come).add_done_callback(lambda future: self._tell(future, "changes", None))
+
+    def _tell(self, future: Future[None], what: str, events: Sequence[str] | None) -> None:
         error = future.exception()
         if error is not None:
-            self._trouble = f"events were not stored: {error}"
+            self._trouble = f"{what} were not stored: {error}"
             return
         for told in self._told:
             told(events)

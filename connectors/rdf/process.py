@@ -18,18 +18,20 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyoxigraph as ox
 
 from cep.errors import CepError
-from connectors.rdf.store import Answer, Question, Refused
+from connectors.rdf.store import Answer, Page, Question, Refused
 from connectors.rdf.words import Words
 
 _ASKING = 256  # questions that may wait
 _WRITING = 16  # texts that may wait to be written
+_LOOKING = 10.0  # seconds in which a page of events is read
 _GRACE = 0.5  # seconds in which a query may still end by itself
 _TRIES = 2  # a question during which so many processes ended by themselves is refused
+_WRITTEN = 5.0  # seconds in which what waits is mostly written
 _ENDING = 60.0  # seconds in which what was added is written when it closes
 
 
@@ -66,7 +68,8 @@ class StoreProcess:
     def know(self, name: str, knowledge: Callable[[], ox.Store]) -> Future[None] | None:
         """Knowledge by a name that says what it is (its fingerprint), loaded in place of that of before unless it is
         there already (None). Questions wait until it is there. It is kept beside the store, so that of another only
-        what is different is loaded."""
+        what is different is loaded. What it has learned since is gone."""
+        self._tell("unlearn")
         if self._tell("knows", name).result():
             return None
         path, before = Path(f"{self._arguments[0]}.new.nq"), f"{self._arguments[0]}.nq"
@@ -86,6 +89,10 @@ class StoreProcess:
         future.add_done_callback(lambda done: self._room.release())
         return future
 
+    def learn(self, gone: bytes, come: bytes) -> Future[None]:
+        """As EventStore.learn, after what was added before."""
+        return self._tell("learn", gone, come)
+
     def forget(self, until: str) -> None:
         """As EventStore.forget, after what was added before."""
         self._tell("forget", until)
@@ -94,15 +101,17 @@ class StoreProcess:
         """As EventStore.settle, after what was added before."""
         self._tell("settle")
 
-    def look(self, what: Literal["ending", "hours", "described"], *values: Any) -> Future[Any]:
-        """What EventStore says, as values; `described` gives N-Triples."""
-        return self._tell(what, *values)
+    def hours(self, since: str = "", until: str = "~") -> Future[list[str]]:
+        """As EventStore.hours, their IRIs; otherwise as `ask`."""
+        return self._ask("hours", since, until, seconds=_LOOKING)
+
+    def page(self, span: str, number: int, most: int) -> Future[Page | None]:
+        """As EventStore.page; otherwise as `ask`."""
+        return self._ask("page", span, number, most, _LOOKING, seconds=_LOOKING)
 
     def ask(self, question: Question) -> Future[Answer]:
         """The future may raise Refused. Where many ask, a question is begun later; its seconds count from then."""
-        if sum(order.seconds is not None for order in list(self._orders.values())) >= _ASKING:
-            raise Refused("busy", "too many queries are waiting")
-        return self._tell("ask", question, seconds=question.seconds + _GRACE)
+        return self._ask("ask", question, seconds=question.seconds)
 
     def hush(self) -> None:
         """What is being asked has no answer: the server ends."""
@@ -113,6 +122,14 @@ class StoreProcess:
     def flush(self) -> None:
         """Returns when all that was added can be asked for."""
         self._tell("flush").result()
+
+    def written(self) -> bool:
+        """Whether all that was added is written, within some seconds."""
+        try:
+            self._tell("flush").result(_WRITTEN)
+        except (Refused, TimeoutError):
+            return False
+        return True
 
     def close(self) -> None:
         """What was added is written, then the process ends; in bounded time, also where it cannot be opened again."""
@@ -138,6 +155,11 @@ class StoreProcess:
     def process(self) -> int:
         """Its number for the operating system, until there is another."""
         return self._process.pid
+
+    def _ask(self, *call: Any, seconds: float) -> Future[Any]:
+        if sum(order.seconds is not None for order in list(self._orders.values())) >= _ASKING:
+            raise Refused("busy", "too many queries are waiting")
+        return self._tell(*call, seconds=seconds + _GRACE)
 
     def _tell(self, *call: Any, seconds: float | None = None) -> Future[Any]:
         order = _Order(call, Future(), seconds)

@@ -29,6 +29,7 @@ _ASSOCIATION = ox.NamedNode(PROV + "qualifiedAssociation")
 _HERE = ox.DefaultGraph()
 _MANY = 6_000  # lines of a text from which on new files are faster than a transaction
 _GONE = 20_000  # events from which on a store is filled anew rather than rid of them
+_LOOKED = 4_000  # instants and what ends at them that are looked at for a page; where there are more, in smaller spans
 _LOOSE = 1_000_000  # lines from which on files are merged, and half of all that was written
 
 RESULTS = {
@@ -68,6 +69,18 @@ class Answer:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What ends in a span of time: `members`, the IRIs of some events in order of time, and `body`, all that is said of
+    them, in N-Triples; `more`: the instant at which the next page goes on, None: it is the last. Where there is too
+    much for a page there are only `parts`, the smaller spans to look at."""
+
+    members: tuple[str, ...] = ()
+    body: bytes = b""
+    more: str | None = None
+    parts: tuple[str, ...] = ()
+
+
 class Refused(Exception):
     """A question that has no answer. `code`: `syntax`, `service`, `large`, `slow`, `failed`."""
 
@@ -83,7 +96,7 @@ class EventStore:
         self.words = words
         self.store = ox.Store(path)
         self._mark, self._meaning = ox.NamedNode(words.base + "knowledge"), ox.NamedNode(words.base + "meaning")
-        self._known = f"{path}.nq"
+        self._known, self._learned = f"{path}.nq", f"{path}.learned"
         self._loose = self._lines = 0
 
     def knows(self, name: str) -> bool:
@@ -110,6 +123,39 @@ class EventStore:
             self.store.remove(quad)
         self.store.add(ox.Quad(self._mark, _MARK, ox.Literal(name)))
         self.store.flush()
+
+    def learn(self, gone: bytes, come: bytes) -> None:
+        """A change of the knowledge: quads that go and come. It is noted beside the store, so that what was loaded can
+        be had again (`unlearn`)."""
+        with open(self._learned, "ab") as file:
+            file.writelines(b"-" + line for line in gone.splitlines(keepends=True))
+            file.writelines(b"+" + line for line in come.splitlines(keepends=True))
+            file.flush()
+            os.fsync(file.fileno())
+        self._change(gone.splitlines(keepends=True), come.splitlines(keepends=True))
+
+    def unlearn(self) -> None:
+        """Back to the knowledge that was loaded. Of a quad the first change that is noted says whether it was there;
+        what is done twice, since a process ended in between, does not matter."""
+        if not os.path.exists(self._learned):
+            return
+        first: dict[bytes, bytes] = {}
+        with open(self._learned, "rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):  # else its change was not made
+                    first.setdefault(line[1:], line[:1])
+        self._change(*([line for line, sign in first.items() if sign == way] for way in (b"+", b"-")))
+        self.store.flush()
+        os.unlink(self._learned)
+
+    def _change(self, gone: Sequence[bytes], come: Sequence[bytes]) -> None:
+        for quad in _parsed(gone):
+            self.store.remove(quad)
+        quads = _parsed(come)
+        if len(come) < _MANY:
+            self.store.extend(quads)
+        else:
+            self.store.bulk_extend(quads)
 
     def derive(self, rules: bytes, meant: Mapping[str, str], again: bool) -> None:
         """Rules, as triples, in place of what was said of them. `meant`: what each event means, by what the names of
@@ -159,11 +205,14 @@ class EventStore:
         """Drop the events that end before `until`, an instant (`2013-02-08T21:00:00.000000Z`); how many."""
         gone = 0
         for hour in list(self.hours(until=until)):
-            over = [one for one in self._objects(hour, _INSIDE) if one.value < self.words.instant(until)]
-            ended = [q.subject for one in over for q in self.store.quads_for_pattern(None, _END, one, _HERE)]
-            self._drop(ended, over)
-            self._tidy(hour)
-            gone += len(ended)
+            for span in (hour, *self._objects(hour, _CONTAINS)):  # hours held instants themselves once
+                if span.value > self.words.hour(until):
+                    continue
+                over = [one for one in self._objects(span, _INSIDE) if one.value < self.words.instant(until)]
+                ended = [q.subject for one in over for q in self.store.quads_for_pattern(None, _END, one, _HERE)]
+                self._drop(ended, over)
+                self._tidy(span)
+                gone += len(ended)
         return gone
 
     def hours(self, since: str = "", until: str = "~") -> Iterator[ox.NamedNode]:
@@ -174,13 +223,55 @@ class EventStore:
                     if since[:13] <= hour.value[-13:] <= until:
                         yield hour
 
-    def ending(self, hour: str) -> list[tuple[str, str]]:
-        """The events and readings that end in an hour (`2013-02-08T21`), each with its instant, in order of time."""
-        found = []
-        for instant in self._objects(ox.NamedNode(self.words.hour(hour)), _INSIDE):
-            when = instant.value.removeprefix(self.words.instant())
-            found += [(when, _iri(q.subject)) for q in self.store.quads_for_pattern(None, _END, instant, _HERE)]
-        return sorted(found)
+    def page(self, span: str, number: int, most: int, seconds: float) -> Page | None:
+        """At most so many of the events that end in an hour, a minute or a second (`2013-02-08T21:05:30`); None: there
+        is no such page. Only seconds have more than one (`number` counts from 1). What is looked at grows with what
+        ends in the span, up to a bound; in a second, with what its minute holds. Raises Refused after these seconds.
+        """
+        until = time.monotonic() + seconds
+        within, whole = self.words.event(), len(span) < len("2013-02-08T21:05:30")
+        if whole and number > 1:
+            return None
+        found: set[tuple[str, str]] = set()
+        looked = 0
+        for stamp in self._instants(span, until):
+            looked += 1
+            for quad in self.store.quads_for_pattern(None, _END, ox.NamedNode(self.words.instant(stamp)), _HERE):
+                looked += 1
+                if _iri(quad.subject).startswith(within):
+                    found.add((stamp, _iri(quad.subject)))
+                if whole and (len(found) > most or looked > _LOOKED):
+                    return Page(parts=tuple(self._parts(span, until)))
+                _in_time(until)
+        ordered = sorted(found)
+        members = tuple(name for _, name in ordered[(number - 1) * most : number * most])
+        if not looked or (number > 1 and not members):
+            return None
+        told = (quad.triple for quad in self.described(members))
+        body = ox.serialize(told, format=ox.RdfFormat.N_TRIPLES)
+        assert body is not None, "without an output the text is given"
+        return Page(members, body, ordered[number * most][0] if len(ordered) > number * most else None)
+
+    def _instants(self, span: str, until: float) -> Iterator[str]:
+        """The instants in an hour, a minute or a second, in no order."""
+        hour = ox.NamedNode(self.words.hour(span[:13]))
+        minutes = self._objects(hour, _CONTAINS) if len(span) == 13 else [ox.NamedNode(self.words.hour(span[:16]))]
+        start = self.words.instant()
+        for each in (hour, *minutes):  # hours held instants themselves once
+            for quad in self.store.quads_for_pattern(each, _INSIDE, None, _HERE):
+                _in_time(until)
+                stamp = _iri(quad.object).removeprefix(start)
+                if stamp.startswith(span):
+                    yield stamp
+
+    def _parts(self, span: str, until: float) -> list[str]:
+        """The minutes of an hour, the seconds of a minute, in which there are instants."""
+        if len(span) > 13:
+            return sorted({stamp[:19] for stamp in self._instants(span, until)})
+        hour, start = ox.NamedNode(self.words.hour(span)), self.words.hour()
+        minutes = {minute.value.removeprefix(start) for minute in self._objects(hour, _CONTAINS)}
+        once = (_iri(quad.object) for quad in self.store.quads_for_pattern(hour, _INSIDE, None, _HERE))
+        return sorted(minutes | {instant.removeprefix(self.words.instant())[:16] for instant in once})
 
     def described(self, subjects: Iterable[str]) -> Iterator[ox.Quad]:
         """All that is said of some things, and the times of their instants."""
@@ -233,8 +324,8 @@ class EventStore:
         free = [one for one in dict.fromkeys([*instants, *times]) if not self._used(one)]
         inside = [q for one in free for q in self.store.quads_for_pattern(None, _INSIDE, one, _HERE)]
         self._remove([*inside, *(q for one in free for q in self.store.quads_for_pattern(one, None, None, _HERE))])
-        for hour in dict.fromkeys(quad.subject for quad in inside):
-            self._tidy(hour)
+        for span in dict.fromkeys(quad.subject for quad in inside):
+            self._tidy(span)
 
     def _unused(self, constituents: Iterable[Any]) -> Iterator[ox.Quad]:
         """What is said of records that were not stored for themselves, when nothing comes from them any more."""
@@ -248,13 +339,16 @@ class EventStore:
     def _used(self, instant: Any) -> bool:
         return any(next(self.store.quads_for_pattern(None, p, instant, _HERE), None) for p in (_BEGINNING, _END))
 
-    def _tidy(self, hour: Any) -> None:
-        """An hour in which there is nothing any more goes, and its day."""
-        day, days = ox.NamedNode(hour.value[:-3]), ox.NamedNode(self.words.days)
-        if not self._objects(hour, _INSIDE):
-            self.store.remove(ox.Quad(day, _CONTAINS, hour))
-            if not self._objects(day, _CONTAINS):
-                self.store.remove(ox.Quad(days, _CONTAINS, day))
+    def _tidy(self, span: Any) -> None:
+        """A minute in which there is nothing any more goes, and its hour, and its day."""
+        for property in (_INSIDE, _CONTAINS):
+            if next(self.store.quads_for_pattern(span, property, None, _HERE), None) is not None:
+                return
+        day = "T" not in span.value.removeprefix(self.words.hour())
+        around = ox.NamedNode(self.words.days if day else span.value[:-3])
+        self.store.remove(ox.Quad(around, _CONTAINS, span))
+        if not day:
+            self._tidy(around)
 
     def _objects(self, subject: ox.NamedNode, property: ox.NamedNode) -> list[Any]:
         found = (quad.object for quad in self.store.quads_for_pattern(subject, property, None, _HERE))
@@ -278,6 +372,11 @@ class _Bounded(io.RawIOBase):
             raise Refused("slow", "the query took longer than it may")
         self.parts.append(bytes(data))
         return len(data)
+
+
+def _in_time(until: float) -> None:
+    if time.monotonic() > until:
+        raise Refused("slow", "the page took longer than it may")
 
 
 def _different(before: str, now: str) -> tuple[set[bytes], set[bytes]]:

@@ -73,20 +73,23 @@ def _occurrences(
 
 
 def _instants(times: pl.Series, words: Words) -> str:
-    """Instants with their times, in their hours, in their days."""
+    """Instants with their times, in their minutes, in their hours, in their days."""
     found = times.unique().sort().to_frame("t").with_columns(_stamp(pl.col("t")).alias("s"))
     instant = pl.lit(f"<{words.instant()}") + pl.col("s") + ">"
-    hour, day = pl.col("h"), pl.col("h").str.split("T").list.first()
-    found = found.with_columns(pl.col("s").str.split(":").list.first().alias("h"))
+    found = found.with_columns(pl.col("s").str.head(-11).alias("m"))  # `:00.000000Z` goes
     lines = found.select(
         instant + f' <{TIME}inXSDDateTimeStamp> "' + pl.col("s") + f'"^^<{XSD}dateTimeStamp> .\n'
-        f"<{words.hour()}" + hour + f"> <{TIME}inside> " + instant + " .\n"
+        f"<{words.hour()}" + pl.col("m") + f"> <{TIME}inside> " + instant + " .\n"
     )
-    spans = found.select("h").unique(maintain_order=True).select(
-        pl.lit(f"<{words.days}> <{TIME}intervalContains> <{words.hour()}") + day + "> .\n"
-        f"<{words.hour()}" + day + f"> <{TIME}intervalContains> <{words.hour()}" + hour + "> .\n"
+    minutes = found.select("m").unique(maintain_order=True).with_columns(pl.col("m").str.head(-3).alias("h"))
+    hours = minutes.select("h").unique(maintain_order=True).with_columns(pl.col("h").str.head(-3).alias("d"))
+    within = f"> <{TIME}intervalContains> <{words.hour()}"
+    spans = minutes.select(f"<{words.hour()}" + pl.col("h") + within + pl.col("m") + "> .\n")
+    days = hours.select(
+        pl.lit(f"<{words.days}{within}") + pl.col("d") + "> .\n"
+        f"<{words.hour()}" + pl.col("d") + within + pl.col("h") + "> .\n"
     )  # fmt: skip
-    return "".join(lines.to_series().to_list()) + "".join(spans.to_series().to_list())
+    return "".join(line for part in (lines, spans, days) for line in part.to_series().to_list())
 
 
 def _link(subject: pl.Expr, property: str, object: str) -> pl.Expr:

@@ -47,7 +47,7 @@ class Words:
         return f"{self.base}interval/"
 
     def hour(self, hour: str = "") -> str:
-        """`2013-02-08T21`, the hour that instants lie in; `2013-02-08`, the day that hours lie in."""
+        """`2013-02-08T21:05`, the minute that instants lie in; `2013-02-08T21` and `2013-02-08`, its hour and day."""
         return f"{self.base}hour/{hour}"
 
     @property

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
-import pyoxigraph as ox
-
-from connectors.rdf.store import EventStore, Refused
+from connectors.rdf import elsewhere, offline
+from connectors.rdf.store import Answer, EventStore, Question, Refused
 from connectors.rdf.words import Words
 
 _WORKERS = 4  # questions answered side by side; the others wait
 _FILLS = ("know", "derive")  # what a store is filled by at the beginning
+_QUESTIONS = ("ask", "page", "hours")  # what is only read, within some time
 _AT_ONCE = 1 << 24  # bytes, about, that are written together
 
 
@@ -32,6 +32,7 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
             import resource
 
             resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
+    offline.shut()  # where that cannot be done there remains what `elsewhere` finds
     connection, saying = Connection(int(descriptor)), threading.Lock()
     try:
         store = EventStore(path, Words(base))
@@ -39,20 +40,24 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
         connection.send(str(error))
         return
     connection.send("")
+
+    def ask(question: Question) -> Answer:
+        elsewhere.stays(question.text, dict(question.prefixes))
+        return store.ask(question)
+
     calls: Mapping[str, Callable[..., Any]] = {
         "knows": store.knows,
         "know": store.know,
+        "unlearn": store.unlearn,
+        "learn": store.learn,
         "derive": store.derive,
         "add": store.add,
         "forget": store.forget,
         "settle": store.settle,
         "flush": lambda: None,
-        "ask": store.ask,
-        "ending": store.ending,
+        "ask": ask,
+        "page": store.page,
         "hours": lambda *values: [hour.value for hour in store.hours(*values)],
-        "described": lambda subjects: ox.serialize(
-            (quad.triple for quad in store.described(subjects)), format=ox.RdfFormat.N_TRIPLES
-        ),
     }
 
     texts: deque[tuple[int, bytes]] = deque()
@@ -66,17 +71,19 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
 
     def work(numbers: Sequence[int], call: tuple[Any, ...]) -> None:
         name, *values = call
-        if name == "ask":
+        if name in _QUESTIONS:
             with settled:
                 settled.wait_for(lambda: filling == 0)
             say(*numbers, "began", None)
+        if name == "learn":  # nor from half of a change
+            fill(1)
         try:
             kind, value = "done", calls[name](*values)
         except Refused as error:
             kind, value = "refused", (error.code, str(error))
         except Exception as error:
             kind, value = "refused", ("failed", f"{type(error).__name__}: {error}")
-        if name in _FILLS:
+        if name in (*_FILLS, "learn"):
             fill(-1)
         for number in numbers:
             say(number, kind, value)
@@ -101,7 +108,7 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
             else:
                 if call[0] in _FILLS:
                     fill(1)
-                pool = readers if call[0] in ("ask", "ending", "hours", "described") else writer
+                pool = readers if call[0] in _QUESTIONS else writer
                 pool.submit(work, [number], call)
         writer.shutdown()
         store.store.flush()

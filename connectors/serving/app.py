@@ -10,7 +10,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from connectors.rdf.store import Refused
+from connectors.serving.below import Below
 from connectors.serving.guard import Guard, Limits
+from connectors.serving.sentences import in_sentences
 
 
 def application(
@@ -21,8 +23,10 @@ def application(
     trouble: Callable[[], str | None],
     registry: CollectorRegistry,
     origins: Sequence[str] = (),
+    root: str = "",
 ) -> FastAPI:
-    """`trouble`: why nothing can be asked, None: it can. `origins`: of whose pages browsers may ask, `*`: of all."""
+    """`trouble`: why nothing can be asked, None: it can. `origins`: of whose pages browsers may ask, `*`: of all.
+    `root`: the path below which a proxy shows it (`connectors.serving.below`)."""
     made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url="/openapi.json")
 
     @made.get("/health", include_in_schema=False)
@@ -46,6 +50,7 @@ def application(
         """Of what asks the store without a query of its own."""
         return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
 
+    in_sentences(made)
     for router in routers:
         made.include_router(router)
     made.add_middleware(Guard, limits=limits)
@@ -56,4 +61,5 @@ def application(
             allow_methods=["GET", "HEAD", "POST"],
             allow_headers=["Authorization", "Content-Type", "Accept", "Last-Event-ID"],
         )
+    made.add_middleware(Below, path=root)
     return made

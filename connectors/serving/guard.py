@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address, ip_network
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -17,23 +19,34 @@ COOKIE = "semcep"
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 OPEN = frozenset(("/health", "/ready"))
 """What needs no token, and counts for no rate."""
+STREAMS = frozenset(("/api/stream", "/feeds/events", "/sparql/subscribe"))
+"""What is answered without an end, so that a client is served so many at a time."""
+MANY = 200
+"""Streams that a client of another machine may have, unless it is said."""
+SECONDS = 30.0
+"""In which the headers of a request have to come, and then its body."""
 
 _CLIENTS = 10_000  # of which the rate is remembered
+_HERE = "this machine"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """`token`: what a request has to bring, None: nothing. `rate`: requests a second of one client (twice as many at
-    once), 0: any number. `body`: bytes of a request. `hosts`: the names under which it is asked, empty: any."""
+    once), 0: any number. `body`: bytes of a request. `hosts`: the names under which it is asked, empty: any.
+    `streams`: how many a client may have open, 0: any number; None: MANY, and any number from this machine itself,
+    which may be a proxy that does not tell for whom it asks. `seconds`: in which the body of a request has to come."""
 
     token: str | None = None
     rate: float = 100.0
     body: int = 1 << 20
     hosts: frozenset[str] = frozenset()
+    streams: int | None = None
+    seconds: float = SECONDS
 
 
 class Guard:
-    """Refuses with 401, 413, 421 or 429.
+    """Refuses with 401, 408, 413, 421 or 429.
 
     The token comes as `Authorization: Bearer`, for pages in a browser as a cookie, which `?access_token=` sets;
     from the page itself it then goes out of the address.
@@ -42,6 +55,7 @@ class Guard:
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self.app, self.limits = app, limits
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._open: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -50,36 +64,54 @@ class Guard:
             return
         headers, limits = Headers(scope=scope), self.limits
         given = _token_in_address(scope)
-        free = scope["path"] in OPEN
+        root, client = scope.get("root_path", ""), _client(scope)
+        path = scope["path"].removeprefix(root)
+        free, endless = path in OPEN, path in STREAMS
         refused = None
         if limits.hosts and _host(headers.get("host", "")) not in limits.hosts:
             refused = PlainTextResponse("this is not the name of this server; `--allow-host` names others\n", 421)
-        elif not free and limits.rate and not self._may(scope):
+        elif not free and limits.rate and not self._may(client):
             refused = PlainTextResponse("too many requests\n", 429, {"Retry-After": "1"})
         elif not free and limits.token and scope["method"] != "OPTIONS" and not self._knows(headers, given):
             refused = PlainTextResponse("a token is needed\n", 401, {"WWW-Authenticate": 'Bearer realm="semcep"'})
         elif _length(headers) > limits.body:
             refused = PlainTextResponse(f"the request has more than {limits.body:,} bytes\n", 413)
+        elif endless and (most := self._streams(client)) and self._open[client] >= most:
+            told = f"this address has {most:,} streams open, and may not have more; `--streams` says how many\n"
+            refused = PlainTextResponse(told, 429, {"Retry-After": "30"})
         if refused is not None:
             await refused(scope, receive, send)
             return
-        cookie = None if given is None else f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path=/{_secure(scope)}"
-        if cookie is not None and scope["path"] == "/":  # the token is not to stay in the address
+        cookie = None if given is None else f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path={root}/{_secure(scope)}"
+        if cookie is not None and path == "/":  # the token is not to stay in the address
             await Response(None, 303, {"Location": "./", "Set-Cookie": cookie, **_ALWAYS})(scope, receive, send)
             return
-        size, over = 0, False
+        size, whole, begun = 0, False, False
+        over: Response | None = None
+        until = asyncio.get_running_loop().time() + limits.seconds
 
         async def measured() -> Message:
-            nonlocal size, over
-            message = await receive()
+            nonlocal size, whole, over
+            try:
+                async with asyncio.timeout_at(None if whole else until):  # then it is waited for the client to go
+                    message = await receive()
+            except TimeoutError:
+                if not begun:
+                    late = "the body of the request did not come in time\n"
+                    over = PlainTextResponse(late, 408, {"Connection": "close"})
+                    return {"type": "http.disconnect"}
+                message = await receive()  # nobody needs the body of what is answered
             size += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
             if size > limits.body:
-                over = True
+                over = PlainTextResponse(f"the request has more than {limits.body:,} bytes\n", 413)
                 return {"type": "http.disconnect"}
             return message
 
         async def answered(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 made = MutableHeaders(scope=message)
                 for name, value in _ALWAYS.items():
                     made.setdefault(name, value)
@@ -87,12 +119,17 @@ class Guard:
                     made.append("Set-Cookie", cookie)
             await send(message)
 
+        self._open[client] += endless
         try:
             await self.app(scope, measured, answered)
         except Exception:
-            if not over:
+            if over is None or begun:
                 raise
-            await PlainTextResponse(f"the request has more than {limits.body:,} bytes\n", 413)(scope, receive, send)
+            await over(scope, receive, send)
+        finally:
+            self._open[client] -= endless
+            if not self._open[client]:
+                del self._open[client]
 
     def _knows(self, headers: Headers, given: str | None) -> bool:
         token = self.limits.token or ""
@@ -100,16 +137,35 @@ class Guard:
         brought = [given or "", value.strip() if kind.lower() == "bearer" else "", _cookie(headers)]
         return any(hmac.compare_digest(one.encode(), token.encode()) for one in brought)
 
-    def _may(self, scope: Scope) -> bool:
+    def _streams(self, client: str) -> int:
+        """How many a client may have open, 0: any number."""
+        if self.limits.streams is None:
+            return 0 if client == _HERE else MANY
+        return self.limits.streams
+
+    def _may(self, client: str) -> bool:
         """A bucket that fills with `rate` a second, up to twice that."""
-        client = scope.get("client") or ("", 0)
         now, most = time.monotonic(), 2 * self.limits.rate
-        left, last = self._left.pop(client[0], (most, now))
+        left, last = self._left.pop(client, (most, now))
         left = min(most, left + (now - last) * self.limits.rate)
-        self._left[client[0]] = (left - 1 if left >= 1 else left, now)
+        self._left[client] = (left - 1 if left >= 1 else left, now)
         if len(self._left) > _CLIENTS:
             self._left.popitem(last=False)
         return left >= 1
+
+
+def _client(scope: Scope) -> str:
+    """Who counts as one: an address, of IPv6 all that are given out together (/64)."""
+    host = (scope.get("client") or ("", 0))[0]
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return str(host)
+    if address.is_loopback:
+        return _HERE
+    if address.version == 4:
+        return str(address)
+    return str(address.ipv4_mapped or ip_network((address, 64), strict=False))
 
 
 def _secure(scope: Scope) -> str:

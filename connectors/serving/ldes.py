@@ -1,26 +1,28 @@
-"""`/ldes`: derived events as a linked data event stream, in pages by time that never change once their hour is over."""
+"""`/ldes`: derived events as a linked data event stream, in pages by time that never change once their time is over."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pyoxigraph as ox
 from fastapi import APIRouter, Request, Response
 from starlette.responses import PlainTextResponse
 
+from connectors.rdf.compact import compact
 from connectors.rdf.history import History
+from connectors.rdf.store import Page, Refused
 from connectors.rdf.words import LDES, PREFIXES, RDF, TIME, TREE, XSD
-from connectors.serving.sparql import GRAPHS, negotiated
+from connectors.serving.sparql import GRAPHS, STATUS, negotiated
 
 _PAGE = 500  # members
+_LASTING = {10: timedelta(days=1), 13: timedelta(hours=1), 16: timedelta(minutes=1), 19: timedelta(seconds=1)}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMATS = {
     "ttl": ox.RdfFormat.TURTLE,
     "nt": ox.RdfFormat.N_TRIPLES,
-    "jsonld": ox.RdfFormat.JSON_LD,
     "rdf": ox.RdfFormat.RDF_XML,
 }
 _TYPES = {
@@ -32,14 +34,17 @@ _TYPES = {
 _NAMES = {**PREFIXES, "ldes": LDES, "tree": TREE}
 
 
-def router(history: History, watermark: Callable[[], int], kept: str | None) -> APIRouter:
+def router(history: History, kept: str | None) -> APIRouter:
     """`kept`: how long events are kept, as an xsd:duration."""
     made = APIRouter()
-    store, words = history.store, history.words
+    store = history.store
 
     async def view(request: Request) -> Response:
         """The days."""
-        hours = await asyncio.wrap_future(store.look("hours"))
+        try:
+            hours = await asyncio.wrap_future(store.hours())
+        except Refused as error:
+            return _refused(error)
         days = sorted({hour[-13:-3] for hour in hours})
         here = str(request.base_url) + "ldes"
         lines = [*_stream(here), *_triple(here, TREE + "viewDescription", "_:view")]
@@ -55,39 +60,36 @@ def router(history: History, watermark: Callable[[], int], kept: str | None) -> 
         return _answer(request, lines, False)
 
     async def page(request: Request, part: str, page: int = 1) -> Response:
-        """A day's hours, or the members of an hour."""
+        """A day's hours, or the members of an hour, minute or second, or what these are cut into."""
         here = str(request.base_url) + "ldes"
-        if not re.fullmatch(r"\d{4}-\d\d-\d\d(T\d\d)?", part) or not 1 <= page < 1_000_000:
+        if not re.fullmatch(r"(?a:\d{4}-\d\d-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)", part) or not 1 <= page < 1_000_000:
             return PlainTextResponse("there is no such page\n", 404)
         try:
-            begin = datetime.fromisoformat(part if "T" not in part else part + ":00")
-        except ValueError:
+            end = datetime.fromisoformat(part).replace(tzinfo=UTC) + _LASTING[len(part)]
+        except (ValueError, OverflowError):
             return PlainTextResponse("there is no such page\n", 404)
-        if "T" not in part:
-            hours = await asyncio.wrap_future(store.look("hours", part, part + "~"))
-            if not hours:
-                return PlainTextResponse("there is no such page\n", 404)
-            lines = _stream(here)
-            for hour in hours:
-                start = datetime.fromisoformat(hour[-13:] + ":00")
-                lines += _relations(f"{here}/{part}", f"{here}/{hour[-13:]}", start, start + timedelta(hours=1))
-            return _answer(request, lines, False)
-        found = [(when, name) for when, name in await asyncio.wrap_future(store.look("ending", part))
-                 if name.startswith(words.event())]  # fmt: skip
-        members = found[(page - 1) * _PAGE : page * _PAGE]
-        if not members:
+        over = history.reached >= (end - _EPOCH) // timedelta(microseconds=1)  # before what is written is looked at
+        try:
+            if "T" in part:
+                found = await asyncio.wrap_future(store.page(part, page, _PAGE))
+            else:
+                hours = await asyncio.wrap_future(store.hours(part, part + "~"))
+                found = Page(parts=tuple(hour[-13:] for hour in hours)) if hours else None
+        except Refused as error:
+            return _refused(error)
+        if found is None:
             return PlainTextResponse("there is no such page\n", 404)
         lines = [*_stream(here)]
-        for _, member in members:
+        for each in found.parts:
+            start = datetime.fromisoformat(each)
+            lines += _relations(f"{here}/{part}", f"{here}/{each}", start, start + _LASTING[len(each)])
+        for member in found.members:
             lines += _triple(here, TREE + "member", f"<{member}>")
-        if len(found) > page * _PAGE:
+        if found.more is not None:
             address = f"{here}/{part}?page="
             this = f"{here}/{part}" if page == 1 else f"{address}{page}"
-            lines += _relation(this, f"{address}{page + 1}", "GreaterThanOrEqualTo", found[page * _PAGE][0])
-        told = await asyncio.wrap_future(store.look("described", [member for _, member in members]))
-        end = begin.replace(tzinfo=UTC) + timedelta(hours=1)
-        over = watermark() >= (end - _EPOCH) // timedelta(microseconds=1)
-        return _answer(request, [*lines, told.decode()], over)
+            lines += _relation(this, f"{address}{page + 1}", "GreaterThanOrEqualTo", found.more)
+        return _answer(request, [*lines, found.body.decode()], over and "T" in part)
 
     made.add_api_route("/ldes", view, methods=["GET", "HEAD"], include_in_schema=False)
     made.add_api_route("/ldes/{part}", page, methods=["GET", "HEAD"], include_in_schema=False)
@@ -135,10 +137,20 @@ def _relation(this: str, node: str, kind: str, value: str) -> list[str]:
     ]
 
 
+def _refused(error: Refused) -> Response:
+    more = {"Retry-After": "5"} if STATUS[error.code] == 503 else None
+    return PlainTextResponse(f"{error}\n", STATUS[error.code], more)
+
+
 def _answer(request: Request, lines: Sequence[str], over: bool) -> Response:
     format = negotiated(request.headers, GRAPHS)
     quads = ox.parse("\n".join(lines), ox.RdfFormat.N_TRIPLES, lenient=True)
+    triples = (quad.triple for quad in quads)
     names = _NAMES if format in ("ttl", "rdf") else None
-    body = ox.serialize((quad.triple for quad in quads), format=_FORMATS[format], prefixes=names)
+    body = (
+        compact(triples, _NAMES)
+        if format == "jsonld"
+        else ox.serialize(triples, format=_FORMATS[format], prefixes=names)
+    )
     control = "public, max-age=604800, immutable" if over else "no-cache"
     return Response(body, media_type=_TYPES[format], headers={"Cache-Control": control, "Vary": "Accept"})

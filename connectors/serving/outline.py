@@ -17,8 +17,9 @@ from connectors.serving.service import Service
 def outline(service: Service, words: Words) -> dict[str, Any]:
     """`rules`: first and last line, the event derived, the node whose rows count (`node`), and the nodes that it needs
     (`goals`); a node's text is that of `cep plan`. `iri`: what an event or attribute is called in RDF; `base`: what
-    those begin with that nothing is declared for."""
+    those begin with that nothing is declared for; `alerts`: whether an ALERT statement is on the event."""
     plan = service.engine.plan
+    alerted = {alert.event for alert in service.engine.alerts}
     written = Written(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
     written.labels |= labels(plan)
     goals = {
@@ -43,6 +44,7 @@ def outline(service: Service, words: Words) -> dict[str, Any]:
                 ],
                 "subject": Spoken.of(schema).subject,
                 "iri": words.type(schema),
+                "alerts": name in alerted,
             }
             for name, schema in {**service.inputs, **service.outputs}.items()
         ],

@@ -74,9 +74,9 @@ def router(
 
     @made.get("/api/program")
     async def program() -> Response:
-        """The rules, what they are made of, and what there is besides: a map, alerts."""
+        """The rules, what they are made of, and what there is besides: a map, alerts, and whether these are meant."""
         has = {"map": "vendor/leaflet.js" in files, "alerts": outbox is not None, "rights": scene.gazette.rights}
-        return _json(told | has)
+        return _json(told | has | {"status": status})
 
     @made.get("/api/state")
     def state() -> Response:

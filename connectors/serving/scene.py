@@ -72,6 +72,7 @@ class Scene:
         self.made: dict[Unit, int] = {}
         self.rows: dict[Unit, int] = {}
         self.derived: dict[str, int] = dict.fromkeys(service.outputs, 0)
+        self.reached: int | None = None  # how far the time of events has come; at the end of the input it has no end
         self._schemas: dict[str, Schema] = {**service.inputs, **service.outputs}
         self._spoken = {name: Spoken.of(schema) for name, schema in self._schemas.items()}
         self._iris = {
@@ -96,6 +97,8 @@ class Scene:
             for name, table in one.derived.items():
                 self._latest(name, table, "told")
             self._add(one.derived)
+            if abs(one.watermark) <= 2**60:
+                self.reached = one.watermark
             self.rows = {count.unit: count.rows for count in one.counts}
             for count in one.counts:
                 self.made[count.unit] = self.made.get(count.unit, 0) + count.made
@@ -246,7 +249,7 @@ class Scene:
                 "rounds": 0 if last is None else last.number,
                 "records": 0 if last is None else last.records,
                 "dead": 0 if last is None else last.dead,
-                "watermark": None if last is None or abs(last.watermark) > 2**60 else last.watermark,
+                "watermark": self.reached,
                 "ended": self.service.ended,
                 "derived": dict(self.derived),
                 "made": {str(unit): made for unit, made in self.made.items()},

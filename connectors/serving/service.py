@@ -43,6 +43,7 @@ class Service:
     """Takes what `cep.pipeline.flow` gives, in the engine's thread; listeners are called there, one after another.
 
     `text` is the program's text, `name` that of its file. `rounds`, `last` and `ended` may be read by any thread.
+    `written`: of listeners that write later what they are told, whether they have by now; they may take their time.
     """
 
     def __init__(self, engine: Engine, text: str, name: str, tally: Tally) -> None:
@@ -55,6 +56,7 @@ class Service:
         self.tally = tally
         self.last: Round | None = None
         self.ended = False
+        self.written: list[Callable[[], bool]] = []
         self._listeners: list[Listener] = []
         self._batch: Batch | None = None
 

@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
 from cep.logs import Log
+from connectors.rdf.elsewhere import REFUSED
 from connectors.rdf.process import StoreProcess
 from connectors.rdf.store import Question, Refused
 from connectors.rdf.words import DISTANCE
@@ -54,20 +55,20 @@ _TYPES = {
     "jsonld": "application/ld+json",
     "rdf": "application/rdf+xml",
 }
-_ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})")
 _SHOWN = 10_000  # letters of a query that are logged
 _FORM, _DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What queries may take: seconds, bytes of an answer. `prefixes` need not be declared. `shown`: the log tells what
-    was asked."""
+    """What queries may take: seconds, bytes of an answer, letters of the question. `prefixes` need not be declared.
+    `shown`: the log tells what was asked."""
 
     seconds: float = 10.0
     bytes: int = 1 << 26
     prefixes: Mapping[str, str] | None = None
     shown: bool = False
+    letters: int = 1 << 16
 
 
 class Malformed(Exception):
@@ -108,13 +109,13 @@ async def _answered(request: Request, store: StoreProcess, asking: Asking, found
         found.append(question)
         table, graph = formats(request.headers)
         question = replace(question, table=table, graph=graph)
-        stays(question.text)
+        await asyncio.to_thread(stays, question.text)
         answer = await asyncio.wrap_future(store.ask(question))
     except Malformed as error:
         more = {"Allow": "GET, HEAD, POST, OPTIONS"} if error.status == 405 else None
         return PlainTextResponse(f"{error}\n", error.status, more)
     except Refused as error:
-        return refused(error, question)
+        return await asyncio.to_thread(refused, error, question)
     return Response(answer.body, media_type=_TYPES[answer.format], headers={"Vary": "Accept"})
 
 
@@ -155,6 +156,8 @@ def asked(pairs: Sequence[tuple[str, str]], asking: Asking) -> Question:
     queries = [value for key, value in pairs if key == "query"]
     if len(queries) != 1:
         raise Malformed(400, "there is no query" if not queries else "there is more than one query")
+    if len(queries[0]) > asking.letters:
+        raise Malformed(413, f"the query has more than {asking.letters} letters")
     default = tuple(value for key, value in pairs if key == "default-graph-uri")
     named = tuple(value for key, value in pairs if key == "named-graph-uri")
     for iri in (*default, *named):
@@ -171,18 +174,16 @@ def asked(pairs: Sequence[tuple[str, str]], asking: Asking) -> Question:
 
 
 def stays(query: str) -> None:
-    """Raises Refused for a query that would ask another endpoint, or has more brackets in one another than a parser's
-    stack takes."""
-    text = _ESCAPE.sub(lambda found: _letter(int(found[1] or found[2], 16)), query)
+    """Raises Refused for a query that has more brackets in one another than a parser's stack takes, or plainly asks
+    another endpoint; what does so less plainly the store's process finds."""
     depth = 0
-    for token in tokens(text):
+    for token in tokens(query):
         depth += token.text in ("(", "{", "[") and token.kind == "mark"
         depth -= token.text in (")", "}", "]") and token.kind == "mark"
         if depth > DEEPEST:
             raise Refused("large", f"the query has more than {DEEPEST} brackets in one another")
-        hidden = token.kind == "iri" and ")" in token.text and "service" in token.text.lower()  # `<` may be `less than`
-        if hidden or (token.kind == "word" and token.text.lower() == "service"):
-            raise Refused("service", "`SERVICE` is refused: this endpoint asks no other one")
+        if token.kind == "word" and "service" in token.text.lower():
+            raise Refused("service", REFUSED)
 
 
 def formats(headers: Headers) -> tuple[str, str]:
@@ -256,10 +257,6 @@ def _utf8(text: bytes) -> str:
         return text.decode("utf-8")
     except UnicodeDecodeError:
         raise Malformed(400, "the query is not UTF-8") from None
-
-
-def _letter(code: int) -> str:
-    return chr(code) if code < 0x110000 else ""
 
 
 def _weight(text: str) -> float:

@@ -1,7 +1,8 @@
 """`/sparql/subscribe`: a query whose answer is sent again in part when it changes, as Server-Sent Events.
 
 First comes `answer`, all of it, then `change`: {"added": [...], "removed": [...]}, bindings as in SPARQL's JSON. A
-query is asked again soon after an event came that it names by class or property, and after others now and then.
+query is asked again soon after an event came that it names by class or property, or the knowledge has changed, and
+after other events now and then.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 
 from cep.schema import Schema
 from connectors.rdf.history import History
-from connectors.rdf.store import Question, Refused
+from connectors.rdf.store import Answer, Question, Refused
 from connectors.rdf.words import Words
 from connectors.serving.sparql import Asking, Malformed, asked, parameters, refused, stays
 from knowledge.asking.sparql import tokens
@@ -30,6 +31,8 @@ MOST = 1 << 22
 _QUERIES = 100  # different ones that are watched
 _BEHIND = 64  # messages that may wait for a client; one that is further behind is let go
 _ALIVE = 15.0  # seconds of silence after which a comment is sent
+_TROUBLES = 3  # one after the other, which end it
+_NO_TABLE = "table"  # the code of a query that cannot be watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,13 @@ class Subscriptions:
     async def watch(self, question: Question) -> asyncio.Queue[str | None]:
         """Messages, the answer as it is now first; None is the last. Raises Refused."""
         self._loop = asyncio.get_running_loop()
-        one = self._watched.get(question)
+        names = None
+        if question not in self._watched:
+            names = await asyncio.to_thread(named, question.text, dict(question.prefixes), self._iris)
+        one = self._watched.get(question)  # another may have begun to watch it meanwhile
         if one is None:
             if len(self._watched) >= _QUERIES:
                 raise Refused("busy", "too many different queries are watched")
-            names = named(question.text, dict(question.prefixes), self._iris)
             one = self._watched[question] = _Watched(question, names, self._loop.create_future())
             one.task = asyncio.create_task(self._keep(one))
         queue: asyncio.Queue[str | None] = asyncio.Queue(_BEHIND)
@@ -104,70 +109,69 @@ class Subscriptions:
         self.closed = True
         for one in list(self._watched.values()):
             for queue in list(one.clients):
-                _put(queue, None)
+                _end(queue)
 
     @property
     def clients(self) -> int:
         """How many listen."""
         return sum(len(one.clients) for one in list(self._watched.values()))
 
-    def _told(self, events: Sequence[str]) -> None:
+    def _told(self, events: Sequence[str] | None) -> None:
         if self._loop is not None and not self._loop.is_closed():
             with suppress(RuntimeError):  # it closes just now
-                self._loop.call_soon_threadsafe(self._came, frozenset(events))
+                self._loop.call_soon_threadsafe(self._came, None if events is None else frozenset(events))
 
-    def _came(self, events: Set[str]) -> None:
+    def _came(self, events: Set[str] | None) -> None:
         for one in self._watched.values():
-            if one.names is None or one.names & events:
+            if one.names is None or events is None or one.names & events:
                 one.due.set()
             else:
                 one.other = True
 
     async def _keep(self, one: _Watched) -> None:
         try:
-            one.variables, one.rows = await self._answer(one.question)
-        except Refused as error:
+            await self._ask(one)
+        except Exception as error:
             self._watched.pop(one.question, None)
-            one.asked.set_exception(error)
+            one.asked.set_exception(_refusal(error))
             return
         self._send(one, _whole(one))
         one.asked.set_result(None)
-        while True:
+        troubles = 0
+        while troubles < _TROUBLES:
             with suppress(TimeoutError):
                 await asyncio.wait_for(one.due.wait(), self._pace.later)
+            pause = self._pace.soon
             if one.due.is_set() or one.other:
                 one.due.clear()
                 one.other = False
                 try:
-                    variables, rows = await self._answer(one.question)
-                except Refused as error:
-                    if error.code == "failed":
-                        continue
-                    problem = json.dumps({"code": error.code, "text": str(error)}, ensure_ascii=False)
-                    self._send(one, _message("problem", problem))
-                    await asyncio.sleep(self._pace.later)
-                    continue
-                added, removed = rows - one.rows, one.rows - rows
-                one.variables, one.rows = variables, rows
-                if added or removed:
-                    self._send(one, _message("change", f'{{"added": {_list(added)}, "removed": {_list(removed)}}}'))
-            await asyncio.sleep(self._pace.soon)
+                    change = await self._ask(one)
+                    troubles = 0
+                except Exception as error:
+                    refusal, pause = _refusal(error), self._pace.later
+                    one.due.set()  # also when nothing comes: what was there is not known yet
+                    troubles += refusal.code != "busy"  # which is not the query's own
+                    change = _message("problem", _json({"code": refusal.code, "text": str(refusal)}))
+                if change is not None:
+                    self._send(one, change)
+            if troubles < _TROUBLES:
+                await asyncio.sleep(pause)
+        self._watched.pop(one.question, None)
+        for queue in one.clients:
+            _end(queue)
 
-    async def _answer(self, question: Question) -> tuple[list[str], Counter[str]]:
-        answer = await asyncio.wrap_future(self._store.ask(question))
-        found = json.loads(answer.body) if answer.format == "json" else {}
-        if "results" not in found:
-            raise Refused("syntax", "only a SELECT can be watched")
-        rows = (json.dumps(row, sort_keys=True, ensure_ascii=False) for row in found["results"]["bindings"])
-        return found["head"]["vars"], Counter(rows)
+    async def _ask(self, one: _Watched) -> str | None:
+        """Ask once more, and say what is different, None: nothing. A large answer is looked at in another thread."""
+        answer = await asyncio.wrap_future(self._store.ask(one.question))
+        one.variables, one.rows, change = await asyncio.to_thread(_compared, one.rows, answer)
+        return change
 
     def _send(self, one: _Watched, message: str) -> None:
         for queue in list(one.clients):
             if not _put(queue, message):
                 one.clients.remove(queue)
-                while not queue.empty():
-                    queue.get_nowait()
-                queue.put_nowait(None)
+                _end(queue)
 
 
 def router(subscriptions: Subscriptions, asking: Asking) -> APIRouter:
@@ -178,14 +182,14 @@ def router(subscriptions: Subscriptions, asking: Asking) -> APIRouter:
         try:
             pairs = await parameters(request)
             question = replace(asked(pairs or (), asking), table="json", bytes=min(MOST, asking.bytes))
-            stays(question.text)
+            await asyncio.to_thread(stays, question.text)
             queue = await subscriptions.watch(question)
         except Malformed as error:
             return PlainTextResponse(f"{error}\n", error.status)
         except Refused as error:
-            if str(error).startswith("only"):
+            if error.code == _NO_TABLE:
                 return PlainTextResponse(f"{error}\n", 400)
-            return refused(error, question)
+            return await asyncio.to_thread(refused, error, question)
 
         async def messages() -> AsyncIterator[str]:
             try:
@@ -242,9 +246,25 @@ def _iris(schemas: Mapping[str, Schema], words: Words) -> dict[str, str]:
     return found
 
 
+def _compared(before: Counter[str], answer: Answer) -> tuple[list[str], Counter[str], str | None]:
+    """The variables and rows of an answer, and what it is that has changed, as a message. Raises Refused."""
+    found = json.loads(answer.body) if answer.format == "json" else {}
+    if "results" not in found:
+        raise Refused(_NO_TABLE, "only a SELECT can be watched")
+    rows = Counter(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in found["results"]["bindings"])
+    added, removed = rows - before, before - rows
+    change = f'{{"added": {_list(added)}, "removed": {_list(removed)}}}'
+    return found["head"]["vars"], rows, _message("change", change) if added or removed else None
+
+
+def _refusal(error: Exception) -> Refused:
+    """What is told of an error, also one that nobody has thought of."""
+    return error if isinstance(error, Refused) else Refused("failed", f"{type(error).__name__}: {error}")
+
+
 def _whole(one: _Watched) -> str:
     """The answer, as it is now."""
-    head = json.dumps({"vars": one.variables}, ensure_ascii=False)
+    head = _json({"vars": one.variables})
     return _message("answer", f'{{"head": {head}, "results": {{"bindings": {_list(one.rows)}}}}}')
 
 
@@ -254,6 +274,18 @@ def _list(rows: Counter[str]) -> str:
 
 def _message(kind: str, text: str) -> str:
     return f"event: {kind}\ndata: {text}\n\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _end(queue: asyncio.Queue[str | None]) -> None:
+    """The last message; what waits goes first, or, where there is no room, not at all."""
+    if not _put(queue, None):
+        while not queue.empty():
+            queue.get_nowait()
+        queue.put_nowait(None)
 
 
 def _put(queue: asyncio.Queue[str | None], message: str | None) -> bool:

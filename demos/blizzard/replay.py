@@ -1,4 +1,7 @@
-"""The first storm of 2013 again, an hour of readings a second: `python -m demos.blizzard.replay | cep serve ...`."""
+"""The first storm of 2013 again, an hour of readings a second: `python -m demos.blizzard.replay | cep serve ...`.
+
+It begins when the server reads, and goes on until the storm's last alert is over. Then the input ends.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,21 @@ import csv
 import select
 import sys
 import time
+from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 
 from demos.run import weather
 
-FROM, UNTIL = "2013-02-08T12:00:00Z", "2013-02-09T08:00:00Z"
-"""As the file writes times: texts of one length, which sort as they are."""
+FROM, HEIGHT, UNTIL = "2013-02-08T12:00:00Z", "2013-02-09T08:00:00Z", "2013-02-09T18:00:00Z"
+"""Before the storm; its last warning, when all of its alerts are open; when none is any more. As the file writes
+times: texts of one length, which sort as they are."""
 PACE = 1.0
 """Seconds between two hours."""
+OVER = "the storm is over, and so are its alerts; Ctrl-C, and `make serve` lets it come again"
 
 
-def hours() -> Iterator[str]:
+def hours(until: str = UNTIL) -> Iterator[str]:
     """Lines of the header, then of each hour's readings."""
     with open(weather(), encoding="utf-8", newline="") as file:
         head, *rows = file.read().splitlines()
@@ -25,25 +32,39 @@ def hours() -> Iterator[str]:
     found: dict[str, list[str]] = {}
     for row in rows:
         when = next(csv.reader([row]))[place]
-        if FROM <= when <= UNTIL:
+        if FROM <= when <= until:
             found.setdefault(when, []).append(row + "\n")
     for when in sorted(found):
         yield "".join(found[when])
 
 
 def main() -> None:
-    """Write them, and then nothing more: the input stays open, and so do the alerts, until Ctrl-C."""
+    """Write them, the header first: nobody is to miss an hour while the server begins. Then say that it is over."""
     try:
-        for lines in hours():
+        for number, lines in enumerate(hours()):
             sys.stdout.write(lines)
             sys.stdout.flush()
+            if number == 0:
+                _await_reader()
             time.sleep(PACE)
-        reader = select.poll()
-        reader.register(sys.stdout, 0)
-        while not reader.poll(PACE * 1000):  # it tells when who reads has gone
-            pass
+        sys.stdout.close()
+        print(OVER, file=sys.stderr)
     except (BrokenPipeError, KeyboardInterrupt):
         sys.stderr.close()
+
+
+def _await_reader() -> None:
+    """Until what was written is taken from the pipe, or who reads has gone; not at all where the system cannot tell."""
+    with suppress(ImportError, OSError):
+        import fcntl
+        import termios
+
+        left, gone = array("i", [0]), select.poll()
+        gone.register(sys.stdout, 0)
+        while not gone.poll(50):
+            fcntl.ioctl(sys.stdout, termios.FIONREAD, left)
+            if not left[0]:
+                break
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def check(graph: Graph, source: Source) -> None:
     found = tokens(graph.text)
     for token, following in zip(found, [*found[1:], Token("end", "", 0, 0)]):
         word = token.text.lower() if token.kind == "word" else ""
-        if word == "service":
+        if "service" in word:  # it needs no space around it
             hint = "load what the other endpoint knows: `--knowledge FILE`"
             raise refused("`SERVICE` asks over the network, which a pattern does not", graph, source, token, hint)
         if _iri(token, graph).startswith(GEOF):

@@ -12,7 +12,7 @@ from knowledge.asking import solutions
 from knowledge.asking.answers import answered
 from knowledge.asking.bindings import TooLarge
 from knowledge.asking.checked import check, refused
-from knowledge.asking.products import counted, groups, refuse_product, refuse_products, stretch
+from knowledge.asking.products import groups, refuse_product, refuse_products, stretch
 from knowledge.asking.sparql import basic
 from knowledge.asking.tables import Resolve, Table, tabled
 from knowledge.rdf.terms import Terms
@@ -58,15 +58,13 @@ def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answ
     prefixes = dict(graph.prefixes)
     if not graph.variables:
         return Answers((), (), int(bool(store.query("ASK\n" + graph.text, prefixes=prefixes))))
-    _refuse_repeats(graph, store, source)
-    most = MOST_CELLS // len(graph.variables)
     names = " ".join("?" + name for name in graph.variables)
-    query = f"SELECT DISTINCT {names} WHERE\n{graph.text}\nLIMIT {most + 1}"
-    found = store.query(query, prefixes=prefixes)
+    found = store.query(f"SELECT {names} WHERE\n{graph.text}", prefixes=prefixes)
     assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
-    terms, columns = solutions.columns(found)
-    if len(columns[0]) > most:
-        raise _too_large(most, graph, source, more=True)
+    try:
+        terms, columns = solutions.distinct(found, MOST_CELLS // len(graph.variables), MOST_READ)
+    except solutions.TooMany as error:
+        raise _too_large(error.rows, graph, source, more=True) from None
     return answered(terms, columns, len(columns[0]), pool)
 
 
@@ -86,13 +84,6 @@ def _refuse_explosion(graph: Graph, triples: Triples, resolve: Resolve, source: 
         except TooLarge as error:
             if error.rows > _ENDLESS:
                 raise _too_large(error.rows, graph, source) from None
-
-
-def _refuse_repeats(graph: Graph, store: ox.Store, source: Source) -> None:
-    """Refuse a pattern whose few answers come too often: each time is a row that the store goes through."""
-    query = f"SELECT (COUNT(*) AS ?n) {{ {{ SELECT * WHERE\n{graph.text}\nLIMIT {MOST_READ + 1} }} }}"
-    if counted(query, graph, store) > MOST_READ:
-        raise _too_large(MOST_READ, graph, source, more=True)
 
 
 def _too_large(rows: int, graph: Graph, source: Source, more: bool = False) -> CepError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from cep.errors import Source, Span, Warning
+from cep.near import nearest
 from cep.plan.algebra import Triples
 from cep.syntax.ast import Graph
 from cep.syntax.graphs import on_one_line
@@ -121,11 +121,8 @@ def _nearest(iri: str, knowledge: Knowledge) -> str | None:
         near = texts.filter(texts.str.starts_with(begin)).str.slice(len(begin))
         lengths = near.str.len_chars().cast(pl.Int64) - len(local)
         near = near.filter(lengths.abs() <= 3).unique().sort()
-        if near.len() <= _MOST:
-            names = {name.lower(): name for name in near.to_list()}
-            close = difflib.get_close_matches(local.lower(), names, n=1, cutoff=0.65)
-            if close:
-                return begin + str(names[close[0]])
+        if near.len() <= _MOST and (close := nearest(local, near.to_list())) is not None:
+            return begin + close
         others = texts.filter(texts.str.ends_with(local)).unique().sort().to_list() if local else []
         same = [other for other in others if _split(other)[1] == local]
         if same:

@@ -38,11 +38,8 @@ class Slip(Exception):
 def first_slip(text: str, prefixes: Collection[str], at: int) -> Slip:
     """The first mistake in a pattern that SPARQL refuses; `at` is the offset where its parser gave up."""
     found = tokens(text)
-    try:
-        _Walk(found, prefixes).group()
-    except Slip as found_one:
-        return found_one
-    return _unexpected(found, at)
+    slip = _first(found, prefixes)
+    return slip or _unexpected(found, at)
 
 
 def first_slip_of_query(text: str, prefixes: Collection[str], at: int) -> Slip:
@@ -51,13 +48,12 @@ def first_slip_of_query(text: str, prefixes: Collection[str], at: int) -> Slip:
     declared = [
         name.text[:-1] for word, name in zip(found, found[1:]) if word.text.lower() == "prefix" and name.kind == "name"
     ]
-    depth = 0
+    known, depth = {*prefixes, *declared}, 0
     for i, token in enumerate(found):
         if token.text == "{" and not depth and token.start <= at:
-            try:
-                _Walk(found[i:], [*prefixes, *declared]).group()
-            except Slip as found_one:
-                return found_one
+            slip = _first(found, known, i)
+            if slip is not None:
+                return slip
         depth += (token.text == "{") - (token.text == "}")
     if not found:
         return Slip(0, 0, "there is no query", _QUERY)
@@ -75,6 +71,17 @@ def first_slip_of_query(text: str, prefixes: Collection[str], at: int) -> Slip:
     return slip
 
 
+def _first(found: list[Token], prefixes: Collection[str], at: int = 0) -> Slip | None:
+    """The first mistake of the group that begins at a token."""
+    try:
+        _Walk(found, prefixes, at).group()
+    except Slip as found_one:
+        return found_one
+    except RecursionError:  # `!!!...`
+        return None
+    return None
+
+
 def _unexpected(found: Sequence[Token], at: int) -> Slip:
     token = next((token for token in found if token.end > at), found[-1])
     words = {token.text.lower() for token in found if token.kind == "word"}
@@ -83,10 +90,10 @@ def _unexpected(found: Sequence[Token], at: int) -> Slip:
 
 
 class _Walk:
-    def __init__(self, found: list[Token], prefixes: Collection[str]) -> None:
+    def __init__(self, found: list[Token], prefixes: Collection[str], at: int) -> None:
         self.found = found
         self.prefixes = prefixes
-        self.at = 0
+        self.at = at
 
     @property
     def next(self) -> Token:

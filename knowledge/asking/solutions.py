@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import IO, cast
+
 import numpy as np
 import polars as pl
 import pyoxigraph as ox
@@ -18,15 +20,88 @@ _NUMBERS = (
 )
 
 
+_PIECE = 1 << 24  # bytes from which on lines are looked through
+
+
 def columns(solutions: ox.QuerySolutions) -> tuple[Terms, list[Ints]]:
     """A column of ids for each variable, NONE where it is not bound, and the terms that they stand for.
 
     The terms have a dictionary of their own: what a query works out is not part of the knowledge.
     """
-    terms, width = Terms(), len(solutions.variables)
     written = solutions.serialize(format=ox.QueryResultsFormat.TSV)
     assert written is not None, "without an output the text is given back"
-    lines = pl.Series([written.decode().removesuffix("\n")]).str.split("\n").explode().slice(1)
+    return _columns(_split(written).slice(1), len(solutions.variables))
+
+
+class TooMany(Exception):
+    """There are more than `rows`."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+
+def distinct(solutions: ox.QuerySolutions, most: int, most_read: int) -> tuple[Terms, list[Ints]]:
+    """The same, each row once. TooMany: there are more than `most` different ones, or more than `most_read` in all, of
+    which no more are worked out."""
+    rows = _Rows(most, most_read)
+    solutions.serialize(cast("IO[bytes]", rows), format=ox.QueryResultsFormat.TSV)
+    return _columns(rows.close(), len(solutions.variables))
+
+
+class _Rows:
+    """Takes TSV piece by piece: its lines but the first. What came is looked through for equal ones whenever it has
+    doubled, so that few that come often take little room."""
+
+    def __init__(self, most: int, most_read: int) -> None:
+        self._most, self._most_read = most, most_read
+        self._pieces: list[bytes] = []
+        self._bytes = 0
+        self._different = pl.Series([], dtype=pl.String)
+        self._enough = _PIECE
+        self._read = -1  # the first line names the variables
+        self._begun = False
+
+    def write(self, piece: bytes) -> int:
+        self._pieces.append(piece)
+        self._bytes += len(piece)
+        self._read += piece.count(b"\n")
+        if self._read > self._most_read:
+            raise TooMany(self._most_read)
+        if self._bytes >= self._enough:
+            self._settle()
+        return len(piece)
+
+    def flush(self) -> None:
+        """Nothing waits to be written."""
+
+    def close(self) -> pl.Series:
+        self._settle()
+        return self._different
+
+    def _settle(self) -> None:
+        text = b"".join(self._pieces)
+        whole = text.rfind(b"\n") + 1
+        begun = text[whole:]
+        lines = _split(text[:whole])
+        if whole and not self._begun:
+            lines, self._begun = lines.slice(1), True
+        self._different = pl.concat([self._different, lines]).unique(maintain_order=True)
+        if len(self._different) > self._most:
+            raise TooMany(self._most)
+        self._pieces, self._bytes = [begun], len(begun)
+        self._enough = max(_PIECE, int(self._different.str.len_bytes().sum()))
+
+
+def _split(text: bytes) -> pl.Series:
+    """The lines of a text, each of which has its end."""
+    if not text:
+        return pl.Series([], dtype=pl.String)
+    return pl.Series([text.decode().removesuffix("\n")]).str.split("\n").explode()
+
+
+def _columns(lines: pl.Series, width: int) -> tuple[Terms, list[Ints]]:
+    terms = Terms()
     if width == 1:
         return terms, [_ids(lines, terms)]
     return terms, [_ids(field, terms) for field in lines.str.split_exact("\t", width - 1).struct.unnest()]

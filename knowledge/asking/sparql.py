@@ -9,21 +9,31 @@ from typing import NamedTuple
 
 from knowledge.namespaces import RDF_TYPE, XSD
 
+_STRINGS = {
+    quotes: re.compile(body + f"(?P<end>{quotes})?", re.DOTALL)
+    for quotes, body in {
+        '"""': r'"""(?:[^"\\]|\\.|"(?!""))*+',
+        "'''": r"'''(?:[^'\\]|\\.|'(?!''))*+",
+        '"': r'"(?:[^"\\\n\r]|\\[^\n\r])*+',
+        "'": r"'(?:[^'\\\n\r]|\\[^\n\r])*+",
+    }.items()
+}
+_NAME = re.compile(
+    r"""(?:[^\W\d_](?:[\w\u00b7-]|\.+(?=[\w\u00b7-]))*+)?
+      (?P<colon>:(?:(?:[\w:%]|\\.)(?:[\w\u00b7:%-]|\\.|\.+(?=[\w\u00b7:%\\-]))*+)?)?""",
+    re.VERBOSE | re.DOTALL,
+)
 _TOKEN = re.compile(
-    r'''
-    (?P<string>"""(?:[^"\\]|\\.|"(?!""))*+"""|\'\'\'(?:[^'\\]|\\.|'(?!\'\'))*+\'\'\'
-      |"(?!"")(?:[^"\\\n\r]|\\[^\n\r])*+"|'(?!\'\')(?:[^'\\\n\r]|\\[^\n\r])*+'|""|'')
-  | (?P<iri><(?![?$0-9])[^<>"{}|^`\\\x00-\x20]*+>)
+    r"""
+    (?P<iri><(?![?$0-9])[^<>"{}|^`\\\x00-\x20]*+>)
   | (?P<space>\s++|\#[^\n\r]*+)
   | (?P<variable>[?$][\w\u00b7\u0300-\u036f\u203f-\u2040]++)
   | (?P<blank>_:\w(?:[\w\u00b7-]|\.+(?=[\w\u00b7-]))*+)
-  | (?P<name>(?:[^\W\d_](?:[\w\u00b7-]|\.+(?=[\w\u00b7-]))*+)?:
-      (?:(?:[\w:%]|\\.)(?:[\w\u00b7:%-]|\\.|\.+(?=[\w\u00b7:%\\-]))*+)?)
   | (?P<number>\d+\.\d*[eE][+-]?\d+|\.\d+[eE][+-]?\d+|\d+[eE][+-]?\d+|\d*\.\d+|\d+)
   | (?P<language>@[A-Za-z]+(?:-[A-Za-z0-9]+)*)
   | (?P<word>[^\W\d]\w*+)
   | (?P<mark>\^\^|&&|\|\||!=|<=|>=|.)
-    ''',
+    """,
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)", re.DOTALL)
@@ -41,9 +51,44 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> list[Token]:
-    """All but space and comments, with offsets."""
-    found = ((match.lastgroup or "", match) for match in _TOKEN.finditer(text))
-    return [Token(kind, m.group(), m.start(), m.end()) for kind, m in found if kind != "space"]
+    """All but space and comments, with offsets; in time linear in the text's length.
+
+    What turns out to be no name at its end, or no string, is not tried again from each letter within it.
+    """
+    found: list[Token] = []
+    at, tried = 0, dict.fromkeys((*_STRINGS, ":"), 0)
+    while at < len(text):
+        kind, end = _one(text, at, tried)
+        if kind != "space":
+            found.append(Token(kind, text[at:end], at, end))
+        at = end
+    return found
+
+
+def _one(text: str, at: int, tried: dict[str, int]) -> tuple[str, int]:
+    """The kind and the end of the token at an offset. `tried`: up to where there is no string, by its quotes, and no
+    name (`:`)."""
+    letter = text[at]
+    if letter in "\"'":
+        long = text.startswith(letter * 3, at)
+        quotes = letter * 3 if long else letter
+        if at >= tried[quotes]:
+            string = _STRINGS[quotes].match(text, at)
+            assert string is not None, "it begins with its quotes"
+            if string["end"]:
+                return "string", string.end()
+            tried[quotes] = string.end()
+        if long:
+            return "string", at + 2  # an empty one
+    elif at >= tried[":"] and (letter == ":" or letter.isalnum()):
+        name = _NAME.match(text, at)
+        assert name is not None, "all of it may be missing"
+        if name["colon"]:
+            return "name", name.end()
+        tried[":"] = name.end()
+    token = _TOKEN.match(text, at)
+    assert token is not None, "any letter is a mark"
+    return token.lastgroup or "", token.end()
 
 
 @dataclass(frozen=True, slots=True)

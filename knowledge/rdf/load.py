@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import gzip
 import io
@@ -20,6 +19,7 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.errors import CepError, CepErrors
+from cep.near import beside
 from cep.values import Ints
 from knowledge import places
 from knowledge.rdf.terms import NONE, Terms
@@ -112,7 +112,7 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
         else:
             matching = sorted(glob.glob(str(name), recursive=True)) if glob.has_magic(str(name)) else []
             if not matching:
-                raise CepError(f"there is no file {name}", hint=_alike(path) or _known(), code="knowledge")
+                raise CepError(f"there is no file {name}", hint=_alike(path) or _unknown(path), code="knowledge")
             found += files(matching)
     return found
 
@@ -256,9 +256,13 @@ def rdf_format(path: Path) -> ox.RdfFormat | None:
 
 def _alike(path: Path) -> str | None:
     """The file beside it that was probably meant."""
-    names = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
-    return f"did you mean {path.with_name(near[0])}?" if near else None
+    near = beside(path)
+    return None if near is None else f"did you mean {near}?"
+
+
+def _unknown(path: Path) -> str | None:
+    """What a name may be, where it is none of a file that could be read."""
+    return None if rdf_format(path) is not None else _known()
 
 
 def _known() -> str:

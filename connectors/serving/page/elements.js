@@ -20,8 +20,12 @@ export function say(element, text) {
 const numbers = new Intl.NumberFormat("en");
 export const counted = (number) => numbers.format(number);
 
-// A value of an event in as many digits as people read.
-export const valued = (value) => value === null || value === undefined ? "unknown" : typeof value === "number" ? String(Number(value.toPrecision(7))) : String(value);
+// A value of an event in as many digits as people read; a time as the page writes times.
+export const valued = (value) => value === null || value === undefined ? "unknown" : typeof value === "number" ? String(Number(value.toPrecision(7)))
+  : String(value).replace(/^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::00|(:\d\d))Z$/, "$1 $2$3");
+
+// Whether one part stands below the other, and what is chosen lies over all.
+export const narrow = () => matchMedia("(max-width: 900px)").matches;
 
 export async function ask(address, options) {
   const answer = await fetch(address, options);

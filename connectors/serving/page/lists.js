@@ -3,6 +3,7 @@
 import { ask, by, counted, el, say, valued } from "./elements.js";
 import { interval, moment } from "./times.js";
 import { kind, recoloured } from "./colours.js";
+import { stateOf } from "./store.js";
 
 const ALERTS = 100;
 const EVENTS = 150;
@@ -69,9 +70,10 @@ export class Lists {
     by("no-alerts").hidden = alerts.length > 0;
     const focused = document.activeElement?.closest?.("#alerts li")?.dataset.alert;
     this.put(by("alerts"), alerts.slice(0, ALERTS), (alert) => `${alert.alert}-${alert.revision}`, (alert) =>
-      el("li", { class: "alert", "data-severity": alert.severity, "data-state": alert.state, "data-alert": alert.alert },
+      el("li", { class: "alert", "data-severity": alert.severity, "data-state": stateOf(alert), "data-alert": alert.alert },
         el("button", { type: "button", onclick: () => this.choose({ alert: alert.alert }) },
-          el("span", { class: "top" }, el("b", {}, alert.severity), el("span", {}, alert.state), el("time", {}, moment(Date.parse(alert.time) * 1000))),
+          el("span", { class: "top" }, alert.status === "Actual" ? null : el("i", { class: "practice" }, alert.status),
+            el("b", {}, alert.severity), el("span", {}, stateOf(alert)), el("time", {}, moment(Date.parse(alert.time) * 1000))),
           el("strong", {}, alert.title),
           alert.text ? el("span", { class: "text" }, alert.text) : null)));
     if (focused && document.activeElement === document.body) by("alerts").querySelector(`[data-alert="${focused}"] button`)?.focus();
@@ -86,7 +88,7 @@ export class Lists {
       mark.style.background = kind(this.kinds.get(event.type) ?? 0);
       return el("li", {}, el("button", { type: "button", onclick: () => this.choose({ event: event.id }) },
         el("span", { class: "top" }, mark, el("b", {}, event.type), el("time", {}, interval(event.start, event.end))),
-        el("span", { class: "text" }, values(event.values))));
+        el("span", { class: "text" }, values(event))));
     });
   }
 
@@ -114,9 +116,11 @@ export class Lists {
   }
 }
 
-const values = (given) => Object.entries(given).map(([name, value]) => `${name} ${valued(value)}`).join(" · ");
+// What has a place is called by its name.
+const values = (event) => Object.entries(event.values).map(([name, value]) =>
+  `${name} ${event.places?.find((place) => place.iri === value)?.name ?? valued(value)}`).join(" · ");
 
 // What is heard of a station, for the panel.
 export async function heard(key) {
-  return (await (await ask(`/api/station?key=${encodeURIComponent(key)}`)).json()).records;
+  return (await (await ask(`api/station?key=${encodeURIComponent(key)}`)).json()).records;
 }

@@ -16,14 +16,15 @@ import { moment } from "./times.js";
 const QUIET = 8000; // milliseconds between two sentences for a screen reader
 
 async function script(name) {
-  await new Promise((done, failed) => document.head.append(el("script", { src: `/page/vendor/${name}`, onload: done, onerror: failed })));
+  await new Promise((done, failed) => document.head.append(el("script", { src: `page/vendor/${name}`, onload: done, onerror: failed })));
 }
 
 async function begin() {
   theme();
-  const program = await (await ask("/api/program")).json();
+  const program = await (await ask("api/program")).json();
   say(by("program"), program.name.split("/").at(-1));
   document.title = `${program.name.split("/").at(-1)} – semcep`;
+  meant(program.status);
   const store = new Store();
   const kinds = new Map(program.events.filter((event) => event.derived).map((event, number) => [event.name, number]));
   const rules = new Rules(store, program);
@@ -33,13 +34,14 @@ async function begin() {
     event: (event) => parts.timeline.show(store.ids.get(event.id) ?? event),
     station: (key) => parts.map?.go(key),
     only: (key) => only(parts.timeline, key),
+    asked: (question) => parts.timeline?.ask(question),
   });
   const choose = (what) => why.open(what);
-  parts.timeline = new Timeline(store, kinds, choose);
+  parts.timeline = new Timeline(store, kinds, { alerting: program.events.some((each) => each.alerts), asks: program.lineage }, choose);
   parts.lists = new Lists(store, kinds, choose);
   new Query(program, choose);
   new Tabs((name) => { why.leave(); parts.lists.show(name); rules.show(name); });
-  if (!program.alerts) say(by("no-alerts"), "This server has no alerts.");
+  nothing(program, choose);
   header(store);
   speak(store);
   try {
@@ -69,20 +71,49 @@ function theme() {
   named();
 }
 
-function connection(state) {
-  const text = { live: "live", waiting: "connecting", broken: "connection lost, trying again" }[state];
+const now = { state: "waiting", why: "", ended: false };
+
+function connection(state, why = "") {
+  Object.assign(now, { state, why });
+  connected();
+}
+
+// Where the input has ended there is nothing live any more, however well it is connected.
+function connected() {
+  const state = now.state === "live" && now.ended ? "ended" : now.state;
+  const text = { live: "live", waiting: "connecting", broken: "connection lost, trying again", asleep: "paused", ended: "the input has ended" }[state];
   by("connection").dataset.state = state;
-  say(by("connection"), text);
+  say(by("connection"), now.why ? `${now.why}; trying again` : text);
+}
+
+// Alerts that are for practice are never to be taken for real ones.
+function meant(status) {
+  if (status === "Actual") return;
+  document.title = `${status}: ${document.title}`;
+  by("status").hidden = false;
+  by("status").replaceChildren(el("b", {}, status), el("span", {}, { Exercise: "alerts are for practice", Test: "alerts only try the machinery" }[status] ?? ""));
+}
+
+// What stands where alerts will.
+function nothing(program, choose) {
+  const kinds = [...new Set(program.events.filter((each) => each.alerts).map((each) => each.name))];
+  const text = !kinds.length ? "The program has no ALERT statement, so there is nothing to alert to. What it derives is under Events."
+    : `No alert yet. Events that give one: ${kinds.join(", ")}.`;
+  by("no-alerts").replaceChildren(el("p", {}, text));
+  if (kinds.length && program.lineage) {
+    by("no-alerts").append(el("button", { type: "button", onclick: () => choose({ absence: { event: kinds[0] } }) }, "Why is there none?"));
+  }
 }
 
 function header(store) {
   store.listen((changed) => {
     if (!changed.numbers || !store.numbers) return;
     const { records, dead, derived, watermark, ended } = store.numbers;
+    if (ended !== now.ended) { now.ended = ended; connected(); }
     say(by("records"), counted(records));
     say(by("derived"), counted(Object.values(derived).reduce((sum, each) => sum + each, 0)));
     say(by("dead"), counted(dead));
-    say(by("watermark"), watermark === null ? (ended ? "ended" : "–") : moment(watermark + 1));
+    say(by("watermark"), watermark === null ? "–" : moment(watermark + 1));
   });
 }
 

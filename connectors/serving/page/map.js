@@ -17,6 +17,8 @@ export class StationMap {
     this.dots = new Map();
     this.areas = new Map();
     this.fitted = false;
+    this.drawn = false; // the outlines, all of them
+    this.placed = new Promise((done) => { this.settled = done; }); // it shows where the stations are
     this.due = new Set(); // stations to draw
     this.alerted = new Map();
     const L = window.L;
@@ -25,10 +27,12 @@ export class StationMap {
       zoomAnimation: !matchMedia("(prefers-reduced-motion: reduce)").matches, fadeAnimation: false,
     }).setView([25, 0], 2);
     L.control.zoom({ position: "bottomright" }).addTo(this.map);
-    by("map").append(el("p", { class: "rights" }, ["Outlines: Natural Earth, US Census Bureau", ...rights].join(". ")));
+    by("map").append(el("p", { class: "rights" }, ...linked(["Outlines: Natural Earth, US Census Bureau", ...rights].join(". "))));
     for (const [name, level] of [["base", 200], ["areas", 350], ["places", 380], ["dots", 400]]) {
       this.map.createPane(name).style.zIndex = String(level);
     }
+    this.nowhere = el("p", { class: "nowhere", hidden: true }, el("b", {}, "Nothing has a place yet."), " An event says where it is by two numbers, lat and long, or the knowledge says where its subject is.");
+    by("map").append(this.nowhere);
     this.renderers = Object.fromEntries(["base", "areas", "places", "dots"].map((pane) => [pane, L.canvas({ pane, padding: 0.2 })]));
     this.map.getPane("base").style.pointerEvents = "none";
     this.outlines();
@@ -41,9 +45,13 @@ export class StationMap {
 
   async outlines() {
     const [L, topojson] = [window.L, window.topojson];
-    const load = async (name) => (await fetch(`/page/vendor/${name}`)).json();
+    const load = async (name) => (await fetch(`page/vendor/${name}`)).json();
     this.base = [];
+    await this.placed; // else all outlines were drawn twice, the second time at once
     const put = (features) => {
+      for (const { geometry } of features.features) {
+        for (const polygon of geometry?.type === "Polygon" ? [geometry.coordinates] : geometry?.coordinates ?? []) polygon.forEach(unwrapped);
+      }
       const layer = L.geoJSON(features, { interactive: false, pane: "base", renderer: this.renderers.base, style: () => this.ground(), smoothFactor: 0.8 });
       this.base.push(layer.addTo(this.map));
     };
@@ -55,6 +63,7 @@ export class StationMap {
     }
     const states = await load("states.json");
     put(topojson.feature(states, states.objects.states));
+    this.drawn = true;
   }
 
   ground() {
@@ -70,6 +79,7 @@ export class StationMap {
 
   draw(changed) {
     if (changed.all) this.empty();
+    this.nowhere.hidden = this.store.numbers === null || this.store.stations.size + this.store.places.size + this.areas.size > 0;
     if (changed.alerts) {
       const before = this.alerted;
       this.alerted = this.store.about();
@@ -82,6 +92,7 @@ export class StationMap {
     this.work();
     if (changed.stations && !this.fitted && this.store.stations.size) this.fit(false);
     if (changed.events) this.drawPlaces();
+    if (this.store.numbers !== null) this.settled();
   }
 
   // So many stations at a time: the page stays quick when there are thousands.
@@ -149,6 +160,7 @@ export class StationMap {
 
   drawPlaces() {
     const L = window.L;
+    by("legend-places").hidden = !this.store.places.size;
     for (const [iri, dot] of this.dots) {
       if (this.store.places.get(iri)?.event === dot.place.event) continue;
       dot.remove();
@@ -225,4 +237,22 @@ export class StationMap {
     for (const layers of this.areas.values()) for (const layer of layers) bounds.extend(layer.getBounds());
     this.map.fitBounds(bounds.pad(0.12), { maxZoom: 8.5, animate });
   }
+}
+
+// A ring over the 180th meridian goes on beyond it, and not once around the world; around a pole it stays as it is.
+function unwrapped(ring) {
+  const jumps = ring.filter((place, at) => at > 0 && Math.abs(place[0] - ring[at - 1][0]) > 180).length;
+  if (!jumps || jumps % 2) return;
+  for (let at = 1; at < ring.length; at++) ring[at] = [ring[at][0] - 360 * Math.round((ring[at][0] - ring[at - 1][0]) / 360), ring[at][1]];
+}
+
+// `GeoNames (https://www.geonames.org/)` as a link.
+function linked(text) {
+  const made = [];
+  let done = 0;
+  for (const match of text.matchAll(/(\S+) \((https?:\/\/[^\s)]+)\)/g)) {
+    made.push(text.slice(done, match.index), el("a", { href: match[2], target: "_blank", rel: "noopener noreferrer" }, match[1]));
+    done = match.index + match[0].length;
+  }
+  return [...made, text.slice(done)];
 }

@@ -35,7 +35,7 @@ export class Query {
     say(about, "asking…");
     const began = performance.now();
     try {
-      const answer = await fetch("/sparql", {
+      const answer = await fetch("sparql", {
         method: "POST", body: by("sparql").value,
         headers: { "Content-Type": "application/sparql-query", Accept: "application/sparql-results+json, text/turtle;q=0.8" },
       });

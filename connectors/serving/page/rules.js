@@ -2,7 +2,7 @@
 
 import { by, counted, el, say } from "./elements.js";
 
-const TOKEN = /(<[^\s<>"]*:[^\s<>"]*>|#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(<-|:-)|\b(event|policy|PREFIX|SEQ|AND|OR|PAR|EQUALS|MEETS|DURING|STARTS|FINISHES|UNLESS|WHERE|WITHIN|AGGREGATE|OVER|LAST|BY|POLICY|ALERT|ON|SEVERITY|CATEGORY|TITLE|TEXT|FOR|KEYED|AT|RADIUS|AREA|TIME|FROM|AS|in|not|TIMES|EVENTS)\b|\b(\d+(?:\.\d+)?(?: (?:ms|s|min|h|d)\b)?)/g;
+const TOKEN = /(<[^\s<>"]*:[^\s<>"]*>|#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(<-|:-)|\b(event|policy|PREFIX|SEQ|AND|OR|PAR|EQUALS|MEETS|DURING|STARTS|FINISHES|UNLESS|WHERE|WITHIN|AGGREGATE|OVER|LAST|BY|POLICY|ALERT|ON|SEVERITY|URGENCY|CERTAINTY|CATEGORY|TITLE|TEXT|INSTRUCTION|FOR|KEYED|AT|RADIUS|AREA|TIME|FROM|AS|in|not|TIMES|EVENTS)\b|\b(\d+(?:\.\d+)?(?: (?:ms|s|min|h|d)\b)?)/g;
 
 const LONG = 8; // lines between rules that are folded
 
@@ -18,6 +18,21 @@ export function code(text) {
   }
   made.append(text.slice(done));
   return made;
+}
+
+// Text between rules: whole lines of comment as prose, the rest as it stands.
+function told(text) {
+  const blocks = [];
+  for (const paragraph of text.split(/\n\s*\n/)) {
+    let last = null;
+    for (const line of paragraph.split("\n")) {
+      const prose = /^# \S/.test(line);
+      if (last?.prose === prose) last.lines.push(line);
+      else blocks.push(last = { prose, lines: [line] });
+    }
+  }
+  return blocks.map(({ prose, lines }) => prose ? el("p", { class: "prose" }, lines.map((line) => line.slice(2)).join(" "))
+    : el("pre", { class: "plain" }, code(lines.join("\n"))));
 }
 
 export class Rules {
@@ -39,9 +54,9 @@ export class Rules {
     const plain = (from, to) => {
       const text = lines.slice(from, to).join("\n").replace(/^\n+|\s+$/g, "");
       if (!text) return;
-      const shown = el("pre", { class: "plain" }, code(text));
       const height = text.split("\n").length;
-      parts.push(height > LONG ? el("details", { class: "folded" }, el("summary", {}, `${height} lines of text and declarations`), shown) : shown);
+      if (height > LONG && /^\s*[^#\s]/m.test(text)) parts.push(el("details", { class: "folded" }, el("summary", {}, `${height} lines of text and declarations`), ...told(text)));
+      else parts.push(...told(text));
     };
     const rules = [...this.program.rules].sort((a, b) => a.line - b.line);
     let line = 0;

@@ -126,3 +126,6 @@ export const subjects = (alert) => {
   const keys = Object.values(alert.key ?? {});
   return (keys.length ? keys : Object.values(alert.values ?? {}).slice(0, 1)).filter((value) => value !== null).map(String);
 };
+
+// How an alert is: of one that a change of the program took back, that.
+export const stateOf = (alert) => alert.withdrawn ? "withdrawn" : alert.state;

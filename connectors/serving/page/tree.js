@@ -7,7 +7,7 @@ import { kind } from "./colours.js";
 
 const OPEN = 2; // levels that are open at first
 const MANY = 8; // constituents of one event that are shown at first
-const ticks = (time) => typeof time === "number" ? time * 1e6 : Date.parse(time) * 1000;
+export const ticks = (time) => typeof time === "number" ? time * 1e6 : Date.parse(time) * 1000;
 
 // `told`: as /why gives it. `kinds`: the colours of events, by name.
 export function tree(told, kinds) {
@@ -20,7 +20,7 @@ export function tree(told, kinds) {
     el("button", { type: "button", class: "link", onclick: all(false) }, "fold all")), made];
 }
 
-class Maker {
+export class Maker {
   constructor(kinds) { this.kinds = kinds; this.rule = null; }
 
   node(told, depth) {
@@ -56,16 +56,15 @@ class Maker {
   }
 
   made(told, before) {
-    const { text, line, column } = told.rule;
+    const { line, column } = told.rule;
     const same = before && before.line === line && before.column === column;
-    const variables = Object.entries(told.variables ?? {});
     const lines = [
       ...(told.conditions ?? []).map((each) => this.condition(each)),
       ...(told.absent ?? []).map((each) => el("li", {}, "no ", code(each.pattern), ` until ${typeof each.until === "number" ? each.until : interval(ticks(each.until), ticks(each.until))}`)),
     ];
     return [
-      same ? null : el("figure", {}, el("pre", {}, code(text)), el("figcaption", {}, [`line ${line}`, ...(told.also ?? []).map((each) => `also by line ${each.line}`)].join(", "))),
-      variables.length ? el("p", { class: "bound" }, ...variables.flatMap(([name, value]) => [code(`${name} = ${shown(value)}`), " "])) : null,
+      same ? null : rule(told.rule, told.also),
+      bound(told.variables),
       lines.length ? el("ul", { class: "conditions" }, ...lines) : null,
     ].filter(Boolean);
   }
@@ -103,8 +102,9 @@ class Maker {
       : Object.entries(told.values ?? {}).map(([name, value]) => `${name} = ${shown(value)}`).join(", ");
     const line = [code(told.text), values ? el("span", { class: "values" }, values) : null, told.holds ? null : el("span", { class: "wrong" }, "does not hold")];
     const below = [...(told.because ?? []).map((each) => this.condition(each)), ...(told.triples ?? []).map((each) => this.triple(each))];
-    if (!below.length) return el("li", {}, ...line);
-    return el("li", {}, el("details", { class: "known" }, el("summary", {}, ...line), el("ul", { class: "conditions" }, ...below)));
+    const failed = { class: told.holds ? null : "failed" };
+    if (!below.length) return el("li", failed, ...line);
+    return el("li", failed, el("details", { class: "known" }, el("summary", {}, ...line), el("ul", { class: "conditions" }, ...below)));
   }
 
   triple({ triple, proof }) {
@@ -114,6 +114,14 @@ class Maker {
     return el("li", { class: "triple" }, el("details", { class: "known" },
       el("summary", {}, el("code", {}, triple), el("span", { class: "values" }, `inferred by ${rule}`)), steps(lines, 1)));
   }
+}
+
+export const rule = ({ text, line }, also = []) => el("figure", {}, el("pre", {}, code(text)),
+  el("figcaption", {}, [`line ${line}`, ...also.map((each) => `also by line ${each.line}`)].join(", ")));
+
+export function bound(variables) {
+  const found = Object.entries(variables ?? {});
+  return found.length ? el("p", { class: "bound" }, ...found.flatMap(([name, value]) => [code(`${name} = ${shown(value)}`), " "])) : null;
 }
 
 // Lines of a proof, the premises of each indented below it by two blanks.

@@ -1,10 +1,13 @@
-// Why: an event or an alert, the rule that gave it, and the records that it comes from.
+// Why: an event or an alert, the rule that gave it, and the records that it comes from; or why there is none.
 
-import { ask, by, counted, el, say, valued } from "./elements.js";
+import { ask, by, counted, el, narrow, say, valued } from "./elements.js";
 import { interval, lasting, moment } from "./times.js";
 import { code } from "./rules.js";
+import { kind } from "./colours.js";
 import { heard } from "./lists.js";
 import { tree } from "./tree.js";
+import { stateOf } from "./store.js";
+import { WhyNot } from "./whynot.js";
 
 const RECORDS = 200;
 
@@ -16,14 +19,27 @@ export class Why {
     this.program = program;
     this.places = places; // shows on the map, in the timeline
     this.asked = 0;
+    this.trail = []; // what was shown before what is shown
+    this.whynot = new WhyNot(store, kinds, program, (what) => this.open(what), (question) => places.asked(question));
+    by("why-back").addEventListener("click", () => this.back());
     by("why-close").addEventListener("click", () => this.close());
+    window.addEventListener("resize", () => this.veil());
     document.addEventListener("keydown", (event) => { if (event.key === "Escape" && !by("why").hidden) this.close(); });
   }
 
   leave() {
     if (by("why").hidden) return;
     by("why").hidden = true;
+    this.veil();
+    this.trail = [];
     this.places.alert(null);
+    this.places.asked(null);
+  }
+
+  back() {
+    const before = this.trail.at(-2);
+    this.trail.splice(-2);
+    this.open(before);
   }
 
   close() {
@@ -32,12 +48,17 @@ export class Why {
     else by("timeline").focus();
   }
 
-  async open({ event, alert, station }) {
+  // `what`: { event }, { alert }, { station } by their names; { absence: { event, key, at } } as far as it is known.
+  async open(what) {
+    const { alert, station, absence } = what;
+    let { event } = what;
     const active = document.activeElement;
     if (by("why").hidden && active !== document.body) this.from = active;
+    if (!by("why").contains(active)) this.trail = []; // what is chosen elsewhere begins anew
     const mine = ++this.asked;
     const parts = [];
     let title = "";
+    if (!absence) this.places.asked(null);
     try {
       if (alert) {
         const change = this.store.alerts.get(alert);
@@ -50,8 +71,12 @@ export class Why {
         title = this.store.stations.get(station)?.name ?? station;
         parts.push(...await this.station(station));
       }
+      if (absence) {
+        title = this.whynot.title(absence);
+        parts.push(...this.whynot.parts(absence));
+      }
       if (event) {
-        const found = await ask(`/api/event/${encodeURIComponent(event)}`).then((answer) => answer.json(), () => null);
+        const found = await ask(`api/event/${encodeURIComponent(event)}`).then((answer) => answer.json(), () => null);
         title ||= `Why ${found?.type ?? "this event"}?`;
         parts.push(...this.event(found, Boolean(alert)));
       }
@@ -59,23 +84,41 @@ export class Why {
       parts.push(el("p", { class: "wrong" }, error.message));
     }
     if (mine !== this.asked) return; // another one was chosen meanwhile
+    this.trail.push(what);
+    by("why-back").hidden = this.trail.length < 2;
     say(by("why-title"), title);
     by("why-body").replaceChildren(...parts);
     by("why-body").scrollTop = 0;
     by("why").hidden = false;
+    this.veil();
     by("why-title").focus({ preventScroll: true });
   }
 
   alert(change) {
     return [
-      el("p", { class: "badge", "data-severity": change.severity, "data-state": change.state }, `${change.severity}, ${change.state}`),
+      el("p", { class: "badge", "data-severity": change.severity, "data-state": stateOf(change) },
+        change.status === "Actual" ? null : el("i", { class: "practice" }, change.status), `${change.severity}, ${stateOf(change)}`),
+      change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it told of may go on.") : null,
       change.text ? el("p", { class: "lead" }, change.text) : null,
-      facts([["since", moment(Date.parse(change.start) * 1000)], ["latest", moment(Date.parse(change.end) * 1000)],
-        [change.state === "resolved" ? "over at" : "until", moment(Date.parse(change.state === "resolved" ? change.time : change.until) * 1000)],
+      change.instruction && change.state !== "resolved" ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
+      facts([...judged(change), ["since", moment(Date.parse(change.start) * 1000)], ["latest", moment(Date.parse(change.end) * 1000)],
+        [change.withdrawn ? "taken back at" : change.state === "resolved" ? "over at" : "until", moment(Date.parse(change.state === "resolved" ? change.time : change.until) * 1000)],
         ["occurrences", counted(change.occurrences)]]),
-      el("p", {}, el("a", { href: `/feeds/cap/${encodeURIComponent(change.alert)}` }, "as CAP"), " · ",
-        el("a", { href: `/feeds/alerts/${encodeURIComponent(change.alert)}` }, "its life as JSON")),
+      el("p", {}, el("a", { href: `feeds/cap/${encodeURIComponent(change.alert)}` }, "as CAP"), " · ",
+        el("a", { href: `feeds/alerts/${encodeURIComponent(change.alert)}` }, "its life as JSON")),
     ].filter(Boolean);
+  }
+
+  // What this lies over cannot be reached meanwhile.
+  veil() {
+    const over = narrow() && !by("why").hidden;
+    for (const part of document.querySelectorAll("body > header, main > section, #tabs, [role=tabpanel]")) part.inert = over;
+  }
+
+  // Where this lies over what is to be seen, it goes.
+  look(part, show) {
+    if (narrow()) { this.leave(); by(part).scrollIntoView(); }
+    show();
   }
 
   async station(key) {
@@ -84,13 +127,20 @@ export class Why {
     const events = (this.store.keys.get(key) ?? []).slice(-12).reverse();
     return [
       station ? facts([["subject", key], ["at", `${station.lat.toFixed(4)}, ${station.long.toFixed(4)}`]]) : null,
+      el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.only(key)) }, "Only this in the timeline")),
+      this.program.lineage ? this.whynot.brief(key) : null,
       el("h3", {}, "Latest records"),
       records.length ? table(records) : el("p", { class: "none" }, "None lately."),
       el("h3", {}, "Latest events"),
-      events.length ? el("ol", { class: "short" }, ...events.map((each) => el("li", {}, el("button", { type: "button", class: "link", onclick: () => this.open({ event: each.id }) },
-        `${each.type} `, el("time", {}, interval(each.start, each.end)))))) : el("p", { class: "none" }, "None."),
-      el("p", {}, el("button", { type: "button", onclick: () => this.places.only(key) }, "Only this in the timeline")),
+      events.length ? el("ol", { class: "short" }, ...events.map((each) => this.short(each))) : el("p", { class: "none" }, "None."),
     ].filter(Boolean);
+  }
+
+  short(event) {
+    const mark = el("i", { class: "swatch" });
+    mark.style.background = kind(this.kinds.get(event.type) ?? 0);
+    return el("li", {}, el("button", { type: "button", onclick: () => this.open({ event: event.id }) },
+      el("span", { class: "top" }, mark, el("b", {}, event.type), el("time", {}, interval(event.start, event.end)))));
   }
 
   event(found, inside) {
@@ -99,8 +149,8 @@ export class Why {
     return [
       inside ? el("h3", {}, `The latest event: ${found.type}`) : null,
       facts([["when", interval(found.start, found.end) + length], ...Object.entries(found.values).map(([name, value]) => [name, valued(value)])]),
-      el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.places.event(found) }, "Show in the timeline"),
-        this.store.stations.has(found.key) ? el("button", { type: "button", onclick: () => this.places.station(found.key) }, "Show on the map") : null),
+      el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.event(found)) }, "Show in the timeline"),
+        this.store.stations.has(found.key) ? el("button", { type: "button", onclick: () => this.look("map-part", () => this.places.station(found.key)) }, "Show on the map") : null),
       el("h3", {}, "Because of"),
       ...(found.because === null ? this.unkept(found) : [this.asking(found)]),
     ].filter(Boolean);
@@ -108,7 +158,7 @@ export class Why {
 
   // The tree, when it is there; else the rules and the records, and why there is no tree.
   asking(found) {
-    const address = `/why/${encodeURIComponent(found.id)}`;
+    const address = `why/${encodeURIComponent(found.id)}`;
     const made = el("div", { "aria-busy": "true" }, el("p", { class: "none" }, "It is asked of the running program …"));
     ask(`${address}?format=json`).then((answer) => answer.json()).then((told) => [
       ...tree(told, this.kinds),
@@ -140,6 +190,10 @@ export class Why {
       table(records.slice(-RECORDS))];
   }
 }
+
+// How soon and how sure, where the program says so.
+const judged = ({ urgency, certainty }) => [["urgency", urgency, "Unknown"], ["certainty", certainty, "Observed"]]
+  .filter(([, value, usual]) => value && value !== usual).map(([name, value]) => [name, value]);
 
 const facts = (pairs) => el("dl", { class: "facts" }, ...pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 

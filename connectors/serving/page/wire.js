@@ -1,50 +1,102 @@
 // The connection: all as it is now, then what changes. A break is made good by itself, from where it was.
+// A page that nobody sees gives its connections back: a browser has few of them for all its pages of one server.
 
 import { ask } from "./elements.js";
+
+const AGAIN = 2000; // milliseconds
+const UNSEEN = 5000;
 
 export class Wire {
   constructor(store, alerts, told) {
     this.store = store;
     this.alerts = alerts;
-    this.told = told; // "live", "broken", "waiting"
+    this.told = told; // "live", "broken", "waiting", "asleep", and why
     this.sources = [];
+    this.at = null; // how far it has come: of the news, of the alerts
+    this.timer = 0;
+    document.addEventListener("visibilitychange", () => this.seen(!document.hidden));
   }
 
   async begin() {
-    for (const source of this.sources) source.close();
-    this.sources = [];
+    this.close();
     this.told("waiting");
     let state;
     try {
-      state = await (await ask("/api/state")).json();
+      state = await (await ask("api/state")).json();
     } catch {
       this.told("broken");
-      setTimeout(() => this.begin(), 2000);
+      this.later();
       return;
     }
     this.store.state(state);
-    const news = this.open(`/api/stream?after=${encodeURIComponent(state.at)}`);
-    news.addEventListener("news", (message) => this.store.news(JSON.parse(message.data)));
+    this.at = { news: state.at, alerts: state.alerts_at };
+    this.follow();
+  }
+
+  // What comes behind where it is.
+  follow() {
+    this.close();
+    if (document.hidden) return this.sleep();
+    const news = this.open(`api/stream?after=${encodeURIComponent(this.at.news)}`);
+    news.addEventListener("news", (message) => { this.at.news = message.lastEventId; this.store.news(JSON.parse(message.data)); });
     news.addEventListener("reset", () => this.begin());
     news.addEventListener("open", () => this.told("live"));
-    news.addEventListener("error", () => this.broken(news));
-    if (this.alerts) {
-      const feed = this.open(`/feeds/events?after=${state.alerts_at}`);
-      for (const kind of ["firing", "updated", "resolved"]) {
-        feed.addEventListener(kind, (message) => this.store.alert(JSON.parse(message.data)));
-      }
+    if (!this.alerts) return;
+    const feed = this.open(`feeds/events?after=${this.at.alerts}`);
+    for (const kind of ["firing", "updated", "resolved"]) {
+      feed.addEventListener(kind, (message) => { this.at.alerts = message.lastEventId; this.store.alert(JSON.parse(message.data)); });
     }
   }
 
   open(address) {
     const source = new EventSource(address);
+    source.addEventListener("error", () => this.broken(source, address));
     this.sources.push(source);
     return source;
   }
 
   // The browser tries again by itself, unless it was answered with an error.
-  broken(source) {
+  async broken(source, address) {
     this.told("broken");
-    if (source.readyState === EventSource.CLOSED && this.sources.includes(source)) setTimeout(() => this.begin(), 2000);
+    if (source.readyState !== EventSource.CLOSED || !this.sources.includes(source)) return;
+    this.close();
+    this.later(await refusal(address));
   }
+
+  later(why = "") {
+    if (why) this.told("broken", why);
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.begin(), why ? 5 * AGAIN : AGAIN);
+  }
+
+  seen(is) {
+    clearTimeout(this.unseen);
+    if (!is) this.unseen = setTimeout(() => this.sleep(), UNSEEN);
+    else if (this.asleep) { this.asleep = false; this.follow(); }
+  }
+
+  sleep() {
+    if (!this.at || this.asleep || this.timer) return;
+    this.asleep = true;
+    this.close();
+    this.told("asleep");
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    for (const source of this.sources) source.close();
+    this.sources = [];
+  }
+}
+
+// What the server says where it refuses a stream; a stream does not tell itself. Nothing where it cannot be reached.
+async function refusal(address) {
+  const stop = new AbortController();
+  try {
+    const answer = await fetch(address, { signal: stop.signal });
+    if (answer.status === 429) return (await answer.text()).trim();
+    stop.abort();
+  } catch { /* it cannot be reached */ }
+  return "";
 }

@@ -1,0 +1,195 @@
+"""The page in Chromium: when it is first painted, and how long it keeps the browser from all else.
+
+python -m benchmarks.page
+python -m benchmarks.page --stations 5000 --rate 100 --seconds 30
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING
+
+from benchmarks import registers
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PREFIXES = """
+PREFIX dcterms: <http://purl.org/dc/terms/>
+PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>
+PREFIX sosa: <http://www.w3.org/ns/sosa/>
+PREFIX wgs84: <http://www.w3.org/2003/01/geo/wgs84_pos#>
+"""
+PROGRAM = f"""{PREFIXES}event reading(station: string, temp: float) TIME time.
+event warm(station: string, temp: float).
+at(S, Lat, Long) :- {{ ?station a sosa:Platform ; dcterms:identifier ?S ; wgs84:lat ?Lat ; wgs84:long ?Long }}.
+warm(S, T) <- reading(S, T) WHERE T >= 20.
+ALERT hot ON warm(station: S, temp: T) WHERE T >= 38, at(S, Lat, Long)
+    SEVERITY "Severe" TITLE "Heat at {{S}}" TEXT "{{T}} degrees" FOR 1 min KEYED BY S AT Lat, Long RADIUS 20000.
+"""
+ALERTING = 50
+"""One event in so many gives an alert."""
+_OBSERVED = """
+window.seen = { paint: 0, tasks: [] };
+new PerformanceObserver((list) => {
+  for (const each of list.getEntriesByName("first-contentful-paint")) seen.paint = each.startTime;
+}).observe({ type: "paint", buffered: true });
+new PerformanceObserver((list) => {
+  for (const each of list.getEntries()) seen.tasks.push([each.startTime, each.duration]);
+}).observe({ type: "longtask", buffered: true });
+"""
+_SHOWN = "semcep.store.events.length"
+_THERE = "Boolean(window.semcep?.parts.map && document.getElementById('connection').dataset.state === 'live')"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stations", type=int, default=5000)
+    parser.add_argument("--rate", type=int, default=100, help="events a second")
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--loads", type=int, default=5)
+    options = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    load = os.getloadavg()[0]
+    with _served(options.stations) as (url, readings), sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        paints, opening = [], []
+        for _ in range(options.loads):
+            page = _opened(browser, url, options.stations)
+            paints.append(float(page.evaluate("seen.paint")))
+            opening += _tasks(page)
+            page.context.close()
+        page = _opened(browser, url, options.stations)
+        since = len(_tasks(page))
+        before, began = int(page.evaluate(_SHOWN)), time.perf_counter()
+        feeding = threading.Thread(
+            target=feed, args=(readings, options.stations, options.rate, options.rate * options.seconds)
+        )
+        feeding.start()
+        while feeding.is_alive():
+            page.wait_for_timeout(100)
+        while (shown := int(page.evaluate(_SHOWN))) - before < options.rate * options.seconds:
+            page.wait_for_timeout(50)
+        seconds = time.perf_counter() - began
+        page.wait_for_timeout(1000)  # what is drawn last
+        coming = _tasks(page)[since:]
+        alerts = int(page.evaluate("semcep.store.alerts.size"))
+        version = browser.version
+        browser.close()
+    said = f"{options.stations:,} stations, {options.rate} events a second for {options.seconds} s, {alerts} alerts"
+    print(
+        f"{said}; Chromium {version}, {os.cpu_count()} cores, load {load:.1f} before and {os.getloadavg()[0]:.1f} after"
+    )
+    print("| | |\n|---|---|")
+    for name, value in (
+        (f"first contentful paint, median of {options.loads}", f"{statistics.median(paints):.0f} ms"),
+        ("longest task while it opens", _longest(opening)),
+        ("longest task while events come", _longest(coming)),
+        ("tasks over 50 ms in an opening", f"{len(opening) / options.loads:.1f}"),
+        ("tasks over 50 ms while events come", str(len(coming))),
+        ("tasks over 200 ms", str(sum(each > 200 for each in opening + coming))),
+        ("events a second shown", f"{(shown - before) / seconds:.0f}"),
+    ):
+        print(f"| {name} | {value} |")
+
+
+def feed(readings: IO[bytes], stations: int, rate: int, count: int) -> None:
+    """So many readings, each of which is an event, at their rate by the clock; then the one that ends their second."""
+    began = time.perf_counter()
+    for number in range(count):
+        time.sleep(max(0.0, began + number / rate - time.perf_counter()))
+        _say(readings, number * 7919 % stations, 40 if number % ALERTING == 0 else 25)
+    for _ in range(2):  # what came last is worked off when time goes on
+        time.sleep(0.2)
+        _say(readings, 0, 1)
+
+
+def _say(readings: IO[bytes], station: int, temp: int) -> None:
+    told = {"type": "reading", "time": datetime.now(UTC).isoformat(), "station": f"K{station:06}", "temp": temp}
+    readings.write(json.dumps(told).encode() + b"\n")
+    readings.flush()
+
+
+def _opened(browser: Browser, url: str, stations: int) -> Page:
+    """A new visitor's page, nothing of it in the browser's cache; it is there with all stations drawn."""
+    page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+    page.add_init_script(_OBSERVED)
+    page.goto(url)
+    for condition in (_THERE, f"semcep.parts.map.markers.size === {stations} && seen.paint > 0"):
+        until = time.monotonic() + 60
+        while not page.evaluate(condition):
+            if time.monotonic() > until:
+                raise SystemExit(f"it does not come to be: {condition}")
+            page.wait_for_timeout(50)
+    page.wait_for_timeout(500)
+    return page
+
+
+def _tasks(page: Page) -> list[float]:
+    """Milliseconds of each task over 50, in order."""
+    return [float(each) for _, each in page.evaluate("seen.tasks")]
+
+
+def _longest(tasks: list[float]) -> str:
+    return f"{max(tasks):.0f} ms" if tasks else "none over 50 ms"
+
+
+def _turtle(stations: int) -> str:
+    table = registers.stations(stations).stations.select("iri", "name", "id", "lat", "long")
+    return "".join(
+        f'<{iri}> a sosa:Platform ; rdfs:label "{name}" ; dcterms:identifier "{id}" ; '
+        f"wgs84:lat {lat} ; wgs84:long {long} .\n"
+        for iri, name, id, lat, long in table.iter_rows()
+    )
+
+
+@contextmanager
+def _served(stations: int) -> Iterator[tuple[str, IO[bytes]]]:
+    """The address of `cep serve` with so many stations, and where it is given readings."""
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        rules, register = Path(folder, "heat.cep"), Path(folder, "stations.ttl")
+        rules.write_text(PROGRAM)
+        register.write_text(PREFIXES + _turtle(stations))
+        command = [sys.executable, "-m", "cep", "serve", str(rules), "--knowledge", str(register), "--input", "-"]
+        command += ["--port", "0", "--log", "json", "--rate", "0", "--state", f"{folder}/state"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+            assert server.stdin is not None and server.stderr is not None, "they are pipes"
+            told = (json.loads(line) for line in server.stderr)
+            rest = threading.Thread(target=lambda: [_complain(line, server) for line in told])
+            try:
+                first = next(told)
+                while "url" not in first and first["level"] != "error":
+                    first = next(told)
+                if "url" not in first:
+                    raise SystemExit(first["text"])
+                rest.start()
+                yield first["url"], server.stdin
+            finally:
+                server.terminate()
+                if rest.ident is not None:
+                    rest.join()
+
+
+def _complain(told: dict[str, str], server: subprocess.Popen[bytes]) -> None:
+    if told["level"] == "error":
+        print(told["text"], file=sys.stderr)
+        server.kill()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Near names: which of the known words was probably meant by one that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+
+ALIKE, SURE = 0.65, 0.85
+"""How alike two words are that one may be meant by the other, of 1 for the same letters; and where it surely is."""
+
+
+def nearest(word: str, words: Iterable[str], alike: float = ALIKE) -> str | None:
+    """The word of `words` that comes nearest, whatever is a capital; None: none is near. A single letter is near to
+    nothing but itself."""
+    spelt: dict[str, str] = {}
+    for each in words:
+        spelt.setdefault(each.casefold(), each)
+    written = word.casefold()
+    if written in spelt or len(word) < 2:
+        return spelt.get(written)
+    near = get_close_matches(written, list(spelt), n=1, cutoff=alike)
+    return spelt[near[0]] if near else None
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str | None:
+    """The nearest word as a hint; None: none is near."""
+    meant = nearest(word, words)
+    return meant and f"did you mean `{meant}`?"
+
+
+def beside(path: Path) -> Path | None:
+    """What stands in the folder of a file that is not there and has nearly its name."""
+    names = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
+    near = nearest(path.name, names)
+    return None if near is None else path.with_name(near)

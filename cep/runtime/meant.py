@@ -1,0 +1,46 @@
+"""What the goals and events of a program mean, as names that are the same in every program that means the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from cep.plan.identity import identities, meanings
+from cep.plan.order import Unit
+from cep.plan.plan import Plan
+from cep.runtime import snapshot
+from cep.runtime.machine import Machine
+
+
+class Meant:
+    """Of a whole program, not of a stage: its plan, its facts and what its `knowledge` is called. Nothing is worked out
+    before it is asked for, and that once."""
+
+    def __init__(self, plan: Plan, facts: Mapping[str, pl.DataFrame], knowledge: str | None) -> None:
+        self._plan, self._facts, self._knowledge = plan, facts, knowledge
+        self._units: dict[Unit, str] = {}
+        self._events: dict[bool, dict[str, str]] = {}
+
+    def units(self, plan: Plan, machine: Machine) -> dict[Unit, str]:
+        """Names of goals and events: those of equal names have equal states after equal input. `plan`: of the whole or
+        of a stage, which the machine runs."""
+        if not self._units:
+            found = self._found(self._knowledge)
+            if plan.origin is not None:
+                whole, found = found, {unit: name for unit, name in found.items() if isinstance(unit, str)}
+                found |= {new: whole[old] for new, old in enumerate(plan.origin)}
+            self._units = machine.named(found)
+        return self._units
+
+    def events(self, known: bool) -> dict[str, str]:
+        """Names of what is derived; `known`: another knowledge makes another name, where it is asked."""
+        if known not in self._events:
+            found = self._found(self._knowledge if known else None)
+            derived = self._plan.derived
+            self._events[known] = {u: name for u, name in found.items() if isinstance(u, str) and u in derived}
+        return self._events[known]
+
+    def _found(self, knowledge: str | None) -> dict[Unit, str]:
+        facts = {name: snapshot.table_name(table) for name, table in self._facts.items()}
+        return identities(self._plan, meanings(self._plan.rules, facts, knowledge))

@@ -1,0 +1,309 @@
+"""Kafka through Spark's own connector, a jar: a second stream beside that of files, of the same parcels.
+
+Its offsets are kept by Spark, a line of their own in each plan of a micro-batch, before the line of our own source.
+What its rows hold is read as messages are everywhere; only where they come from is its affair.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import socket
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import reduce
+from itertools import chain, groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from cep.errors import CepError
+from cep.spark import mending
+from cep.spark.durable import put
+from cep.spark.files import PARCELS
+from cep.spark.journal import FILE_BITS
+from cep.spark.packages import KAFKA, wanted
+from cep.spark.room import onto
+from connectors.addresses import Address
+from connectors.inputs import Input
+from connectors.kafka import layer
+from connectors.messages import Messages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cep.spark.program import Program
+
+FORMAT = "kafka"
+"""How Spark knows it."""
+
+EACH = 100_000
+"""Messages of a task."""
+
+NOTE = "through"
+"""A file in the folder of an input, where the connector reads it."""
+
+_AS_BEFORE = "name the inputs as before, in the same order, or start anew with another folder"
+
+_PATIENCE = 10.0  # seconds in which a broker has to answer
+_PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_BESIDE = {
+    "org.apache.kafka.clients.consumer.KafkaConsumer": "kafka-clients",
+    "org.apache.spark.kafka010.KafkaTokenUtil": "spark-token-provider-kafka-0-10",
+    "org.apache.commons.pool2.impl.GenericKeyedObjectPool": "commons-pool2",
+}
+"""Classes that it needs, by the jars that have them."""
+
+_TAKEN = (
+    "auto.offset.reset",
+    "bootstrap.servers",
+    "enable.auto.commit",
+    "group.id",
+    "interceptor.classes",
+    "key.deserializer",
+    "value.deserializer",
+)
+"""Settings of the Java client that the connector, or another option of an address, says itself."""
+
+_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_ENDPOINT = "ssl.endpoint.identification.algorithm"
+
+
+def chosen(address: Address, named: bool) -> bool:
+    """Whether the connector is to read what an address names: as its option `through=` says, else where the jar is
+    `named` among the settings. CepError: that is nothing to choose."""
+    if address.kind != "kafka":
+        return False
+    return address.choice("through", ("spark", "python") if named else ("python", "spark")) == "spark"
+
+
+def agree(checkpoint: Path, place: int, address: Address, ours: bool) -> None:
+    """See that the input at a place is read as it was before: `ours`, by the connector, or by Python's client. Neither
+    knows the offsets of the other. CepError: it is not."""
+    folder = checkpoint / f"input-{place}"
+    if address.kind != "kafka" or not (folder / "address").exists():
+        return
+    was = (folder / NOTE).exists()
+    if was and not mending.begun(checkpoint):
+        return  # its run ended before anything was read
+    if not was and not ours:
+        return
+    before = _noted(folder / "address")
+    if was != ours and before == address.text:
+        ways = {True: "through Spark's own connector", False: "through Python's client"}
+        back = f"`--packages {wanted()}`, or `?through=spark`," if was else "`?through=python`"
+        raise CepError(
+            f"--checkpoint: {address.text} was read {ways[was]}, and would be {ways[ours]}: neither goes on from "
+            "the offsets of the other",
+            hint=f"{back} is as before; or start anew with other folders",
+            code="checkpoint",
+        )
+    if before != address.text:
+        told = f"--checkpoint: this input was {before}, and is {address.text}"
+        raise CepError(told, hint=_AS_BEFORE, code="checkpoint")
+
+
+def steady(checkpoint: Path, places: Collection[int]) -> None:
+    """See that the connector reads the inputs at these places, and had read them before: Spark goes on with as many
+    sources as it began with. CepError: it had read others."""
+    if not mending.begun(checkpoint):
+        return
+    before = _places(checkpoint)
+    for place in sorted(before.symmetric_difference(places)):
+        if place in before:
+            was = _noted(checkpoint / f"input-{place}" / "address")
+            told = f"input {place + 1} was {was} through Spark's own connector, and is not any more"
+        else:
+            told = f"input {place + 1} was not read through Spark's own connector, and would be now"
+        raise CepError(
+            f"--checkpoint: {told}: Spark goes on with the topics that it began with, and no others",
+            hint=_AS_BEFORE,
+            code="checkpoint",
+        )
+
+
+def noted(checkpoint: Path, inputs: Mapping[int, Input]) -> None:
+    """Where no micro-batch was planned yet, the connector reads from now on the inputs at these places, and no others.
+    CepError: it cannot be written."""
+    if mending.begun(checkpoint):
+        return
+    with onto("--checkpoint", checkpoint, begins=True):
+        for place in _places(checkpoint) - inputs.keys():
+            folder = checkpoint / f"input-{place}"
+            for name in (NOTE, "address"):
+                (folder / name).unlink(missing_ok=True)
+            with suppress(OSError):  # something else is there
+                folder.rmdir()
+        for place, one in inputs.items():
+            folder = checkpoint / f"input-{place}"
+            folder.mkdir(exist_ok=True)
+            put(folder / "address", json.dumps(one.path).encode())
+            put(folder / NOTE, b"")
+
+
+def _places(checkpoint: Path) -> set[int]:
+    """Those of the inputs that the connector reads."""
+    return {int(file.parent.name.partition("-")[2]) for file in checkpoint.glob(f"input-*/{NOTE}")}
+
+
+def _noted(file: Path) -> str:
+    """The address that a file holds. CepError: it holds none."""
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        hint = "put the whole folder back as it was, or start anew with another one"
+        raise CepError(f"--checkpoint: {file} is damaged", hint=hint, code="checkpoint") from None
+
+
+def reach(address: Address) -> None:
+    """CepError: none of the servers answers."""
+    options(address, None)
+    reasons = []
+    for place in address.hosts:
+        try:
+            socket.create_connection(place, _PATIENCE).close()
+            return
+        except OSError as error:
+            reasons.append((error.strerror or str(error)).lower())
+    raise address.refused(f"no answer: {reasons[0]}", "is a broker running there?")
+
+
+def options(address: Address, most: int | None) -> dict[str, str]:
+    """What the connector is told: where, who asks, from where on, and about how many messages (`most`, or `limit=`) a
+    micro-batch has. CepError: a file is not there, or an option is wrong."""
+    if not address.path or "/" in address.path:
+        raise address.refused("it names no topic", f"e.g. `kafka://{address.servers}/readings`")
+    limit = None if most is None else int(address.number("limit", most, 1))
+    found = {
+        "kafka.bootstrap.servers": address.servers,
+        "subscribe": address.path,
+        "startingOffsets": address.choice("from", ("earliest", "latest")),
+        "failOnDataLoss": "true" if address.choice("gone", ("refuse", "skip")) == "refuse" else "false",
+        "maxRecordsPerPartition": str(EACH),
+    }
+    if limit is not None:
+        found["maxOffsetsPerTrigger"] = str(limit)
+    return found | {f"kafka.{name}": value for name, value in client(address).items()}
+
+
+def client(address: Address) -> dict[str, str]:
+    """The settings of the Java client that an address says. CepError: as `options`."""
+    given = address.options
+    found = {"security.protocol": layer(address), "isolation.level": "read_committed"}
+    if "group" in given:
+        found["group.id"] = given["group"]
+    if address.user is not None:
+        mechanism = given.get("sasl", "PLAIN")
+        if mechanism not in _MODULES:
+            raise address.refused(f"`sasl={mechanism}` is not known", f"`sasl` is one of {', '.join(_MODULES)}")
+        secret = address.password or ""
+        login = f"username={_quoted(address.user)} password={_quoted(secret)}"
+        found["sasl.mechanism"] = mechanism
+        found["sasl.jaas.config"] = f"{_MODULES[mechanism]} required {login};"
+    for option, names in {
+        "ca": ("ssl.truststore.type", "ssl.truststore.certificates"),
+        "cert": ("ssl.keystore.type", "ssl.keystore.certificate.chain"),
+        "key": ("ssl.keystore.type", "ssl.keystore.key"),
+    }.items():
+        if option in given:
+            found |= dict(zip(names, ("PEM", _text(address, option)), strict=True))
+    for name, value in given.items():
+        if "." in name:
+            if name in _TAKEN:
+                raise address.refused(f"`{name}` is not for an address to say: Spark's connector does")
+            found[name] = "" if (name, value) == (_ENDPOINT, "none") else value
+    return found
+
+
+def there(spark: SparkSession) -> None:
+    """CepError: the connector is not on the class path of Spark, or not all that it needs."""
+    java: Any = spark._jvm
+    loader = java.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+
+    def loads(name: str) -> bool:
+        try:
+            java.java.lang.Class.forName(name, False, loader)
+        except Py4JJavaError:
+            return False
+        return True
+
+    missing = [jar for name, jar in _BESIDE.items() if not loads(name)] if loads(_PROVIDER) else []
+    if missing:
+        raise CepError(
+            f"Spark's connector for Kafka lacks {' and '.join(missing)} on the class path",
+            hint=f"`--packages {wanted()}` has all of it; `--conf spark.jars=` has to name each jar",
+            code="spark",
+        )
+    try:
+        spark.readStream.format(FORMAT).option("kafka.bootstrap.servers", "-").option("subscribe", "-").load()
+    except AnalysisException:
+        raise CepError(
+            f"Spark's connector for Kafka, {KAFKA}, is not on its class path",
+            hint=f"`--packages {wanted()}`; or read by Python's client, `?through=python`",
+            code="spark",
+        ) from None
+
+
+def parcels(
+    spark: SparkSession, program: Program, inputs: Mapping[int, Input], most: int | None, letters: str | None
+) -> DataFrame | None:
+    """The messages of inputs, by their places, as parcels; None: there are none. `letters`: as `Files` has it."""
+    carried = pickle.dumps(program.bare())
+    found = []
+    for place, one in inputs.items():
+        assert one.address is not None, "a topic has an address"
+        rows = spark.readStream.format(FORMAT).options(**options(one.address, most)).load()
+        taken = reading(carried, place << FILE_BITS, one, letters)
+        found.append(rows.select("partition", "offset", "value").mapInArrow(taken, PARCELS))
+    return reduce(DataFrame.union, found) if found else None
+
+
+Rows = Iterator["pa.RecordBatch"]
+
+
+def reading(program: bytes, number: int, input: Input, letters: str | None) -> Callable[[Rows], Rows]:
+    """What makes parcels of the rows of a task, where a worker runs. `number`: of the first partition."""
+
+    def taken(rows: Rows) -> Rows:
+        from cep.spark.reading import received
+
+        known = pickle.loads(program)
+        for partition, parts in groupby(messages(rows, input.path), key=lambda part: part[0]):
+            run = (part for _, part in parts)
+            first = next(run)
+            mine, here = number + partition, replace(input, path=first.sources[0], address=None)
+            name = f"read-{mine:08}-{first.numbers[0]:012}"
+            yield from received(known, mine, here, chain([first], run), letters, name)
+
+    return taken
+
+
+def messages(rows: Rows, topic: str) -> Iterator[tuple[int, Messages]]:
+    """Messages of one partition that stand together, and that partition."""
+    for batch in rows:
+        partitions, offsets, values = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
+        for partition, run in groupby(range(batch.num_rows), key=partitions.__getitem__):
+            these = list(run)
+            told = [f"{topic}/{partition}"] * len(these)
+            yield partition, Messages(told, [offsets[i] for i in these], [values[i] or b"" for i in these])
+
+
+def _quoted(text: str) -> str:
+    """A value in a login of Java."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _text(address: Address, option: str) -> str:
+    path = Path(address.options[option])
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise address.refused(f"`{option}={path}`: {(error.strerror or str(error)).lower()}") from None

@@ -1,0 +1,78 @@
+"""Jars that Spark is given beside its own: what they are, whether they fit it, and why they could not be had."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlparse
+
+import pyspark
+
+from cep.errors import CepError
+
+PACKAGES = "spark.jars.packages"
+JARS = "spark.jars"
+KAFKA = "spark-sql-kafka-0-10"
+"""The artifact that is Spark's own connector for Kafka."""
+
+SCALA = "2.13"
+"""That of all jars of Spark 4."""
+
+_PATHS = (JARS, "spark.driver.extraClassPath", "spark.executor.extraClassPath")
+_COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
+_CONNECTOR = re.compile(rf"{re.escape(KAFKA)}_([\d.]+)[:-](\d+\.\d+)([\w.-]*)", re.ASCII)
+_UNRESOLVED = re.compile(r"unresolved dependency: ([^#\s]+)#([^;\s]+);([^:\s\],]+)")
+
+
+def wanted() -> str:
+    """The connector that fits this Spark, as `--packages` names it."""
+    return f"org.apache.spark:{KAFKA}_{SCALA}:{pyspark.__version__}"
+
+
+def joined(given: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings, with what `--packages` names. CepError: that is no name of an artifact."""
+    names = [name.strip() for text in given for name in text.split(",")]
+    for name in names:
+        if not _COORDINATES.fullmatch(name):
+            raise CepError(
+                f"--packages: expected `group:artifact:version`, found `{name}`",
+                hint=f"`--packages {wanted()}`",
+                code="option",
+            )
+    known = list(filter(None, settings.get(PACKAGES, "").split(",")))
+    return dict(settings) | ({PACKAGES: ",".join(dict.fromkeys([*known, *names]))} if names else {})
+
+
+def connected(settings: Mapping[str, str]) -> bool:
+    """Whether the connector for Kafka is among the jars that settings name. CepError: it is, and is for another Spark;
+    or a jar is not there."""
+    for jar in filter(None, settings.get(JARS, "").split(",")):
+        place = urlparse(jar.strip())
+        if place.scheme in ("", "file") and "*" not in place.path and not Path(place.path).is_file():
+            raise CepError(f"--conf {JARS}: there is no file {place.path}", code="option")
+    named = ",".join(settings.get(name, "") for name in (PACKAGES, *_PATHS))
+    ours = ".".join(pyspark.__version__.split(".")[:2])
+    for scala, version, rest in _CONNECTOR.findall(named):
+        if (scala, version) != (SCALA, ours):
+            raise CepError(
+                f"{KAFKA}_{scala}, version {version}{rest.removesuffix('.jar')}, does not fit this Spark, which is "
+                f"{pyspark.__version__} with Scala {SCALA}",
+                hint=f"`--packages {wanted()}`",
+                code="option",
+            )
+    return KAFKA in named
+
+
+def unresolved(said: str) -> CepError | None:
+    """What to say where Spark has not started since packages could not be had, as its last words tell; None: it has
+    not started for another reason."""
+    missing = [":".join(found) for found in _UNRESOLVED.findall(said)]
+    if not missing:
+        return None
+    return CepError(
+        f"--packages: {' and '.join(missing)} cannot be had from any repository",
+        hint="is the name right, and can Maven Central be reached? `--conf spark.jars.repositories=URL` names another "
+        "repository, `--conf spark.jars=FILE,FILE` jars that are here",
+        code="spark",
+    )

@@ -1,0 +1,236 @@
+"""The journal: batches on disk before they are worked off, so that a run that is killed goes on as if it had not been.
+
+It belongs to a snapshot, and begins anew with each: what is in it came since. First stands which snapshot that is and
+what was known of the sources then; behind it stands batch after batch. What is torn at the end was not worked off, and
+no source was told of it. What is not whole and has more behind it was whole once: that is told, and nothing is cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+from zlib import crc32
+
+import numpy as np
+import polars as pl
+
+from cep.errors import CepError
+from cep.schema import Schema
+from connectors.batch import Batch, Block, DeadRecord
+from connectors.packed import pack, unpack
+
+Place = Mapping[int, int]
+"""What is to be known of a source to go on behind a message; numbers of its own, later ones for earlier ones."""
+
+_HEAD = struct.Struct("<III")
+"""Check sum of what follows it; bytes of a text of JSON, and of the tables, or numbers of sources, behind it."""
+
+
+class Journal:
+    """The snapshot of a program in a folder, and what came since.
+
+    `behind`: how many records the journal has; `first`: the number of the next record of the input; `places`: of each
+    source. `whole`: all that is there is worked off, so that a snapshot may take its place.
+    """
+
+    def __init__(self, folder: Path, schemas: Mapping[str, Schema]) -> None:
+        """`schemas`: of the events that the program reads; others are left out. CepError: it cannot be read."""
+        self._saved, self._path, self._part = folder / "snapshot", folder / "journal", folder / "journal.part"
+        self._schemas = {name: _fields(schema) for name, schema in schemas.items()}
+        self.places: dict[str, dict[int, int]] = {}
+        self.first = self.behind = 0
+        self._silence = self._before = 0  # that of the last batch, and of the last one in the snapshot
+        self._left: list[tuple[dict[str, Any], bytes]] = []
+        try:
+            self._file = self._opened(_name(self.snapshot()))
+        except OSError as error:
+            raise _failed(self._path, error) from None
+        self.whole = not self._left
+
+    def snapshot(self) -> bytes:
+        """The last one; nothing where there is none yet."""
+        return self._saved.read_bytes() if self._saved.is_file() else b""
+
+    def replayed(self) -> Iterator[Batch]:
+        """What came since the snapshot, once; then an empty batch: no silence goes on from before it."""
+        for head, tables in self._left:
+            yield self._batch(head, tables)
+        if self._left:
+            self._left, self.whole = [], True
+            yield Batch({}, [], [])
+
+    def add(self, batch: Batch) -> None:
+        """Keep a batch; it outlives this process, and where its source is told of it the machine's end too. CepError:
+        it cannot be written."""
+        if not self.whole or self._file.closed:  # it is one of those, or nobody waits for it any more
+            return
+        self._silence = batch.silence
+        if not batch.silence:
+            self._before = 0
+        packed = {name: pack(table) for name, table in batch.tables.items()}
+        head = {
+            "tables": [(name, self._schemas[name], len(rows)) for name, rows in packed.items()],
+            "rows": [table.height for table in batch.tables.values()],
+            "dead": [(one.file, one.line, one.reason, one.code, one.text) for one in batch.dead],
+            "blocks": [_told(block) for block in batch.blocks],
+            # A silence is told from its beginning on: here from the snapshot on, where that came in between.
+            "silence": batch.silence and max(1, batch.silence - self._before),
+            "source": batch.source,
+            "place": list(batch.place.items()),
+        }
+        self._note(batch)
+        try:
+            self._file.write(_record(head, b"".join(packed.values())))
+            self._file.flush()
+            if batch.place:
+                os.fsync(self._file.fileno())
+        except OSError as error:
+            raise _failed(self._path, error) from None
+
+    def save(self, blob: bytes) -> None:
+        """A snapshot with all that is in the journal takes the place of the last one. CepError: it cannot be
+        written."""
+        assert self.whole, "what is still to come would be lost"
+        try:
+            file = self._begun(_name(blob))
+            part = self._saved.with_suffix(".part")
+            with part.open("wb") as out:
+                out.write(blob)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(part, self._saved)  # from here on the new journal is the one that belongs to it
+            os.replace(self._part, self._path)
+            folder = os.open(self._saved.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)  # else the names may still be those of before when the machine ends
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise _failed(self._saved, error) from None
+        self._file.close()
+        self._file, self._before = file, self._silence
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _opened(self, name: str) -> BinaryIO:
+        """The journal that belongs to the snapshot of that name, read; a new one where there is none."""
+        for path in (self._path, self._part):
+            data = path.read_bytes() if path.is_file() else b""
+            records = list(_records(data))
+            if records and records[0][0].get("follows") == name:
+                if _more(data, records[-1][2]):
+                    raise _damaged(path, len(records))
+                break
+        else:
+            if self._path.is_file() and not any(_records(self._path.read_bytes())):  # it is put there with its first
+                raise _damaged(self._path, 0)
+            file = self._begun(name)
+            os.replace(self._part, self._path)
+            return file
+        begun, known, _ = records[0]
+        self.first = begun["first"]
+        numbers: Iterator[Any] = iter(np.frombuffer(known, np.int64).reshape(-1, 2).tolist())
+        self.places = {source: dict(islice(numbers, count)) for source, count in begun["places"]}
+        self._left = [(head, tables) for head, tables, _ in records[1:]]
+        for head, _ in self._left:
+            self._note(self._batch({**head, "tables": []}, b""))
+            fit = [self._schemas.get(name) == fields for name, fields, _ in head["tables"]]
+            self.behind += sum(rows for rows, fits in zip(head["rows"], fit) if fits) + len(head["dead"])
+        os.replace(path, self._path)
+        file = self._path.open("r+b")
+        file.truncate(records[-1][2])
+        file.seek(records[-1][2])
+        return file
+
+    def _begun(self, name: str) -> BinaryIO:
+        """A journal that follows a snapshot, on disk, not yet in its place."""
+        places = [(source, len(place)) for source, place in self.places.items()]
+        numbers = np.array([pair for place in self.places.values() for pair in place.items()], np.int64)
+        file = self._part.open("wb")
+        file.write(_record({"follows": name, "first": self.first, "places": places}, numbers.tobytes()))
+        file.flush()
+        os.fsync(file.fileno())
+        return file
+
+    def _note(self, batch: Batch) -> None:
+        self.first = max([self.first, *(block.beyond for block in batch.blocks)])
+        if batch.place:
+            self.places.setdefault(batch.source, {}).update(batch.place)
+
+    def _batch(self, head: Mapping[str, Any], data: bytes) -> Batch:
+        tables: dict[str, pl.DataFrame] = {}
+        start = 0
+        for name, fields, size in head["tables"]:
+            if self._schemas.get(name) == fields:
+                tables[name] = unpack(data[start : start + size])
+            start += size
+        dead = [DeadRecord(*each) for each in head["dead"]]
+        blocks = [_block(each) for each in head["blocks"]]
+        return Batch(tables, dead, blocks, silence=head["silence"], source=head["source"], place=dict(head["place"]))
+
+
+def _fields(schema: Schema) -> list[list[str]]:
+    return [[attribute.name, attribute.type] for attribute in schema.attributes]
+
+
+def _name(blob: bytes) -> str:
+    """What a snapshot is known by."""
+    return blake2b(blob, digest_size=16).hexdigest()
+
+
+def _record(head: Mapping[str, Any], tables: bytes) -> bytes:
+    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    sizes = _HEAD.pack(0, len(text), len(tables))[4:]
+    return crc32(tables, crc32(text, crc32(sizes))).to_bytes(4, "little") + sizes + text + tables
+
+
+def _records(data: bytes) -> Iterator[tuple[dict[str, Any], bytes, int]]:
+    """Heads, tables, and where each ends, up to what is torn."""
+    place = 0
+    while place + _HEAD.size <= len(data):
+        sum, length, size = _HEAD.unpack_from(data, place)
+        middle = place + _HEAD.size + length
+        stop = middle + size
+        if stop > len(data) or crc32(data[place + 4 : stop]) != sum:
+            return
+        yield json.loads(data[place + _HEAD.size : middle].decode("utf-8", "surrogatepass")), data[middle:stop], stop
+        place = stop
+
+
+def _more(data: bytes, place: int) -> bool:
+    """Whether what is not whole there has more behind it. Zeros have not: the machine has ended before what was written
+    was on disk."""
+    rest = memoryview(data)[place:]
+    if len(rest) < _HEAD.size or not any(rest):
+        return False
+    _, length, size = _HEAD.unpack_from(rest)
+    return bool(_HEAD.size + length + size < len(rest))
+
+
+def _told(block: Block) -> Sequence[Any]:
+    """Where records stand; not what they say."""
+    lines = block.lines
+    if lines is not None and len(lines) and (np.diff(lines) == 1).all():
+        return block.file, block.first, block.count, int(lines[0]), None, block.times
+    return block.file, block.first, block.count, block.line, None if lines is None else lines.tolist(), block.times
+
+
+def _block(told: Sequence[Any]) -> Block:
+    file, first, count, line, lines, times = told
+    return Block(file, first, count, line, None if lines is None else np.array(lines, np.int64), times=times)
+
+
+def _damaged(path: Path, number: int) -> CepError:
+    hint = "bring the folder back from a copy; or remove the file, to go on from the snapshot without what came since"
+    return CepError(f"--state: {path}: record {number} is damaged", hint=hint, code="state")
+
+
+def _failed(path: Path, error: OSError) -> CepError:
+    return CepError(f"--state: {path}: {(error.strerror or str(error)).lower()}", code="state")

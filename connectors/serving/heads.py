@@ -1,0 +1,59 @@
+"""A deadline for the first line and the headers of requests, which uvicorn waits for without an end.
+
+From the connection, or on one that is kept from the first byte of its next request. Bodies have theirs in `guard`; how
+long a connection is kept between two requests is uvicorn's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from connectors.serving.guard import SECONDS
+
+_LATE = b"the headers of the request did not come in time\n"
+_ANSWER = b"HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
+
+
+def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
+    """For uvicorn, which makes one for each connection."""
+
+    class Heads(H11Protocol):
+        deadline: asyncio.TimerHandle | None = None
+        begun = False
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._wait()
+
+        def data_received(self, data: bytes) -> None:
+            before = self.cycle
+            self.begun = True
+            super().data_received(data)
+            if self.cycle is not before:  # it is made when headers are whole
+                self._done()
+            elif self.cycle is None or self.cycle.response_complete:
+                self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._done()
+            super().connection_lost(exc)
+
+        def _wait(self) -> None:
+            if self.deadline is None and not self.transport.is_closing():
+                self.deadline = self.loop.call_later(seconds, self._late)
+
+        def _done(self) -> None:
+            if self.deadline is not None:
+                self.deadline.cancel()
+            self.deadline, self.begun = None, False
+
+        def _late(self) -> None:
+            if self.transport.is_closing():
+                return
+            if self.begun and self.cycle is None:  # else nothing was asked, or what was asked is answered
+                self.transport.write(_ANSWER + b"Content-Length: %d\r\n\r\n" % len(_LATE) + _LATE)
+            self.transport.close()
+
+    return Heads

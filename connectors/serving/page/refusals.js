@@ -1,0 +1,88 @@
+// Why there is no event: each rule with how near it came, and what failed.
+
+import { counted, el } from "./elements.js";
+import { interval, moment } from "./times.js";
+import { code } from "./rules.js";
+import { kind } from "./colours.js";
+import { Maker, bound, rule, ticks } from "./tree.js";
+
+const OPEN = 2; // how deep what is missing itself is unfolded at first
+const SPOKEN = /`([^`]*)`|(-?\d{4,}-\d\d-\d\dT[\d:.]+Z)/g;
+
+// `told`: as /why-not gives it. Its parts, and a sentence for who hears them.
+export function refusals(told, kinds, choose) {
+  const maker = new Refusals(kinds, choose);
+  const at = told.at ? ` at ${[...new Set(told.at.map((each) => moment(ticks(each))))].join(" to ")}` : "";
+  if (told.exists) {
+    return { said: "It is there.", parts: [el("p", { class: "verdict", "data-there": "" }, "It is there: ", code(told.asked), el("span", {}, at)),
+      el("ul", { class: "near" }, ...told.found.map((each) => maker.near("", each)))] };
+  }
+  const number = told.rules.length;
+  const parts = [el("p", { class: "verdict" }, "There is no ", code(told.asked), el("span", {}, at)), maker.around(told)];
+  if (!number) parts.push(el("p", { class: "none" }, "No rule gives it: it is read from the input."));
+  parts.push(...told.rules.map((each) => maker.refusal(each, 0)));
+  const first = told.rules[0];
+  const said = number === 1 ? `It is not there: ${first.failure.told}.` : `It is not there; ${counted(number)} rules could give it.`;
+  return { parts: parts.filter(Boolean), said };
+}
+
+class Refusals extends Maker {
+  constructor(kinds, choose) { super(kinds); this.choose = choose; }
+
+  refusal(told, depth) {
+    const { failure } = told;
+    const held = told.conditions.filter((each) => each.holds);
+    const lines = [
+      ...told.parts.map((each) => el("li", {}, "there is ", this.named(each))),
+      ...held.map((each) => this.condition(each)),
+      ...this.failed(failure),
+    ];
+    const below = told.because ?? [];
+    return el("section", { class: "refusal", "aria-label": `the rule in line ${told.rule.line}` },
+      rule(told.rule), bound(told.variables), el("ul", { class: "conditions" }, ...lines),
+      below.length ? el("details", { class: "node", open: depth < OPEN },
+        el("summary", {}, `why there is no such event: ${below.length === 1 ? "its rule" : `its ${counted(below.length)} rules`}`),
+        ...below.map((each) => this.refusal(each, depth + 1))) : null);
+  }
+
+  // A sentence with what belongs to it; where conditions failed they say so themselves.
+  failed(failure) {
+    const conditions = (failure.conditions ?? []).map((each) => this.condition(each));
+    const around = this.around(failure);
+    if (failure.kind === "condition") return [...conditions, around ? el("li", { class: "aside" }, around) : null].filter(Boolean);
+    return [el("li", { class: "failed" }, el("span", { class: "sentence" }, ...spoken(failure)), conditions.length ? el("ul", { class: "conditions" }, ...conditions) : null, around)];
+  }
+
+  around(told) {
+    const found = [["the latest before", told.before], ["the next after", told.after]].filter(([, one]) => one);
+    return found.length ? el("ul", { class: "near" }, ...found.map(([text, one]) => this.near(`${text}: `, one))) : null;
+  }
+
+  near(text, one) { return el("li", {}, text, this.named(one)); }
+
+  // An event that rules gave leads to why it is.
+  named(one) {
+    const time = el("time", {}, interval(ticks(one.start), ticks(one.end)));
+    if (!this.kinds.has(one.event) || one.record) return el("span", { class: "named" }, code(one.text), " ", time);
+    const mark = el("i", { class: "swatch" });
+    mark.style.background = kind(this.kinds.get(one.event));
+    return el("span", { class: "named" }, mark, el("button", { type: "button", class: "link", onclick: () => this.choose({ event: one.id }) }, code(one.text)), " ", time);
+  }
+}
+
+// The failure in a sentence, with what is of the program as that, and times as people read them.
+function spoken({ kind: failed, told }) {
+  const missing = failed === "missing" && /^there is no ([^`].*?)( since \S+)?$/s.exec(told);
+  if (missing) return ["there is no ", code(missing[1]), ...pieces(missing[2] ?? "")];
+  return pieces(told);
+}
+
+function pieces(text) {
+  const made = [];
+  let done = 0;
+  for (const match of text.matchAll(SPOKEN)) {
+    made.push(text.slice(done, match.index), match[1] !== undefined ? code(match[1]) : moment(ticks(match[2])));
+    done = match.index + match[0].length;
+  }
+  return [...made, text.slice(done)];
+}

@@ -1,0 +1,46 @@
+"""What is wrong with a request, in a sentence: also where the web framework says so, which has a JSON of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
+
+from connectors.alerts.plain import clean
+
+_SAID = {404: "Not Found", 405: "Method Not Allowed"}
+"""What the framework itself says with a status."""
+
+
+def in_sentences(app: FastAPI) -> None:
+    """Every refusal of the framework is a sentence in plain text; of several mistakes each has a line."""
+
+    @app.exception_handler(RequestValidationError)
+    async def wrong(request: Request, error: RequestValidationError) -> Response:
+        return PlainTextResponse("".join(f"{line}\n" for line in mistakes(error.errors())), 422)
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        told = str(error.detail)
+        if told == _SAID.get(error.status_code):
+            here = clean(request.url.path, 200)
+            allowed = (error.headers or {}).get("Allow", "GET")
+            told = f"there is nothing at {here}" if error.status_code == 404 else f"{here} takes {allowed} only"
+        return PlainTextResponse(f"{told}\n", error.status_code, error.headers)
+
+
+def mistakes(errors: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is wrong, each with the parameter: `at: this parameter is missing`."""
+    lines = []
+    for error in errors:
+        name = clean(str(error["loc"][-1]), 80)
+        said = str(error["msg"])
+        if error["type"] == "missing":
+            lines.append(f"{name}: this parameter is missing")
+        else:
+            lines.append(f"{name}: `{clean(str(error.get('input')), 80)}`: {said[:1].lower()}{said[1:]}")
+    return lines

@@ -1,0 +1,42 @@
+"""Knowledge as a store elsewhere has it, which goes on with its changes: the quads that go and come with each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyoxigraph as ox
+
+from knowledge.asking import store
+from knowledge.graph import Knowledge
+from knowledge.rdf.terms import NONE
+from knowledge.rdf.triples import Triples
+
+
+class Followed:
+    """The store is filled by `Knowledge.store`."""
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        """In its present state; later changes are told to `change` alone."""
+        self._known = knowledge.fork(asked=False)
+
+    def change(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:
+        """What goes and what comes with some changes (`Knowledge.change`), asserted or inferred, as N-Quads."""
+        before = self._graphs()
+        self._known.apply(self._known.merge(changes))
+        now = self._graphs()
+        return self._written(before, now), self._written(now, before)
+
+    def _graphs(self) -> dict[int, Triples]:
+        return {**self._known.graphs, NONE: self._known.seen}
+
+    def _written(self, some: dict[int, Triples], others: dict[int, Triples]) -> bytes:
+        return b"".join(self._lines(some, others))
+
+    def _lines(self, some: dict[int, Triples], others: dict[int, Triples]) -> Iterator[bytes]:
+        """The quads that are in some graphs and not in others."""
+        for graph, triples in some.items():
+            other = others.get(graph, Triples.empty())
+            if triples is not other and len(only := triples.minus(other)):
+                written = ox.serialize(store.quads(self._known.terms, only, graph), format=ox.RdfFormat.N_QUADS)
+                assert written is not None, "without an output the text is given"
+                yield written

@@ -1,0 +1,239 @@
+"""The journal of live input: whatever was read is worked off once, wherever a run was killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep.engine import Engine
+from cep.errors import CepError
+from cep.events import Iri
+from cep.pipeline import Interrupt, flow
+from cep.program import Turns
+from cep.progress import Tally
+from connectors.batch import Batch, Block, DeadRecord
+from connectors.deadletters import DeadLetters
+from connectors.files import read
+from connectors.journal import Journal
+from tests.brokers import Cluster
+from tests.serving import EIGHT
+
+SECOND = 1_000_000
+PROGRAM = """
+event reading(fridge: string, temp: float) TIME time.
+policy recent.
+rising(F, A, B) <- reading(F, A) SEQ reading(F, B) WHERE B > A WITHIN 20 s.
+silent(F) <- reading(F, _) UNLESS reading(F, _) WITHIN 6 s.
+"""
+Row = tuple[object, ...]
+
+
+class Killed(Exception):
+    """The process has ended."""
+
+
+def readings(first: int, *rows: tuple[float, str, float]) -> Batch:
+    """Seconds after eight, fridge, degrees; numbered from `first`."""
+    times = [EIGHT + round(at * SECOND) for at, _, _ in rows]
+    table = pl.DataFrame(
+        {
+            "start": times,
+            "end": times,
+            "@order": range(first, first + len(rows)),
+            "fridge": [fridge for _, fridge, _ in rows],
+            "temp": [temp for *_, temp in rows],
+        }
+    )
+    return Batch({"reading": table}, [], [Block("-", first, len(rows), first + 1)])
+
+
+def run(folder: Path, coming: Iterator[Batch], stop: int | None, found: set[Row], often: int) -> None:
+    """A program that goes on from a folder, and is killed before batch `stop` is worked off, which it has taken. Every
+    `often` batches there is a snapshot."""
+    engine = Engine.from_text(PROGRAM)
+    with closing(Journal(folder, engine.inputs)) as journal:
+        if blob := journal.snapshot():
+            engine.restore(blob)
+        turns = Turns(chain(journal.replayed(), coming), journal)
+        turns.lock.acquire()
+        count = 0
+
+        def killing() -> Iterator[Batch]:
+            nonlocal count
+            for batch in turns:
+                if count == stop:
+                    raise Killed
+                count += 1
+                yield batch
+
+        def take(batch: Batch | None, derived: dict[str, pl.DataFrame]) -> None:
+            for name, table in derived.items():
+                found.update((name, *row) for row in table.rows())
+            if batch is not None and journal.whole and count % often == 0:
+                journal.save(engine.snapshot())
+
+        flow(engine, killing(), Tally(), take, DeadLetters(), Interrupt())
+
+
+Story = list[tuple[int, str, int] | float]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 3)) | st.sampled_from([0.5, 3.0, 7.0]),
+        max_size=14,
+    ),
+    st.lists(st.integers(0, 6), max_size=4),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_a_run_that_is_killed_derives_what_one_derives_that_is_not(
+    story: Story, kills: list[int], often: int, torn: bool
+) -> None:
+    """Readings some seconds later, and silences of some more. Of a silence a new run knows only its own part."""
+
+    def batches(story: Story, first: int, now: int) -> Iterator[Batch]:
+        length = 0.0
+        for one in story:
+            if isinstance(one, tuple):
+                later, fridge, temp = one
+                now, length, first = now + later, 0.0, first + 1
+                yield readings(first - 1, (now, fridge, float(temp)))
+            else:
+                length += one
+                yield Batch({}, [], [], silence=round(length * SECOND))
+
+    whole: set[Row] = set()
+    with TemporaryDirectory() as there:
+        run(Path(there), batches(story, 0, 0), None, whole, 1000)
+    found: set[Row] = set()
+    left, first, now = story, 0, 0
+    with TemporaryDirectory() as there:
+        folder = Path(there)
+        for stop in kills:
+            taken = 0
+
+            def counted(left: Story = left, first: int = first, now: int = now) -> Iterator[Batch]:
+                nonlocal taken
+                for batch in batches(left, first, now):
+                    taken += 1
+                    yield batch
+
+            try:
+                run(folder, counted(), stop, found, often)
+            except Killed:
+                pass
+            else:
+                break  # its input has ended
+            gone = [one for one in left[:taken] if isinstance(one, tuple)]
+            left, first, now = left[taken:], first + len(gone), now + sum(later for later, *_ in gone)
+            if torn:
+                with (folder / "journal").open("ab") as file:
+                    file.write(b"half of a record")
+        else:
+            run(folder, batches(left, first, now), None, found, often)
+    assert found == whole
+
+
+def test_what_is_in_it(tmp_path: Path) -> None:
+    """Values of all kinds, dead records with their text, where records stand, how far sources have come; after a
+    snapshot the last of these alone, also where the new journal had not yet taken the place of the old one."""
+    any_kind = "event a(x: int).\nb(X, Y) <- a(X), c(Y).\nd(X) <- c(X)."
+    schemas = Engine.from_text(any_kind.replace(", c", " AND c")).inputs
+    values = [1, 2.5, "x", True, None, Iri("urn:x"), 2**60, "\ud800"]
+    mixed = pl.DataFrame(
+        {"start": range(8), "end": range(8), "@order": range(5, 13)}
+        | {name.name: pl.Series(values, dtype=pl.Object) for name in schemas["c"].attributes}
+    )
+    letters = [DeadRecord("mqtt://h/ä", 7, "bad", "json", "\ud800{")]
+    sent = Batch({"c": mixed}, letters, [Block("-", 5, 8, 3)], source="a", place={3: 2**32 - 1})
+    with closing(Journal(tmp_path, schemas)) as journal:
+        assert journal.whole and list(journal.replayed()) == [] and journal.snapshot() == b""
+        journal.add(sent)
+        journal.add(Batch({}, [], [], source="a", place={3: 5, 4: 6}))
+    with closing(Journal(tmp_path, schemas)) as journal:
+        assert (journal.whole, journal.behind, journal.first) == (False, 9, 13)
+        assert journal.places == {"a": {3: 5, 4: 6}}
+        again, _, pause = journal.replayed()
+        assert again.tables["c"].columns[:3] == ["start", "end", "@order"] and again.dead == letters
+        assert again.tables["c"].to_dicts() == mixed.to_dicts() and again.place == sent.place
+        assert again.origin("c", 1) == ("-", 4, None)
+        assert pause == Batch({}, [], []) and journal.whole
+        before = (tmp_path / "journal").read_bytes()
+        journal.save(b"one")
+    with closing(Journal(tmp_path, schemas)) as journal:
+        assert (journal.whole, journal.first, journal.places) == (True, 13, {"a": {3: 5, 4: 6}})
+    (tmp_path / "journal").rename(tmp_path / "journal.part")
+    (tmp_path / "journal").write_bytes(before)
+    with closing(Journal(tmp_path, schemas)) as journal:
+        assert journal.snapshot() == b"one" and journal.whole and journal.first == 13
+        journal.add(sent)
+    other = Engine.from_text("event c(x: float).\nd(X) <- c(X).").inputs
+    with closing(Journal(tmp_path, other)) as journal:
+        assert journal.behind == 1 and next(journal.replayed()).tables == {}, "the declaration has changed"
+    (tmp_path / "journal").unlink()
+    (tmp_path / "journal").mkdir()
+    with pytest.raises(CepError, match=r"--state: .*journal: is a directory"):
+        Journal(tmp_path, schemas)
+
+
+def test_damage_is_told_and_what_is_torn_is_cut_off(tmp_path: Path) -> None:
+    """Damaged is any record but the last one; then nothing is changed."""
+    schemas, path = Engine.from_text(PROGRAM).inputs, tmp_path / "journal"
+    with closing(Journal(tmp_path, schemas)) as journal:
+        ends = [path.stat().st_size]
+        for number in range(3):
+            journal.add(readings(number, (number, "milk", 1.0)))
+            ends.append(path.stat().st_size)
+    whole = path.read_bytes()
+    for record, end in enumerate(ends[:-1]):
+        damaged = bytearray(whole)
+        damaged[end - 1] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(CepError, match=f"--state: .*journal: record {record} is damaged"):
+            Journal(tmp_path, schemas)
+        assert path.read_bytes() == damaged
+    for torn, rows in ((whole[:-1] + b"?", 2), (whole[:-1], 2), (whole + bytes(4096), 3)):
+        path.write_bytes(torn)
+        with closing(Journal(tmp_path, schemas)) as journal:
+            assert journal.behind == rows
+        assert path.stat().st_size == ends[rows]
+
+
+def test_what_a_broker_is_told_when(tmp_path: Path) -> None:
+    """Kafka is read on from what the folder knows, also where the group knows less, as after an end between the two;
+    of what a program failed at nothing is told."""
+    cluster, schemas = Cluster("readings"), Engine.from_text(PROGRAM).inputs
+    place = f"kafka://{cluster.servers}/readings?group=g&until=now"
+    for number in range(8):
+        record = {"time": EIGHT / 1e6 + number, "fridge": "milk", "temp": number}
+        cluster.send([(number % 2, number, json.dumps(record).encode())])
+
+    class Noted:
+        over, kept, before = False, False, dict[int, int]()
+
+        def place(self, source: str) -> Mapping[int, int]:
+            assert source == f"reading=kafka://{cluster.servers}/readings"
+            return self.before
+
+    rest = Noted()
+    for known, count, kept in (({}, 8, False), ({0: 3}, 5, True), ({}, 0, True), ({0: 4, 1: 3}, 1, True)):
+        rest.before, rest.kept = known, kept
+        batches = read([f"reading={place}"], schemas, rest=rest, first=100)
+        found: list[Batch] = []
+        while sum(batch.rows for batch in found) < count:
+            found.append(next(batches))
+        assert sum(batch.rows for batch in found) == count
+        if found:
+            assert found[0].tables["reading"]["@order"][0] == 100 and found[-1].place.items() >= {(0, 4), (1, 4)}
+        batches.close()  # type: ignore[attr-defined]

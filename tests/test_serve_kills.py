@@ -1,0 +1,199 @@
+"""`cep serve` killed at random moments, with live input: nothing that came is lost, and whoever follows the alerts has
+each one's life, complete and in order.
+
+`SEMCEP_KILLS=20` kills so often.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from cep.engine import Engine
+from cep.events import Event
+from connectors.addresses import address
+from connectors.alerts.life import Change, Lives
+from connectors.feeds.document import document
+from connectors.mqtt import Subscription
+from tests import brokers
+from tests.brokers import PATIENCE, mosquitto, publish
+from tests.consumers import Reader, Stream, subscribed
+from tests.receiver import receiver
+from tests.serving import EIGHT
+from tests.test_serve import PAIRS, Server
+
+KILLS = int(os.environ.get("SEMCEP_KILLS", "2"))
+PROGRAM = """
+event reading(fridge: string, temp: float) TIME time.
+rising(F, A, B) <- reading(F, A) SEQ reading(F, B) WHERE B > A WITHIN 9 s.
+policy recent.
+ALERT hot ON rising(f: F, b: B) WHERE B > 6 SEVERITY "Severe" TITLE "{F} at {B}" FOR 20 s KEYED BY F.
+ALERT warm ON rising(f: F, b: B) TITLE "{F}" FOR 2 s KEYED BY F.
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    while Server.running:
+        Server.running.pop().kill()
+
+
+def until(met: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not met():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+def children(process: int) -> list[int]:
+    """The processes that one has begun; where the system does not say so, none."""
+    place = Path(f"/proc/{process}/task")
+    return [int(one) for file in place.glob("*/children") for one in file.read_text().split()]
+
+
+def begin_and_kill(arguments: list[str], seconds: float) -> None:
+    """A server that is killed at its beginning."""
+    command = [sys.executable, "-m", "cep", "serve", *arguments, "--port", "0"]
+    begun = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    time.sleep(seconds)
+    begun.kill()
+    begun.wait()
+
+
+def expected(readings: list[tuple[int, str, float]]) -> list[Change]:
+    """What a run over readings tells that nothing interrupts."""
+    engine = Engine.from_text(PROGRAM, alerts=True)
+    schemas = {alert.table: engine.plan.schemas[alert.table] for alert in engine.alerts}
+    lives = Lives(engine.alerts, schemas, engine.inputs, engine.meanings())
+    events = [Event("reading", (fridge, temp), EIGHT + at, EIGHT + at) for at, fridge, temp in readings]
+    return lives.take(engine.push(events), engine.watermark)
+
+
+@pytest.mark.skipif(brokers.MOSQUITTO is None, reason=brokers.MISSING)
+def test_every_consumer_has_every_life(tmp_path: Path) -> None:
+    """Messages of a broker in; a stream of events, Atom with CAP, topics of a broker, and posts to who fails at random
+    out."""
+    chance = random.Random(KILLS)
+    readings = [(n * 700_000, f"f{chance.randrange(7)}", float(chance.randrange(10))) for n in range(300 + 30 * KILLS)]
+    readings += [(10**9, "end", 0.0), (2 * 10**9, "end", 0.0)]
+    whole = expected(readings)
+    assert {change.state for change in whole} == {"firing", "updated", "resolved"} and len(whole) > 200
+    records = [
+        json.dumps({"time": (EIGHT + at) / 1e6, "fridge": fridge, "temp": temp}).encode()
+        for at, fridge, temp in readings
+    ]
+    (tmp_path / "rules.cep").write_text(PROGRAM)
+    told: list[tuple[str, bytes]] = []
+    stream, reader = Stream(), Reader()
+    hook = receiver(0, tmp_path / "taken", random.Random(KILLS), 0.95)
+    threading.Thread(target=hook.serve_forever, daemon=True).start()
+    with mosquitto(tmp_path / "broker") as port:
+        place = f"mqtt://127.0.0.1:{port}/readings/#?client=roof"
+        Subscription.open(address(place), "roof").close()  # from now on there is a session
+        arguments = [str(tmp_path / "rules.cep"), "--state", str(tmp_path / "state"), "--idle", "never"]
+        arguments += ["--input", f"reading={place}", "--rate", "0"]
+        arguments += ["--feed", f"mqtt://127.0.0.1:{port}/alerts#from=start"]
+        arguments += ["--feed", f"cloudevents+http://127.0.0.1:{hook.server_port}/in#private=yes&from=start"]
+        cuts = [0, *sorted(chance.sample(range(1, len(records)), KILLS)), len(records)]
+        for turn in range(KILLS):
+            sent, beyond = cuts[turn], cuts[turn + 1]
+            some = (sent + beyond) // 2
+            with subscribed(port, "alerts/#", told):
+                publish(port, [("readings/a", record) for record in records[sent:some]])
+                if turn % 3 == 2:
+                    begin_and_kill(arguments, chance.uniform(0.5, 4))
+                    publish(port, [("readings/b", record) for record in records[some:beyond]])
+                    continue
+                server = Server(*arguments)
+                stream.url = server.url
+                if turn == 0:
+                    stream.start()
+                publish(port, [("readings/b", record) for record in records[some:beyond]])
+                if turn % 3 == 1:
+                    least = chance.randrange(len(whole) * sent // len(records) + 1)
+                    until(lambda least=least: len(stream.found) >= least, "the stream goes on")  # type: ignore[misc]
+                    reader.read(server.url)
+            time.sleep(chance.uniform(0, 0.3))
+            assert server.end(signal.SIGKILL) == -signal.SIGKILL
+        with subscribed(port, "alerts/#", told):
+            publish(port, [("readings/a", record) for record in records[cuts[-2] :]])
+            server = Server(*arguments)
+            stream.url = server.url
+            until(lambda: len(stream.found) >= len(whole), "the stream has all")
+            until(lambda: len({body for _, body in told}) > len(whole), "the subscriber has all")
+            fresh = Reader()
+            assert fresh.read(server.url) > 2 and fresh.read(server.url) == 1, "it goes back as far as it must"
+            reader.read(server.url)
+            assert list(reader.found.items()) == list(fresh.found.items()), "what was read never changes"
+            receivers = f"{server.url}/feeds/receivers"
+            until(lambda: not any(one["waiting"] for one in reader.get(receivers).json()), "all is told")
+            assert [one["dead"] for one in reader.get(receivers).json()] == [0, 0]
+            stream.over.set()
+            assert server.end(signal.SIGTERM) == 0
+        stream.join()
+        retained: list[tuple[str, bytes]] = []
+        with brokers.listening(port, "alerts/#") as kept:
+            publish(port, [("alerts/over", b"over")])
+            until(lambda: bool(kept), "it comes")
+            retained += [(topic, body) for topic, _, body in kept]
+    hook.shutdown()
+    hook.server_close()
+    documents = [document(change) for change in whole]
+    taken = [line.split("\t") for line in (tmp_path / "taken").read_text().splitlines()]
+    posted = {key: body for _, key, _, body in taken}  # of one that broke off what came after it
+    assert [json.loads(body)["data"] for body in posted.values()] == documents and len(taken) > len(posted)
+    assert [number for number, _ in stream.found] == list(range(1, len(whole) + 1))
+    assert [one for _, one in stream.found] == documents, "each once"
+    given = [json.loads(body) for _, body in told if body]
+    assert list({one["id"]: one for one in given}.values()) == documents, "each at least once, by its id"
+    assert {topic for topic, _ in told} == {f"alerts/{change.name}/{change.key['f']}" for change in whole}
+    assert retained == [("alerts/over", b"over")], "nothing stands there of what is over"
+    assert list(reader.found) == [f"urn:semcep:alert/{change.alert}/{change.revision}" for change in whole]
+    kinds = {"firing": "Alert", "updated": "Update", "resolved": "Cancel"}
+    cap = {"c": "urn:oasis:names:tc:emergency:cap:1.2"}
+    messages = [etree.fromstring(message) for message in reader.found.values()]
+    assert [one.findtext("c:identifier", namespaces=cap) for one in messages] == [change.id for change in whole]
+    assert [one.findtext("c:msgType", namespaces=cap) for one in messages] == [kinds[c.state] for c in whole]
+    assert len(given) >= len(whole)
+
+
+def test_lines_that_were_taken_are_not_lost(tmp_path: Path) -> None:
+    """A connection is told of nothing, and sends nothing again: what it has brought is in the journal."""
+    (tmp_path / "pairs.cep").write_text(PAIRS)
+    whole, count, kills = Engine.from_text(PAIRS), 0, max(1, KILLS // 2)
+    arguments = [str(tmp_path / "pairs.cep"), "--state", str(tmp_path / "state"), "--idle", "never"]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        arguments += ["--input", f"reading=tcp://127.0.0.1:{listening.getsockname()[1]}"]
+        for turn in range(kills + 1):
+            server = Server(*arguments)
+            connection, _ = listening.accept()
+            with connection:
+                for at in range(20):  # one fridge warms up at once, the others from one turn to the next
+                    fridge, temp = ("own", at) if at % 5 == 0 else (f"f{at}", turn)
+                    when = EIGHT + (turn * 20 + at) * 1_000_000
+                    record = {"time": when / 1e6, "fridge": fridge, "temp": temp}
+                    connection.sendall(json.dumps(record).encode() + b"\n")
+                    made = whole.push([Event("reading", (fridge, float(temp)), when, when)])
+                    count += sum(table.height for table in made.values())
+                assert len(server.rows(count=count)) == count, f"in turn {turn}"
+                if turn < kills:
+                    own = children(server.process.pid) if turn % 2 == 0 else []
+                    assert server.end(signal.SIGKILL) == -signal.SIGKILL
+                    for one in own:  # the store, too: nor has the snapshot what that had not written
+                        with suppress(ProcessLookupError):
+                            os.kill(one, signal.SIGKILL)
+        assert count > 20 * kills and server.end(signal.SIGTERM) == 0

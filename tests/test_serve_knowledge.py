@@ -1,0 +1,110 @@
+"""Knowledge that changes while it is served: answers go with it, those who watch are told, a restart begins anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given, settings
+
+from cep.errors import CepError
+from connectors.rdf.store import EventStore
+from connectors.rdf.words import Words
+from knowledge.followed import Followed
+from knowledge.graph import Knowledge
+from tests.serving import EIGHT, MINUTE, served
+from tests.test_knowledge_change import SCHEMA, Steps, changes
+
+K = "PREFIX k: <http://example.org/kitchen#>\nPREFIX : <http://example.org/kitchen#>\n"
+TTL = "@prefix : <http://example.org/kitchen#> .\n@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
+
+
+def test_a_query_joined_with_knowledge_that_changes(tmp_path: Path) -> None:
+    """At the time of the change by the clock of events; with what is inferred; and also those are told who watch a
+    query that names an event."""
+    query = K + "SELECT ?who { ?e a k:Warming ; k:name ?n . ?f k:name ?n ; a k:Fridge ; k:keeper ?who }"
+    seen = K + "SELECT ?f { ?f a k:Fridge }"
+    with served(tmp_path) as one, httpx.Client(timeout=60) as client:
+
+        def rows(query: str) -> list[str]:
+            one.store.flush()
+            answer = client.get(one.url + "/sparql", params={"query": query}, headers={"Accept": "text/csv"})
+            return answer.raise_for_status().text.split()[1:]
+
+        one.engine.update(EIGHT + 5 * MINUTE, add=TTL + ':f1 :keeper "Ada" ; :likes [ :name "dairy" ] .')
+        one.engine.update(EIGHT + 9 * MINUTE, remove=TTL + ":DairyFridge rdfs:subClassOf :Fridge .")
+        one.engine.update(EIGHT + 9 * MINUTE, add=TTL + ":DairyFridge rdfs:subClassOf :Cold .")
+        one.push((0, "milk", 8.0), (1, "milk", 9.0), (4, "milk", 1.0))
+        assert rows(query) == [] and len(rows(seen)) == 2
+        with client.stream("GET", one.url + "/sparql/subscribe", params={"query": query}) as stream:
+            lines = (line for line in stream.iter_lines() if line and not line.startswith(":"))
+
+            def told() -> tuple[str, dict[str, list[object]]]:
+                return next(lines).removeprefix("event: "), json.loads(next(lines).removeprefix("data: "))
+
+            assert told()[0] == "answer"
+            one.push((6, "milk", 1.0))
+            kind, found = told()
+            assert kind == "change" and len(found["added"]) == 2 and found["removed"] == []
+            assert rows(query) == ["Ada", "Ada"] and rows(K + "SELECT ?n { [] k:likes/k:name ?n }") == ["dairy"]
+            one.push((10, "milk", 1.0))
+            kind, found = told()
+            assert (len(found["added"]), len(found["removed"])) == (0, 2)
+        assert rows(seen) == ["http://example.org/kitchen#f2"]
+        assert rows(K + "SELECT ?f { ?f a k:Cold }") == ["http://example.org/kitchen#f1"]
+        assert one.history.trouble is None
+    with served(tmp_path) as one, httpx.Client(timeout=60) as client:
+        assert sorted(rows(seen)) == ["http://example.org/kitchen#f1", "http://example.org/kitchen#f2"]
+        assert rows(query) == [] and rows(K + "SELECT ?f { ?f a k:Cold }") == []
+        assert len(rows(K + "SELECT ?e { ?e a k:Warming }")) == 2, "events stay"
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[EventStore, Knowledge, Path]:
+    """A store with knowledge, and where it notes what it learns."""
+    folder = tmp_path_factory.mktemp("learned")
+    knowledge = Knowledge.of((), "owlrl")
+    knowledge.apply(knowledge.change(SCHEMA))
+    (folder / "new.nq").write_bytes(b"".join(_quads(knowledge)))
+    store = EventStore(str(folder / "events"), Words())
+    store.know("it", str(folder / "new.nq"), str(folder / "events.nq"))
+    return store, knowledge, folder / "events.learned"
+
+
+@settings(max_examples=12, deadline=None)
+@given(changes)
+def test_a_store_that_learns_has_what_one_has_that_is_filled_anew(
+    loaded: tuple[EventStore, Knowledge, Path], steps: Steps
+) -> None:
+    """Also where a process ends in between and is told again; and it finds back."""
+    store, knowledge, noted = loaded
+    now, followed = knowledge.fork(), Followed(knowledge)
+    for add, remove in steps:
+        lines = sorted(line.decode().strip() for line in _quads(now))
+        gone = [lines[one % len(lines)] if isinstance(one, int) else one for one in remove]
+        change = knowledge.change("\n".join(add), "\n".join(gone))
+        try:
+            now.apply(change)
+        except CepError:  # it contradicts itself
+            continue
+        quads = followed.change([change])
+        for _ in range(1 + len(add) % 2):
+            store.learn(*quads)
+        assert _held(store) == sorted(_quads(now))
+    with noted.open("ab") as file:
+        file.write(b"-<http://ex.org/half")
+    store.unlearn()
+    store.unlearn()
+    assert _held(store) == sorted(_quads(knowledge)) and store.knows("it") and not noted.exists()
+
+
+def _quads(knowledge: Knowledge) -> Iterator[bytes]:
+    return (f"{quad} .\n".encode() for quad in knowledge.store())
+
+
+def _held(store: EventStore) -> list[bytes]:
+    own = f"<{store.words.base}knowledge>"
+    return sorted(f"{quad} .\n".encode() for quad in store.store if str(quad.subject) != own)

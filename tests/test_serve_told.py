@@ -1,0 +1,117 @@
+"""What a server says in the terminal, and the replay that `make serve` shows."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import select
+import socket
+import sys
+import termios
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cep.cli import app
+from cep.engine import Engine
+from cep.progress import Tally
+from cep.serve.letters import OFTEN, Telling
+from connectors.alerts.listener import Alerting
+from connectors.alerts.outbox import Outbox
+from connectors.batch import DeadRecord
+from connectors.deadletters import DeadLetters
+from connectors.files import read
+from connectors.serving.service import Service
+from demos.blizzard import replay
+from knowledge.graph import Knowledge
+from tests.serving import FRIDGES, KITCHEN
+
+BLIZZARD = Path(replay.__file__).parent
+
+
+def test_the_first_dead_letter_is_told_at_once_then_their_number_now_and_then(tmp_path: Path) -> None:
+    told: list[tuple[str, str | None, dict[str, Any]]] = []
+    now = 0.0
+    letters = Telling(DeadLetters(), lambda event, text, level="info", /, **more: told.append((event, text, more)),
+                      False, lambda: now)  # fmt: skip
+    letters.add([])
+    assert told == []
+    letters.add([DeadRecord("-", 3, "temp: expected float, found `broken`", "ill-typed", "x")])
+    (first,) = told
+    assert first[:2] == (
+        "first_dead_letter",
+        "the first dead letter is standard input:3: temp: expected float, found `broken`; `--dead-letter FILE` keeps "
+        "them",
+    )
+    letters.add([DeadRecord("-", n, "bad", "json", "x") for n in range(4, 1_204)])
+    now = OFTEN - 1
+    letters.add([])
+    assert len(told) == 1, "not for every batch"
+    now = OFTEN
+    letters.add([])
+    assert told[1:] == [
+        (
+            "dead_letters",
+            "1,201 dead letters by now (1,200 bad JSON, 1 ill-typed)",
+            {"dead": {"ill-typed": 1, "json": 1200}},
+        )
+    ]
+    now = 10 * OFTEN
+    letters.add([])
+    assert len(told) == 2, "nothing is told where there is nothing new"
+
+
+def test_a_port_that_another_program_has(tmp_path: Path) -> None:
+    (tmp_path / "f.cep").write_text(FRIDGES)
+    (tmp_path / "k.ttl").write_text(KITCHEN)
+    (tmp_path / "f.csv").write_text("time,fridge,temp\n2024-05-01 08:00,milk,4.1\n")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        words = ["serve", f"{tmp_path}/f.cep", "-i", f"reading={tmp_path}/f.csv", "--knowledge", f"{tmp_path}/k.ttl"]
+        result = CliRunner().invoke(app, [*words, "--port", str(port)])
+    assert result.exit_code == 2
+    assert f"--port {port}: it is in use at 127.0.0.1" in result.output and f"`--port {port + 1}`" in result.output
+
+
+def test_the_replay_begins_with_its_reader_and_ends_after_the_last_alert(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(replay, "PACE", 0.0)
+    reading, writing = os.pipe()
+    with open(writing, "w") as out, open(reading, "rb", buffering=0) as taken:
+        monkeypatch.setattr("sys.stdout", out)
+        runs = threading.Thread(target=replay.main)
+        runs.start()
+        head = taken.read(1)
+        while not head.endswith(b"\n"):
+            assert runs.is_alive() and len(select.select([taken], [], [], 120)[0]) == 1
+            left = fcntl.ioctl(taken, termios.FIONREAD, bytes(4))
+            assert int.from_bytes(left, sys.byteorder) < len(next(replay.hours())), "more than the header has come"
+            head += taken.read(1)
+        text = head + b"".join(iter(lambda: taken.read(1 << 16), b""))
+        runs.join()
+    assert text.decode() == "".join(replay.hours())
+    assert replay.OVER in capfd.readouterr().err
+
+    engine = Engine.from_file(
+        BLIZZARD / "areas.cep", knowledge=Knowledge.load([BLIZZARD / "stations.ttl"]), lateness=0, alerts=True
+    )
+    with closing(Outbox(None)) as outbox:
+        service = Service(engine, "", "areas.cep", Tally())
+        service.listen(Alerting(engine, outbox))
+
+        def open_after(lines: str) -> int:
+            for batch in read(["reading=-"], engine.inputs, format="csv", stdin=io.BytesIO(lines.encode())):
+                service.take(batch, engine.push(batch.tables))
+            return len(outbox.live())
+
+        hours = list(replay.hours())
+        height = len(list(replay.hours(replay.HEIGHT)))
+        assert open_after("".join(hours[: height + 1])) == 4 and len(hours) > height + 1
+        assert open_after(hours[0] + "".join(hours[height + 1 :])) == 0
+        assert [entry.change.state for entry in outbox.between(1, outbox.last)].count("resolved") == 4

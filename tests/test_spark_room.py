@@ -1,0 +1,94 @@
+"""Folders that cannot be written: refused before a query begins, and told in a sentence by the one that fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cep.errors import CepError
+from cep.spark import noise, room
+from cep.spark.failure import failed
+from cep.spark.ledger import LOG
+from cep.spark.letters import Letter, write
+from cep.spark.states import States
+
+
+def test_a_folder_is_made_and_tried_and_nothing_stays_in_it(tmp_path: Path) -> None:
+    room.room("--output", tmp_path / "far/out")
+    assert list((tmp_path / "far/out").iterdir()) == []
+    (tmp_path / "file").touch()
+    for folder, why in ((tmp_path / "file", "file exists"), (tmp_path / "file/out", "not a directory")):
+        with pytest.raises(CepError) as refused:
+            room.room("--output", folder)
+        assert refused.value.message == f"--output: {folder} cannot be made or written: {why}"
+        assert refused.value.code == "option"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "told"),
+    [
+        (errno.ENOSPC, "failed", "cannot be written: no space left on device"),
+        (errno.EROFS, "option", "cannot be made or written: read-only file system"),
+    ],
+)
+def test_a_disk_that_is_full_may_have_room_again(
+    number: int, code: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Path] = []
+
+    def put(path: Path, content: bytes) -> None:
+        tried.append(path)
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(room, "put", put)
+    (tmp_path / LOG).mkdir()
+    with pytest.raises(CepError) as refused:
+        room.room("--output", tmp_path)
+    assert (refused.value.message, refused.value.code) == (f"--output: {tmp_path} {told}", code)
+    assert [path.parent for path in tried] == [tmp_path / LOG], "where tasks write"
+
+
+def test_what_tasks_write_is_told_by_the_option_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CepError, match=r"--dead-letter: \S+/file cannot be written: (file exists|not a directory)"):
+        write(f"{tmp_path}/file/dead-", "read-1", [Letter("why", "json", None, 1)])
+    write(f"{tmp_path}/none/dead-", "read-1", [])
+    with pytest.raises(CepError, match=r"--checkpoint: \S+/gone cannot be written: no such file or directory \("):
+        States(f"{tmp_path}/gone", 1).write(0, 1, b"", 0)
+
+
+def test_a_log_on_a_full_disk_holds_no_one_up(tmp_path: Path) -> None:
+    for file in (tmp_path / noise.NAME, Path("/dev/full"), tmp_path / "none" / noise.NAME):
+        reading, writing = os.pipe()
+        copying = threading.Thread(target=noise._copy, args=(reading, file), daemon=True)
+        copying.start()
+        with os.fdopen(writing, "wb") as out:  # more than the pipe holds
+            out.writelines(b"%06d a line of Spark's\n" % n for n in range(20_000))
+        copying.join()
+    assert (tmp_path / noise.NAME).read_bytes().count(b"\n") == 20_000
+
+
+def test_a_full_disk_of_spark_itself_is_named() -> None:
+    cause = SimpleNamespace(getMessage=lambda: "java.io.IOException: No space left on device", getCause=lambda: None)
+    error: Any = SimpleNamespace(_origin=SimpleNamespace(getMessage=lambda: "it failed", getCause=lambda: cause))
+    found = failed(error, "/state/spark.log")
+    assert "--checkpoint: /state, or where Spark keeps files" in found.message and "no space left" in found.message
+    assert found.hint is not None and found.hint.startswith("make room on the disk; the same command goes on")
+
+
+def test_what_a_worker_says_is_a_sentence_and_a_hint() -> None:
+    told = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x\n"
+    told += (
+        "cep.errors.CepError: --output: /out cannot be written: no space left on device\nhint: make room on its disk"
+    )
+    raised = SimpleNamespace(getMessage=lambda: f"{told}\n SQLSTATE: 38000", getCause=lambda: None)
+    error: Any = SimpleNamespace(_origin=raised)
+    found = failed(error, "spark.log")
+    assert found.message == "the query has failed: --output: /out cannot be written: no space left on device"
+    assert found.hint is not None and found.hint.startswith("make room on its disk; the same command goes on")
