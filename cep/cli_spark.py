@@ -180,17 +180,17 @@ def _told(watch: Watch, derived: Counter[str], wish: Wish, signal: int) -> int:
     """Tell what the run has done; its exit status."""
     dead = watch.meter.dead
     numbers = {"records": watch.meter.records, "dead": dict(dead), "derived": dict(derived)}
-    wish.log("stop", _closing(derived, dead, bool(signal)), signal=signal or None, **numbers)
+    wish.log("stop", _closing(watch.meter.records, derived, dead, bool(signal)), signal=signal or None, **numbers)
     if signal:
         return 128 + signal
     return DEAD_LETTERS if wish.strict and dead else CLEAN
 
 
-def _closing(derived: Counter[str], dead: Counter[str], stopped: bool) -> str:
-    """`stopped: 12 dead letters (12 late), 120 derived events: storm 100, ...`."""
+def _closing(records: int, derived: Counter[str], dead: Counter[str], stopped: bool) -> str:
+    """`stopped: 900 records, 12 dead letters (12 late), 120 derived events: storm 100, ...`."""
     from cep.progress import REASONS, count, ranked
 
-    parts = []
+    parts = [count(records, "record")]
     if dead:
         reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in ranked(dead))
         parts.append(f"{count(dead.total(), 'dead letter')} ({reasons})")

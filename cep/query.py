@@ -230,6 +230,8 @@ def _agrees(asked: Asked, reads: Reads, query: Job, state: kept.Kept) -> None:
             f"--checkpoint: the input of {asked.checkpoint} has ended, what comes now would be late",
             "start anew with other folders; where more is to come, as it does live, run with `--once` or `--follow`",
         )
+    if over:
+        wish.log("ended", f"the input of {asked.checkpoint} has ended: there is nothing new to read", "info")
     if told and reads.files:
         found = reads.files
         late = f"{count(len(found), 'file')} came after the end of the input was told, and will not be read"

@@ -70,7 +70,7 @@ def test_files_of_several_formats_with_dead_letters(session: None) -> None:
     result = run(*FILES, "--output-format", "jsonl", "--strict")
     assert (result.exit_code, result.stderr) == (
         1,
-        "2 dead letters (1 out of range, 1 with a wrong time), 3 derived events: fire 3\n",
+        "8 records, 2 dead letters (1 out of range, 1 with a wrong time), 3 derived events: fire 3\n",
     )
     assert sorted((fire["room"], fire["temp"], fire["end"]) for fire in lines("out")) == [
         ("attic", 60.0, "1970-01-01T00:01:15Z"),
@@ -96,7 +96,7 @@ def test_a_run_goes_on_where_the_one_before_it_ended(session: None) -> None:
     assert not pl.read_parquet("out/part-*.parquet").height
     day("2.jsonl", ("heat", 21, "attic", 70.0), ("heat", 12, "attic", 90.0), ("heat", 80, "attic", 75.0))
     result = run(*options, "--once")
-    assert result.stderr == "1 dead letter (1 late), 1 derived event: fire 1\n"
+    assert result.stderr == "3 records, 1 dead letter (1 late), 1 derived event: fire 1\n"
     moment = "1970-01-01T00:00:12Z"
     assert lines("dead") == [
         {
@@ -108,10 +108,11 @@ def test_a_run_goes_on_where_the_one_before_it_ended(session: None) -> None:
         }
     ]
     day("3.jsonl", ("smoke", 79, "attic", None))
-    assert run(*options).stderr == "1 derived event: fire 1\n", "what this run did"
+    assert run(*options).stderr == "1 record, 1 derived event: fire 1\n", "what this run did"
     table = pl.read_parquet("out/part-*.parquet")
     assert sorted(table.select("room", "temp").rows()) == [("attic", 70.0), ("attic", 75.0)]
-    assert run(*options).stderr == "no derived events\n"
+    told = run(*options).stderr.splitlines()
+    assert told[0].endswith("has ended: there is nothing new to read") and told[1] == "no records, no derived events"
     day("4.jsonl", ("smoke", 90, "attic", None))
     for refused in (run(*options), run("--lateness", "5 s", "--input", "smoke=rate://10")):
         assert refused.exit_code == 2
@@ -138,7 +139,8 @@ def test_knowledge_and_its_changes(session: None) -> None:
     knowledge = ["--knowledge", "rooms.ttl", "--knowledge-updates", "more.trig"]
     files = ["--input", "heat=heat.csv", "--output-format", "jsonl"]
     result = run(*files, *knowledge, "--strict", rules="floors.cep", dead=None)
-    assert (result.exit_code, result.stderr) == (1, "1 dead letter (1 with a wrong time), 4 derived events: hot 4\n")
+    told = "5 records, 1 dead letter (1 with a wrong time), 4 derived events: hot 4\n"
+    assert (result.exit_code, result.stderr) == (1, told)
     assert sorted((hot["n"], hot["f"], hot["end"][-4:]) for hot in lines("out")) == [
         ("attic", 3, ":04Z"),
         ("attic", 3, ":15Z"),
