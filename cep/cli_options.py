@@ -152,7 +152,7 @@ MaxDerivations = Annotated[
         metavar="N",
         min=1,
         rich_help_panel=RULES,
-        help="How many events may be derived at one instant.",
+        help="How many events a recursion may derive at one instant.",
     ),
 ]
 MOST_DERIVED = 1_000_000

@@ -38,6 +38,7 @@ from cep.runtime.memory import keep_freed
 from cep.runtime.outlet import frames, places, to_events
 from cep.schema import ARRIVAL, Schema
 from cep.syntax.ast import Graph, PolicyChoice, PolicyStatement
+from cep.syntax.constants import FARTHEST
 from cep.syntax.parser import parse
 from cep.table import FIRST, Table, concat, slice_until
 from cep.values import Pool
@@ -70,8 +71,8 @@ class Engine:
         before: Before | None = None,
         alerts: bool = False,
     ) -> None:
-        if lateness is not None and lateness < 0:
-            raise ValueError("lateness is a number of microseconds, 0 or more; None: only `advance` moves the time")
+        if lateness is not None and not 0 <= lateness <= FARTHEST:
+            raise ValueError("lateness is 0 to 2**60 microseconds; None: only `advance` moves the time")
         choice = _policy(policy)
         keep_freed()
         tables = facts or {}

@@ -13,6 +13,7 @@ from cep.functions import FUNCTIONS
 from cep.near import did_you_mean
 from cep.syntax import messages
 from cep.syntax.ast import Call, Comparison, Constant, Expression, Variable
+from cep.syntax.constants import write_duration, write_time
 from cep.syntax.patterns import AGGREGATES
 from cep.syntax.spelling import respelling
 from cep.texts import regex_error
@@ -297,7 +298,7 @@ def _shown(expression: Expression) -> str:
             if isinstance(value, Iri):
                 return f"<{value!s}>"
             if type in TICKS:
-                return f"{int(value) / 1e6:g} s"
+                return write_time(int(value)) if type == "time" else write_duration(int(value))
             return f'"{value}"' if type == "string" else str(value).lower() if type == "bool" else str(value)
     return "..."
 

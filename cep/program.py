@@ -16,7 +16,7 @@ from cep.meter import Meter
 from cep.pipeline import Interrupt, flow
 from cep.progress import Tally
 from cep.report import Report
-from cep.runtime.intake import FARTHEST
+from cep.syntax.constants import FARTHEST
 from connectors.batch import Batch
 from connectors.deadletters import DeadLetters
 from connectors.journal import Journal

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from cep.engine import Engine
 from cep.runtime.counts import Count
-from cep.runtime.intake import FARTHEST
+from cep.syntax.constants import FARTHEST
 
 READING = 0
 """The `stage` of work that reads records."""

@@ -120,6 +120,8 @@ def constant_power(expression: Call, arguments: list[Any]) -> bool:
 def finite(value: Any) -> Any:
     if type(value) is int:
         return value if -(2**63) < value < 2**63 else None
+    if isinstance(value, Ticks):
+        return value if -(2**63) < value.n < 2**63 else None
     if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
         return None
     return value

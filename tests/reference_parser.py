@@ -357,9 +357,10 @@ class Reader:
             right = self.pattern()
             self.take("]")
             pattern = Not(absent, left, right)
-        elif self.kind() in ("number", "time"):
+        elif self.kind() in ("number", "time") or self.peek() == "-":
+            sign = -1 if self.peek() == "-" and self.take() else 1
             value = self.constant()
-            pattern = Point(value.n if isinstance(value, Ticks) else seconds(value))
+            pattern = Point(value.n if isinstance(value, Ticks) else sign * seconds(value))
         else:
             name = self.take()
             names: list[str] = []

@@ -247,7 +247,7 @@ def test_hostile_values_in_a_title() -> None:
     assert filled(("{S} is ", ("s",), "!"), {"s": shown("{S}]]>&<b>", "string")}) == "{S} is {S}]]>&<b>!"
     values = {"t": shown(0, "time"), "d": shown(90_000_000, "duration"), "n": None, "f": 0.1 + 0.2, "b": True}
     assert filled((("t",), " ", ("d",), " ", ("n",), " ", ("f",), " ", ("b",)), values) == (
-        "1970-01-01T00:00:00Z 90 s unknown 0.3 true"
+        "1970-01-01T00:00:00Z 1 min 30 s unknown 0.3 true"
     )
     assert moment(END_OF_TIME).startswith("9999-12-31") and moment(-END_OF_TIME).startswith("0001-01-01")
 

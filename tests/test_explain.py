@@ -140,7 +140,7 @@ derives    fire(r: string)
 9.  unanswered(R) <- alarm(R) UNLESS door(R, _) WITHIN 90 s            # line 10
       key        R
       remembers  alarm(R)
-      forgets    after 90 s, or when door(R, _) comes
+      forgets    after 1 min 30 s, or when door(R, _) comes
 
 10. trouble(R) <- g3(R) OR door(R, true)                               # line 11
 

@@ -10,7 +10,7 @@ from cep.errors import CepError
 from cep.events import Iri, type_names
 from cep.syntax import ast
 from cep.syntax.alerts import CHOICES
-from cep.syntax.constants import LARGEST, SECOND
+from cep.syntax.constants import FARTHEST, LARGEST, SECOND
 from cep.syntax.parser import parse
 from cep.syntax.printer import print_condition, print_expression, print_pattern, print_program, print_statement
 from cep.syntax.tokens import BINARY_OPERATORS, KEYWORDS
@@ -90,7 +90,7 @@ texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5),
     st.sampled_from([*sorted(KEYWORDS), "true", "mod", "is", "seq", "snow", "p1", ""]),
 )
-ticks = st.one_of(st.integers(0, 10), st.integers(0, LARGEST), st.integers(1, 48).map(lambda n: n * 1800 * SECOND))
+ticks = st.one_of(st.integers(0, 10), st.integers(0, FARTHEST), st.integers(1, 48).map(lambda n: n * 1800 * SECOND))
 moments = st.one_of(st.integers(-62_135_596_800 * SECOND, 253_402_300_799 * SECOND), st.integers(-5, 5))
 constants = st.one_of(
     st.builds(ast.Constant, st.integers(-LARGEST, LARGEST), st.just("int")),
@@ -145,7 +145,7 @@ def larger(inner: st.SearchStrategy[ast.Pattern]) -> st.SearchStrategy[ast.Patte
         st.builds(ast.Policy, inner, choices),
         st.builds(lambda p, r, n, b: ast.Aggregate(p, r, n, None, b), inner, listed, st.integers(1, 9), by),
         st.builds(
-            lambda p, r, d, b: ast.Aggregate(p, r, None, d + 1, b), inner, listed, st.integers(0, LARGEST - 1), by
+            lambda p, r, d, b: ast.Aggregate(p, r, None, d + 1, b), inner, listed, st.integers(0, FARTHEST - 1), by
         ),
     )
 
@@ -154,7 +154,7 @@ patterns: st.SearchStrategy[ast.Pattern] = st.recursive(
     st.one_of(
         st.builds(ast.EventPattern, names, arguments),
         st.builds(named_event, names, st.dictionaries(labels, expressions, max_size=2)),
-        st.builds(ast.TimePoint, st.integers(-LARGEST, LARGEST)),
+        st.builds(ast.TimePoint, st.integers(-FARTHEST, FARTHEST)),
     ),
     larger,
     max_leaves=6,

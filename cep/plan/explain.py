@@ -18,7 +18,7 @@ from cep.plan.plan import Plan
 from cep.plan.written import LONGEST, Written
 from cep.schema import Schema
 from cep.syntax import ast
-from cep.syntax.constants import write_duration
+from cep.syntax.constants import say_duration
 from cep.syntax.graphs import on_one_line
 from cep.syntax.printer import print_pattern, print_statement
 
@@ -121,7 +121,7 @@ class _Listing:
             self.details(head.child)
         if alert is not None:
             keys = f"one for each {_listed(alert.keys)}" if alert.keys else "one for all"
-            self.item("tells", f"{alert.severity}, for {write_duration(alert.duration)}, {keys}; `cep serve` does")
+            self.item("tells", f"{alert.severity}, for {say_duration(alert.duration)}, {keys}; `cep serve` does")
 
     def way(self, group: Group, events: Sequence[str]) -> str:
         """How a recursion is run."""
@@ -209,12 +209,12 @@ class _Listing:
                 left, absent = self.sides(number)
                 self.item("key", ", ".join(names[c] for c, _ in node.key) or f"none: any {absent} will do")
                 self.item("remembers", left)
-                self.item("forgets", f"after {write_duration(node.duration)}, or when {absent} comes")
+                self.item("forgets", f"after {say_duration(node.duration)}, or when {absent} comes")
             case Aggregation():
                 self.item("group", ", ".join(names[: len(node.by)]) or "none: one window for all")
                 self.item("remembers", f"{self.sides(number)[0]} in the window")
                 newer = f"when {_count(node.events or 0, 'newer one')} of its group came"
-                self.item("forgets", newer if node.duration is None else f"after {write_duration(node.duration)}")
+                self.item("forgets", newer if node.duration is None else f"after {say_duration(node.duration)}")
             case _:
                 pass
         self.asks(node)
@@ -293,7 +293,7 @@ def _forgets(keeps: Horizon, key: str) -> str:
         return "at once after its instant"
     ways = []
     if keeps.lasting is not None:
-        ways.append(f"after {write_duration(keeps.lasting)}")
+        ways.append(f"after {say_duration(keeps.lasting)}")
     if keeps.superseded:
         ways.append(f"when a newer one{f' of the same {key}' if key else ''} supersedes it")
     if keeps.paired:

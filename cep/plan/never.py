@@ -28,7 +28,7 @@ from cep.plan.patterns import patterns
 from cep.schema import Attribute
 from cep.syntax import ast
 from cep.syntax.ast import Call, Comparison, Condition, Constant, Expression, Variable
-from cep.syntax.constants import SECOND, write_duration
+from cep.syntax.constants import SECOND, say_duration, write_duration
 from cep.syntax.printer import print_statement
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
@@ -101,8 +101,8 @@ class _Searcher:
     def unless(self, unless: Unless) -> None:
         if unless.within is not None and unless.within < unless.duration:
             self.warn(
-                f"this UNLESS never occurs: it takes {write_duration(unless.duration)}, "
-                f"and the WITHIN around it allows {write_duration(unless.within)}",
+                f"this UNLESS never occurs: it takes {say_duration(unless.duration)}, "
+                f"and the WITHIN around it allows {say_duration(unless.within)}",
                 unless.span,
                 "a longer WITHIN outside, or a shorter one for the UNLESS",
             )

@@ -13,14 +13,13 @@ from cep.errors import CepError
 from cep.events import Event, Iri
 from cep.goals.keys import NAN
 from cep.schema import ARRIVAL, Attribute, Schema
+from cep.syntax.constants import FARTHEST, write_duration, write_time
 from cep.table import END, FIRST, IDENTITY, ORDER, START, Table
 from cep.values import MISSING, Pool
 
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
-# Times of the input lie within 36 thousand years of 1970, so that no deadline overflows.
-FARTHEST = 2**60
 FAR = "has a time out of reach: beyond 36 thousand years from 1970"
 
 
@@ -44,7 +43,7 @@ class Admitted:
 
 
 def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitted:
-    """A pushed table as occurrences. `first`: the position of its first row in the input, unless it has an `@order`.
+    """A pushed table as occurrences; -2**63 stands for a missing value. `first`: the position of its first row in the input, unless it has an `@order`.
 
     Raises CepError where a column is missing; rows that do not fit the schema are dead.
     """
@@ -66,7 +65,7 @@ def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitt
             continue
         values, wrong = _values(_column(frame, attribute.name, schema), attribute, pool)
         if wrong is not None:
-            faults.append((wrong, "type", f"`{attribute.name}` is not {_a(attribute.type)}"))
+            faults += _mistyped(wrong, frame[attribute.name], attribute)
         faults += _bounds(values, wrong, attribute)
         table[FIRST + i] = values.view(np.int64)
     return _judged(table, schema.name, faults)
@@ -87,7 +86,7 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
     for i, attribute in enumerate(schema.attributes):
         column = [event.args[i] if i < len(event.args) else None for _, event in events]
         values, wrong = _python_values(column, attribute.type, pool)
-        faults.append((wrong & ~odd, "type", f"`{attribute.name}` is not {_a(attribute.type)}"))
+        faults += _mistyped(wrong & ~odd, column, attribute)
         faults += [(fault & ~odd, code, reason) for fault, code, reason in _bounds(values, wrong, attribute)]
         table[FIRST + i] = values.view(np.int64)
     admitted = _judged(table, schema.name, faults)
@@ -129,6 +128,20 @@ def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]]) ->
     return Admitted(table, rows, dead)
 
 
+def _mistyped(wrong: Mask, column: Sequence[object] | pl.Series, attribute: Attribute) -> list[tuple[Mask, str, str]]:
+    """Values of another type, and among them numbers that are whole and have no room."""
+    large = np.zeros(len(wrong), np.bool_)
+    large[wrong] = [_large(column[int(i)]) for i in np.flatnonzero(wrong)]
+    return [
+        (large, "type", f"`{attribute.name}` needs more than 64 bits"),
+        (wrong & ~large, "type", f"`{attribute.name}` is not {_a(attribute.type)}"),
+    ]
+
+
+def _large(value: object) -> bool:
+    return isinstance(value, int | float) and value == value and 2**63 <= abs(value) < float("inf")
+
+
 def _bounds(values: Numbers, wrong: Mask | None, attribute: Attribute) -> list[tuple[Mask, str, str]]:
     faults: list[tuple[Mask, str, str]] = []
     missing = _missing(values)
@@ -157,7 +170,9 @@ def _missing(values: Numbers) -> Mask | None:
 def _bound(value: int | float | None, type: str) -> str:
     if value is None:
         return ""
-    return f"{value / 1_000_000:g} s" if type in ("time", "duration") else f"{value:g}"
+    if type == "time":
+        return write_time(int(value))
+    return write_duration(int(value)) if type == "duration" else f"{value:g}"
 
 
 def _column(frame: pl.DataFrame, name: str, schema: Schema) -> pl.Series:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from cep.errors import CepError
 from cep.goals.arrival import distinct
 from cep.goals.build import Builder
 from cep.goals.chain import Chain
@@ -20,6 +22,7 @@ from cep.goals.relational import Make, Tick
 from cep.plan.algebra import Join, Scan, children
 from cep.plan.order import Group, Unit
 from cep.plan.plan import Plan
+from cep.runtime.clock import END_OF_TIME
 from cep.runtime.counts import Count
 from cep.runtime.recursion import Part, Recursion
 from cep.table import END, Table, empty, rows, slice_until
@@ -111,7 +114,17 @@ class Machine:
             for event in self.plan.derived:
                 if rows(given[event]):
                     collected.setdefault(event, []).append(given[event])
+        if watermark >= END_OF_TIME and any(goal.next_deadline() > END_OF_TIME for goal in self._timed()):
+            raise CepError(
+                "the end of time has come, 146 thousand years from 1970, and a deadline of an UNLESS lies behind it",
+                hint="a chain of UNLESS takes the sum of their times; one that begins itself anew never ends",
+                code="time",
+            )
         return collected
+
+    def _timed(self) -> list[Any]:
+        """The goals that have deadlines."""
+        return [goal for _, goal in self.goals() if hasattr(goal, "next_deadline")]
 
     def _slice(self, inputs: Mapping[str, Table], watermark: int) -> dict[Unit, Table]:
         given: dict[Unit, Table] = {}

@@ -16,15 +16,13 @@ from cep.goals.arrival import by_arrival, distinct, take
 from cep.goals.contract import Goal
 from cep.keys import KeySet
 from cep.plan.order import Unit
+from cep.runtime.clock import END_OF_TIME
 from cep.table import END, FIRST, START, Table, concat, empty, rows
 
 Reader = tuple[Unit, Goal, tuple[Unit, ...], str | None]
-NEVER = 2**62
-# How many deadlines may pass in a row without any input, besides those that were open: a rule that starts its own timer
-# again never ends.
-MOST_DEADLINES = 100_000
-# How many rounds one instant may take.
-MOST_ROUNDS = 20_000
+# How many deadlines may pass in a row without any input, besides those that were open, is a tenth of what an instant may
+# derive: a rule that starts its own timer again never ends.
+TENTH = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class Recursion:
             if slice_:
                 alone = 0
             elif not alone:
-                most = min(self.limit, MOST_DEADLINES) + sum(goal.pending() for goal in self.timed)
+                most = self.limit // TENTH + sum(goal.pending() for goal in self.timed)
             alone = 0 if slice_ else alone + 1
             if alone > most:
                 raise self._endless(f"{alone:,} deadlines in a row, and no input between them")
@@ -90,13 +88,13 @@ class Recursion:
         """Ends that occur outside, and deadlines inside as they come up, in order, with the outer rows of each."""
         done = dict.fromkeys(outer, 0)
         while True:
-            instant = NEVER
+            instant = END_OF_TIME
             for place, table in outer.items():
                 if done[place] < rows(table):
                     instant = min(instant, int(table[END, done[place]]))
             for goal in self.timed:
                 instant = min(instant, goal.next_deadline())
-            if instant > watermark or instant == NEVER:
+            if instant > watermark or instant == END_OF_TIME:
                 return
             slice_: dict[tuple[Unit, int], Table] = {}
             for place, table in outer.items():
@@ -216,7 +214,7 @@ class Recursion:
                 break
             derived += grown
             rounds += 1
-            if derived > self.limit or rounds > MOST_ROUNDS:
+            if derived > self.limit:
                 raise self._endless(f"{derived:,} occurrences in {rounds:,} rounds at one instant")
             for unit, table in fresh.items():
                 delta[unit] = table

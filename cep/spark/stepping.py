@@ -19,7 +19,7 @@ from cep.engine import Engine
 from cep.errors import CepError
 from cep.report import Report
 from cep.runtime.buckets import gather, stacked
-from cep.runtime.intake import FARTHEST
+from cep.syntax.constants import FARTHEST
 from cep.schema import ARRIVAL
 from cep.spark.generation import Start
 from cep.spark.keys import keys, places

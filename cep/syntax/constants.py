@@ -10,6 +10,11 @@ from cep.errors import CepError
 SECOND = 1_000_000
 UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
 LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value in the engine
+# Times lie within so many microseconds of 1970, 36 thousand years, and no duration is longer: sums of three never overflow.
+FARTHEST = 2**60
+LONGEST = f"{FARTHEST // UNITS['d']} d"
+
+CALENDAR = range(-62_135_596_800 * SECOND, 253_402_300_800 * SECOND)  # the years 1 to 9999
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(
@@ -47,15 +52,15 @@ def read_ticks(text: str, unit: int = SECOND) -> int:
         return 0
     shift = _small(exponent or "0") - len(fraction) + len(digits) - len(significant)
     if len(significant) + shift > 19:
-        raise _too_long()
+        raise too_long()
     if shift < -19:  # the finest part of a day that is whole microseconds has 13 decimals
         raise _too_fine()
     ticks: int
     ticks, rest = divmod(int(significant) * unit * 10 ** max(shift, 0), 10 ** max(-shift, 0))
     if rest:
         raise _too_fine()
-    if ticks > LARGEST:
-        raise _too_long()
+    if ticks > FARTHEST:
+        raise too_long()
     return ticks
 
 
@@ -70,15 +75,17 @@ def _too_fine() -> CepError:
     return _refuse("time is exact to the microsecond, this is finer", "leave out what is below a microsecond")
 
 
-def _too_long() -> CepError:
-    return _refuse("this is too long for 64 bits of microseconds", "the longest is about 292000 years")
+def too_long() -> CepError:
+    """Refuses what is beyond the range of times and durations."""
+    hint = f"a duration is at most `{LONGEST}`, and a time as far from 1970; a bare number is seconds"
+    return _refuse("this is more than 36 thousand years", hint)
 
 
 def read_duration(text: str) -> int:
     """The microseconds of an ISO 8601 duration of weeks, days, hours, minutes and seconds: `P1DT2H`."""
     total = sum(read_ticks(number, _ISO_UNITS[unit]) for number, unit in _ISO_PART.findall(text))
-    if total > LARGEST:
-        raise _too_long()
+    if total > FARTHEST:
+        raise too_long()
     return total
 
 
@@ -96,26 +103,48 @@ def read_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
         ticks = (moment - _EPOCH) // timedelta(microseconds=1) + int(fraction.ljust(6, "0"))
-        write_time(ticks)
+        if ticks not in CALENDAR:
+            raise OverflowError
     except (ValueError, OverflowError):
         raise _refuse(f"`{text}` is no time of the calendar", form) from None
     return ticks
 
 
 def write_time(ticks: int) -> str:
-    """The ISO 8601 form in UTC, with as many decimals as needed."""
+    """The ISO 8601 form in UTC, with as many decimals as needed; seconds, where no calendar holds it."""
+    if ticks not in CALENDAR:
+        return _decimal(ticks, "s").removesuffix(" s")
     moment = _EPOCH + timedelta(microseconds=ticks)
     text = moment.replace(tzinfo=None).isoformat()
     return (text.rstrip("0") if moment.microsecond else text) + "Z"
 
 
 def write_duration(ticks: int) -> str:
-    """A whole number of the largest unit that allows it, else decimals of a millisecond."""
+    """As a program has it: a whole number of the largest unit that allows it, else decimals of a second or of a
+    millisecond."""
     for name in reversed(UNITS):
         if ticks % UNITS[name] == 0 and (ticks or name == "s"):
             return f"{ticks // UNITS[name]} {name}"
-    sign, size = ("-", -ticks) if ticks < 0 else ("", ticks)
-    return f"{sign}{size // 1000}.{size % 1000:03}".rstrip("0") + " ms"
+    return _decimal(ticks, "s" if abs(ticks) > SECOND else "ms")
+
+
+def say_duration(ticks: int) -> str:
+    """As people say it, in units from days to seconds: `33 min 20.000001 s`."""
+    sign, rest = ("-", -ticks) if ticks < 0 else ("", ticks)
+    words = []
+    for name in ("d", "h", "min"):
+        count, rest = divmod(rest, UNITS[name])
+        words += [f"{count} {name}"] if count else []
+    if rest or not words:
+        words.append(_decimal(rest, "s" if words or rest >= SECOND or not rest else "ms"))
+    return sign + " ".join(words)
+
+
+def _decimal(ticks: int, unit: str) -> str:
+    """A number of units, with the decimals that it takes."""
+    sign, (whole, part) = "-" if ticks < 0 else "", divmod(abs(ticks), UNITS[unit])
+    digits = str(part).zfill(len(str(UNITS[unit])) - 1).rstrip("0")
+    return f"{sign}{whole}{'.' if digits else ''}{digits} {unit}"
 
 
 def read_string(text: str) -> str:

@@ -6,7 +6,7 @@ import unicodedata
 from datetime import UTC, datetime, timedelta
 
 from cep.alert import Template
-from cep.syntax.constants import write_duration
+from cep.syntax.constants import say_duration
 
 LONGEST = 500
 """Characters of one value; what is longer is cut and ends in `…`."""
@@ -40,13 +40,13 @@ def _visible(character: str) -> str:
 
 
 def shown(value: Value, type: str) -> Value:
-    """A value as JSON has it: times and durations as the language writes them, strings clean."""
+    """A value as JSON has it: times in ISO 8601 and durations as people read them, strings clean."""
     if value is None or isinstance(value, bool):
         return value
     if type == "time" and isinstance(value, int):
         return moment(value)
     if type == "duration" and isinstance(value, int):
-        return write_duration(value)
+        return say_duration(value)
     if isinstance(value, float) and value - value != 0:  # not a number, or without end
         return str(value)
     return clean(value) if isinstance(value, str) else value

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from cep.engine import Engine
 from cep.errors import CepError
-from cep.syntax.constants import write_duration
+from cep.syntax.constants import say_duration
 from cep.why.derivation import DEEPEST, MOST
 from cep.why.judging import Facts
 from cep.why.occurrences import Occurrence
@@ -121,7 +121,7 @@ class Questions:
             try:
                 one = by_id(self.engine, id, event, end)
             except CepError:
-                what = f"what ended in the last {write_duration(self.remember)} and came since the server was started"
+                what = f"what ended in the last {say_duration(self.remember)} and came since the server was started"
                 told = f"it is not remembered what led to this event, which ended at {iso(end)}; remembered is {what}"
                 raise Unanswered(410, f"{told}: `--remember` says how much") from None
             return asked.why(one, most, depth)

@@ -21,7 +21,7 @@ from cep.errors import CepError, Span
 from cep.events import Value
 from cep.plan.algebra import Atom, Pattern, Rule
 from cep.syntax.ast import Comparison, Condition, Constant, Predicate
-from cep.syntax.constants import write_duration
+from cep.syntax.constants import say_duration, write_duration
 from cep.syntax.graphs import on_one_line
 from cep.syntax.printer import print_condition, print_expression
 from cep.why.absence import Absence, Refusal, absence, fixed_of
@@ -117,7 +117,7 @@ class Asked:
         if judged.sides is not None and isinstance(judged.condition, Comparison):
             operator = judged.condition.operator
             told["sides"] = [self.value(side) for side in judged.sides]
-            left, right = map(self.said, judged.sides)
+            left, right = (self.said(side, people=True) for side in judged.sides)
             told["told"] = left if operator == "=" and left == right else f"{left} {operator} {right}"
         told["values"] = {name: self.value((v, "any")) for name, v in judged.values.items() if not name.endswith(")")}
         if judged.within:
@@ -190,13 +190,13 @@ class Asked:
             case "deadline":
                 within = failure.pattern.within if failure.pattern is not None else None
                 bound = "" if within is None else f"WITHIN {write_duration(within)} "
-                return f"{bound}is exceeded by {write_duration(failure.by)}"
+                return f"{bound}is exceeded by {say_duration(failure.by)}"
             case "came":
                 came = "something" if failure.occurrence is None else self.brief(failure.occurrence)
                 at = "" if failure.occurrence is None else f", at {self.time(failure.occurrence.end)}"
                 return f"{came} came{at}"
             case "open":
-                return f"it is not known yet: its time comes {write_duration(failure.by)} later"
+                return f"it is not known yet: its time comes {say_duration(failure.by)} later"
             case "head":
                 return "it gives other arguments"
             case "apart":
@@ -261,15 +261,15 @@ class Asked:
             return self.time(int(value))
         return float(value) / 1_000_000 if type == "duration" else value
 
-    def said(self, typed: Typed) -> str:
-        """A value as a program writes it."""
+    def said(self, typed: Typed, people: bool = False) -> str:
+        """A value as a program writes it, a duration as `people` say it."""
         value, type = typed
         if value is None:
             return "nothing"
         if type == "time":
             return str(self.time(int(value)))
         if type == "duration":
-            return write_duration(int(value))
+            return say_duration(int(value)) if people else write_duration(int(value))
         if isinstance(value, float):
             return f"{value:.6g}"
         kind = "iri" if type == "iri" else {bool: "bool", int: "int", str: "string"}.get(value.__class__, "iri")
