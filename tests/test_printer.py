@@ -168,7 +168,8 @@ def attributes(draw: st.DrawFn) -> ast.Attribute:
     if kind == "float":
         bounds = sorted(draw(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2)))
     elif kind in ("int", "time", "duration"):
-        bounds = sorted(draw(st.lists(st.integers(-LARGEST, LARGEST), min_size=2, max_size=2)))
+        most = LARGEST if kind == "int" else FARTHEST
+        bounds = sorted(draw(st.lists(st.integers(-most, most), min_size=2, max_size=2)))
     low, high = (bound if draw(st.booleans()) else None for bound in bounds) if bounds else (None, None)
     source = draw(st.one_of(st.none(), texts))
     iri = draw(st.sampled_from([None, "urn:x#wind"]))
@@ -187,7 +188,7 @@ def alerts() -> st.SearchStrategy[ast.AlertStatement]:
         title=strings,
         text=st.one_of(st.none(), strings),
         instruction=st.one_of(st.none(), strings),
-        duration=ticks.map(lambda n: n + 1).filter(lambda n: n <= LARGEST),
+        duration=ticks.map(lambda n: n + 1).filter(lambda n: n <= FARTHEST),
         keys=keys.map(tuple),
         at=st.tuples(expressions, expressions),
         radius=st.one_of(st.none(), expressions),

@@ -43,7 +43,8 @@ class Admitted:
 
 
 def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitted:
-    """A pushed table as occurrences; -2**63 stands for a missing value. `first`: the position of its first row in the input, unless it has an `@order`.
+    """A pushed table as occurrences; among integers -2**63 stands for a missing value. `first`: the position of its
+    first row in the input, unless it has an `@order`.
 
     Raises CepError where a column is missing; rows that do not fit the schema are dead.
     """

@@ -20,8 +20,8 @@ from cep.runtime.clock import END_OF_TIME
 from cep.table import END, FIRST, START, Table, concat, empty, rows
 
 Reader = tuple[Unit, Goal, tuple[Unit, ...], str | None]
-# How many deadlines may pass in a row without any input, besides those that were open, is a tenth of what an instant may
-# derive: a rule that starts its own timer again never ends.
+# Of what an instant may derive, so many deadlines may pass in a row without any input, besides those that were open: a
+# rule that starts its own timer again never ends.
 TENTH = 10
 
 

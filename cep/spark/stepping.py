@@ -19,7 +19,6 @@ from cep.engine import Engine
 from cep.errors import CepError
 from cep.report import Report
 from cep.runtime.buckets import gather, stacked
-from cep.syntax.constants import FARTHEST
 from cep.schema import ARRIVAL
 from cep.spark.generation import Start
 from cep.spark.keys import keys, places
@@ -28,6 +27,7 @@ from cep.spark.parcels import CHANGE, from_stage, told
 from cep.spark.program import Program
 from cep.spark.states import States
 from cep.spark.values import records
+from cep.syntax.constants import FARTHEST
 from connectors.packed import unpack
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}

@@ -10,7 +10,8 @@ from cep.errors import CepError
 SECOND = 1_000_000
 UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
 LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value in the engine
-# Times lie within so many microseconds of 1970, 36 thousand years, and no duration is longer: sums of three never overflow.
+# Times lie within so many microseconds of 1970, 36 thousand years, and no duration is longer: what is added to them
+# never overflows.
 FARTHEST = 2**60
 LONGEST = f"{FARTHEST // UNITS['d']} d"
 
