@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyoxigraph as ox
@@ -13,13 +14,19 @@ from cep.syntax.ast import Graph
 from cep.why.judging import Fact, Step, Triple
 from knowledge.asking.products import groups
 from knowledge.asking.sparql import Constant, Pattern, Slot, basic
+from knowledge.forms import equal, first_like
 from knowledge.graph import Knowledge
 from knowledge.rdf.names import Names
-from knowledge.rdf.terms import NONE
+from knowledge.rdf.terms import NONE, Term
 from knowledge.reasoning.proof import ASSERTED
 
 MOST = 50
 """Triples that are told of for one answer."""
+MOST_SOLUTIONS = 2_000
+"""Solutions of a pattern, and forms of a literal, that are looked through for the one that was the answer."""
+
+Asked = Term | Value
+"""A term, or a value that a term stands for."""
 
 
 class Used:
@@ -36,43 +43,55 @@ class Used:
         self.knowledge = then if isinstance(then, Knowledge) else self.loaded
         if isinstance(asked, Graph):
             return self._of_graph(asked, given)
-        values = [term if term is not None else given.get(str(i)) for i, term in enumerate(asked)]
-        slots: list[Slot] = [f"x{i}" if value is None else _slot(value) for i, value in enumerate(values)]
-        return self._facts([Pattern((slots[0], slots[1], slots[2]), 0, 0)], {}, {})
+        slots: list[Slot] = [f"x{i}" if term is None else Constant(str(term)) for i, term in enumerate(asked)]
+        values = {f"x{i}": given[str(i)] for i, term in enumerate(asked) if term is None and str(i) in given}
+        return self._facts([Pattern((slots[0], slots[1], slots[2]), 0, 0)], values, {})
 
     def _of_graph(self, graph: Graph, given: Mapping[str, Value]) -> list[Fact]:
-        prefixes = dict(graph.prefixes)
-        for filters in (_filters(given), _filters({k: v for k, v in given.items() if isinstance(v, Iri)})):
-            query = f"SELECT * WHERE {{ {graph.text}\n {filters} }} LIMIT 1"
-            found = self.knowledge.store().query(query, prefixes=prefixes)
+        alike = lru_cache(None)(equal)
+        for filters in (_filters(given, True), _filters(given, False)):
+            query = f"SELECT * WHERE {{ {graph.text}\n {filters} }} LIMIT {MOST_SOLUTIONS}"
+            found = self.knowledge.store().query(query, prefixes=dict(graph.prefixes))
             assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
+            names = [name.value for name in found.variables]
             for solution in found:
-                bound = {name.value: solution[name.value] for name in found.variables}
-                ids = {name: self.knowledge.terms.id_of(term) for name, term in bound.items() if term is not None}
-                return self._facts(list(_patterns(graph)), ids, prefixes)
+                bound = {name: solution[name] for name in names if solution[name] is not None}
+                if all(name in bound and alike(bound[name], value) for name, value in given.items()):
+                    return self._facts(list(_patterns(graph)), bound, dict(graph.prefixes))
         return []
 
-    def _facts(self, patterns: list[Pattern], known: dict[str, int], prefixes: Mapping[str, str]) -> list[Fact]:
-        knowledge = self.knowledge
+    def _facts(self, patterns: list[Pattern], known: Mapping[str, Asked], prefixes: Mapping[str, str]) -> list[Fact]:
+        knowledge, known = self.knowledge, dict(known)
         shown = {**self.prefixes, **prefixes}
         names = Names(knowledge.terms, shown) if knowledge.closure is None else knowledge.closure.names(shown)
         made: dict[str, Fact] = {}
         for pattern in patterns:
-            ids = [known.get(slot) if isinstance(slot, str) else self._id(slot) for slot in pattern.slots]
-            if NONE in ids:
+            triple = self._triple([known.get(each) if isinstance(each, str) else _term(each) for each in pattern.slots])
+            if triple is None:
                 continue  # of an OPTIONAL or another branch
-            subjects, verbs, things = knowledge.closed.match(*ids)
-            if not len(subjects):
-                continue
-            triple = (int(subjects[0]), int(verbs[0]), int(things[0]))
             for slot, id in zip(pattern.slots, triple):
                 if isinstance(slot, str):
-                    known.setdefault(slot, id)
+                    known.setdefault(slot, knowledge.terms.term(id))
             text = names.triple(triple)
             made[text] = self._fact(text, triple, names)
             if len(made) == MOST:
                 break
         return list(made.values())
+
+    def _triple(self, asked: Sequence[Asked]) -> tuple[int, int, int] | None:
+        """The first triple of these terms (None: any). A literal is found in whatever form it was written."""
+        terms = self.knowledge.terms
+        nodes = [_node(each) for each in asked]
+        ids = [None if node is None else terms.id_of(node) for node in nodes]
+        if NONE in ids or any(asked[i] is not None and ids[i] is None for i in (0, 1)):
+            return None
+        subjects, verbs, things = self.knowledge.closed.match(*ids)
+        row: int | None = 0 if len(things) else None
+        if asked[2] is not None and ids[2] is None:
+            same = np.flatnonzero(things == terms.id_of(asked[2])) if isinstance(asked[2], ox.Literal) else ()
+            forms = [] if len(same) else [terms.term(id) for id in things[:MOST_SOLUTIONS].tolist()]
+            row = int(same[0]) if len(same) else first_like(asked[2], forms)
+        return None if row is None else (int(subjects[row]), int(verbs[row]), int(things[row]))
 
     def _fact(self, text: str, triple: tuple[int, int, int], names: Names) -> Fact:
         if self.knowledge.closure is None:
@@ -93,16 +112,6 @@ class Used:
         subject, verb, thing = self.knowledge.terms.written(np.array(triple)).to_list()
         return subject, verb, thing
 
-    def _id(self, constant: Constant) -> int:
-        term: ox.NamedNode | ox.Literal
-        if constant.language:
-            term = ox.Literal(constant.text, language=constant.language)
-        elif constant.datatype:
-            term = ox.Literal(constant.text, datatype=ox.NamedNode(constant.datatype))
-        else:
-            term = ox.NamedNode(constant.text)
-        return self.knowledge.terms.id_of(term)
-
 
 def _patterns(graph: Graph) -> Iterator[Pattern]:
     """The triples that a pattern asks for, also within its groups, but not what it wants not to be there."""
@@ -117,23 +126,32 @@ def _patterns(graph: Graph) -> Iterator[Pattern]:
                 yield from basic(f"{{ {graph.text[part.start : part.end]} }}", prefixes) or ()
 
 
-def _filters(given: Mapping[str, Value]) -> str:
+def _filters(given: Mapping[str, Value], numbers: bool) -> str:
+    """What narrows the solutions to those of these values. Not of all: times and durations are numbers here, and the
+    same number need not be equal in SPARQL where it has another datatype."""
     found = []
     for name, value in given.items():
         if isinstance(value, Iri):
-            found.append(f"FILTER(?{name} = {ox.NamedNode(value)})")
+            found += [] if value.startswith("_:") else [f"FILTER(?{name} = {ox.NamedNode(value)})"]
+        elif isinstance(value, str):
+            found.append(f"FILTER(STR(?{name}) = {ox.Literal(value)})")
         elif isinstance(value, bool):
             found.append(f"FILTER(?{name} = {str(value).lower()})")
-        elif isinstance(value, int | float):
-            found.append(f"FILTER(?{name} = {value!r})")
-        elif value is not None:
-            found.append(f"FILTER(STR(?{name}) = {ox.Literal(value)})")
+        elif numbers and value is not None:
+            found.append(f"FILTER(?{name} = {ox.Literal(value)})")
     return " ".join(found)
 
 
-def _slot(value: Value) -> Constant:
-    xsd = "http://www.w3.org/2001/XMLSchema#"
-    if isinstance(value, Iri):
-        return Constant(str(value))
-    kind = "boolean" if isinstance(value, bool) else {int: "integer", float: "double"}.get(type(value), "string")
-    return Constant(str(ox.Literal(value).value) if value is not None else "", xsd + kind)
+def _term(constant: Constant) -> Term:
+    if constant.language:
+        return ox.Literal(constant.text, language=constant.language)
+    if constant.datatype:
+        return ox.Literal(constant.text, datatype=ox.NamedNode(constant.datatype))
+    return ox.NamedNode(constant.text)
+
+
+def _node(asked: Asked) -> ox.NamedNode | ox.BlankNode | None:
+    """An IRI or a blank node, None for what is neither."""
+    if isinstance(asked, Iri):
+        return ox.BlankNode(asked[2:]) if asked.startswith("_:") else ox.NamedNode(asked)
+    return asked if isinstance(asked, ox.NamedNode | ox.BlankNode) else None

@@ -1,0 +1,51 @@
+"""One value in the forms in which RDF writes it: `4`, `4.0`, `"04"^^xsd:int`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyoxigraph as ox
+
+from cep.events import Iri, Value
+from cep.values import Pool
+from knowledge.rdf.terms import Term, Terms
+
+
+def stored(literals: Sequence[ox.Literal]) -> list[ox.Literal]:
+    """Each as Oxigraph gives it back, which keeps values and not how they were written."""
+    if not literals:
+        return []
+    found = ox.Store().query(f"SELECT ?x {{ VALUES ?x {{ {' '.join(map(str, literals))} }} }}")
+    assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
+    return [solution["x"] for solution in found]
+
+
+def values_of(term: Term) -> tuple[Value, ...]:
+    """What the engine takes a term for (see `Terms.columns`): a time or a duration is microseconds, or seconds among
+    values of other kinds."""
+    terms, pool = Terms(), Pool()
+    (type,), (column,) = terms.columns([terms.ids([term])], pool)
+    if type in ("string", "iri"):
+        return (pool.value(int(column[0])),)
+    if type in ("time", "duration"):
+        return int(column[0]), int(column[0]) / 1_000_000
+    return (bool(column[0]) if type == "bool" else float(column[0]) if type == "float" else int(column[0]),)
+
+
+def equal(term: Term, value: Value) -> bool:
+    """Whether the engine takes a term for this value."""
+    return any(_kind(found) == _kind(value) and found == value for found in values_of(term))
+
+
+def _kind(value: Value) -> tuple[bool, bool, bool]:
+    return isinstance(value, str), isinstance(value, Iri), isinstance(value, bool)
+
+
+def first_like(wanted: ox.Literal | Value, literals: Sequence[Term]) -> int | None:
+    """The place of the first that is `wanted`, or the same value in another form; None where none is."""
+    if not isinstance(wanted, ox.Literal):
+        return next((place for place, each in enumerate(literals) if equal(each, wanted)), None)
+    places = [place for place, each in enumerate(literals) if isinstance(each, ox.Literal)]
+    form, *forms = stored([wanted, *(each for each in literals if isinstance(each, ox.Literal))])
+    return next((places[i] for i in np.flatnonzero([each == form for each in forms]).tolist()), None)
