@@ -42,9 +42,10 @@ def _kind(value: Value) -> tuple[bool, bool, bool]:
     return isinstance(value, str), isinstance(value, Iri), isinstance(value, bool)
 
 
-def first_like(wanted: ox.Literal | Value, literals: Sequence[Term]) -> int | None:
+def first_like(wanted: Term | Value, literals: Sequence[Term]) -> int | None:
     """The place of the first that is `wanted`, or the same value in another form; None where none is."""
     if not isinstance(wanted, ox.Literal):
+        assert not isinstance(wanted, ox.NamedNode | ox.BlankNode), "an IRI has one form"
         return next((place for place, each in enumerate(literals) if equal(each, wanted)), None)
     places = [place for place, each in enumerate(literals) if isinstance(each, ox.Literal)]
     form, *forms = stored([wanted, *(each for each in literals if isinstance(each, ox.Literal))])

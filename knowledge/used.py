@@ -80,18 +80,21 @@ class Used:
 
     def _triple(self, asked: Sequence[Asked]) -> tuple[int, int, int] | None:
         """The first triple of these terms (None: any). A literal is found in whatever form it was written."""
-        terms = self.knowledge.terms
-        nodes = [_node(each) for each in asked]
-        ids = [None if node is None else terms.id_of(node) for node in nodes]
+        terms, thing = self.knowledge.terms, asked[2]
+        ids = [None if (node := _node(each)) is None else terms.id_of(node) for each in asked]
         if NONE in ids or any(asked[i] is not None and ids[i] is None for i in (0, 1)):
             return None
-        subjects, verbs, things = self.knowledge.closed.match(*ids)
-        row: int | None = 0 if len(things) else None
-        if asked[2] is not None and ids[2] is None:
-            same = np.flatnonzero(things == terms.id_of(asked[2])) if isinstance(asked[2], ox.Literal) else ()
-            forms = [] if len(same) else [terms.term(id) for id in things[:MOST_SOLUTIONS].tolist()]
-            row = int(same[0]) if len(same) else first_like(asked[2], forms)
-        return None if row is None else (int(subjects[row]), int(verbs[row]), int(things[row]))
+        found = np.stack(self.knowledge.closed.match(*ids), axis=1)
+        if thing is not None and ids[2] is None:
+            same = found[found[:, 2] == terms.id_of(thing)] if isinstance(thing, ox.Literal) else found[:0]
+            if not len(same):
+                place = first_like(thing, [terms.term(id) for id in found[:MOST_SOLUTIONS, 2].tolist()])
+                same = found[:0] if place is None else found[place:]
+            found = same
+        if not len(found):
+            return None
+        subject, verb, object = found[0].tolist()
+        return subject, verb, object
 
     def _fact(self, text: str, triple: tuple[int, int, int], names: Names) -> Fact:
         if self.knowledge.closure is None:

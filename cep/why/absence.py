@@ -1,8 +1,7 @@
 """Why an event was not derived: for each rule that could have given it, how near it came and what failed.
 
 The head is made equal to the event asked for; the body is tried over what occurred up to the time asked for. Of all
-attempts that one is told which has most of the events, then those lying as they should, then most conditions that
-hold, then the latest.
+attempts the nearest is told: see `_nearness`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from cep.events import Value
 from cep.plan.algebra import Atom, Rule, Unless, Window
 from cep.plan.patterns import patterns
 from cep.syntax.ast import Constant, Expression, Variable
+from cep.syntax.variables import expression_variables
 from cep.why.judging import Judge, Typed
 from cep.why.matching import Attempt, Failure, Matcher
 from cep.why.occurrences import Memory, Occurrence, encoded, same
@@ -99,8 +99,8 @@ class _Refusing:
 
         attempts = Matcher(find, self.judge, self.memory.schemas, self.until).attempts(rule.body, bound)
         judged = [(attempt, attempt.failure or self.whole(rule, attempt, wanted)) for attempt in attempts]
-        near = [(attempt, failure) for attempt, failure in judged if failure.kind != "apart"] or judged
-        attempt, failure = max(near, key=lambda each: each[0].rank)
+        near = [(self.gives(rule, each, wanted), *_nearness(each, failed, wanted)) for each, failed in judged]
+        attempt, failure = judged[near.index(max(near))]
         attempt = replace(attempt, judged=tuple((self.judge.detailed(j, b), b) for j, b in attempt.judged))
         if failure.kind != "missing" or not isinstance(failure.pattern, Atom):
             return Refusal(rule, since, attempt, failure)
@@ -115,11 +115,25 @@ class _Refusing:
     def whole(self, rule: Rule, attempt: Attempt, wanted: Wanted) -> Failure:
         """What is wrong with an attempt at which all holds: it gave another event, or was over before the time asked
         for, or was not chosen: what touches that time and was chosen is there."""
-        args = tuple(self.judge.value(each, attempt.bound)[0] for each in rule.arguments)
-        if not all(same(args[place], value) for place, value in wanted.fixed.items()):
-            return Failure("head", rule.body)
-        touches = attempt.start <= wanted.until and attempt.end >= wanted.since
-        return Failure("policy" if touches else "apart", rule.body)
+        if not self.gives(rule, attempt, wanted):
+            args = tuple(self.judge.value(each, attempt.bound)[0] for each in rule.arguments)
+            return Failure("head", rule.body, given=args)
+        before = _before(attempt, wanted)
+        return Failure("apart", rule.body, by=before) if before else Failure("policy", rule.body)
+
+    def gives(self, rule: Rule, attempt: Attempt, wanted: Wanted) -> bool:
+        """Whether an attempt gives the arguments asked for, as far as it has come."""
+        for place, value in wanted.fixed.items():
+            argument = rule.arguments[place]
+            if isinstance(argument, Variable):
+                known = attempt.bound.get(argument.name)
+            elif all(name in attempt.bound for name in expression_variables(argument)):
+                known = self.judge.value(argument, attempt.bound)
+            else:
+                continue
+            if known is not None and not same(known[0], value):
+                return False
+        return True
 
     def since(self, rule: Rule, wanted: Wanted) -> int:
         if wanted.since == BEGINNING:
@@ -137,8 +151,8 @@ class _Refusing:
                 return None
             if not isinstance(argument, Variable):
                 continue
-            type = self.type_of(argument.name, rule)
-            if type is None:  # a condition or an aggregate gives it
+            type = self.type_of(argument.name, rule) or self.type_given(argument.name, place, rule)
+            if type is None:  # an aggregate gives it
                 continue
             if type == "int" and isinstance(value, float):
                 value = int(value) if value.is_integer() else value
@@ -156,6 +170,31 @@ class _Refusing:
                     if isinstance(argument, Variable) and argument.name == name:
                         return attribute.type
         return None
+
+    def type_given(self, name: str, place: int, rule: Rule) -> str | None:
+        """The type of a variable that a condition gives, where rules agree on it."""
+        if any(
+            name in (result.variable for result in part.results)
+            for part in patterns(rule.body)
+            if isinstance(part, Window)
+        ):
+            return None
+        type = self.memory.schemas[rule.event].attributes[place].type
+        return None if type == "any" else type
+
+
+def _nearness(attempt: Attempt, failure: Failure, wanted: Wanted) -> tuple[int, ...]:
+    """The more, the nearer, of those that give the arguments asked for: most of its events are there; it touches the
+    time asked for; the events lie as they should; most conditions hold; it misses by the least time, its own and that
+    to the time asked for together; the latest."""
+    before = _before(attempt, wanted)
+    short = before if failure.kind == "apart" else before + failure.by
+    return attempt.held, not before, attempt.placed, attempt.holding, -short, attempt.end
+
+
+def _before(attempt: Attempt, wanted: Wanted) -> int:
+    """How long before the time asked for it was over."""
+    return max(0, wanted.since - attempt.end)
 
 
 def fixed_of(atom: Atom, values: Mapping[str, Value]) -> dict[int, Value]:

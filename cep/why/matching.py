@@ -31,9 +31,10 @@ class Failure:
     """What is wrong with an attempt. `kind`:
 
     missing: nothing matches `pattern` with these `values`; condition: `judged` do not hold; relation: the parts do not
-    lie as `pattern` wants, `occurrence` is the second; deadline: WITHIN is exceeded `by` so much; came: `occurrence`
-    should not have come; open: the deadline is `by` so much later than what is known; head: it gives other arguments;
-    apart: all holds, but it was over before the time asked for; policy: all holds, and another partner was chosen.
+    lie as `pattern` wants, `occurrence` is the second, `by` how far it is from where it would; deadline: WITHIN is
+    exceeded `by` so much; came: `occurrence` should not have come, `by` is how far it is from where it might have;
+    open: the deadline is `by` so much later than what is known; head: it gives other arguments, `given`; apart: all
+    holds, but it was over `by` so much before the time asked for; policy: all holds, and another partner was chosen.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Failure:
     occurrence: Occurrence | None = None
     by: int = 0
     judged: tuple[Judged, ...] = ()
+    given: tuple[Value, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,20 @@ class Attempt:
     failure: Failure | None = None
 
     @property
-    def rank(self) -> tuple[int, int, int, int]:
-        """The more, the nearer: events there, lying as they should, conditions that hold, how late it ends."""
-        placed = 3 if self.failure is None else _PLACED.get(self.failure.kind, 2)
-        return self.held, placed, sum(each.holds for each, _ in self.judged), self.end
+    def rank(self) -> tuple[int, int, int, int, int]:
+        """The more, the nearer: events there, lying as they should, conditions that hold, how little time is missed by,
+        how late it ends."""
+        return self.held, self.placed, self.holding, 0 if self.failure is None else -self.failure.by, self.end
+
+    @property
+    def placed(self) -> int:
+        """How far it came: to the events, their order, the conditions, all of them."""
+        return 3 if self.failure is None else _PLACED.get(self.failure.kind, 2)
+
+    @property
+    def holding(self) -> int:
+        """How many conditions hold."""
+        return sum(each.holds for each, _ in self.judged)
 
 
 class Matcher:
@@ -184,7 +196,10 @@ class Matcher:
         start, end = _interval(pair.relation, a, b, c, d)
         both = replace(_joined(left, right), start=start, end=end)
         if not _holds(pair.relation, a, b, c, d):
-            return replace(both, failure=Failure("relation", pair, occurrence=(right.parts or (None,))[-1], by=b - c))
+            second = (right.parts or (None,))[-1]
+            return replace(
+                both, failure=Failure("relation", pair, occurrence=second, by=_apart(pair.relation, a, b, c, d))
+            )
         if pair.within is not None and both.end - both.start > pair.within:
             return self._bounded(both, pair, pair.within)
         if pair.absent is not None:
@@ -192,7 +207,8 @@ class Matcher:
             for other in self.attempts(pair.absent, local):
                 if other.failure is None and b < other.start and other.end < c:
                     came = other.parts[-1] if other.parts else None
-                    return replace(both, failure=Failure("came", pair, occurrence=came))
+                    near = min(other.start - b, c - other.end)
+                    return replace(both, failure=Failure("came", pair, occurrence=came, by=near))
             both = replace(both, silent=(*both.silent, (pair.absent, c)))
         return both
 
@@ -220,7 +236,8 @@ class Matcher:
             failure = None
             if came:
                 first = min(came, key=lambda other: (other.end, other.start))
-                failure = Failure("came", unless, occurrence=first.parts[-1] if first.parts else None)
+                near = min(first.end - left.end, due - first.end)
+                failure = Failure("came", unless, occurrence=first.parts[-1] if first.parts else None, by=near)
             elif due > self.until:
                 failure = Failure("open", unless, by=due - self.until)
             silent = (*left.silent, (unless.absent, due))
@@ -282,7 +299,7 @@ def _fit(one: Attempt, bound: Bound) -> bool:
 
 def _nearness(attempt: Attempt) -> tuple[bool, int, int]:
     assert attempt.failure is not None, "the good ones were taken"
-    return attempt.failure.kind == "relation", abs(attempt.failure.by), -attempt.end
+    return attempt.failure.kind == "relation", attempt.failure.by, -attempt.end
 
 
 def _holds(relation: str, a: int, b: int, c: int, d: int) -> bool:
@@ -304,6 +321,25 @@ def _holds(relation: str, a: int, b: int, c: int, d: int) -> bool:
         case _:
             assert relation == "FINISHES", "all relations are known"
             return b == d and c < a
+
+
+def _apart(relation: str, a: int, b: int, c: int, d: int) -> int:
+    """How far two intervals are from lying so, by how far ends would have to move (until they touch, at least)."""
+    match relation:
+        case "PAR":
+            return max(a, c) - min(b, d)
+        case "EQUALS":
+            return abs(a - c) + abs(b - d)
+        case "MEETS":
+            return abs(b - c)
+        case "DURING":
+            return max(c - a, 0) + max(b - d, 0)
+        case "STARTS":
+            return abs(a - c) + max(b - d, 0)
+        case "FINISHES":
+            return abs(b - d) + max(c - a, 0)
+        case _:
+            return b - c
 
 
 def _interval(relation: str, a: int, b: int, c: int, d: int) -> tuple[int, int]:

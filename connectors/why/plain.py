@@ -198,9 +198,11 @@ class Asked:
             case "open":
                 return f"it is not known yet: its time comes {say_duration(failure.by)} later"
             case "head":
-                return "it gives other arguments"
+                if failure.given is None:
+                    return "it gives other arguments"
+                return f"it gives {self.pattern(refusal.rule.event, dict(enumerate(failure.given)))}"
             case "apart":
-                return "all holds, but it was over before"
+                return f"it was over {say_duration(failure.by)} before the time asked for; all else holds"
             case _:
                 assert failure.kind == "policy", "all kinds are told"
                 return "all holds, but its policy chose another partner"
