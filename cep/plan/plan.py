@@ -16,6 +16,7 @@ from cep.plan.algebra import Head, Node, Rules
 from cep.plan.binarise import binarise
 from cep.plan.doubts import doubts
 from cep.plan.idle import idle
+from cep.plan.lasting import lasting
 from cep.plan.never import never
 from cep.plan.order import Group
 from cep.plan.types import Column
@@ -75,6 +76,7 @@ def plan(rules: Rules, relations: Mapping[str, Relation], pool: Pool, inputs: fr
     )
     points = horizon.points(binarised.nodes, binarised.heads, typing.schemas, outside)
     warnings = doubts(rules) + idle(rules) + never(rules) + horizon.warnings(binarised, points, rules.source)
+    warnings += lasting(binarised, typing.schemas, outside, rules.source)
     return Plan(
         rules,
         tuple(binarised.nodes),
