@@ -100,13 +100,21 @@ def of_iso(text: str) -> int:
 def of_duration(text: str) -> int:
     """The microseconds of `500 ms`, `30 s`, `30 min`, `3 h`, `2 d` or `PT3H`."""
     if match := _WORDS.fullmatch(text):
-        return scaled(match[1], _UNITS[match[2]])
-    if match := _PERIOD.fullmatch(text):
-        sign, *parts = match.groups()
-        total = sum(scaled(part, unit) for part, unit in zip(parts, _PERIOD_UNITS) if part)
-        if total <= LARGEST:
-            return -total if sign else total
-    raise ValueError(f"`{shown(text)}` is no duration")
+        parts, sign = [(match[1], _UNITS[match[2]])], ""
+    elif match := _PERIOD.fullmatch(text):
+        sign, *numbers = match.groups()
+        parts = [(number, unit) for number, unit in zip(numbers, _PERIOD_UNITS) if number]
+    else:
+        raise ValueError(f"`{shown(text)}` is no duration")
+    if any(not is_number(number) for number, _ in parts):
+        raise ValueError(f"`{shown(text)}` is no duration")
+    try:
+        total = sum(scaled(number, unit) for number, unit in parts)
+    except ValueError:
+        total = LARGEST + 1
+    if abs(total) > LARGEST:
+        raise ValueError(f"`{shown(text)}` is more than 64 bits of microseconds")
+    return -total if sign else total
 
 
 def iso(ticks: int) -> str:

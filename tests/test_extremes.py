@@ -14,6 +14,7 @@ from cep.errors import CepError
 from cep.events import Event
 from cep.options import duration
 from cep.syntax.constants import FARTHEST, say_duration, write_duration
+from connectors.times import of_duration
 from tests import reference
 
 EVENTS = "event a(v: int). event b(v: int). "
@@ -164,3 +165,13 @@ def test_the_limit_of_deadlines_in_a_row_is_a_tenth_of_it() -> None:
 def test_people_read_durations_as_they_say_them(ticks: int, text: str) -> None:
     assert say_duration(ticks) == text
     assert write_duration(ticks).count(" ") == 1
+
+
+@pytest.mark.parametrize("text", ["P99999999W", "9223372036855 s", "-9223372036855 s", "P15250284WT1451225S"])
+def test_a_duration_of_a_record_beyond_64_bits_is_called_so(text: str) -> None:
+    with pytest.raises(ValueError, match=f"^`{text}` is more than 64 bits of microseconds$"):
+        of_duration(text)
+    assert of_duration("-PT9223372036854.775807S") == -(2**63) + 1
+    for wrong in ("P1.2.3D", "PT", "3 weeks"):
+        with pytest.raises(ValueError, match="is no duration"):
+            of_duration(wrong)
