@@ -33,7 +33,18 @@ from cep.cli_options import (
     Updates,
 )
 from cep.logs import LOGS, objects
-from cep.terminal import CLEAN, DEAD_LETTERS, compiles, facts_of, knowledge_of, settled, text_of, warn, warnings_of
+from cep.terminal import (
+    CLEAN,
+    DEAD_LETTERS,
+    compiles,
+    facts_of,
+    knowledge_of,
+    of_sources,
+    settled,
+    text_of,
+    warn,
+    warnings_of,
+)
 from cep.wish import Wish
 
 if TYPE_CHECKING:
@@ -235,6 +246,7 @@ def _sourced(wish: Wish, batch: int) -> _Sourced:
     from cep.options import distinct, duration, refuse, selected, waiting
     from connectors.files import read, replay
     from connectors.inputs import inputs as find
+    from connectors.sources import Sources
 
     engine = Engine.from_text(
         text_of(wish.rules),
@@ -258,7 +270,13 @@ def _sourced(wish: Wish, batch: int) -> _Sourced:
     silence = None if wish.idle is None else waiting(wish.idle, stored)
     changes = changing(engine, wish.updates, silence)
     batches = (read if wish.lateness else replay)(
-        wish.inputs, engine.inputs, format=wish.format, rows=batch, chunk=batch * 128, idle=silence
+        wish.inputs,
+        engine.inputs,
+        format=wish.format,
+        rows=batch,
+        chunk=batch * 128,
+        idle=silence,
+        sources=Sources(of_sources(wish.log)),
     )
     return _Sourced(engine, derived, batches, changes, tuple(one.path for one in found if one.address is None))
 

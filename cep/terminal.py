@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from cep.engine import Engine
+    from connectors.sources import Tell
     from knowledge.graph import Knowledge
 
 CLEAN, DEAD_LETTERS, REFUSED, FAILED, STOPPED = 0, 1, 2, 3, 130
@@ -162,3 +163,12 @@ def complain(told: CepError | Warning) -> None:
             typer.secho(line, err=True, fg="red" if not line.strip(" ^") else None)
         else:
             typer.secho(line, err=True, bold=bool(line))
+
+
+def of_sources(log: Log) -> Tell:
+    """Each source that is lost is a line of the log, and each that is there again."""
+
+    def tell(source: str, text: str, /, *, lost: bool) -> None:
+        log("source", f"{source}: {text}", "warning" if lost else "info", source=source, lost=lost)
+
+    return tell

@@ -23,7 +23,7 @@ PORTS: Mapping[str, int | None] = {
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("client", "qos", "version", "quiet", "limit", "format", "ca", "cert", "key"),
     "kafka": ("from", "until", "group", "gone", "limit", "format", "through", "ca", "cert", "key", "sasl"),
-    "tcp": ("quiet", "limit", "format"),
+    "tcp": ("until", "quiet", "limit", "format"),
     "rate": ("start", "keys", "until", "limit"),
 }
 OUTPUTS: Mapping[str, tuple[str, ...]] = {

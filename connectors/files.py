@@ -17,10 +17,11 @@ from connectors.batch import Batch, Block, DeadRecord
 from connectors.csv import read_csv
 from connectors.inputs import RDF, Input, inputs, sure
 from connectors.jsonl import Lines, read_jsonl
-from connectors.live import Rest, listen
+from connectors.live import Rest, lasting_connection, listen
 from connectors.parquet import open_parquet, read_parquet
 from connectors.records import series
 from connectors.sosa import Documents, read_observations
+from connectors.sources import Sources
 from connectors.streams import Stream
 from connectors.tcp import connected
 
@@ -56,14 +57,16 @@ def read(
     idle: float | None = None,
     rest: Rest | None = None,
     first: int = 0,
+    sources: Sources | None = None,
 ) -> Iterator[Batch]:
     """Batches of all inputs, one after the other, in the order they stand. CepError: see `inputs`, and headers.
 
     Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. From a pipe a batch is what has arrived; when
     nothing has come for `idle` seconds there is a batch of silence, and again until something comes. Live inputs come
-    last, all together, with a `rest` between their messages. `first`: the number of the first record.
+    last, all together, with a `rest` between their messages; `sources` is told of those that are lost. `first`: the
+    number of the first record.
     """
-    yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin, idle, rest, first)
+    yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin, idle, rest, first, sources)
 
 
 def read_one(one: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Iterator[Batch]:
@@ -86,6 +89,7 @@ def replay(
     idle: float | None = None,
     rest: Rest | None = None,
     first: int = 0,
+    sources: Sources | None = None,
 ) -> Iterator[Batch]:
     """Batches of all inputs together in the order of their ends, then of the input; each with its watermark.
 
@@ -95,7 +99,7 @@ def replay(
     found = inputs(specs, schemas, format)
     sizes = [one.size for one in found]
     if any(size is None for size in sizes):
-        yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first)
+        yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first, sources)
     elif sum(size or 0 for size in sizes) > large and _ordered(found, schemas, chunk, rows):
         latest: int | None = None
         for batch in _read(found, schemas, chunk, rows, stdin):
@@ -115,11 +119,12 @@ def _read(
     idle: float | None = None,
     rest: Rest | None = None,
     first: int = 0,
+    sources: Sources | None = None,
 ) -> Iterator[Batch]:
     sizes = [one.size for one in found]
     total = 0 if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
     done = 0
-    feeds = [one for one in found if one.address is not None and one.address.kind != "tcp"]
+    feeds = [one for one in found if one.address is not None and not _whole(one, sources)]
     for one, size in zip(found, sizes):
         if one in feeds:
             continue
@@ -131,7 +136,19 @@ def _read(
                 yield Batch(tables, dead, [block], done + position, total)
                 first = block.beyond
         done += size or 0
-    yield from listen(feeds, schemas, rows, first, idle, rest)
+    yield from listen(feeds, schemas, rows, first, idle, rest, sources)
+
+
+def _whole(one: Input, sources: Sources | None) -> bool:
+    """Whether what comes from an address is read as a file is: N-Quads of a connection, where what belongs to a node
+    may stand anywhere. CepError: it has no end then."""
+    address = one.address
+    if address is None or address.kind != "tcp" or one.format != "nquads":
+        return False
+    if lasting_connection(address, sources is not None and sources.lasting):
+        hint = f"`{one.path}?format=nquads&until=closed` reads them then; lines of `jsonld` as they come"
+        raise address.refused("N-Quads of a connection are whole when it is closed", hint)
+    return True
 
 
 def _parts(

@@ -11,6 +11,7 @@ import numpy as np
 
 from connectors.addresses import Address
 from connectors.messages import Messages
+from connectors.sources import Away
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
@@ -132,7 +133,7 @@ class Topic:
             for one in self._ask(lambda count=count: self._consumer.consume(count, _LOOK)):
                 error = one.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    raise self.address.refused(told(error))
+                    raise Away(f"{self.address.text}: {told(error)}", code="input")
                 position = max(position, one.offset() + (error is None))
                 if error is None and one.offset() < end:
                     numbers.append(one.offset())
@@ -143,7 +144,8 @@ class Topic:
                 yield Messages([source] * len(numbers), numbers, payloads), times
             elif position < end and time.monotonic() > patience:
                 reason = f"messages {position} to {end} of partition {number} have not come for {6 * WAIT:g} s"
-                raise self.address.refused(reason + (f": {self._error}" if self._error else ""))
+                more = f": {self._error}" if self._error else ""
+                raise Away(f"{self.address.text}: {reason}{more}", code="input")
 
     def _bounds(self, number: int) -> tuple[int, int]:
         place = self._place(number)
@@ -160,16 +162,19 @@ class Topic:
             return question()
         except self._failure as error:
             hint = "is a broker running there, and is TLS (kafkas://) and login as it is there?"
-            raise self.address.refused(f"no answer: {self._error or told(error)}", hint) from None
+            what = f"{self.address.text}: no answer: {self._error or told(error)}"
+            raise Away(what, hint=hint, code="input") from None
 
     def _failed(self, error: Any) -> None:
         self._error = told(error)
 
 
 class Log:
-    """The messages of a topic as they come. With `group=` the broker knows how far they were worked off, and the next
-    run goes on from there; a `place`, where it is known otherwise, goes before it. `until=now`: those that are there
-    when it begins."""
+    """The messages of a topic as they come, from a `place` on. With `group=` the broker knows how far they were worked
+    off, and the next run goes on from there; a `place`, where it is known otherwise, goes before it. `until=now`:
+    those that are there when it begins."""
+
+    lost = None
 
     def __init__(self, topic: Topic, place: Offsets) -> None:
         address = topic.address
@@ -185,6 +190,11 @@ class Log:
     def open(cls, address: Address, place: Offsets | None = None) -> Log:
         """CepError: there is no broker, or no such topic."""
         return cls(Topic(address), place or {})
+
+    @property
+    def place(self) -> Offsets:
+        """Behind what was worked off."""
+        return self._start
 
     def poll(self, most: int, seconds: float) -> Messages | None:
         """Some 64 MiB at most: where messages are so large that they are more, fewer are read."""

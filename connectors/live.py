@@ -7,32 +7,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from itertools import count
 from typing import Protocol
 
 from cep.schema import Schema
 from connectors.addresses import Address
 from connectors.batch import Batch
 from connectors.inputs import Input
-from connectors.messages import Inbox, Messages
+from connectors.messages import Inbox
 from connectors.silence import Silence
+from connectors.sources import Feed, Lasting, Sources
 
 _PATIENCE = 0.2  # seconds that are waited for messages, and Ctrl-C with them
 _TURN = 0.02  # of each of several
-
-
-class Feed(Protocol):
-    """Where messages come from."""
-
-    def poll(self, most: int, seconds: float) -> Messages | None:
-        """Up to about so many messages, after so long at most; None: there will be no more. CepError: it failed."""
-
-    def done(self) -> None:
-        """All that was polled is worked off."""
-
-    def kept(self) -> None:
-        """What was worked off is on disk: it need not come again."""
-
-    def close(self) -> None: ...
 
 
 class Rest(Protocol):
@@ -50,8 +37,9 @@ class Rest(Protocol):
         """How far a source had come (`Messages.place`), where that is known from before."""
 
 
-def feed(address: Address, place: Mapping[int, int]) -> Feed:
-    """What comes from an address, behind a place. CepError: there is nothing, or what it needs is not installed."""
+def feed(address: Address, place: Mapping[int, int], lasting: bool = False) -> Feed:
+    """What comes from an address, behind a place. `lasting`: of a connection, that its end is not that of the input,
+    unless the address says so. CepError: there is nothing, or what it needs is not installed."""
     match address.kind:
         case "mqtt":
             from connectors.mqtt import Subscription
@@ -60,12 +48,27 @@ def feed(address: Address, place: Mapping[int, int]) -> Feed:
         case "kafka":
             from connectors.kafka import Log
 
-            return Log.open(address, place)
+            log = Log.open(address, place)
+            if address.options.get("until") == "now":
+                return log
+            return Lasting(log, lambda behind: Log.open(address, behind), log.place)
+        case "tcp":
+            from connectors.tcp import Lines
+
+            numbers = count(1)
+            lasts = lasting_connection(address, lasting)
+            lines = Lines(address, lasts, numbers)
+            return Lasting(lines, lambda behind: Lines(address, True, numbers)) if lasts else lines
         case kind:
-            assert kind == "rate", "a connection is read as a stream"
+            assert kind == "rate", "there are these"
             from connectors.rate import Rate
 
             return Rate(address, time.time_ns() // 1000)
+
+
+def lasting_connection(address: Address, lasting: bool) -> bool:
+    """Whether a connection is made again when it has ended; `lasting`: unless the address says otherwise."""
+    return address.choice("until", ("ever", "closed") if lasting else ("closed", "ever")) == "ever"
 
 
 def reach(input: Input) -> None:
@@ -84,10 +87,13 @@ def listen(
     first: int,
     idle: float | None,
     rest: Rest | None = None,
+    sources: Sources | None = None,
 ) -> Iterator[Batch]:
     """Batches of up to `most` messages, their records numbered from `first`. When nothing has come for `idle` seconds
-    there is a batch of silence, and again until something comes (`connectors.silence`). What was polled is done when
-    the next batch is asked for; with a `rest`, which knows whether it is, also when they are closed."""
+    there is a batch of silence, and again until something comes (`connectors.silence`); not while one of them is lost,
+    which `sources` is told of: what did not come is not known then. What was polled is done when the next batch is
+    asked for; with a `rest`, which knows whether it is, also when they are closed."""
+    sources = sources or Sources()
     with ExitStack() as stack:
         feeds = []
         names: Counter[str] = Counter()
@@ -96,7 +102,8 @@ def listen(
             name = f"{one.type}={one.path}"
             names[name] += 1
             name += f"#{names[name]}" if names[name] > 1 else ""
-            source = feed(one.address, {} if rest is None else rest.place(name))
+            source = feed(one.address, {} if rest is None else rest.place(name), sources.lasting)
+            sources.begin(one.path)
             feeds.append((name, stack.enter_context(closing(source)), Inbox(one, schemas)))
         silence = Silence(idle)
         while feeds and not (rest is not None and rest.over):
@@ -104,6 +111,7 @@ def listen(
             for each in list(feeds):
                 name, source, inbox = each
                 messages = source.poll(most, patience)
+                sources.is_now(inbox.path, source.lost)
                 if messages is None:
                     feeds.remove(each)
                 elif len(messages):
@@ -119,5 +127,7 @@ def listen(
                     source.kept()
                     first = batch.blocks[-1].beyond
                     silence.heard()
-            if silence.due():
+            if sources.lost:
+                silence.heard()
+            elif silence.due():
                 yield Batch({}, [], [], silence=silence.length)

@@ -58,7 +58,7 @@ class Inbox:
     """Reads the messages of one input."""
 
     def __init__(self, input: Input, schemas: Mapping[str, Schema]) -> None:
-        self._path = input.path
+        self.path = input.path
         self._read: Lines | Documents
         if input.format in RDF:
             assert input.type is not None, "observations are bound to an event"
@@ -83,9 +83,9 @@ class Inbox:
         else:
             # A line break may stand between the values of a message, as may a carriage return, which ends no line.
             data = b"".join(payload.replace(b"\n", b"\r") + b"\n" for payload in messages.payloads)
-            tables, dead, block = self._read.read(self._path, data, 0, 0, first)
+            tables, dead, block = self._read.read(self.path, data, 0, 0, first)
             rows = np.arange(len(messages)) if block.lines is None else block.lines
             times = block.times or ""
         lines = np.asarray(messages.numbers, np.int64)[rows]
-        block = Received(self._path, first, len(rows), 0, lines, times=times or None, messages=messages, rows=rows)
+        block = Received(self.path, first, len(rows), 0, lines, times=times or None, messages=messages, rows=rows)
         return tables, dead, block

@@ -59,6 +59,7 @@ class Subscription:
         self._open: list[Arrival] = []  # polled, not done
         self._there = threading.Condition()
         self._subscribed = self._answered = False
+        self._gone = "the broker has gone"
         self._error: CepError | None = None
         self._client = self._made(client or "")
 
@@ -105,6 +106,11 @@ class Subscription:
                 size += len(taken[-1].payload)
             self._open += taken
         return taken
+
+    @property
+    def lost(self) -> str | None:
+        """Why the broker sends nothing at present, None: it may; it is asked again and again."""
+        return None if self._client.is_connected() else self._gone
 
     def poll(self, most: int, seconds: float) -> Messages:
         taken = self.take(most, seconds)
@@ -162,7 +168,9 @@ class Subscription:
     # --- called in the thread of the client ---
 
     def _connected(self, client: Client, data: object, flags: Any, reason: Any, properties: object) -> None:
-        if reason.is_failure:
+        if reason.is_failure and self._subscribed:  # it has been there, and may have begun anew
+            self._gone = f"the broker refuses: {str(reason).lower()}"
+        elif reason.is_failure:
             self._fail(*refusal(self.address, str(reason)))
         elif self._new:
             from paho.mqtt.subscribeoptions import SubscribeOptions

@@ -12,6 +12,8 @@ from connectors.times import SECOND, iso, of_iso
 class Rate:
     """Record n is of the instant `start` + n / rate, and is there from then on. `start`: microseconds."""
 
+    lost = None
+
     def __init__(self, address: Address, start: int) -> None:
         """CepError: no number of records a second, or an option is wrong."""
         try:

@@ -1,21 +1,26 @@
-"""A TCP connection as an input: lines, as they come, until the other side closes it."""
+"""A TCP connection as an input: lines, as they come."""
 
 from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator
+from itertools import islice
 from typing import BinaryIO, cast
 
 from cep.errors import CepError
 from connectors.addresses import Address
+from connectors.messages import Messages
 from connectors.mqtt import Arrival
-from connectors.streams import LONGEST
+from connectors.sources import Away
+from connectors.streams import BOM, LONGEST
 
 WAIT = 10.0
 """Seconds in which a connection has to be made."""
 
 _CHUNK = 1 << 20
 _HEAD = 1000  # bytes that are kept of a line that is too long
+_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # else the end of a machine is never known
 _SLOWEST = 30.0  # seconds between two tries to connect again
 
 
@@ -28,15 +33,52 @@ def connected(address: Address) -> BinaryIO:
     return file
 
 
+class Lines:
+    """A connection as a feed: each line is a message; `numbers` counts them, on from the connection before. At its end
+    there are no more, or, where it is to be `lasting`, it is Away, as it is where it breaks."""
+
+    lost = None
+
+    def __init__(self, address: Address, lasting: bool, numbers: Iterator[int]) -> None:
+        """CepError: nobody listens there."""
+        self._address, self._lasting, self._numbers = address, lasting, numbers
+        self._connection = Connection(address, lasting=False)
+        self._begun = False
+
+    def poll(self, most: int, seconds: float) -> Messages | None:
+        arrived = self._connection.take(most, seconds)
+        if arrived is None:
+            if self._connection.broken is not None:
+                raise Away(f"{self._address.text}: {self._connection.broken}", code="input")
+            if self._lasting:
+                raise Away(f"{self._address.text}: the other side has closed the connection", code="input")
+            return None
+        lines = [one.payload for one in arrived]
+        if lines and not self._begun:
+            self._begun, lines[0] = True, lines[0].removeprefix(BOM)
+        return Messages([self._address.text] * len(lines), list(islice(self._numbers, len(lines))), lines)
+
+    def done(self) -> None:
+        """Nobody is told."""
+
+    def kept(self) -> None:
+        """Nobody is told."""
+
+    def close(self) -> None:
+        self._connection.close()
+
+
 class Connection:
     """The lines of a connection, for whoever keeps them before they are worked off. One that is `lasting` is made
-    again when it ends, after 1 s, 2 s and so on up to 30 s; what was sent meanwhile is lost."""
+    again when it ends, after 1 s, 2 s and so on up to 30 s; what was sent meanwhile is lost. `broken`: why it ended
+    without having been closed."""
 
     def __init__(self, address: Address, lasting: bool) -> None:
         """CepError: nobody listens there."""
         self._address, self._lasting = address, lasting
         self._socket: socket.socket | None = _connection(address)
         self._rest = b""
+        self.broken: str | None = None
         self._skipping = False
         self._pause, self._again = 1.0, 0.0
 
@@ -50,7 +92,8 @@ class Connection:
             data = self._socket.recv(_CHUNK)
         except TimeoutError:
             return []
-        except OSError:
+        except OSError as error:
+            self.broken = f"the connection broke: {(error.strerror or str(error)).lower()}"
             data, self._rest = b"", b""  # broken, not closed: a line without its end is half of one
         if data:
             self._pause = 1.0
@@ -97,7 +140,12 @@ class Connection:
 def _connection(address: Address) -> socket.socket:
     host, port = address.hosts[0]
     try:
-        return socket.create_connection((host, port), WAIT)
+        made = socket.create_connection((host, port), WAIT)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _ALIVE.items():
+            if hasattr(socket, option):
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        return made
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise address.refused(f"no connection: {reason}", f"something has to listen there: `nc -lk {port}`") from None

@@ -31,7 +31,7 @@ from cep.errors import CepError
 from connectors.alerts.life import Change
 from connectors.alerts.outbox import Entry, Outbox
 from connectors.alerts.plain import clean
-from connectors.feeds import atom, cap
+from connectors.feeds import alertmanager, atom, cap
 from connectors.feeds.alertmanager import Alertmanager, alert
 from connectors.feeds.document import Origin, document, own_name, sender
 from connectors.feeds.events import Stream
@@ -267,13 +267,58 @@ def test_an_event_stream_goes_on_where_it_broke() -> None:
         )
 
 
+def test_an_alertmanager_is_told_every_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of alerts that are over by the time they are told, and of one that was followed by another of its key; in
+    order, and never two of one key at once. What it once refused is told as it is by now."""
+    posts: list[list[dict[str, Any]]] = []
+    monkeypatch.setattr(alertmanager, "post", lambda to, path, body, headers: posts.append(json.loads(body)))
+    delivery = Alertmanager(target("alertmanager+http://localhost:9093"), ORIGIN, outbox := filled(WHOLE))
+    entries = outbox.after(0)
+    assert len({entry.change.slot for entry in entries}) < len({entry.change.alert for entry in entries})
+    before = time.time()
+    for start in range(0, len(entries), delivery.most):
+        delivery.give(entries[start : start + delivery.most])
+    told = [
+        (one["annotations"]["alert"], datetime.fromisoformat(one["endsAt"]).timestamp() > before + 60)
+        for sent in posts
+        for one in sent
+    ]
+    expected = [(change.alert, change.state != "resolved") for change in WHOLE]
+    assert sorted(told) == sorted(expected)
+    for name in {change.alert for change in WHOLE}:
+        assert [one for one in told if one[0] == name] == [one for one in expected if one[0] == name]
+    for sent in posts:
+        labels = [json.dumps(one["labels"]) for one in sent]
+        assert len(set(labels)) == len(labels)
+    posts.clear()
+    delivery.again(entries[0], outbox.standing(entries[0].change))
+    ((now,),) = posts
+    assert datetime.fromisoformat(now["endsAt"]).timestamp() < before + 60, "it is over"
+    outbox.add([replace(WHOLE[0], alert="f" * 32)], {})
+    outbox.lost = ("tcp://sensors:1",)
+    delivery.again(entries[0], outbox.standing(entries[0].change))
+    assert posts[-1][0]["annotations"]["alert"] == "f" * 32, "of one key it is the latest that counts"
+    assert posts[-1][0]["annotations"]["source_lost"] == "tcp://sensors:1"
+
+
+def test_what_is_open_at_the_end_of_the_input_is_told_as_long_as_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Alertmanager goes by the clock: what nothing more is known of is over there when its time has passed."""
+    posts: list[list[dict[str, Any]]] = []
+    monkeypatch.setattr(alertmanager, "post", lambda to, path, body, headers: posts.append(json.loads(body)))
+    outbox = filled([replace(WHOLE[0], until=WHOLE[0].end + lasts) for lasts in (0,)])
+    outbox.add([replace(WHOLE[0], alert="f" * 32, slot="other", until=WHOLE[0].end + 10**12)], {})
+    delivery = Alertmanager(replace(target("alertmanager+http://localhost:9093"), every=0), ORIGIN, outbox)
+    delivery.rest(outbox)
+    outbox.ended = True
+    delivery.rest(outbox)
+    assert [len(sent) for sent in posts] == [2, 1] and posts[1][0]["annotations"]["alert"] == "f" * 32
+
+
 def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) -> None:
     taken, told, outbox = tmp_path / "taken", [], Outbox(None)
     server = receiver(0, taken, random.Random(0), 1.0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     feed = f"alertmanager+http://127.0.0.1:{server.server_port}/am/#every=1"
-    """By the clock: what is open is so, although its time was in 1970; what is resolved has ended now; and of what is
-    both by the time it is told, only the end."""
     begun = time.time()
     outbox.receiver(targets([feed])[0].name, start=True)
     ended = [c for c in WHOLE if c.alert == WHOLE[1].alert]
@@ -281,15 +326,16 @@ def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) ->
     with sending(outbox, targets([feed]), ORIGIN, lambda *said, **fields: told.append(said)):
         waited(lambda: taken.exists() and outbox.standings()[0].waiting == 0)
         outbox.add(WHOLE[:1], {"p": 0})
-        waited(lambda: len(taken.read_text().splitlines()) >= 4)
+        waited(lambda: len(taken.read_text().splitlines()) >= len(ended) + 3)
     server.shutdown()
     server.server_close()
     lines = [line.split("\t") for line in taken.read_text().splitlines()]
     bodies = [json.loads(body) for *_, body in lines]
     assert {path for path, *_ in lines} == {"/am/api/v2/alerts"}
-    ((first,), *rest) = bodies
-    assert (first["annotations"]["alert"], len(ended) > 2) == (ended[0].alert, True)
-    assert datetime.fromisoformat(first["endsAt"]).timestamp() <= time.time(), "it was resolved before it was told"
+    before, rest = bodies[: len(ended)], bodies[len(ended) :]
+    assert [one["annotations"]["alert"] for (one,) in before] == [ended[0].alert] * len(ended) and len(ended) > 2
+    told_by = datetime.fromisoformat(before[-1][0]["endsAt"]).timestamp()
+    assert told_by <= time.time(), "what is over has ended, by the clock, although its time was in 1970"
     ends = [datetime.fromisoformat(body[0].pop("endsAt")).timestamp() for body in rest]
     assert begun + 4 <= ends[0] < ends[1] < ends[2] < time.time() + 4
     labels = {"alertname": "wind", "severity": "unknown", "program": "storm.cep"}

@@ -24,7 +24,7 @@ from connectors.feeds import document
 from connectors.feeds import router as feeds
 from connectors.feeds.document import Origin
 from connectors.feeds.events import Stream
-from connectors.feeds.metrics import Numbers
+from connectors.feeds.metrics import Numbers, Standings
 from connectors.rdf.history import History
 from connectors.rdf.process import StoreProcess
 from connectors.rdf.words import PREFIXES, Words
@@ -34,6 +34,7 @@ from connectors.serving.guard import Limits
 from connectors.serving.located import Gazette
 from connectors.serving.scene import Scene
 from connectors.serving.service import Relay, Service
+from connectors.sources import Sources
 from knowledge.rdf.names import KNOWN
 from knowledge.report import prefixes
 from knowledge.used import Used
@@ -80,6 +81,7 @@ def answering(wish: Wish, program: Program, token: str | None, stack: ExitStack)
     origin = Origin(wish.rules.name, wish.base, sender, wish.status, name)
     stream = Stream(outbox, wish.status)
     scene = Scene(service, Gazette.of(program.known))
+    program.sources.listen(partial(_lost, program.sources, outbox, scene))
     meter = Meter(charts(engine.plan))
     kept = wish.dead_letter is not None
     letters = stack.enter_context(closing(Telling(DeadLetters(wish.dead_letter), wish.log, kept)))
@@ -110,12 +112,14 @@ def answering(wish: Wish, program: Program, token: str | None, stack: ExitStack)
     ]
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Exposition(meter))
+    registry.register(Standings(program.sources))
     registry.register(Numbers(outbox, stream, alerting.lives.unplaced))
     app = application(
         routers,
         Limits(token, wish.rate, hosts=wish.hosts, streams=wish.streams),
         title=f"semcep: {wish.rules.name}",
         trouble=partial(_trouble, run, history, store),
+        lost=lambda: program.sources.lost,
         registry=registry,
         origins=wish.allow_origin,
         root=wish.root,
@@ -139,6 +143,12 @@ def _questions(wish: Wish, program: Program, ended: why.Ended, words: Words) -> 
     used = None if known is None else Used(known, prefixes(wish.knowledge or ()))
     lock = program.batches.lock
     return why.Questions(program.engine, lock, ended, used, program.origins, wish.query_seconds, words)
+
+
+def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:
+    """Whoever asks for alerts is told of sources that are lost, and so is the page."""
+    outbox.lost = tuple(sources.lost)
+    scene.without(outbox.lost)
 
 
 def _trouble(run: Run, history: History, store: StoreProcess) -> str | None:

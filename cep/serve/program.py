@@ -17,12 +17,13 @@ from cep.options import duration, refuse, waiting
 from cep.program import Rest, Turns
 from cep.serve.wish import Wish
 from cep.spark.sink import Folder
-from cep.terminal import compiles, facts_of, knowledge_of, text_of, warn, warnings_of
+from cep.terminal import compiles, facts_of, knowledge_of, of_sources, text_of, warn, warnings_of
 from connectors.batch import Batch
 from connectors.files import read, replay
 from connectors.inputs import inputs as find
 from connectors.journal import Journal
 from connectors.serving.kept import Kept
+from connectors.sources import Sources
 from connectors.why.origins import MOST, Origins
 from knowledge.graph import Knowledge
 
@@ -34,7 +35,8 @@ IDLE = 1.0
 class Program:
     """`teller`: of a program that runs on Spark, the engine of its ALERT statements, over what it has derived.
     `live`: its input has no end of its own. `folder`: where the server keeps what it keeps; `journal`: where the
-    program is kept in it, None: nowhere. `origins`: where the records came from."""
+    program is kept in it, None: nowhere. `sources`: what of the input is lost.
+    `origins`: where the records came from."""
 
     text: str
     known: Knowledge | None
@@ -44,6 +46,7 @@ class Program:
     batches: Turns
     changes: Feed
     rest: Rest | None
+    sources: Sources
     origins: Origins
     folder: Path
     journal: Journal | None
@@ -86,15 +89,23 @@ def opened(wish: Wish, stack: ExitStack) -> Program:
     if journal is not None and (blob := journal.snapshot()):
         engine = _restored(wish, engine, made, blob)
     changes = changing(engine, wish.updates, silence)
-    rest = Rest(journal) if any(one.address is not None and one.address.kind != "tcp" for one in found) else None
+    rest = Rest(journal) if any(one.address is not None and one.format != "nquads" for one in found) else None
+    sources = Sources(of_sources(wish.log), lasting=True)
     origins = Origins(MOST, engine.position)
-    batches = origins.noted(_batches(wish, engine, silence, rest, journal)) if derived is None else derived.follow()
+    batches = (
+        origins.noted(_batches(wish, engine, silence, rest, journal, sources)) if derived is None else derived.follow()
+    )
     turns = Turns(batches, journal)
-    return Program(text, known, engine, teller, live, turns, changes, rest, origins, folder, journal)
+    return Program(text, known, engine, teller, live, turns, changes, rest, sources, origins, folder, journal)
 
 
 def _batches(
-    wish: Wish, engine: Engine, silence: float | None, rest: Rest | None, journal: Journal | None
+    wish: Wish,
+    engine: Engine,
+    silence: float | None,
+    rest: Rest | None,
+    journal: Journal | None,
+    sources: Sources,
 ) -> Iterator[Batch]:
     """What came after the last snapshot of a run that was killed, then what comes."""
     if journal is not None:
@@ -111,6 +122,7 @@ def _batches(
         idle=silence,
         rest=rest,
         first=0 if journal is None else journal.first,
+        sources=sources,
     )
 
 

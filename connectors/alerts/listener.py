@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from cep.engine import Engine
+from cep.runtime.clock import BEGINNING
 from connectors.alerts.life import Lives, meant
 from connectors.alerts.outbox import Outbox
 from connectors.serving.service import Round
@@ -21,6 +22,7 @@ def _in_silence(text: str, /, **fields: object) -> None:
 class Alerting:
     """Listens to a service: what its ALERT statements tell of goes into the outbox, each round's at once.
 
+    The end of the input resolves nothing that lasts longer than what has come: whether it goes on is not known then.
     After a start the engine is given its input again, or goes on from a snapshot; either way nothing comes twice.
     """
 
@@ -32,11 +34,17 @@ class Alerting:
         read = engine.inputs.keys() - engine.outputs.keys()
         self.lives = Lives(engine.alerts, schemas, read, meanings, live, reached)
         self.outbox = outbox
+        self.engine = engine
+        self._reached = BEGINNING
         self._warn = warn
         self._warned: set[str] = set()
 
     def __call__(self, round: Round) -> None:
-        changes = self.lives.take(round.alerts, round.watermark)
+        if not round.ended:
+            self._reached = max(self._reached, round.watermark)
+        known = max(self._reached, self.engine.latest) if round.ended else round.watermark
+        changes = self.lives.take(round.alerts, min(known, round.watermark))
+        self.outbox.ended = round.ended
         self.outbox.add(changes, self.lives.reached)
         for name in self.lives.unplaced.keys() - self._warned:
             self._warned.add(name)

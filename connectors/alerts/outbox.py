@@ -75,6 +75,8 @@ class Closed(Exception):
 
 class Outbox:
     """The changes of a program's alerts, for any thread; `path` None: in memory, for a run that keeps nothing.
+    `ended`: the input has, so that nothing more is known of what is open; `lost`: the sources of which nothing is known
+    at present.
 
     Raises CepError where the file is no outbox, or belongs to another process.
     """
@@ -85,6 +87,7 @@ class Outbox:
         self._listeners: list[Callable[[], None]] = []
         self._served: set[str] = set()
         self._kept = kept
+        self.ended, self.lost = False, tuple[str, ...]()
         self._open = True
         where = ":memory:" if path is None else str(path)
         try:
@@ -209,6 +212,14 @@ class Outbox:
     def life(self, alert: str, after: int = 0, most: int = -1) -> list[Entry]:
         """The changes of an alert behind a number, in order; up to `most`, -1: all."""
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
+
+    def standing(self, change: Change) -> Change:
+        """What holds of a change's key now: the alert that is open, else the last change of its own."""
+        for entry in self.live():
+            if entry.change.slot == change.slot:
+                return entry.change
+        last = self.revision(change.alert)
+        return change if last is None else last.change
 
     def live(self, after: int = 0, most: int = -1) -> list[Entry]:
         """The last changes of the alerts that are not resolved, behind a number, in order; up to `most`, -1: all."""

@@ -1,4 +1,4 @@
-"""Prometheus Alertmanager, API v2: what is open, told again while it is, and what is resolved.
+"""Prometheus Alertmanager, API v2: every change in order, and what is open told again while it is.
 
 It goes by the clock, alerts by the time of events, which is behind it, or long ago: so what is open ends later than
 now, whatever its time says, and what is resolved ends now.
@@ -27,8 +27,9 @@ _NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class Alertmanager:
-    """An Alertmanager forgets what it is not told for a while, and everything when it starts anew: so what is open is
-    sent again every `target.every` seconds. It is told how alerts are now, not how they were in between."""
+    """Every change is told as it was, in order, one of each key in a POST: what is short fires too before it is
+    resolved. An Alertmanager forgets what it is not told for a while, and everything when it starts anew: so what is
+    open is sent again every `target.every` seconds."""
 
     most = 64
 
@@ -39,34 +40,46 @@ class Alertmanager:
         self._told = time.monotonic()
 
     def give(self, entries: Sequence[Entry]) -> None:
-        live = {entry.change.slot: entry.change for entry in self.outbox.live()}
-        latest = {}
+        told: dict[str, Change] = {}
         for entry in entries:
-            change = entry.change
-            last = self.outbox.revision(change.alert)
-            latest[change.slot] = live.get(change.slot) or (change if last is None else last.change)
-        self._send(list(latest.values()))
+            if entry.change.slot in told:
+                self._send(list(told.values()))
+                told = {}
+            told[entry.change.slot] = entry.change
+        self._send(list(told.values()))
+
+    def again(self, entry: Entry, now: Change) -> None:
+        """How it is now: what was refused would open what is over."""
+        self._send([now])
 
     def _send(self, changes: Sequence[Change]) -> None:
         now = time.time_ns() // 1000
         for start in range(0, len(changes), self.most):
-            told = [alert(one, self.origin, now, self.target.every) for one in changes[start : start + self.most]]
+            few, lost = changes[start : start + self.most], self.outbox.lost
+            told = [alert(one, self.origin, now, self.target.every, lost) for one in few]
             body = json.dumps(told).encode()
             post(self.target, self.target.path.rstrip("/") + PATH, body, {"Content-Type": "application/json"})
 
     def rest(self, outbox: Outbox) -> None:
         if time.monotonic() - self._told >= self.target.every:
-            self._send([entry.change for entry in outbox.live()])
+            now = time.time_ns() // 1000
+            self._send([entry.change for entry in outbox.live() if not outbox.ended or lasts(entry) > now])
             self._told = time.monotonic()
 
     def close(self) -> None:
         """Each POST is a connection of its own."""
 
 
-def alert(change: Change, origin: Origin, now: int, every: float) -> dict[str, object]:
+def lasts(entry: Entry) -> int:
+    """When an alert is over by the clock, unless there is more of it: as long after it was told of as it lasts."""
+    change = entry.change
+    return change.until if entry.came is None else entry.came + change.until - change.end
+
+
+def alert(change: Change, origin: Origin, now: int, every: float, lost: Sequence[str] = ()) -> dict[str, object]:
     """What Alertmanager knows it by are its labels: program, name, severity, key, the urgency and the certainty where
     they are none of the usual, and the status where it is not meant. `now`: microseconds of Unix time; `every`: seconds
-    until it is told again."""
+    until it is told again; `lost`: the sources of which nothing is known."""
     labels = {"alertname": change.name, "severity": change.severity.lower(), "program": origin.title}
     if change.urgency != URGENCY:
         labels["urgency"] = change.urgency.lower()
@@ -81,6 +94,8 @@ def alert(change: Change, origin: Origin, now: int, every: float) -> dict[str, o
     annotations = {"summary": change.title, "description": change.text or change.title, "alert": change.alert}
     if change.instruction:
         annotations["instruction"] = change.instruction
+    if lost and change.state != "resolved":
+        annotations["source_lost"] = ", ".join(lost)
     return {
         "labels": labels,
         "annotations": annotations,

@@ -1,4 +1,4 @@
-"""The numbers of alerts and of who is told of them, for Prometheus."""
+"""The numbers of alerts, of who is told of them, and of sources that are lost, for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,6 +10,22 @@ from prometheus_client.registry import Collector
 
 from connectors.alerts.outbox import Closed, Outbox
 from connectors.feeds.events import Stream
+from connectors.sources import Sources
+
+
+class Standings(Collector):
+    """Which live inputs are there."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+
+    def collect(self) -> Iterable[Metric]:
+        up = GaugeMetricFamily("semcep_source_up", "1: it is there; 0: it is lost.", labels=["source"])
+        losses = CounterMetricFamily("semcep_source_losses", "How often it was lost.", labels=["source"])
+        for name, number in self.sources.losses.items():
+            up.add_metric([name], name not in self.sources.lost)
+            losses.add_metric([name], number)
+        yield from (up, losses)
 
 
 class Numbers(Collector):

@@ -36,12 +36,19 @@ class Topics:
         self._client: Client | None = None
 
     def give(self, entries: Sequence[Entry]) -> None:
+        self._give([entry.change for entry in entries], retain=True)
+
+    def again(self, entry: Entry, now: Change) -> None:
+        """What is retained is how it is now."""
+        self._give([entry.change], retain=entry.change.id == now.id)
+
+    def _give(self, changes: Sequence[Change], retain: bool) -> None:
         client = self._connected()
         sent = []
-        for entry in entries:
-            topic = f"{self.target.path}/{place(entry.change)}"
-            sent.append(client.publish(topic, written(entry.change, self.origin.status), qos=1, retain=True))
-            if entry.change.state == "resolved":
+        for change in changes:
+            topic = f"{self.target.path}/{place(change)}"
+            sent.append(client.publish(topic, written(change, self.origin.status), qos=1, retain=retain))
+            if retain and change.state == "resolved":
                 sent.append(client.publish(topic, b"", qos=1, retain=True))
         try:
             for one in sent:

@@ -87,8 +87,10 @@ def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True
 
     @made.get("/alerts")
     def alerts(after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
-        """The alerts that are open, as they are now, in the order in which they became so."""
-        return [_numbered(entry, origin) for entry in outbox.live(after, limit)]
+        """The alerts that are open, as they are now, in the order in which they became so. `lost`: the sources of which
+        nothing is known, where there are such."""
+        lost = {"lost": list(outbox.lost)} if outbox.lost else {}
+        return [_numbered(entry, origin) | lost for entry in outbox.live(after, limit)]
 
     @made.get("/alerts/{alert}")
     def life(alert: str, after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:

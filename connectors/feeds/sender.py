@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from connectors.alerts.life import Change
 from connectors.alerts.outbox import Closed, Entry, Letter, Outbox
 
 ATTEMPTS = 20
@@ -43,6 +44,9 @@ class Delivery(Protocol):
     most: int
 
     def give(self, entries: Sequence[Entry]) -> None: ...
+
+    def again(self, entry: Entry, now: Change) -> None:
+        """An entry of before, on demand; `now`: what holds of its key by now."""
 
     def rest(self, outbox: Outbox) -> None:
         """Called when there is nothing to give, at least every half second."""
@@ -138,7 +142,8 @@ class Sender:
 
     def _again(self, letter: Letter) -> None:
         """A dead letter once more, on demand; what goes wrong now is why it stays one."""
-        failed = self._try(lambda: self.delivery.give([letter.entry]))
+        now = self.outbox.standing(letter.entry.change)
+        failed = self._try(lambda: self.delivery.again(letter.entry, now))
         if failed is None:
             self.outbox.settled(self.name, letter.entry.number)
         else:

@@ -39,6 +39,9 @@ class Webhook:
             headers = {"Content-Type": TYPE, "Idempotency-Key": entry.change.id}
             post(self.target, self.target.path or "/", body, headers)
 
+    def again(self, entry: Entry, now: Change) -> None:
+        self.give([entry])
+
     def _ask(self) -> None:
         """Unreachable: it does not say yes, or not yet."""
         name = self.target.origin or ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
@@ -21,11 +21,13 @@ def application(
     *,
     title: str,
     trouble: Callable[[], str | None],
+    lost: Callable[[], Mapping[str, str]] = dict,
     registry: CollectorRegistry,
     origins: Sequence[str] = (),
     root: str = "",
 ) -> FastAPI:
-    """`trouble`: why nothing can be asked, None: it can. `origins`: of whose pages browsers may ask, `*`: of all.
+    """`trouble`: why nothing can be asked, None: it can. `lost`: sources that are, by name, and why.
+    `origins`: of whose pages browsers may ask, `*`: of all.
     `root`: the path below which a proxy shows it (`connectors.serving.below`)."""
     made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url="/openapi.json")
 
@@ -36,9 +38,12 @@ def application(
 
     @made.get("/ready", include_in_schema=False)
     async def ready() -> Response:
-        """Questions are answered, and the program has not failed."""
-        found = trouble()
-        return JSONResponse({"status": found or "ok"}, 200 if found is None else 503)
+        """Questions are answered, and the program has not failed. `lost`: sources of the input that are, with the
+        reason; what is known without them is served all the same."""
+        found, away = trouble(), dict(lost())
+        return JSONResponse(
+            {"status": found or "ok", **({"lost": away} if away else {})}, 200 if found is None else 503
+        )
 
     @made.get("/metrics", include_in_schema=False)
     def metrics() -> Response:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -72,6 +72,7 @@ class Scene:
         self.made: dict[Unit, int] = {}
         self.rows: dict[Unit, int] = {}
         self.derived: dict[str, int] = dict.fromkeys(service.outputs, 0)
+        self.lost: tuple[str, ...] = ()  # sources
         self.reached: int | None = None  # how far the time of events has come; at the end of the input it has no end
         self._schemas: dict[str, Schema] = {**service.inputs, **service.outputs}
         self._spoken = {name: Spoken.of(schema) for name, schema in self._schemas.items()}
@@ -188,6 +189,11 @@ class Scene:
             return None
         return {"iri": str(iri), "name": self.gazette.names.get(str(iri), str(iri)), "lat": point[0], "long": point[1]}
 
+    def without(self, lost: Sequence[str]) -> None:
+        """Of these sources nothing is known now."""
+        self.lost = tuple(lost)
+        self._ring()
+
     # --- in any thread ---
 
     def behind(self, number: int, most: int) -> tuple[int, list[bytes], list[dict[str, Any]]] | None:
@@ -251,6 +257,7 @@ class Scene:
                 "dead": 0 if last is None else last.dead,
                 "watermark": self.reached,
                 "ended": self.service.ended,
+                "lost": list(self.lost),
                 "derived": dict(self.derived),
                 "made": {str(unit): made for unit, made in self.made.items()},
                 "waiting": {str(unit): rows for unit, rows in self.rows.items() if rows},

@@ -23,7 +23,7 @@ class Round:
     `inputs`: the records pushed, also those the engine refused: Int64 `start` and `end`, the attributes. `derived`: the
     new occurrences, likewise, then `@id` (connectors/rdf/identity.py) and, with lineage, `because` (JSON).
     `records` and `dead`: so many so far. `counts`: what each goal did in this round. `alerts`: the occurrences that
-    ALERT statements tell of, by `Alert.table`.
+    ALERT statements tell of, by `Alert.table`. `ended`: no more will come, whatever the watermark says.
     """
 
     number: int
@@ -34,6 +34,7 @@ class Round:
     dead: int
     counts: list[Count] = field(default_factory=list)
     alerts: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    ended: bool = False
 
 
 Listener = Callable[[Round], None]
@@ -97,6 +98,7 @@ class Service:
             dead=tally.dead.total(),
             counts=engine.take_counts(),
             alerts={name: table for name, table in derived.items() if table.height and name not in self.outputs},
+            ended=batch is None,
         )
         for listener in self._listeners:
             listener(one)

@@ -26,7 +26,10 @@ export class Lists {
       event.currentTarget.setAttribute("aria-pressed", String(this.paused));
       this.later(0);
     });
+    let standing = "";
     store.listen((changed) => {
+      const now = JSON.stringify([store.numbers?.ended, store.numbers?.lost]);
+      if (now !== standing) { standing = now; this.due.alerts = true; }
       if (changed.alerts || changed.all) this.due.alerts = true;
       if (changed.events || changed.all) this.due.events = true;
       if (changed.stations || changed.alerts || changed.all) this.due.stations = true;
@@ -69,11 +72,14 @@ export class Lists {
     say(by("open-alerts"), counted(open));
     by("no-alerts").hidden = alerts.length > 0;
     const focused = document.activeElement?.closest?.("#alerts li")?.dataset.alert;
-    this.put(by("alerts"), alerts.slice(0, ALERTS), (alert) => `${alert.alert}-${alert.revision}`, (alert) =>
+    const { ended = false, lost = [] } = this.store.numbers ?? {};
+    const how = (alert) => alert.state === "resolved" ? stateOf(alert) : lost.length ? `${stateOf(alert)}, source lost`
+      : ended ? `active until ${moment(Date.parse(alert.until) * 1000)}` : stateOf(alert);
+    this.put(by("alerts"), alerts.slice(0, ALERTS), (alert) => `${alert.alert}-${alert.revision}-${how(alert)}`, (alert) =>
       el("li", { class: "alert", "data-severity": alert.severity, "data-state": stateOf(alert), "data-alert": alert.alert },
         el("button", { type: "button", onclick: () => this.choose({ alert: alert.alert }) },
           el("span", { class: "top" }, alert.status === "Actual" ? null : el("i", { class: "practice" }, alert.status),
-            el("b", {}, alert.severity), el("span", {}, stateOf(alert)), el("time", {}, moment(Date.parse(alert.time) * 1000))),
+            el("b", {}, alert.severity), el("span", {}, how(alert)), el("time", {}, moment(Date.parse(alert.time) * 1000))),
           el("strong", {}, alert.title),
           alert.text ? el("span", { class: "text" }, alert.text) : null)));
     if (focused && document.activeElement === document.body) by("alerts").querySelector(`[data-alert="${focused}"] button`)?.focus();

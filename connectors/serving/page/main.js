@@ -71,17 +71,17 @@ function theme() {
   named();
 }
 
-const now = { state: "waiting", why: "", ended: false };
+const now = { state: "waiting", why: "", ended: false, lost: "" };
 
 function connection(state, why = "") {
   Object.assign(now, { state, why });
   connected();
 }
 
-// Where the input has ended there is nothing live any more, however well it is connected.
+// Where the input has ended there is nothing live any more, however well it is connected; nor where a source is lost.
 function connected() {
-  const state = now.state === "live" && now.ended ? "ended" : now.state;
-  const text = { live: "live", waiting: "connecting", broken: "connection lost, trying again", asleep: "paused", ended: "the input has ended" }[state];
+  const state = now.state !== "live" ? now.state : now.ended ? "ended" : now.lost ? "lost" : "live";
+  const text = { lost: `source lost: ${now.lost}; trying again`, live: "live", waiting: "connecting", broken: "connection lost, trying again", asleep: "paused", ended: "the input has ended" }[state];
   by("connection").dataset.state = state;
   say(by("connection"), now.why ? `${now.why}; trying again` : text);
 }
@@ -108,8 +108,9 @@ function nothing(program, choose) {
 function header(store) {
   store.listen((changed) => {
     if (!changed.numbers || !store.numbers) return;
-    const { records, dead, derived, watermark, ended } = store.numbers;
-    if (ended !== now.ended) { now.ended = ended; connected(); }
+    const { records, dead, derived, watermark, ended, lost } = store.numbers;
+    const missing = (lost ?? []).join(", ");
+    if (ended !== now.ended || missing !== now.lost) { Object.assign(now, { ended, lost: missing }); connected(); }
     say(by("records"), counted(records));
     say(by("derived"), counted(Object.values(derived).reduce((sum, each) => sum + each, 0)));
     say(by("dead"), counted(dead));

@@ -1,0 +1,174 @@
+"""Live inputs that go away: which are lost and why, who is told, and how they are had again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from cep.errors import CepError
+from connectors.messages import Messages
+
+FIRST, LONGEST = 1.0, 30.0
+"""Seconds between the loss of a source and the first try to have it again, and between two tries at most: each wait is
+twice as long as the one before."""
+
+
+class Away(CepError):
+    """A source that stood has gone, and may come again."""
+
+
+class Tell(Protocol):
+    """Gets what is to be known of a source: its name, and what is with it; `lost`: whether it is."""
+
+    def __call__(self, source: str, text: str, /, *, lost: bool) -> None: ...
+
+
+def _in_silence(source: str, text: str, /, *, lost: bool) -> None:
+    """Nobody wants to know."""
+
+
+class Sources:
+    """The live inputs of a run, for any thread. `lost`: by the name of each that is, why. `lasting`: a connection that
+    the other side closes is lost, and not the end of its input, unless its address says otherwise."""
+
+    def __init__(self, tell: Tell = _in_silence, lasting: bool = False) -> None:
+        self.lasting = lasting
+        self.lost: Mapping[str, str] = {}
+        self.losses: Mapping[str, int] = {}
+        self._tell = tell
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call it when a source is lost, or there again, in the thread that reads."""
+        self._listeners.append(listener)
+
+    def begin(self, name: str) -> None:
+        """A source that is there."""
+        self.losses = {**self.losses, name: 0}
+
+    def is_now(self, name: str, reason: str | None) -> None:
+        """Why a source is lost, None: it is there; told when that has changed."""
+        before = self.lost.get(name)
+        if (before is None) is (reason is None):
+            return
+        rest = {other: why for other, why in self.lost.items() if other != name}
+        self.lost = rest if reason is None else {**rest, name: reason}
+        if reason is None:
+            self._tell(name, "the source is there again", lost=False)
+        else:
+            self.losses = {**self.losses, name: self.losses[name] + 1}
+            how = f"it is tried again after {FIRST:g} s, then ever less often, every {LONGEST:g} s at least"
+            self._tell(name, f"the source is lost: {reason}; {how}", lost=True)
+        for listener in self._listeners:
+            listener()
+
+
+class Feed(Protocol):
+    """Where messages come from."""
+
+    @property
+    def lost(self) -> str | None:
+        """Why nothing can come at present; None: it can."""
+
+    def poll(self, most: int, seconds: float) -> Messages | None:
+        """Up to about so many messages, after so long at most; None: there will be no more. Away: it has gone.
+        CepError: it failed."""
+
+    def done(self) -> None:
+        """All that was polled is worked off."""
+
+    def kept(self) -> None:
+        """What was worked off is on disk: it need not come again."""
+
+    def close(self) -> None: ...
+
+
+class Lasting:
+    """A feed that is opened again when it has gone: in a thread of its own, since that may take its time and others are
+    waited for as well. `feed`: as it stands now, at a place (`Messages.place`); `opened` opens it behind one, CepError:
+    it cannot."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        opened: Callable[[Mapping[int, int]], Feed],
+        place: Mapping[int, int] | None = None,
+    ) -> None:
+        self._opened = opened
+        self._place, self._coming = dict(place or {}), dict[int, int]()
+        self._pause = FIRST
+        self._feed: Feed | None = feed
+        self._reason: str | None = None
+        self._there = threading.Condition()
+        self._closed = False
+
+    @property
+    def lost(self) -> str | None:
+        return self._reason if self._feed is None else self._feed.lost
+
+    def poll(self, most: int, seconds: float) -> Messages | None:
+        with self._there:
+            self._there.wait_for(lambda: self._feed is not None, seconds)
+            feed = self._feed
+        if feed is None:
+            return Messages((), (), ())
+        try:
+            found = feed.poll(most, seconds)
+        except Away as error:
+            self._gone(error)
+            return Messages((), (), ())
+        if found is not None and len(found):
+            self._coming, self._pause = dict(found.place), FIRST
+        return found
+
+    def done(self) -> None:
+        self._place |= self._coming
+        if self._feed is not None:
+            self._feed.done()
+
+    def kept(self) -> None:
+        try:
+            if self._feed is not None:
+                self._feed.kept()
+        except Away as error:
+            self._gone(error)
+
+    def close(self) -> None:
+        with self._there:
+            self._closed = True
+            feed, self._feed = self._feed, None
+            self._there.notify_all()
+        if feed is not None:
+            feed.close()
+
+    def _gone(self, error: Away) -> None:
+        feed, self._feed = self._feed, None
+        self._reason = _why(error)
+        if feed is not None:
+            feed.close()
+        threading.Thread(target=self._return, name="source", daemon=True).start()
+
+    def _return(self) -> None:
+        while True:
+            with self._there:
+                if self._there.wait_for(lambda: self._closed, self._pause):
+                    return
+            self._pause = min(2 * self._pause, LONGEST)
+            try:
+                feed = self._opened(self._place)
+            except CepError as error:
+                self._reason = _why(error)
+                continue
+            with self._there:
+                if not self._closed:
+                    self._feed = feed
+                    self._there.notify_all()
+                    return
+            feed.close()
+            return
+
+
+def _why(error: CepError) -> str:
+    """What went wrong, without the address, which is the source's name."""
+    return error.message.partition(": ")[2] or error.message
