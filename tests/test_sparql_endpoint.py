@@ -23,7 +23,7 @@ from starlette.responses import PlainTextResponse
 from connectors.rdf.elsewhere import stays
 from connectors.rdf.store import Answer, Question, Refused
 from connectors.serving.guard import Guard, Limits
-from connectors.serving.sparql import negotiated
+from connectors.serving.negotiation import negotiated
 from connectors.serving.subscribe import Pace, Subscriptions, named
 from tests.serving import Served, served
 

@@ -20,9 +20,9 @@ from cep.serve.program import opened
 from cep.serve.wish import Wish
 from connectors.feeds.senders import sending
 from connectors.serving import heads
+from connectors.serving.guard import HEAD
 
 _ENDING = 5  # seconds in which clients have to go
-_HEADERS = 1 << 18  # bytes of a request's first line and headers
 
 
 def served(wish: Wish) -> bool:
@@ -77,7 +77,7 @@ def _server(wish: Wish, answers: Answers) -> uvicorn.Server:
             access_log=False,
             server_header=False,
             http=heads.protocol(),
-            h11_max_incomplete_event_size=_HEADERS,
+            h11_max_incomplete_event_size=HEAD,
             timeout_graceful_shutdown=_ENDING,
             lifespan="off",
         )

@@ -14,6 +14,7 @@ from cep.options import duration, refuse
 from connectors.feeds import document
 from connectors.feeds.senders import targets
 from connectors.feeds.targets import Target
+from connectors.ip import here, named
 from connectors.serving import below
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -69,7 +70,7 @@ class Wish:
     @property
     def local(self) -> bool:
         """Only this machine reaches it."""
-        return self.host in LOCAL
+        return here(self.host)
 
     @property
     def elsewhere(self) -> bool:
@@ -97,7 +98,7 @@ class Wish:
         any."""
         if not self.local and not self.allow_host:
             return frozenset()
-        return frozenset((*LOCAL, self.host, *(name.lower() for name in self.allow_host)))
+        return frozenset(map(named, (*LOCAL, self.host, *self.allow_host)))
 
     @property
     def root(self) -> str:

@@ -16,16 +16,16 @@ PAGE = 100
 TYPE = "application/atom+xml; charset=utf-8"
 
 
-def newest(outbox: Outbox, origin: Origin) -> bytes:
-    """The document to subscribe to."""
+def newest(outbox: Outbox, origin: Origin, feed: str = "") -> bytes:
+    """The document to subscribe to. `feed`: what links to archives name it by, so that they are those of no other."""
     last = outbox.last
     pages = last // PAGE
     entries = outbox.between(last - PAGE + 1, last)
-    links = {"self": "atom", "prev-archive": _at(pages) if _whole(outbox, pages) else None}
+    links = {"self": "atom", "prev-archive": _at(pages, feed) if _whole(outbox, pages) else None}
     return _feed(entries, origin, outbox.id, links, False)
 
 
-def archive(outbox: Outbox, origin: Origin, page: int) -> bytes | None:
+def archive(outbox: Outbox, origin: Origin, page: int, feed: str = "") -> bytes | None:
     """An archive document, from 1 for the oldest; None where it is not full yet, or no longer kept.
 
     Nothing in it depends on when it is asked for: it leads to the one before also when that is no longer kept, so that
@@ -36,7 +36,7 @@ def archive(outbox: Outbox, origin: Origin, page: int) -> bytes | None:
     entries = outbox.between((page - 1) * PAGE + 1, page * PAGE)
     if not _whole(outbox, page):  # looked at last: what is older may go at any time
         return None
-    links = {"self": _at(page), "current": "atom", "prev-archive": _at(page - 1) if page > 1 else None}
+    links = {"self": _at(page, feed), "current": "atom", "prev-archive": _at(page - 1, feed) if page > 1 else None}
     return _feed(entries, origin, outbox.id, links, True)
 
 
@@ -45,8 +45,8 @@ def _whole(outbox: Outbox, page: int) -> bool:
     return page >= 1 and (page - 1) * PAGE + 1 >= outbox.first
 
 
-def _at(page: int | None) -> str | None:
-    return None if page is None else f"atom?page={page}"
+def _at(page: int, feed: str) -> str:
+    return f"atom?page={page}" + (f"&of={feed}" if feed else "")
 
 
 def _feed(entries: Sequence[Entry], origin: Origin, id: str, links: dict[str, str | None], archived: bool) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
@@ -13,8 +14,11 @@ from connectors.alerts.plain import moment
 from connectors.feeds import atom, cap
 from connectors.feeds.document import Origin, document
 from connectors.feeds.events import Stream
+from connectors.serving.described import TEXT, answers
+from connectors.serving.fresh import has
 
 _ALERT = r"^[0-9a-f]{32}$"
+_UNCHANGED, _NOBODY = "It has not changed: `If-None-Match` names it.", "There is no such receiver."
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 After = Annotated[int, Query(ge=0, lt=2**62, description="Begin behind this `number`.")]
@@ -25,6 +29,7 @@ def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True
     """`stream` is to be closed before the server waits for its clients to go. `may_send`: who may ask may also have
     dead letters sent again."""
     made = APIRouter(prefix="/feeds", tags=["alerts"])
+    feed, none = outbox.id.replace("-", "")[:12], "There is no such alert."
 
     @made.get("")
     def feeds() -> dict[str, str]:
@@ -37,40 +42,54 @@ def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True
             "receivers": "feeds/receivers",
         }
 
-    @made.get("/atom")
+    def answered(request: Request, body: bytes, kind: str, control: str) -> Response:
+        """A document, or that the client has it; its tag is that of its bytes, which say of which feed it is."""
+        headers = {"ETag": f'"{sha256(body).hexdigest()[:24]}"', "Cache-Control": control}
+        if has(request.headers, headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        return Response(body, media_type=kind, headers=headers)
+
+    @made.get(
+        "/atom",
+        response_class=Response,
+        responses=answers("application/atom+xml", _304=_UNCHANGED, _404="There is no such page, or not any more."),
+    )
     def atom_feed(
-        request: Request, page: Annotated[int | None, Query(ge=1, description="An archive document, from 1.")] = None
+        request: Request,
+        page: Annotated[int | None, Query(ge=1, lt=2**62, description="An archive document, from 1.")] = None,
+        of: Annotated[str | None, Query(max_length=40, description="The feed that it is of.")] = None,
     ) -> Response:
         """Atom, with archives (RFC 5005): the newest changes, older ones behind `prev-archive`."""
-        if page is not None:
-            found = atom.archive(outbox, origin, page)
-            if found is None:
-                raise HTTPException(404, f"there is no page {page}")
-            return Response(found, media_type=atom.TYPE, headers={"Cache-Control": _FOR_EVER})
-        tag = f'"{outbox.last}"'
-        headers = {"ETag": tag, "Cache-Control": "no-cache"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(atom.newest(outbox, origin), media_type=atom.TYPE, headers=headers)
+        if page is None:
+            return answered(request, atom.newest(outbox, origin, feed), atom.TYPE, "no-cache")
+        found = atom.archive(outbox, origin, page, feed) if of in (None, feed) else None
+        if found is None:
+            raise HTTPException(404, f"there is no page {page}")
+        return answered(request, found, atom.TYPE, "no-cache" if of is None else _FOR_EVER)
 
-    @made.get("/cap/{alert}")
-    def cap_latest(alert: str) -> Response:
+    messages = answers("application/cap+xml", _304=_UNCHANGED, _404=none)
+
+    @made.get("/cap/{alert}", response_class=Response, responses=messages)
+    def cap_latest(request: Request, alert: str) -> Response:
         """The latest message of an alert, in the Common Alerting Protocol 1.2."""
-        return _cap(alert, None)
+        return _cap(request, alert, None)
 
-    @made.get("/cap/{alert}/{revision}")
-    def cap_message(alert: str, revision: int) -> Response:
+    @made.get("/cap/{alert}/{revision}", response_class=Response, responses=messages)
+    def cap_message(request: Request, alert: str, revision: int) -> Response:
         """One message of an alert, from 0 for the first."""
-        return _cap(alert, revision)
+        return _cap(request, alert, revision)
 
-    def _cap(alert: str, revision: int | None) -> Response:
+    def _cap(request: Request, alert: str, revision: int | None) -> Response:
         found = cap.message(outbox, origin, alert, revision) if revision is None or 0 <= revision < 2**62 else None
         if found is None:
             raise HTTPException(404, "there is no such alert" if revision is None else "there is no such message")
-        headers = {"Cache-Control": "no-cache" if revision is None else _FOR_EVER}
-        return Response(found, media_type=cap.TYPE, headers=headers)
+        return answered(request, found, cap.TYPE, "no-cache")
 
-    @made.get("/events")
+    @made.get(
+        "/events",
+        response_class=StreamingResponse,
+        responses=answers("text/event-stream", _400="`Last-Event-ID` is no number."),
+    )
     async def events(
         after: Annotated[int | None, Query(ge=0, lt=2**62, description="Begin behind it; 0: with all.")] = None,
         last_event_id: Annotated[str | None, Header()] = None,
@@ -92,7 +111,7 @@ def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True
         lost = {"lost": list(outbox.lost)} if outbox.lost else {}
         return [_numbered(entry, origin) | lost for entry in outbox.live(after, limit)]
 
-    @made.get("/alerts/{alert}")
+    @made.get("/alerts/{alert}", responses={404: {"description": none, "content": TEXT}})
     def life(alert: str, after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
         """The changes of one alert, in order."""
         found = outbox.life(alert, after, limit)
@@ -114,14 +133,21 @@ def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True
             for one in outbox.standings()
         ]
 
-    @made.get("/receivers/{name:path}/dead")
+    @made.get("/receivers/{name:path}/dead", responses={404: {"description": _NOBODY, "content": TEXT}})
     def dead(name: str) -> list[dict[str, Any]]:
         """What a receiver has refused for good: the change, why, and when it was given up."""
         if all(one.name != name for one in outbox.standings()):
             raise HTTPException(404, "there is no such receiver; `feeds/receivers` names them")
         return [_letter(each, origin) for each in outbox.dead(name)]
 
-    @made.post("/receivers/{name:path}/dead/retry", status_code=202)
+    @made.post(
+        "/receivers/{name:path}/dead/retry",
+        status_code=202,
+        responses={
+            403: {"description": "It needs a token, or comes from another page.", "content": TEXT},
+            404: {"description": _NOBODY, "content": TEXT},
+        },
+    )
     def retry(name: str, request: Request) -> dict[str, int]:
         """Have them sent again, once each; what is not taken now either stays."""
         if not may_send:

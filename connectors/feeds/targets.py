@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from cep.errors import CepError
 from connectors.feeds.sender import ATTEMPTS
+from connectors.ip import inner
 
 PORTS: Mapping[str, int] = {
     "cloudevents+https": 443,
@@ -138,13 +139,13 @@ def known_linked(host: str) -> bool:
 
 def public(address: str) -> bool:
     """Whether an IP address can be reached by anyone. ValueError: it is none."""
-    found = _inner(address)
+    found = inner(address)
     return found.is_global and not found.is_multicast and not any(found in network for network in _NOBODYS)
 
 
 def linked(address: str) -> bool:
     """Whether an IP address is link-local, 169.254.0.0/16 or fe80::/10. ValueError: it is none."""
-    return _inner(address).is_link_local
+    return inner(address).is_link_local
 
 
 def reachable(target: Target) -> list[str]:
@@ -159,19 +160,6 @@ def reachable(target: Target) -> list[str]:
     return addresses
 
 
-def _inner(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The address, or that of IPv4 which stands in it."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour
-        if inner is not None:
-            return inner
-        if found in _TRANSLATED:
-            return ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-    return found
-
-
-_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 _NOBODYS: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
     ipaddress.IPv4Network("192.0.0.0/24"),
     ipaddress.IPv4Network("192.88.99.0/24"),

@@ -11,8 +11,20 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from connectors.rdf.store import Refused
 from connectors.serving.below import Below
+from connectors.serving.codings import Codings
+from connectors.serving.described import Told, answers, description
+from connectors.serving.docs import documented
 from connectors.serving.guard import Guard, Limits
+from connectors.serving.methods import Methods, Paths
+from connectors.serving.negotiation import Acceptable
 from connectors.serving.sentences import in_sentences
+
+_STATUS = {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}
+_LOST = {"type": "object", "additionalProperties": {"type": "string"}}
+_READY = {**_STATUS, "properties": {**_STATUS["properties"], "lost": _LOST}}  # type: ignore[dict-item]
+_UNREADY: Told = {
+    503: {"description": "Not yet, or not any more.", "content": {"application/json": {"schema": _READY}}}
+}
 
 
 def application(
@@ -21,50 +33,79 @@ def application(
     *,
     title: str,
     trouble: Callable[[], str | None],
-    lost: Callable[[], Mapping[str, str]] = dict,
     registry: CollectorRegistry,
+    lost: Callable[[], Mapping[str, str]] = dict,
     origins: Sequence[str] = (),
     root: str = "",
 ) -> FastAPI:
     """`trouble`: why nothing can be asked, None: it can. `lost`: sources that are, by name, and why.
     `origins`: of whose pages browsers may ask, `*`: of all.
     `root`: the path below which a proxy shows it (`connectors.serving.below`)."""
-    made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url="/openapi.json")
-
-    @made.get("/health", include_in_schema=False)
-    async def health() -> Response:
-        """The process answers."""
-        return JSONResponse({"status": "ok"})
-
-    @made.get("/ready", include_in_schema=False)
-    async def ready() -> Response:
-        """Questions are answered, and the program has not failed. `lost`: sources of the input that are, with the
-        reason; what is known without them is served all the same."""
-        found, away = trouble(), dict(lost())
-        return JSONResponse(
-            {"status": found or "ok", **({"lost": away} if away else {})}, 200 if found is None else 503
-        )
-
-    @made.get("/metrics", include_in_schema=False)
-    def metrics() -> Response:
-        """For Prometheus."""
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
+    own = _own(made, trouble, lost, registry)
 
     @made.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> Response:
         """Of what asks the store without a query of its own."""
         return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
 
-    in_sentences(made)
-    for router in routers:
+    paths = Paths(route for router in (own, *routers) for route in router.routes)
+    in_sentences(made, paths)
+    for router in (own, *routers):
         made.include_router(router)
+    made.openapi = description(made, limits.token is not None)  # type: ignore[method-assign]
+    made.add_middleware(Acceptable)
+    made.add_middleware(Codings, most=limits.body)
+    made.add_middleware(Methods, paths=paths)
     made.add_middleware(Guard, limits=limits)
     if origins:  # outside: a browser reads why it was refused
         made.add_middleware(
             CORSMiddleware,
             allow_origins=list(origins),
             allow_methods=["GET", "HEAD", "POST"],
-            allow_headers=["Authorization", "Content-Type", "Accept", "Last-Event-ID"],
+            allow_headers=["Authorization", "Content-Type", "Content-Encoding", "Accept", "Last-Event-ID"],
+            expose_headers=["ETag", "Retry-After"],
         )
     made.add_middleware(Below, path=root)
+    return made
+
+
+def _own(
+    app: FastAPI,
+    trouble: Callable[[], str | None],
+    lost: Callable[[], Mapping[str, str]],
+    registry: CollectorRegistry,
+) -> APIRouter:
+    """What the server says of itself."""
+    made = APIRouter(tags=["server"], default_response_class=Response)
+
+    @made.get("/health", responses=answers("application/json", json=_STATUS))
+    async def health() -> Response:
+        """The process answers."""
+        return JSONResponse({"status": "ok"})
+
+    @made.get("/ready", responses={**answers("application/json", json=_READY), **_UNREADY})
+    async def ready() -> Response:
+        """Questions are answered, and the program has not failed. `lost`: sources of the input that are, with the
+        reason; what is known without them is served all the same."""
+        found, away = trouble(), dict(lost())
+        told = {"status": found or "ok", **({"lost": away} if away else {})}
+        return JSONResponse(told, 200 if found is None else 503)
+
+    @made.get("/metrics", responses=answers("text/plain"))
+    def metrics() -> Response:
+        """Numbers of the run, for Prometheus."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    @made.get("/openapi.json", responses=answers("application/json", json={"type": "object"}))
+    def openapi(request: Request) -> Response:
+        """What is served, for programs."""
+        root = request.scope.get("root_path", "")
+        return JSONResponse(app.openapi() | ({"servers": [{"url": root}]} if root else {}))
+
+    @made.get("/docs", responses=answers("text/html"))
+    def docs() -> Response:
+        """What is served, for people."""
+        return documented(app)
+
     return made

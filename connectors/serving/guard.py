@@ -8,12 +8,14 @@ import time
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, ip_network
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from connectors.ip import inner, named
 
 COOKIE = "semcep"
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
@@ -23,6 +25,8 @@ STREAMS = frozenset(("/api/stream", "/feeds/events", "/sparql/subscribe"))
 """What is answered without an end, so that a client is served so many at a time."""
 MANY = 200
 """Streams that a client of another machine may have, unless it is said."""
+HEAD = 1 << 18
+"""Bytes of a request's first line and headers."""
 SECONDS = 30.0
 """In which the headers of a request have to come, and then its body."""
 
@@ -33,20 +37,22 @@ _HERE = "this machine"
 @dataclass(frozen=True, slots=True)
 class Limits:
     """`token`: what a request has to bring, None: nothing. `rate`: requests a second of one client (twice as many at
-    once), 0: any number. `body`: bytes of a request. `hosts`: the names under which it is asked, empty: any.
+    once), 0: any number. `body`: bytes of a request, `head`: of its first line and headers. `hosts`: the names
+    under which it is asked, empty: any.
     `streams`: how many a client may have open, 0: any number; None: MANY, and any number from this machine itself,
     which may be a proxy that does not tell for whom it asks. `seconds`: in which the body of a request has to come."""
 
     token: str | None = None
     rate: float = 100.0
     body: int = 1 << 20
+    head: int = HEAD
     hosts: frozenset[str] = frozenset()
     streams: int | None = None
     seconds: float = SECONDS
 
 
 class Guard:
-    """Refuses with 401, 408, 413, 421 or 429.
+    """Refuses with 401, 408, 413, 421, 429 or 431.
 
     The token comes as `Authorization: Bearer`, for pages in a browser as a cookie, which `?access_token=` sets;
     from the page itself it then goes out of the address.
@@ -74,6 +80,8 @@ class Guard:
             refused = PlainTextResponse("too many requests\n", 429, {"Retry-After": "1"})
         elif not free and limits.token and scope["method"] != "OPTIONS" and not self._knows(headers, given):
             refused = PlainTextResponse("a token is needed\n", 401, {"WWW-Authenticate": 'Bearer realm="semcep"'})
+        elif _head(scope) > limits.head:
+            refused = PlainTextResponse(too_long(limits.head), 431, {"Connection": "close"})
         elif _length(headers) > limits.body:
             refused = PlainTextResponse(f"the request has more than {limits.body:,} bytes\n", 413)
         elif endless and (most := self._streams(client)) and self._open[client] >= most:
@@ -158,14 +166,12 @@ def _client(scope: Scope) -> str:
     """Who counts as one: an address, of IPv6 all that are given out together (/64)."""
     host = (scope.get("client") or ("", 0))[0]
     try:
-        address = ip_address(host.partition("%")[0])
+        address = inner(host)
     except ValueError:
         return str(host)
     if address.is_loopback:
         return _HERE
-    if address.version == 4:
-        return str(address)
-    return str(address.ipv4_mapped or ip_network((address, 64), strict=False))
+    return str(address if isinstance(address, IPv4Address) else ip_network((address, 64), strict=False))
 
 
 def _secure(scope: Scope) -> str:
@@ -189,8 +195,17 @@ def _cookie(headers: Headers) -> str:
 
 
 def _host(text: str) -> str:
-    name = text.rsplit(":", 1)[0] if not text.endswith("]") else text
-    return name.strip("[]").lower()
+    return named(text.rsplit(":", 1)[0] if not text.endswith("]") else text)
+
+
+def _head(scope: Scope) -> int:
+    """Bytes of the first line and the headers, with what stands between them."""
+    line = len(scope["method"]) + len(scope.get("raw_path") or scope["path"]) + len(scope["query_string"]) + 13
+    return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+
+
+def too_long(most: int) -> str:
+    return f"the headers of the request have more than {most:,} bytes\n"
 
 
 def _length(headers: Headers) -> int:

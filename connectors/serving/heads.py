@@ -1,4 +1,4 @@
-"""A deadline for the first line and the headers of requests, which uvicorn waits for without an end.
+"""A deadline for the first line and the headers of requests, which uvicorn waits for without an end, and their limit.
 
 From the connection, or on one that is kept from the first byte of its next request. Bodies have theirs in `guard`; how
 long a connection is kept between two requests is uvicorn's.
@@ -7,13 +7,16 @@ long a connection is kept between two requests is uvicorn's.
 from __future__ import annotations
 
 import asyncio
+import sys
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from connectors.serving.guard import SECONDS
+from connectors.serving.guard import HEAD, SECONDS, too_long
 
 _LATE = b"the headers of the request did not come in time\n"
-_ANSWER = b"HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
+_LONG = too_long(HEAD).encode()
+_CLOSES = b"Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
 
 
 def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
@@ -40,6 +43,18 @@ def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
             self._done()
             super().connection_lost(exc)
 
+        def send_400_response(self, msg: str) -> None:
+            """What is no HTTP; also where there is more than h11 reads of one request's head."""
+            error = sys.exc_info()[1]
+            if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
+                self._told(b"431 Request Header Fields Too Large", _LONG)
+                self.transport.close()
+            else:
+                super().send_400_response(msg)
+
+        def _told(self, status: bytes, text: bytes) -> None:
+            self.transport.write(b"HTTP/1.1 %s\r\n" % status + _CLOSES % len(text) + text)
+
         def _wait(self) -> None:
             if self.deadline is None and not self.transport.is_closing():
                 self.deadline = self.loop.call_later(seconds, self._late)
@@ -53,7 +68,7 @@ def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
             if self.transport.is_closing():
                 return
             if self.begun and self.cycle is None:  # else nothing was asked, or what was asked is answered
-                self.transport.write(_ANSWER + b"Content-Length: %d\r\n\r\n" % len(_LATE) + _LATE)
+                self._told(b"408 Request Timeout", _LATE)
             self.transport.close()
 
     return Heads

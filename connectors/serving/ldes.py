@@ -15,7 +15,9 @@ from connectors.rdf.compact import compact
 from connectors.rdf.history import History
 from connectors.rdf.store import Page, Refused
 from connectors.rdf.words import LDES, PREFIXES, RDF, TIME, TREE, XSD
-from connectors.serving.sparql import GRAPHS, STATUS, negotiated
+from connectors.serving.described import answers
+from connectors.serving.negotiation import negotiated
+from connectors.serving.sparql import GRAPHS, STATUS
 
 _PAGE = 500  # members
 _LASTING = {10: timedelta(days=1), 13: timedelta(hours=1), 16: timedelta(minutes=1), 19: timedelta(seconds=1)}
@@ -36,7 +38,7 @@ _NAMES = {**PREFIXES, "ldes": LDES, "tree": TREE}
 
 def router(history: History, kept: str | None) -> APIRouter:
     """`kept`: how long events are kept, as an xsd:duration."""
-    made = APIRouter()
+    made = APIRouter(tags=["events"], default_response_class=Response)
     store = history.store
 
     async def view(request: Request) -> Response:
@@ -91,8 +93,12 @@ def router(history: History, kept: str | None) -> APIRouter:
             lines += _relation(this, f"{address}{page + 1}", "GreaterThanOrEqualTo", found.more)
         return _answer(request, [*lines, found.body.decode()], over and "T" in part)
 
-    made.add_api_route("/ldes", view, methods=["GET", "HEAD"], include_in_schema=False)
-    made.add_api_route("/ldes/{part}", page, methods=["GET", "HEAD"], include_in_schema=False)
+    busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
+    told_of = answers(*GRAPHS, _404="There is no such page.", _500="The store has failed.", _503=busy)
+    made.add_api_route(
+        "/ldes", view, methods=["GET"], responses=answers(*GRAPHS, _500="The store has failed.", _503=busy)
+    )
+    made.add_api_route("/ldes/{part}", page, methods=["GET"], responses=told_of)
     return made
 
 
@@ -144,6 +150,8 @@ def _refused(error: Refused) -> Response:
 
 def _answer(request: Request, lines: Sequence[str], over: bool) -> Response:
     format = negotiated(request.headers, GRAPHS)
+    if not format:
+        return PlainTextResponse(f"pages are {', '.join(GRAPHS)}\n", 406, {"Vary": "Accept"})
     quads = ox.parse("\n".join(lines), ox.RdfFormat.N_TRIPLES, lenient=True)
     triples = (quad.triple for quad in quads)
     names = _NAMES if format in ("ttl", "rdf") else None

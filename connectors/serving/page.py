@@ -21,6 +21,8 @@ from starlette.responses import JSONResponse, StreamingResponse
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import STATUSES, document
 from connectors.rdf.words import Words
+from connectors.serving.described import answers
+from connectors.serving.fresh import has
 from connectors.serving.outline import outline
 from connectors.serving.scene import Scene
 
@@ -34,6 +36,7 @@ SHOWN = 4_000
 PULSE = 15.0
 """Seconds of silence after which the numbers are sent again."""
 
+_OBJECT = {"type": "object"}
 _PACE = 0.1  # seconds between two messages to one client
 _MOST = 1_000  # events of one message
 _CHANGES = 400  # of alerts, that a page is given when it is opened
@@ -57,28 +60,34 @@ def router(
     scene: Scene, outbox: Outbox | None = None, status: str = STATUSES[0], words: Words | None = None
 ) -> APIRouter:
     """`scene` is to be closed before the server waits for its clients to go."""
-    made = APIRouter(include_in_schema=False)
+    made = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
     run = secrets.token_hex(4)  # numbers of another run mean nothing in this one
     told = outline(scene.service, words or Words())
 
-    @made.get("/")
+    unchanged = "It has not changed: `If-None-Match` names it."
+
+    @made.get("/", responses=answers("text/html", _303="The token is taken out of the address.", _304=unchanged))
     async def page(request: Request) -> Response:
+        """The live page."""
         return _sent(files["index.html"], request)
 
-    @made.get("/page/{name:path}")
+    kinds = {kind.partition(";")[0] for kind in _KINDS.values()}
+
+    @made.get("/page/{name:path}", responses=answers(*sorted(kinds), _304=unchanged, _404="There is no such file."))
     async def file(name: str, request: Request) -> Response:
+        """A file of the page."""
         if name not in files:
             raise HTTPException(404, "there is no such file")
         return _sent(files[name], request)
 
-    @made.get("/api/program")
+    @made.get("/api/program", responses=answers("application/json", json=_OBJECT))
     async def program() -> Response:
         """The rules, what they are made of, and what there is besides: a map, alerts, and whether these are meant."""
         has = {"map": "vendor/leaflet.js" in files, "alerts": outbox is not None, "rights": scene.gazette.rights}
         return _json(told | has | {"status": status})
 
-    @made.get("/api/state")
+    @made.get("/api/state", responses=answers("application/json", json=_OBJECT))
     def state() -> Response:
         """All that is shown, as it is now; `stream` goes on behind `at`."""
         number, events, stations = scene.newest(SHOWN)
@@ -96,7 +105,7 @@ def router(
             headers={"Cache-Control": "no-store"},
         )
 
-    @made.get("/api/stream")
+    @made.get("/api/stream", responses=answers("text/event-stream"))
     async def stream(
         after: Annotated[str, Query(max_length=40)] = "", last_event_id: Annotated[str, Header()] = ""
     ) -> Response:
@@ -105,7 +114,7 @@ def router(
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
-    @made.get("/api/event/{id}")
+    @made.get("/api/event/{id}", responses=answers("application/json", json=_OBJECT, _404="It is not held."))
     def event(id: str) -> Response:
         """A derived event, and with lineage the records that it comes from."""
         found = scene.event(id)
@@ -113,7 +122,7 @@ def router(
             raise HTTPException(404, "this event is not held any more, or never was")
         return _json(found)
 
-    @made.get("/api/station")
+    @made.get("/api/station", responses=answers("application/json", json=_OBJECT))
     def station(key: Annotated[str, Query(max_length=1_000)]) -> Response:
         """The latest record of each kind about a subject."""
         return _json({"key": key, "records": scene.records(key)})
@@ -162,7 +171,7 @@ def _files() -> dict[str, _File]:
 
 def _sent(file: _File, request: Request) -> Response:
     headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Content-Security-Policy": POLICY}
-    if request.headers.get("if-none-match") == file.tag:
+    if has(request.headers, file.tag):
         return Response(status_code=304, headers=headers)
     return Response(file.path.read_bytes(), media_type=file.kind, headers=headers)
 

@@ -11,13 +11,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
 from connectors.alerts.plain import clean
+from connectors.serving.methods import Paths
 
 _SAID = {404: "Not Found", 405: "Method Not Allowed"}
 """What the framework itself says with a status."""
 
 
-def in_sentences(app: FastAPI) -> None:
-    """Every refusal of the framework is a sentence in plain text; of several mistakes each has a line."""
+def in_sentences(app: FastAPI, paths: Paths) -> None:
+    """Every refusal of the framework is a sentence in plain text; of several mistakes each has a line. `paths`: what
+    there is."""
 
     @app.exception_handler(RequestValidationError)
     async def wrong(request: Request, error: RequestValidationError) -> Response:
@@ -26,11 +28,14 @@ def in_sentences(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
         told = str(error.detail)
+        more = dict(error.headers or {})
         if told == _SAID.get(error.status_code):
             here = clean(request.url.path, 200)
-            allowed = (error.headers or {}).get("Allow", "GET")
-            told = f"there is nothing at {here}" if error.status_code == 404 else f"{here} takes {allowed} only"
-        return PlainTextResponse(f"{told}\n", error.status_code, error.headers)
+            told = f"there is nothing at {here}"
+            if error.status_code == 405:
+                more["Allow"] = ", ".join(paths.methods(request.url.path.removeprefix(request.scope["root_path"])))
+                told = f"{here} takes {more['Allow']} only"
+        return PlainTextResponse(f"{told}\n", error.status_code, more)
 
 
 def mistakes(errors: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request, Response
@@ -18,6 +19,8 @@ from connectors.rdf.elsewhere import REFUSED
 from connectors.rdf.process import StoreProcess
 from connectors.rdf.store import Question, Refused
 from connectors.rdf.words import DISTANCE
+from connectors.serving.described import answers, query
+from connectors.serving.negotiation import negotiated
 from knowledge.asking.checked import no_query
 from knowledge.asking.sparql import tokens
 
@@ -58,6 +61,29 @@ _TYPES = {
 _SHOWN = 10_000  # letters of a query that are logged
 _FORM, _DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
 
+_QUERY = "The query."
+_GRAPHS = [
+    query("default-graph-uri", "A graph that is the default graph.", several=True),
+    query("named-graph-uri", "A graph that can be named.", several=True),
+]
+_BODY = {
+    "content": {
+        _FORM: {"schema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}},
+        _DIRECT: {"schema": {"type": "string"}},
+    },
+    "required": True,
+}
+ASKED: Mapping[str, dict[str, Any]] = {
+    "GET": {"parameters": [query("query", _QUERY), *_GRAPHS]},
+    "POST": {"requestBody": _BODY, "parameters": _GRAPHS},
+}
+"""How a query comes, by method."""
+REFUSALS: Mapping[str, Any] = {
+    "_400": "It is no query, or none that is answered: the sentence says where it is wrong.",
+    "_403": "An update, or a query that asks another endpoint.",
+    "_503": "It took too long, or too many wait; `Retry-After` says when to ask again.",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Asking:
@@ -81,20 +107,23 @@ class Malformed(Exception):
 
 def router(store: StoreProcess, asking: Asking, told: Log | None = None) -> APIRouter:
     """The endpoint. `told` gets every request with its status, seconds, and bytes of the answer."""
-    made = APIRouter()
+    made = APIRouter(tags=["queries"], default_response_class=Response)
 
     async def endpoint(request: Request) -> Response:
+        """The SPARQL 1.1 Protocol over knowledge and derived events, to read only. Without a query a GET gives the
+        description of the service."""
         began = perf_counter()
         found: list[Question] = []
         response = await _answered(request, store, asking, found)
         if told is not None:
             seconds = round(perf_counter() - began, 4)
-            query = {"query": found[0].text[:_SHOWN]} if asking.shown and found else {}
-            told("query", None, status=response.status_code, seconds=seconds, bytes=len(response.body), **query)
+            shown = {"query": found[0].text[:_SHOWN]} if asking.shown and found else {}
+            told("query", None, status=response.status_code, seconds=seconds, bytes=len(response.body), **shown)
         return response
 
-    methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"]  # the last three are told what there is
-    made.add_api_route("/sparql", endpoint, methods=methods, include_in_schema=False)
+    told_of = answers(*TABLES, *GRAPHS, **REFUSALS, _500="The store has failed.")
+    for method, more in ASKED.items():
+        made.add_api_route("/sparql", endpoint, methods=[method], openapi_extra=more, responses=told_of)
     return made
 
 
@@ -104,16 +133,21 @@ async def _answered(request: Request, store: StoreProcess, asking: Asking, found
         pairs = await parameters(request)
         if pairs is None:
             format = negotiated(request.headers, GRAPHS)
-            return Response(described(str(request.url.replace(query="")), format), media_type=_TYPES[format])
+            if not format:
+                raise Malformed(406, f"the description of the service is {', '.join(GRAPHS)}")
+            text = described(str(request.url.replace(query="")), format)
+            return Response(text, media_type=_TYPES[format], headers={"Vary": "Accept"})
         question = asked(pairs, asking)
         found.append(question)
         table, graph = formats(request.headers)
-        question = replace(question, table=table, graph=graph)
+        question = replace(question, table=table or "json", graph=graph or "ttl")
         await asyncio.to_thread(stays, question.text)
         answer = await asyncio.wrap_future(store.ask(question))
+        if answer.format not in (table, graph):  # only the query says which of the two it is
+            kinds = TABLES if answer.format in TABLES.values() else GRAPHS
+            raise Malformed(406, f"the answer of this query is {', '.join(kinds)}")
     except Malformed as error:
-        more = {"Allow": "GET, HEAD, POST, OPTIONS"} if error.status == 405 else None
-        return PlainTextResponse(f"{error}\n", error.status, more)
+        return PlainTextResponse(f"{error}\n", error.status, {"Vary": "Accept"})
     except Refused as error:
         return await asyncio.to_thread(refused, error, question)
     return Response(answer.body, media_type=_TYPES[answer.format], headers={"Vary": "Accept"})
@@ -122,12 +156,10 @@ async def _answered(request: Request, store: StoreProcess, asking: Asking, found
 async def parameters(request: Request) -> list[tuple[str, str]] | None:
     """The parameters of a query operation, None: it asks for the description of the service. Raises Malformed."""
     in_address = _pairs(request.url.query.encode())
-    if request.method in ("GET", "HEAD"):
+    if request.method == "GET":
         if any(key == "update" for key, _ in in_address):
             raise Malformed(400, "an update comes by POST; but this endpoint is read only")
         return in_address if any(key == "query" for key, _ in in_address) else None
-    if request.method != "POST":
-        raise Malformed(405, "queries come by GET or POST")
     kind, _, options = request.headers.get("content-type", "").partition(";")
     charset = re.search(r"charset=\"?([^\s\";]+)", options)
     if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
@@ -187,28 +219,11 @@ def stays(query: str) -> None:
 
 
 def formats(headers: Headers) -> tuple[str, str]:
-    """The formats of a table and of triples that are wanted most. Malformed (406): there is none."""
-    table, graph = negotiated(headers, TABLES, ""), negotiated(headers, GRAPHS, "")
+    """The formats of a table and of triples that are wanted most, nothing: none of them. Malformed (406): neither."""
+    table, graph = negotiated(headers, TABLES), negotiated(headers, GRAPHS)
     if not table and not graph:
         raise Malformed(406, f"answers are {', '.join([*TABLES, *GRAPHS])}")
-    return table or "json", graph or "ttl"
-
-
-def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str | None = None) -> str:
-    """The format among the known ones that `Accept` wants most; the first if it takes any."""
-    best, chosen = 0.0, None
-    wishes = []
-    for part in ", ".join(headers.getlist("accept")).split(","):
-        kind, *options = (piece.strip().lower() for piece in part.split(";"))
-        weight = next((_weight(option[2:]) for option in options if option.startswith("q=")), 1.0)
-        if kind:
-            wishes.append((kind, weight))
-    for kind, format in known.items():
-        matching = [(wish.count("*"), weight) for wish, weight in wishes if _fits(kind, wish)]
-        weight = min(matching)[1] if matching else 0.0 if wishes else 1.0
-        if weight > best:
-            best, chosen = weight, format
-    return chosen or (next(iter(known.values())) if otherwise is None else otherwise)
+    return table, graph
 
 
 def refused(error: Refused, question: Question) -> Response:
@@ -257,11 +272,3 @@ def _utf8(text: bytes) -> str:
         return text.decode("utf-8")
     except UnicodeDecodeError:
         raise Malformed(400, "the query is not UTF-8") from None
-
-
-def _weight(text: str) -> float:
-    return min(float(text), 1.0) if re.fullmatch(r"[01](\.\d{0,3})?", text) else 0.0
-
-
-def _fits(kind: str, wish: str) -> bool:
-    return wish in (kind, "*/*", "*") or (wish.endswith("/*") and kind.startswith(wish[:-1]))

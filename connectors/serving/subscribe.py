@@ -22,7 +22,8 @@ from cep.schema import Schema
 from connectors.rdf.history import History
 from connectors.rdf.store import Answer, Question, Refused
 from connectors.rdf.words import Words
-from connectors.serving.sparql import Asking, Malformed, asked, parameters, refused, stays
+from connectors.serving.described import answers
+from connectors.serving.sparql import ASKED, REFUSALS, Asking, Malformed, asked, parameters, refused, stays
 from knowledge.asking.sparql import tokens
 
 MOST = 1 << 22
@@ -176,9 +177,10 @@ class Subscriptions:
 
 def router(subscriptions: Subscriptions, asking: Asking) -> APIRouter:
     """The endpoint."""
-    made = APIRouter()
+    made = APIRouter(tags=["queries"], default_response_class=Response)
 
     async def subscribe(request: Request) -> Response:
+        """A SELECT whose answer is sent again in part when it changes, as Server-Sent Events."""
         try:
             pairs = await parameters(request)
             question = replace(asked(pairs or (), asking), table="json", bytes=min(MOST, asking.bytes))
@@ -208,7 +210,9 @@ def router(subscriptions: Subscriptions, asking: Asking) -> APIRouter:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(messages(), media_type="text/event-stream", headers=headers)
 
-    made.add_api_route("/sparql/subscribe", subscribe, methods=["GET", "POST"], include_in_schema=False)
+    told_of = answers("text/event-stream", **REFUSALS, _500="The store has failed.")
+    for method, more in ASKED.items():
+        made.add_api_route("/sparql/subscribe", subscribe, methods=[method], openapi_extra=more, responses=told_of)
     return made
 
 

@@ -26,8 +26,9 @@ from cep.why.wanted import wanted
 from connectors.rdf.process import StoreProcess
 from connectors.rdf.store import Question
 from connectors.rdf.words import TIME, Words
+from connectors.serving.described import answers
+from connectors.serving.negotiation import negotiated
 from connectors.serving.scene import Scene
-from connectors.serving.sparql import negotiated
 from connectors.serving.turn import Turn
 from connectors.times import iso, of_duration, of_iso
 from connectors.why.lines import refusals, tree
@@ -56,6 +57,7 @@ Ended = Callable[[str], tuple[str | None, int] | None]
 """The event and the end of what has an `@id`, or the end alone; None: there is no such event."""
 
 _ID = re.compile(r"[0-9a-f]{32}")
+_OBJECT = {"type": "object"}
 _NOT_KEPT = {"Cache-Control": "no-store", "Vary": "Accept"}
 
 
@@ -183,7 +185,11 @@ def ended(scene: Scene, store: StoreProcess, words: Words) -> Ended:
 
 def router(questions: Questions | None) -> APIRouter:
     """None: what events come from is not kept, and that is what is said."""
-    made = APIRouter(include_in_schema=False)
+    made = APIRouter(tags=["why"], default_response_class=Response)
+    busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
+    trees = answers(*FORMS, json=_OBJECT, _404="There is no such event.", _410="It is not remembered.", _503=busy)
+    absences = ("application/json", "text/plain")
+    wrong, unkept = "There is no such event or time.", "It is not kept what events come from."
 
     async def answered(
         request: Request, form: Form | None, asked: Callable[[Questions], Told], plain: Plain
@@ -191,7 +197,7 @@ def router(questions: Questions | None) -> APIRouter:
         try:
             if questions is None:
                 raise Unanswered(404, "it is not kept what events come from: `cep serve --explain` keeps it")
-            chosen = form or negotiated(request.headers, FORMS, "")
+            chosen = form or negotiated(request.headers, FORMS)
             if chosen not in plain:
                 raise Unanswered(406, f"answers are {', '.join(kind for kind, each in FORMS.items() if each in plain)}")
             told = await asked(questions)
@@ -202,7 +208,7 @@ def router(questions: Questions | None) -> APIRouter:
         except CepError as error:
             return PlainTextResponse(f"{str(error).removeprefix('--')}\n", 400, _NOT_KEPT)
 
-    @made.get("/why/{id}")
+    @made.get("/why/{id}", responses=trees)
     async def why(
         request: Request,
         id: str,
@@ -216,7 +222,7 @@ def router(questions: Questions | None) -> APIRouter:
             return PlainTextResponse("an `@id` has 32 hexadecimal digits\n", 404, _NOT_KEPT)
         return await answered(request, format, lambda asked: asked.why(name, most, depth), _TREES)
 
-    @made.get("/why-not")
+    @made.get("/why-not", responses=answers(*absences, json=_OBJECT, _400=wrong, _404=unkept, _503=busy))
     async def why_not(
         request: Request,
         event: Annotated[str, Query(max_length=1_000)],

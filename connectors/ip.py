@@ -1,0 +1,45 @@
+"""IP addresses however they are written: an address of IPv4 may stand in one of IPv6 in several ways."""
+
+from __future__ import annotations
+
+import ipaddress
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_AS_IT_IS = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96")))
+"""Networks of IPv6 whose last 32 bits are an address of IPv4: of NAT64 (RFC 6052) and of SIIT (RFC 2765); those that
+Python knows of are left out."""
+
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""What stands before the address of IPv4 in those of ISATAP (RFC 5214), in any network."""
+
+
+def inner(text: str) -> Address:
+    """The address, or that of IPv4 which stands in it. ValueError: it is none."""
+    found = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        known = found.ipv4_mapped or found.sixtofour
+        if known is not None:
+            return known
+        last = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        if any(found in network for network in _AS_IT_IS) or (int(found) >> 32) & 0xFFFFFFFF in _ISATAP:
+            return last
+    return found
+
+
+def named(host: str) -> str:
+    """A host in the one way it is written: in small letters, an address as short as it can be."""
+    name = host.strip("[]").rstrip(".").lower()
+    try:
+        return str(inner(name))
+    except ValueError:
+        return name
+
+
+def here(text: str) -> bool:
+    """Whether a host is this machine, by its name or its address alone."""
+    name = named(text)
+    try:
+        return name == "localhost" or inner(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,128 @@
+"""gzip both ways (RFC 9110, section 8.4): bodies of requests that come so, and answers for clients that take it."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import zlib
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from connectors.serving.negotiation import takes_coding
+
+LEAST = 1_000
+"""Bytes of an answer from which it pays."""
+
+_LEVEL = 5
+_LARGE = 1 << 16  # bytes that are compressed in another thread
+_NAMES = frozenset(("gzip", "x-gzip"))
+_PLAIN = ("text/", "application/json", "application/xml", "image/svg+xml", "application/n-triples", "application/trig")
+
+
+class Codings:
+    """A layer around an application. A body that is larger than `most` bytes when it is unpacked is refused with 413,
+    another coding than gzip with 415, one that is damaged with 400."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self.app, self.most = app, most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        names = [name.strip().lower() for name in ",".join(headers.getlist("content-encoding")).split(",")]
+        names = [name for name in names if name not in ("", "identity")]
+        if names:
+            if len(names) > 1 or names[0] not in _NAMES:
+                told = (
+                    f"the body of a request is sent as it is, or with `Content-Encoding: gzip`, not {names[0][:40]}\n"
+                )
+                await PlainTextResponse(told, 415, {"Accept-Encoding": "gzip"})(scope, receive, send)
+                return
+            unpacked = unpack(await _whole(receive), self.most)
+            if isinstance(unpacked, PlainTextResponse):
+                await unpacked(scope, receive, send)
+                return
+            kept = (b"content-encoding", b"content-length")
+            length = (b"content-length", str(len(unpacked)).encode())
+            scope = {**scope, "headers": [*(each for each in scope["headers"] if each[0] not in kept), length]}
+            receive = _given(unpacked, receive)
+        await self.app(scope, receive, _Packing(send, takes_coding(headers, "gzip")))
+
+
+class _Packing:
+    """Sends an answer that comes in one piece compressed, if the client takes that and it pays."""
+
+    def __init__(self, send: Send, wanted: bool) -> None:
+        self.send, self.wanted = send, wanted
+        self.start: Message | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            kind = Headers(raw=message["headers"]).get("content-type", "").partition(";")[0]
+            plain = kind.startswith(_PLAIN) or kind.endswith(("+xml", "+json"))
+            if plain and kind != "text/event-stream":
+                self.start = message
+                return
+        elif self.start is not None:
+            start, self.start = self.start, None
+            message = await self._packed(start, message)
+            await self.send(start)
+        await self.send(message)
+
+    async def _packed(self, start: Message, message: Message) -> Message:
+        headers = MutableHeaders(raw=start["headers"])
+        headers.add_vary_header("Accept-Encoding")
+        start["headers"] = headers.raw
+        body = message.get("body", b"")
+        if not self.wanted or message.get("more_body", False) or len(body) < LEAST or "content-encoding" in headers:
+            return message
+        work = asyncio.to_thread(gzip.compress, body, _LEVEL, mtime=0) if len(body) > _LARGE else None
+        body = gzip.compress(body, _LEVEL, mtime=0) if work is None else await work
+        headers["Content-Encoding"], headers["Content-Length"] = "gzip", str(len(body))
+        if headers.get("etag", "W/").startswith('"'):
+            headers["ETag"] = f"W/{headers['etag']}"  # it is another sequence of bytes
+        start["headers"] = headers.raw
+        return {**message, "body": body}
+
+
+def unpack(data: bytes, most: int) -> bytes | PlainTextResponse:
+    """What gzip has packed, of at most so many bytes; else why not."""
+    found = b""
+    while data:
+        one = zlib.decompressobj(31)
+        try:
+            found += one.decompress(data, most + 1 - len(found))
+        except zlib.error as error:
+            return PlainTextResponse(f"the body of the request is no gzip: {error}\n", 400)
+        if len(found) > most:
+            return PlainTextResponse(f"the request has more than {most:,} bytes when it is unpacked\n", 413)
+        if not one.eof:
+            return PlainTextResponse("the body of the request is no whole gzip\n", 400)
+        data = one.unused_data
+    return found
+
+
+async def _whole(receive: Receive) -> bytes:
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _given(body: bytes, receive: Receive) -> Receive:
+    """The body, once; then what else comes."""
+    left = [body]
+
+    async def given() -> Message:
+        return {"type": "http.request", "body": left.pop()} if left else await receive()
+
+    return given

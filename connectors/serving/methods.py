@@ -1,0 +1,77 @@
+"""HEAD and OPTIONS, which every path answers, and what a path takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+class Paths:
+    """What there is, and by which methods."""
+
+    def __init__(self, routes: Iterable[BaseRoute]) -> None:
+        self._routes = [route for route in routes if isinstance(route, Route)]
+
+    def methods(self, path: str) -> list[str]:
+        """By name; none where there is nothing. `*` stands for all."""
+        found = {
+            method
+            for route in self._routes
+            if path == "*" or route.path_regex.match(path)
+            for method in route.methods or ()
+        }
+        return sorted({*found, "OPTIONS", *(["HEAD"] if "GET" in found else [])}) if found else []
+
+
+class Enough(OSError):
+    """The client wants no more."""
+
+
+class Methods:
+    """A layer around an application that knows GET and POST: HEAD is a GET without its body, OPTIONS says what a path
+    takes."""
+
+    def __init__(self, app: ASGIApp, paths: Paths) -> None:
+        self.app, self.paths = app, paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope.get("method")
+        if scope["type"] != "http" or method not in ("HEAD", "OPTIONS"):
+            await self.app(scope, receive, send)
+        elif method == "HEAD":
+            await self._head(scope, receive, send)
+        else:
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            allowed = self.paths.methods(path)
+            told = PlainTextResponse(f"there is nothing at {path[:200]}\n", 404)
+            await (Response(None, 204, {"Allow": ", ".join(allowed)}) if allowed else told)(scope, receive, send)
+
+    async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
+        over = False
+
+        async def without_body(message: Message) -> None:
+            nonlocal over
+            if message["type"] == "http.response.start":
+                await send(message)
+                if message["status"] == 200 and _endless(message):
+                    over = True
+                    await send({"type": "http.response.body", "body": b""})
+                    raise Enough
+            elif not over and not message.get("more_body", False):
+                over = True
+                await send({"type": "http.response.body", "body": b""})
+
+        try:
+            await self.app({**scope, "method": "GET"}, receive, without_body)
+        except (Enough, ClientDisconnect):
+            if not over:
+                raise
+
+
+def _endless(message: Message) -> bool:
+    return Headers(raw=message["headers"]).get("content-type", "").startswith("text/event-stream")
