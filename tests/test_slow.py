@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from connectors.serving import heads
-from connectors.serving.guard import Guard, Limits
+from connectors.serving.guard import HEAD, Guard, Limits
 
 SECONDS = 0.3
 HALF_HEADERS = b"GET /feeds/events HTTP/1.1\r\nHost: here\r\nX-Slow: "
@@ -39,6 +39,7 @@ def guarded(over: threading.Event) -> Iterator[int]:
         lifespan="off",
         log_config=None,
         http=heads.protocol(SECONDS),
+        h11_max_incomplete_event_size=HEAD,
         timeout_keep_alive=600,  # it is not that which lets anybody go
     )
     server = uvicorn.Server(config)

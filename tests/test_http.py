@@ -1,0 +1,385 @@
+"""HTTP as it is written: what a client takes, methods, tags, codings and limits, the same for all that is served."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import socket
+import threading
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.testclient import TestClient
+
+from cep.errors import CepError
+from connectors.alerts.outbox import Outbox
+from connectors.feeds.document import Origin
+from connectors.feeds.events import Stream
+from connectors.feeds.router import router
+from connectors.feeds.targets import public, target
+from connectors.ip import here, named
+from connectors.serving.guard import HEAD, Limits, _client, _host
+from connectors.serving.negotiation import negotiated, takes, takes_coding
+from tests.alert_server import expected
+from tests.page_server import Shown, shown
+from tests.serving import Served, served
+from tests.test_slow import guarded
+
+HOUR = 3_600_000_000
+KNOWN = {"application/json": "json", "text/turtle": "ttl", "text/csv": "csv"}
+WHOLE = expected()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    with shown(tmp_path_factory.mktemp("page"), remember=HOUR) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def fridges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("fridges")) as one:
+        one.push((0, "milk", 8.2), (50, "milk", 4.2))
+        one.close()
+        yield one
+
+
+# --- what a client takes ---
+
+
+@pytest.mark.parametrize(
+    ("accept", "format"),
+    [
+        ([], "json"),
+        ([""], "json"),
+        (["*/*"], "json"),
+        (["text/*"], "ttl"),
+        (["text/*;q=0.5, text/csv"], "csv"),
+        (["text/turtle;q=0, text/*"], "csv"),
+        (["*/*, application/json;q=0"], "ttl"),
+        (["*/*;q=0"], ""),
+        (["image/png", "text/csv;q=0.1"], "csv"),  # two lines are one list
+        (["image/*, text/html"], ""),
+        (['text/html;a="x,text/csv;q=1", text/turtle'], "ttl"),
+        (["text/html, *; q=.2, */*; q=.2"], "json"),  # as Java asks
+        (["TEXT/CSV ; Q=1"], "csv"),
+        (["text/csv;q=0.9;ext=1, text/turtle;charset=utf-8;q=0.8"], "csv"),
+        (["text/csv;q=2, text/turtle;q=-1"], ""),
+        ([";;;,,q=1"], ""),
+        (['"' * 10_001], ""),
+    ],
+)
+def test_what_accept_means(accept: list[str], format: str) -> None:
+    headers = Headers(raw=[(b"accept", one.encode()) for one in accept])
+    assert negotiated(headers, KNOWN) == format
+    assert any(takes(headers, kind) for kind in KNOWN) is bool(format)
+
+
+def test_what_accept_encoding_means() -> None:
+    for text, taken in (("gzip", True), ("br;q=1, gzip;q=0.1", True), ("*", True), ("x-gzip", True)):
+        assert takes_coding(Headers({"accept-encoding": text}), "gzip") is taken, text
+    for text in ("", "identity", "gzip;q=0", "*, gzip;q=0", "*;q=0"):
+        assert not takes_coding(Headers({"accept-encoding": text}), "gzip"), text
+
+
+def places(told: dict[str, Any], method: str) -> list[str]:
+    """Addresses that are there, of all paths that take a method."""
+    filled = {"{alert}": "0" * 32, "{revision}": "0", "{name}": "style.css", "{id}": "0" * 32, "{part}": "2024-05-01"}
+    query = {"/why-not": "?event=hot&at=2024-05-01", "/api/station": "?key=vie", "/sparql": "?query=ASK%20%7B%7D"}
+    found = []
+    for path, methods in told["paths"].items():
+        if method.lower() in methods:
+            found.append(re.sub(r"{\w+}", lambda each: filled[each[0]], path) + query.get(path, ""))
+    return found
+
+
+def test_what_cannot_be_had_is_not_sent(page: Shown, fridges: Served) -> None:
+    """By any path, also where what there is has one form only, or never ends; a mistake is told in any case."""
+    for one in (page, fridges):
+        with httpx.Client(base_url=one.url) as client:
+            for place in places(client.get("/openapi.json").json(), "get"):
+                answer = client.get(place, headers={"Accept": "image/png, text/*;q=0, application/*;q=0"})
+                assert answer.status_code in (404, 406) or "svg" in place, (place, answer.status_code)
+                assert answer.text.count("\n") == 1, answer.text
+    with httpx.Client(base_url=page.url) as client:
+        assert client.get("/feeds/atom", headers={"Accept": "application/*"}).status_code == 200
+        assert client.get("/feeds/atom", headers={"Accept": "text/*"}).status_code == 406
+        assert client.get("/feeds/events", headers={"Accept": "application/json"}).status_code == 406
+        assert client.get("/metrics", headers={"Accept": "text/plain;version=0.0.4"}).status_code == 200
+        text = client.get("/why-not?event=hot&at=2024-05-01&format=text", headers={"Accept": "application/json"})
+        assert text.headers["content-type"].startswith("text/plain"), "the address says it"
+
+
+def test_queries_and_pages_of_events_negotiate_alike(fridges: Served) -> None:
+    url, table, triples = fridges.url + "/sparql", "ASK {}", "CONSTRUCT WHERE { ?a ?b ?c }"
+    for query, accept, status in (
+        (table, "text/turtle", 406),
+        (table, "text/turtle, text/*;q=0.1", 200),
+        (triples, "application/sparql-results+json", 406),
+        (triples, "text/csv, application/n-triples;q=0.5", 200),
+        (None, "text/csv", 406),
+        (None, "text/*", 200),
+    ):
+        parameters = {} if query is None else {"query": query}
+        answer = httpx.get(url, params=parameters, headers={"Accept": accept})
+        assert (answer.status_code, answer.headers["vary"].split(", ")[0]) == (status, "Accept"), (query, accept)
+    assert httpx.get(fridges.url + "/ldes", headers={"Accept": "text/csv"}).status_code == 406
+    assert httpx.get(fridges.url + "/ldes", headers={"Accept": "text/csv, */*;q=0.1"}).status_code == 200
+
+
+# --- methods ---
+
+
+def test_every_path_answers_head_and_options(page: Shown, fridges: Served) -> None:
+    for one in (page, fridges):
+        with httpx.Client(base_url=one.url) as client:
+            told = client.get("/openapi.json").json()
+            for place in places(told, "get"):
+                head = client.head(place)
+                assert not head.content and "405" not in str(head.status_code), place
+                if "events" in place or "stream" in place or "subscribe" in place:
+                    assert head.headers.get("content-type", "").startswith(("text/event-stream", "text/plain")), place
+                    continue
+                whole = client.get(place)
+                assert head.status_code == whole.status_code, place
+                changing = ("date", "content-length") if "/metrics" in place else ("date",)
+                seen = [{k: v for k, v in each.headers.items() if k not in changing} for each in (head, whole)]
+                assert seen[0] == seen[1], place
+            for path, methods in told["paths"].items():
+                allowed = (
+                    {method.upper() for method in methods} | {"OPTIONS"} | ({"HEAD"} if "get" in methods else set())
+                )
+                options = client.options(re.sub(r"{\w+}", "0", path))
+                assert options.status_code == 204 and not options.content
+                assert set(options.headers["allow"].split(", ")) == allowed, path
+            assert client.options("/nowhere").status_code == 404
+    for method in ("PUT", "DELETE", "PATCH", "TRACE"):
+        refused = httpx.request(method, fridges.url + "/sparql")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
+        assert refused.text == "/sparql takes GET, HEAD, OPTIONS, POST only\n"
+    asks = {"Origin": "http://page.example", "Access-Control-Request-Method": "POST"}
+    asks["Access-Control-Request-Headers"] = "content-encoding, last-event-id"
+    allowed = httpx.options(fridges.url + "/sparql", headers=asks)
+    assert allowed.status_code == 200 and allowed.headers["access-control-allow-origin"] == "http://page.example"
+    other = httpx.options(fridges.url + "/sparql", headers={**asks, "Access-Control-Request-Method": "DELETE"})
+    assert other.status_code == 400
+
+
+# --- tags ---
+
+
+def feed_of(outbox: Outbox) -> TestClient:
+    app = FastAPI()
+    app.include_router(router(outbox, Origin("storm.cep"), Stream(outbox)))
+    return TestClient(app)
+
+
+def test_a_tag_is_of_one_feed_alone() -> None:
+    """A server that keeps nothing begins another feed at each start: what was read of the last is not taken for it."""
+    several = [replace(change, alert=f"{n}{change.alert[1:]}") for n in range(5) for change in WHOLE]
+    first, second = Outbox(None), Outbox(None)
+    for outbox in (first, second):
+        outbox.add(several, {})
+    clients = [feed_of(outbox) for outbox in (first, second)]
+    one, other = (client.get("/feeds/atom") for client in clients)
+    tag = one.headers["etag"]
+    assert tag != other.headers["etag"]
+    assert clients[1].get("/feeds/atom", headers={"If-None-Match": tag}).status_code == 200
+    for given in (tag, f"W/{tag}", f'"x", {tag}', "*"):
+        same = clients[0].get("/feeds/atom", headers={"If-None-Match": given})
+        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag), given
+    found = re.search(r'rel="prev-archive" href="([^"]+)"', one.text)
+    assert found is not None
+    archive = "/feeds/" + found[1].replace("&amp;", "&")
+    kept = clients[0].get(archive)
+    assert kept.status_code == 200 and "immutable" in kept.headers["cache-control"]
+    assert kept.headers["etag"] not in (tag, clients[0].get("/feeds/atom?page=1").headers["etag"])
+    assert clients[1].get(archive).status_code == 404, "another feed has no such archive"
+    assert "immutable" not in clients[0].get("/feeds/atom?page=1").headers["cache-control"]
+    cap = f"/feeds/cap/{several[0].alert}/0"
+    message = clients[0].get(cap)
+    assert clients[0].get(cap, headers={"If-None-Match": message.headers["etag"]}).status_code == 304
+    assert clients[0].get("/feeds/atom", headers={"If-None-Match": message.headers["etag"]}).status_code == 200
+
+
+# --- codings ---
+
+
+def test_bodies_come_and_go_compressed(fridges: Served) -> None:
+    url, query = fridges.url + "/sparql", b"query=SELECT * { ?s ?p ?o }"
+    kind = {"Content-Type": "application/x-www-form-urlencoded", "Accept-Encoding": "identity"}
+    plain = httpx.post(url, content=query, headers=kind)
+    assert plain.status_code == 200 and "content-encoding" not in plain.headers and len(plain.content) > 1000
+    assert "Accept-Encoding" in plain.headers["vary"] and "Accept" in plain.headers["vary"].split(", ")
+    packed = gzip.compress(query)
+    for coding, body in (
+        ("gzip", packed),
+        ("x-gzip", packed),
+        ("identity", query),
+        ("GZIP", packed + gzip.compress(b"")),
+    ):
+        answer = httpx.post(url, content=body, headers={**kind, "Content-Encoding": coding, "Accept-Encoding": "gzip"})
+        assert (answer.status_code, answer.headers["content-encoding"]) == (200, "gzip"), coding
+        assert sorted(answer.text) == sorted(plain.text)
+        assert int(answer.headers["content-length"]) < len(plain.content)
+    for coding in ("br", "gzip, gzip", "deflate"):
+        refused = httpx.post(url, content=packed, headers={**kind, "Content-Encoding": coding})
+        assert (refused.status_code, refused.headers["accept-encoding"]) == (415, "gzip"), coding
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(64)), packer.flush()])
+    assert len(bomb) < 1 << 17
+    for body, status in ((bomb, 413), (packed[:-9], 400), (b"none", 400), (packed + b"none", 400)):
+        answer = httpx.post(url, content=body, headers={**kind, "Content-Encoding": "gzip"})
+        assert answer.status_code == status and answer.text.count("\n") == 1, answer.text
+    small = httpx.post(url, content=b"query=ASK {}", headers={**kind, "Accept-Encoding": "gzip"})
+    assert "content-encoding" not in small.headers, "it does not pay"
+
+
+def test_a_compressed_file_keeps_its_tag_and_streams_are_as_they_are(page: Shown) -> None:
+    with httpx.Client(base_url=page.url) as client:
+        script = client.get("/page/main.js", headers={"Accept-Encoding": "gzip"})
+        plain = client.get("/page/main.js", headers={"Accept-Encoding": "gzip;q=0"})
+        assert script.headers["content-encoding"] == "gzip" and script.text == plain.text
+        assert script.headers["etag"] == "W/" + plain.headers["etag"]
+        again = {"If-None-Match": script.headers["etag"], "Accept-Encoding": "gzip"}
+        assert client.get("/page/main.js", headers=again).status_code == 304
+        with client.stream("GET", "/feeds/events", headers={"Accept-Encoding": "gzip"}) as answer:
+            assert "content-encoding" not in answer.headers
+            assert next(answer.iter_lines()) == "retry: 2000"
+
+
+# --- limits and names ---
+
+
+def test_headers_have_a_limit_that_is_kept() -> None:
+    """However they come: at once, or in parts that never end."""
+
+    def status(port: int, size: int, whole: bool) -> bytes:
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as opened:
+            head = b"GET /word HTTP/1.1\r\nHost: here\r\nX-Long: "
+            end = b"\r\n\r\n" if whole else b""
+            opened.sendall(head + b"x" * (size - len(head) - len(end)) + end)
+            return opened.recv(100).split(b"\r\n")[0]
+
+    with guarded(threading.Event()) as port:
+        assert status(port, HEAD, True) == b"HTTP/1.1 200 OK"
+        assert status(port, HEAD + 1, True) == b"HTTP/1.1 431 Request Header Fields Too Large"
+        assert status(port, HEAD + 1, False) == b"HTTP/1.1 431 Request Header Fields Too Large"
+
+
+def test_this_machine_has_many_names() -> None:
+    """An address of IPv4 stands in one of IPv6 in several ways."""
+    for local in ("127.0.0.1", "::1", "127.9.9.9", "::ffff:127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::7f00:1"):
+        assert here(local) and here(f"[{local}]") and _client({"client": (local, 1)}) == "this machine", local
+        if local != "::1":
+            assert not public(local), local
+            with pytest.raises(CepError, match="an address of the own network"):
+                target(f"cloudevents+http://[{local}]/" if ":" in local else f"cloudevents+http://{local}/")
+    assert here("LOCALHOST.") and here("0:0:0:0:0:0:0:1") and not here("10.0.0.1") and not here("127.0.0.1.example")
+    for own in ("::ffff:0:10.0.0.1", "2a00:1450::5efe:192.168.1.1", "2a00:1450::200:5efe:10.0.0.1"):
+        assert not public(own), own
+    assert public("2a00:1450:4001::5efe:808:808")
+    for link in ("::ffff:0:169.254.169.254", "2a00:1450::5efe:169.254.169.254"):
+        with pytest.raises(CepError, match="an address of this link"):
+            target(f"alertmanager+http://[{link}]:9093")
+    for text in ("127.0.0.1:8000", "[::ffff:127.0.0.1]:8000", "[::ffff:0:7f00:1]", "127.0.0.1"):
+        assert _host(text) == "127.0.0.1", text
+    assert (_host("[0:0::1]:80"), _host("LocalHost.:1"), named("Example.ORG.")) == ("::1", "localhost", "example.org")
+    assert (
+        _client({"client": ("2001:db8::1:2", 1)}) == "2001:db8::/64"
+        and _client({"client": ("9.9.9.9", 1)}) == "9.9.9.9"
+    )
+
+
+# --- what is said of it ---
+
+
+class Links(HTMLParser):
+    """What a page asks for, and all that it says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [value for name, value in attrs if name in ("href", "src") and value]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_all_that_is_served_is_described(page: Shown, fridges: Served) -> None:
+    """Each route with its parameters, media types and refusals; for people without a script, and without a network."""
+    for one in (page, fridges):
+        with httpx.Client(base_url=one.url) as client:
+            told = client.get("/openapi.json").json()
+            docs = client.get("/docs")
+            assert docs.headers["content-type"].startswith("text/html") and "script-src" not in docs.text
+            read = Links()
+            read.feed(docs.text)
+            assert "script" not in read.tags
+            for link in read.links:
+                assert link.startswith("#") or "//" not in link, link
+                if not link.startswith("#") and one is page:
+                    assert client.get(f"/{link}").status_code == 200, link
+            for path, methods in told["paths"].items():
+                for method, operation in methods.items():
+                    assert f"{method.upper()} {path}" in read.text
+                    assert operation["description"].strip(), path
+                    answers = operation["responses"]
+                    good = next(answer for status, answer in answers.items() if status.startswith("2"))
+                    assert good["content"], path
+                    assert {"406", "413", "415", "421", "431"} <= answers.keys()
+                    assert ("429" in answers) is (path not in ("/health", "/ready"))
+                    for status, answer in answers.items():
+                        if int(status) >= 400 and path != "/ready":
+                            assert list(answer["content"]) == ["text/plain"], (path, status)
+                    names = {each["name"] for each in operation.get("parameters", ())}
+                    assert set(re.findall(r"{(\w+)}", path)) <= names, path
+            assert "HTTPValidationError" not in str(told)
+    told = httpx.get(page.url + "/openapi.json").json()
+    for path in ("/", "/docs", "/openapi.json", "/metrics", "/feeds/atom", "/api/state", "/why/{id}", "/why-not"):
+        assert path in told["paths"], path
+    other = httpx.get(fridges.url + "/openapi.json").json()["paths"]
+    assert {"/sparql", "/sparql/subscribe", "/ldes", "/ldes/{part}"} <= other.keys()
+    assert set(other["/sparql"]["post"]["requestBody"]["content"]) == {
+        "application/x-www-form-urlencoded",
+        "application/sparql-query",
+    }
+
+
+def test_what_is_described_is_what_is_answered(page: Shown, fridges: Served) -> None:
+    """By each path a status and a media type that stand there."""
+    for one in (page, fridges):
+        with httpx.Client(base_url=one.url) as client:
+            told = client.get("/openapi.json").json()
+            addresses = dict(zip([path for path, each in told["paths"].items() if "get" in each], places(told, "get")))
+            for path, place in addresses.items():
+                if "events" in path or "stream" in path or "subscribe" in path:
+                    continue
+                for more in ("", "&most=0&page=0&after=-1&limit=x&key="):
+                    answer = client.get(place + (more if "?" in place else more.replace("&", "?", 1)))
+                    said = told["paths"][path]["get"]["responses"][str(answer.status_code)]
+                    assert answer.headers["content-type"].partition(";")[0] in said["content"], (place, answer)
+
+
+def test_a_token_is_part_of_the_description(tmp_path: Path) -> None:
+    token = "a-secret-of-the-house"
+    with shown(tmp_path, limits=Limits(token, rate=0)) as one:
+        good = {"Authorization": f"Bearer {token}"}
+        told = httpx.get(one.url + "/openapi.json", headers=good).json()
+        assert set(told["components"]["securitySchemes"]) == {"bearer", "cookie", "address"}
+        assert told["paths"]["/feeds/alerts"]["get"]["security"] and "401" in told["paths"]["/"]["get"]["responses"]
+        assert "security" not in told["paths"]["/health"]["get"]
+        assert httpx.get(one.url + "/docs").status_code == 401
