@@ -16,7 +16,7 @@ from connectors.batch import Batch
 from connectors.inputs import Input
 from connectors.messages import Inbox
 from connectors.silence import Silence
-from connectors.sources import Feed, Lasting, Sources
+from connectors.sources import Away, Feed, Lasting, Sources
 
 _PATIENCE = 0.2  # seconds that are waited for messages, and Ctrl-C with them
 _TURN = 0.02  # of each of several
@@ -39,25 +39,41 @@ class Rest(Protocol):
 
 def feed(address: Address, place: Mapping[int, int], lasting: bool = False) -> Feed:
     """What comes from an address, behind a place. `lasting`: of a connection, that its end is not that of the input,
-    unless the address says so. CepError: there is nothing, or what it needs is not installed."""
+    unless the address says so; and of all, that one which is not there yet is waited for. CepError: there is nothing,
+    or what it needs is not installed."""
     match address.kind:
         case "mqtt":
             from connectors.mqtt import Subscription
 
-            return Subscription.open(address, address.options.get("client") or None, dict(place))
+            client = address.options.get("client") or None
+            try:
+                return Subscription.open(address, client, dict(place))
+            except Away as error:
+                if not lasting:
+                    raise
+                return Lasting(error, lambda behind: Subscription.open(address, client, dict(behind)), place)
         case "kafka":
             from connectors.kafka import Log
 
-            log = Log.open(address, place)
-            if address.options.get("until") == "now":
-                return log
-            return Lasting(log, lambda behind: Log.open(address, behind), log.place)
+            bounded = address.options.get("until") == "now"
+            try:
+                log = Log.open(address, place)
+            except Away as error:
+                if bounded or not lasting:
+                    raise
+                return Lasting(error, lambda behind: Log.open(address, behind), place)
+            return log if bounded else Lasting(log, lambda behind: Log.open(address, behind), log.place)
         case "tcp":
             from connectors.tcp import Lines
 
             numbers = count(1)
             lasts = lasting_connection(address, lasting)
-            lines = Lines(address, lasts, numbers)
+            try:
+                lines = Lines(address, lasts, numbers)
+            except Away as error:
+                if not lasting or not lasts:
+                    raise
+                return Lasting(error, lambda behind: Lines(address, True, numbers))
             return Lasting(lines, lambda behind: Lines(address, True, numbers)) if lasts else lines
         case kind:
             assert kind == "rate", "there are these"

@@ -82,7 +82,9 @@ class Inbox:
             times = "iso"
         else:
             # A line break may stand between the values of a message, as may a carriage return, which ends no line.
-            data = b"".join(payload.replace(b"\n", b"\r") + b"\n" for payload in messages.payloads)
+            data = b"\n".join([*messages.payloads, b""])
+            if data.count(b"\n") > len(messages):
+                data = b"".join(payload.replace(b"\n", b"\r") + b"\n" for payload in messages.payloads)
             tables, dead, block = self._read.read(self.path, data, 0, 0, first)
             rows = np.arange(len(messages)) if block.lines is None else block.lines
             times = block.times or ""

@@ -12,6 +12,7 @@ from zlib import crc32
 from cep.errors import CepError
 from connectors.addresses import Address
 from connectors.messages import Messages
+from connectors.sources import Away
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
@@ -91,7 +92,8 @@ class Subscription:
             self._there.wait_for(lambda: self._subscribed or self._error is not None, WAIT)
         if not self._subscribed:
             self.close()
-            raise self._error or self.address.refused(f"the broker has not answered for {WAIT:g} s")
+            silent = f"{self.address.text}: the broker has not answered for {WAIT:g} s"
+            raise self._error or Away(silent, code="input")
 
     def take(self, most: int, seconds: float) -> list[Arrival]:
         """Up to so many messages and about 16 MiB, after so long at most. CepError: the broker has ended it."""
@@ -238,11 +240,11 @@ def secured(client: Client, address: Address) -> None:
         raise address.refused(f"TLS: {str(error).lower()}", "`ca`, `cert` and `key` name PEM files") from None
 
 
-def unreachable(address: Address, error: Exception) -> CepError:
+def unreachable(address: Address, error: Exception) -> Away:
     """That no connection is made."""
     reason = (getattr(error, "strerror", None) or str(error)).lower()
     hint = "is the broker running, are host and port right, and is TLS (mqtts://) as it is there?"
-    return address.refused(f"no broker: {reason}", hint)
+    return Away(f"{address.text}: no broker: {reason}", hint=hint, code="input")
 
 
 def refusal(address: Address, reason: str) -> tuple[str, str]:

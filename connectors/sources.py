@@ -86,22 +86,26 @@ class Feed(Protocol):
 
 class Lasting:
     """A feed that is opened again when it has gone: in a thread of its own, since that may take its time and others are
-    waited for as well. `feed`: as it stands now, at a place (`Messages.place`); `opened` opens it behind one, CepError:
-    it cannot."""
+    waited for as well. `feed`: as it stands now, at a place (`Messages.place`), or why it does not; `opened` opens it
+    behind one, CepError: it cannot."""
 
     def __init__(
         self,
-        feed: Feed,
+        feed: Feed | Away,
         opened: Callable[[Mapping[int, int]], Feed],
         place: Mapping[int, int] | None = None,
     ) -> None:
         self._opened = opened
         self._place, self._coming = dict(place or {}), dict[int, int]()
         self._pause = FIRST
-        self._feed: Feed | None = feed
+        self._feed: Feed | None = None
         self._reason: str | None = None
         self._there = threading.Condition()
         self._closed = False
+        if isinstance(feed, Away):
+            self._gone(feed)
+        else:
+            self._feed = feed
 
     @property
     def lost(self) -> str | None:

@@ -46,14 +46,13 @@ class Lines:
         self._begun = False
 
     def poll(self, most: int, seconds: float) -> Messages | None:
-        arrived = self._connection.take(most, seconds)
-        if arrived is None:
+        lines = self._connection.lines(seconds)
+        if lines is None:
             if self._connection.broken is not None:
                 raise Away(f"{self._address.text}: {self._connection.broken}", code="input")
             if self._lasting:
                 raise Away(f"{self._address.text}: the other side has closed the connection", code="input")
             return None
-        lines = [one.payload for one in arrived]
         if lines and not self._begun:
             self._begun, lines[0] = True, lines[0].removeprefix(BOM)
         return Messages([self._address.text] * len(lines), list(islice(self._numbers, len(lines))), lines)
@@ -83,8 +82,12 @@ class Connection:
         self._pause, self._again = 1.0, 0.0
 
     def take(self, most: int, seconds: float) -> list[Arrival] | None:
-        """The lines that have come, after so long at most; None: there will be no more. They may be more than `most`:
-        those of a megabyte."""
+        """`lines`, each as an arrival. They may be more than `most`: those of a megabyte."""
+        lines = self.lines(seconds)
+        return None if lines is None else [Arrival("", line, 0, 0) for line in lines]
+
+    def lines(self, seconds: float) -> list[bytes] | None:
+        """The lines that have come, after so long at most; None: there will be no more."""
         if self._socket is None:
             return self._anew(seconds)
         self._socket.settimeout(seconds)
@@ -97,11 +100,11 @@ class Connection:
             data, self._rest = b"", b""  # broken, not closed: a line without its end is half of one
         if data:
             self._pause = 1.0
-            return [Arrival("", line, 0, 0) for line in self._lines(data)]
+            return self._lines(data)
         last, self._rest = self._rest, b""
         self._socket.close()
         self._socket, self._again = None, time.monotonic() + self._pause
-        return [Arrival("", last, 0, 0)] if last and not self._skipping else []
+        return [last] if last and not self._skipping else []
 
     def done(self) -> None:
         """Nobody is told."""
@@ -110,7 +113,7 @@ class Connection:
         if self._socket is not None:
             self._socket.close()
 
-    def _anew(self, seconds: float) -> list[Arrival] | None:
+    def _anew(self, seconds: float) -> list[bytes] | None:
         if not self._lasting:
             return None
         if (left := self._again - time.monotonic()) > 0:
@@ -148,4 +151,5 @@ def _connection(address: Address) -> socket.socket:
         return made
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise address.refused(f"no connection: {reason}", f"something has to listen there: `nc -lk {port}`") from None
+        hint = f"something has to listen there: `nc -lk {port}`"
+        raise Away(f"{address.text}: no connection: {reason}", hint=hint, code="input") from None

@@ -236,6 +236,34 @@ def test_a_server_says_source_lost_not_resolved(tmp_path: Path) -> None:
     assert told[0]["source"] == door.place and "tried again" in told[0]["text"]
 
 
+def test_a_server_waits_for_sources_that_are_not_there_yet() -> None:
+    """A machine that begins starts its services in any order; a run in a terminal is told at once instead."""
+    port = free_port()
+    place = f"tcp://127.0.0.1:{port}"
+    for there in (place, f"mqtt://127.0.0.1:{port}/rooms"):
+        with pytest.raises(CepError, match="connection refused"):
+            live.feed(address(there), {})
+    waiting = live.feed(address(f"mqtt://127.0.0.1:{port}/rooms"), {}, lasting=True)
+    assert waiting.lost == "no broker: connection refused"
+    waiting.close()
+    with pytest.raises(CepError, match="no connection"):
+        live.feed(address(place + "?until=closed"), {}, lasting=True)
+    with pytest.raises(CepError, match="it names no topic"):
+        live.feed(address(f"mqtt://127.0.0.1:{port}"), {}, lasting=True)
+    feed = live.feed(address(place), {}, lasting=True)
+    assert feed.lost == "no connection: connection refused"
+    found: list[bytes] = []
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        listening.settimeout(60)
+        with listening.accept()[0] as made:
+            made.sendall(b"first\n")
+            while not found:
+                messages = feed.poll(10, 0.05)
+                found += () if messages is None else messages.payloads
+    assert found == [b"first"]
+    feed.close()
+
+
 def test_brokers_that_go_away_are_lost_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MQTT comes back by itself; of Kafka it is the loss that is seen here, which no longer ends the run."""
     assert MOSQUITTO is not None, MISSING
