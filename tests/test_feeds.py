@@ -33,6 +33,7 @@ from connectors.alerts.outbox import Entry, Outbox
 from connectors.alerts.plain import clean
 from connectors.feeds import alertmanager, atom, cap
 from connectors.feeds.alertmanager import Alertmanager, alert
+from connectors.feeds.document import SCHEMA as SCHEMA_OF_CHANGES
 from connectors.feeds.document import Origin, document, own_name, sender
 from connectors.feeds.events import Stream
 from connectors.feeds.mqtt import Topics, place
@@ -299,6 +300,41 @@ def test_an_alertmanager_is_told_every_change(monkeypatch: pytest.MonkeyPatch) -
     delivery.again(entries[0], outbox.standing(entries[0].change))
     assert posts[-1][0]["annotations"]["alert"] == "f" * 32, "of one key it is the latest that counts"
     assert posts[-1][0]["annotations"]["source_lost"] == "tcp://sensors:1"
+
+
+def test_the_schema_of_a_change_is_that_of_its_document() -> None:
+    kinds = {"string": str, "integer": int, "boolean": bool, "object": dict}
+    for change in WHOLE:
+        told = document(change)
+        assert told.keys() == SCHEMA_OF_CHANGES["properties"].keys()
+        for name, schema in SCHEMA_OF_CHANGES["properties"].items():
+            assert type(told[name]) is kinds[schema["type"]], name
+            assert told[name] in schema.get("enum", [told[name]])
+
+
+def test_what_a_broker_once_refused_does_not_open_what_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[bytes, bool]] = []
+
+    class Broker:
+        def publish(self, topic: str, payload: bytes, qos: int, retain: bool) -> Any:
+            sent.append((payload, retain))
+            return self
+
+        def wait_for_publish(self, seconds: float) -> None:
+            """It is there."""
+
+        def is_published(self) -> bool:
+            return True
+
+    topics = Topics(target("mqtt://localhost/alerts"), ORIGIN)
+    monkeypatch.setattr(topics, "_connected", Broker)
+    life = [entry for entry in filled(WHOLE).after(0) if entry.change.alert == WHOLE[0].alert]
+    for now in (life[-1].change, life[0].change):
+        topics.again(life[0], now)
+    assert [(json.loads(payload)["id"], retain) for payload, retain in sent] == [
+        (life[0].change.id, False),
+        (life[0].change.id, True),
+    ]
 
 
 def test_what_is_open_at_the_end_of_the_input_is_told_as_long_as_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:

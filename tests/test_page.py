@@ -291,10 +291,19 @@ def test_in_a_browser(tmp_path: Path) -> None:
         expect(page.locator("#open-alerts")).to_have_text("2")
         expect(page.locator("#derived")).to_have_text("3")
 
-        # the input ends: nothing is live any more, and nothing is begun again by the clock
+        # a source is lost: that is said of it and of what is open, not that anything is over
+        one.scene.without(["tcp://sensors:1"])
+        expect(page.locator("#connection")).to_have_text("source lost: tcp://sensors:1; trying again")
+        expect(page.locator("#alerts li .top").first).to_contain_text("source lost")
+        one.scene.without([])
+        expect(page.locator("#connection")).to_have_text("live")
+        expect(page.locator("#alerts li .top").first).not_to_contain_text("source lost")
+
+        # the input ends: nothing is live any more, what is open stays so, and nothing is begun again by the clock
         one.service.take(None, one.engine.close())
         expect(page.locator("#connection")).to_have_text("the input has ended")
-        expect(page.locator("#open-alerts")).to_have_text("0")
+        expect(page.locator("#alerts li .top").first).to_contain_text("active until 2024-05-01 ")
+        expect(page.locator("#open-alerts")).to_have_text("2")
         expect(page.locator("#watermark")).to_contain_text("2024-05-01 08:02")
         assert bars(page) == []
         browser.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -64,6 +65,26 @@ def own_name(base: str) -> str:
     except ValueError:
         host = socket.gethostname()
     return f"semcep@{_NO_SENDER.sub('-', host) or 'localhost'}"
+
+
+_TEXTS = "id alert name title text instruction event first last severity urgency certainty category"
+_TIMES = "time start end until"
+_OBJECTS = "key values place"
+SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "description": "A change of an alert.",
+    "properties": {
+        **{name: {"type": "string"} for name in _TEXTS.split()},
+        **{name: {"type": "string", "format": "date-time"} for name in _TIMES.split()},
+        **{name: {"type": "object"} for name in _OBJECTS.split()},
+        "revision": {"type": "integer", "minimum": 0},
+        "occurrences": {"type": "integer", "minimum": 1},
+        "withdrawn": {"type": "boolean"},
+        "state": {"type": "string", "enum": ["firing", "updated", "resolved"]},
+        "status": {"type": "string", "enum": list(STATUSES)},
+    },
+}
+"""What `document` gives, as JSON Schema says it."""
 
 
 def document(change: Change, status: str = STATUSES[0]) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from fastapi.responses import StreamingResponse
 from connectors.alerts.outbox import Entry, Letter, Outbox
 from connectors.alerts.plain import moment
 from connectors.feeds import atom, cap
-from connectors.feeds.document import Origin, document
+from connectors.feeds.document import SCHEMA, Origin, document
 from connectors.feeds.events import Stream
-from connectors.serving.described import TEXT, answers
+from connectors.serving.described import TEXT, Told, answers
 from connectors.serving.fresh import has
 
 _ALERT = r"^[0-9a-f]{32}$"
@@ -104,14 +104,14 @@ def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True
         frames = stream.frames(stream.begin(number))
         return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
-    @made.get("/alerts")
+    @made.get("/alerts", responses=_listed(lost={"type": "array", "items": {"type": "string"}}))
     def alerts(after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
         """The alerts that are open, as they are now, in the order in which they became so. `lost`: the sources of which
         nothing is known, where there are such."""
         lost = {"lost": list(outbox.lost)} if outbox.lost else {}
         return [_numbered(entry, origin) | lost for entry in outbox.live(after, limit)]
 
-    @made.get("/alerts/{alert}", responses={404: {"description": none, "content": TEXT}})
+    @made.get("/alerts/{alert}", responses={**_listed(), 404: {"description": none, "content": TEXT}})
     def life(alert: str, after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
         """The changes of one alert, in order."""
         found = outbox.life(alert, after, limit)
@@ -160,6 +160,13 @@ def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True
         return {"sent": outbox.again(name)}
 
     return made
+
+
+def _listed(**more: Any) -> Told:
+    """Changes with their numbers, and `more` of each."""
+    numbered = {"number": {"type": "integer", "minimum": 1}, **more}
+    one = {**SCHEMA, "properties": {**SCHEMA["properties"], **numbered}}
+    return answers("application/json", json={"type": "array", "items": one})
 
 
 def _numbered(entry: Entry, origin: Origin) -> dict[str, Any]:
