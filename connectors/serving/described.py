@@ -47,11 +47,11 @@ def answers(*kinds: str, json: Mapping[str, Any] | None = None, **refusals: str)
     return found
 
 
-def query(name: str, why: str, required: bool = False, several: bool = False) -> dict[str, Any]:
+def query(name: str, why: str, example: str, several: bool = False) -> dict[str, Any]:
     """A parameter in the address, of a route that reads them itself."""
-    one = {"type": "string"}
+    one = {"type": "string", "minLength": 1, "example": example}
     schema = {"type": "array", "items": one} if several else one
-    return {"name": name, "in": "query", "required": required, "description": why, "schema": schema}
+    return {"name": name, "in": "query", "required": False, "description": why, "schema": schema}
 
 
 def description(app: FastAPI, token: bool) -> Callable[[], dict[str, Any]]:

@@ -61,20 +61,26 @@ _TYPES = {
 _SHOWN = 10_000  # letters of a query that are logged
 _FORM, _DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
 
-_QUERY = "The query."
+_QUERY, _EXAMPLE = "The query.", "SELECT * { ?subject ?property ?object } LIMIT 10"
 _GRAPHS = [
-    query("default-graph-uri", "A graph that is the default graph.", several=True),
-    query("named-graph-uri", "A graph that can be named.", several=True),
+    query("default-graph-uri", "A graph that is the default graph.", "urn:example:graph", several=True),
+    query("named-graph-uri", "A graph that can be named.", "urn:example:graph", several=True),
 ]
 _BODY = {
     "content": {
-        _FORM: {"schema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}},
-        _DIRECT: {"schema": {"type": "string"}},
+        _FORM: {
+            "schema": {
+                "type": "object",
+                "properties": {"query": {"type": "string", "minLength": 1, "example": _EXAMPLE}},
+                "required": ["query"],
+            }
+        },
+        _DIRECT: {"schema": {"type": "string", "minLength": 1, "example": _EXAMPLE}},
     },
     "required": True,
 }
 ASKED: Mapping[str, dict[str, Any]] = {
-    "GET": {"parameters": [query("query", _QUERY), *_GRAPHS]},
+    "GET": {"parameters": [query("query", _QUERY, _EXAMPLE), *_GRAPHS]},
     "POST": {"requestBody": _BODY, "parameters": _GRAPHS},
 }
 """How a query comes, by method."""
