@@ -26,6 +26,8 @@ FLOAT_OPERATIONS = {
 INT_COMPARISONS = {"=": 50, "!=": 51, "<": 52, "<=": 53, ">": 54, ">=": 55}
 FLOAT_COMPARISONS = {"=": 60, "!=": 61, "<": 62, "<=": 63, ">": 64, ">=": 65}
 TO_FLOAT = 70
+UNARY = (TO_FLOAT, 17, 18, 38, 39, 40)
+"""What takes one cell and leaves one. All others push one, or take two and leave one; TEST takes the one it tests."""
 INTEGERS = ("int", "time", "duration")
 CODES = ("bool", "string", "iri")
 
@@ -105,6 +107,14 @@ def _literal(node: TypedConstant, pool_code: Callable[[Value], int]) -> int:
     if node.type in ("string", "iri", "any"):
         return int(pool_code(value))
     return int(value)
+
+
+def stack_cells(code: Code) -> int:
+    """How many cells of the stack a program needs."""
+    operations = code[:, 0]
+    pushes = np.isin(operations, (LEFT, RIGHT, BEGIN, FINISH, LITERAL))
+    changes = np.where(pushes, 1, np.where(np.isin(operations, UNARY), 0, -1))
+    return int(np.cumsum(changes).max(initial=0))
 
 
 @bare

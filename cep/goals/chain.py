@@ -15,7 +15,7 @@ import numpy as np
 
 from cep.goals import pairing
 from cep.goals.arrival import by_arrival
-from cep.goals.bytecode import Code
+from cep.goals.bytecode import Code, stack_cells
 from cep.goals.contract import Ints
 from cep.goals.join import NO_CODE, NOTHING, Join, JoinSpec
 from cep.goals.lineage import Lineage
@@ -55,6 +55,8 @@ class Chain(Join):
         self.head = np.concatenate(codes) if codes else NO_CODE
         self.head_literals = np.concatenate(literals) if literals else NOTHING
         self.head_ends = np.array(ends, np.int64)
+        current, new, _, key = self.scratch
+        self.scratch = (current, new, np.empty(max(map(stack_cells, (self.code, *codes))), np.int64), key)
 
     def step(self, inputs: Sequence[Table], watermark: int) -> Table:
         base, right = map(compact, inputs)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cep.goals import pairing
 from cep.goals.arrival import order_of_arrival, take
-from cep.goals.bytecode import Code
+from cep.goals.bytecode import Code, stack_cells
 from cep.goals.contract import Ints, from_arrow, to_arrow
 from cep.goals.keys import Keys
 from cep.goals.lineage import Lineage
@@ -125,7 +125,7 @@ class Join:
         self.chains = np.full((16, 4), -1, np.int64)
         self.absent_chains = np.full((16, 2), -1, np.int64)
         self.watched = 1024
-        widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1), 64, len(spec.absent_key)
+        widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1), stack_cells(self.code), len(spec.absent_key)
         self.scratch = tuple(np.empty(n, np.int64) for n in widths)
 
     def _absence(self) -> int:
