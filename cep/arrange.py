@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from cep.errors import CepError, CepErrors, Source
@@ -41,16 +42,31 @@ def arrange(
     if errors:
         raise errors[0] if len(errors) == 1 else CepErrors(errors)
     known = set(bound)
-    left = list(conditions)
+    waiting: dict[str, list[int]] = {}  # by variable without a value: the conditions that have it
+    ready: list[tuple[int, int]] = []  # a heap of (rank, place)
+    ranks: list[int | None] = [_rank(condition, known, relations) for condition in conditions]
+    for place, rank in enumerate(ranks):
+        if rank is not None:
+            ready.append((rank, place))
+        for name in names_of(conditions[place]) - known:
+            waiting.setdefault(name, []).append(place)
+    heapify(ready)
     order: list[Condition] = []
-    while left:
-        ranks = [_rank(condition, known, relations) for condition in left]
-        ready = [rank for rank in ranks if rank is not None]
-        if not ready:
-            raise _stuck(left, known, relations, source)
-        condition = left.pop(ranks.index(min(ready)))
-        order.append(condition)
-        known.update(binding(condition, known))
+    left = dict.fromkeys(range(len(conditions)))
+    while ready:
+        rank, place = heappop(ready)
+        if place not in left or rank != ranks[place]:
+            continue  # it has another rank by now
+        del left[place]
+        order.append(conditions[place])
+        fresh = binding(conditions[place], known)
+        known.update(fresh)
+        for other in dict.fromkeys(each for name in fresh for each in waiting.pop(name, ())):
+            rank = ranks[other] = _rank(conditions[other], known, relations)
+            if rank is not None and other in left:
+                heappush(ready, (rank, other))
+    if left:
+        raise _stuck([conditions[place] for place in left], known, relations, source)
     return tuple(order)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from cep.errors import CepError, CepErrors, Source
 from cep.evaluate import Columns, Evaluation, may_miss, missing
 from cep.expressions import check, check_comparison, compile, compile_test
 from cep.syntax.ast import Call, Comparison, Condition, Expression, Predicate, Variable
-from cep.typed import Typed, TypedCall, TypedVariable, a, fitted
+from cep.typed import Typed, TypedCall, a, fitted
 from cep.values import Ints, Pool
 
 Column = NDArray[Any]
@@ -69,7 +70,7 @@ class _Batch:
     def narrow(self, mask: Mask) -> None:
         self.mask = mask if self.mask is None else self.mask & mask
 
-    def settle(self, live: Collection[str]) -> None:
+    def settle(self, live: Container[str]) -> None:
         """Apply the mask. Only `live` variables are kept."""
         if self.mask is None:
             return
@@ -78,13 +79,26 @@ class _Batch:
         if len(kept) < self.rows:
             self.take(kept, live)
 
-    def take(self, kept: Ints, live: Collection[str]) -> None:
-        self.columns = {name: self.columns[name][kept] for name in live if name in self.columns}
+    def take(self, kept: Ints, live: Container[str]) -> None:
+        self.columns = {name: column[kept] for name, column in self.columns.items() if name in live}
         self.index = kept if self.index is None else self.index[kept]
         self.rows = len(kept)
 
 
 Step = Callable[[_Batch], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """The variables that some condition from place `since` on has, and those of `kept`. `last`: where each stands
+    last."""
+
+    last: Mapping[str, int]
+    since: int
+    kept: Container[str]
+
+    def __contains__(self, name: object) -> bool:
+        return self.last.get(name, -1) >= self.since or name in self.kept  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +162,7 @@ def compile_conditions(
     steps = builder.build(keep=True)
     tests = _Builder(order, types, relations, pool, source, optional)
     return Conditions(
-        order, builder.binds, builder.single, builder.missable & frozenset(builder.binds), steps,
+        order, builder.binds, builder.single, frozenset(builder.missable.intersection(builder.binds)), steps,
         lambda: tests.build(keep=False),
     )  # fmt: skip
 
@@ -170,7 +184,7 @@ class _Builder:
         self.relations = relations
         self.pool = pool
         self.source = source
-        self.missable = frozenset(types) if optional is None else optional
+        self.missable = set(types) if optional is None else set(optional)
         self.binds: dict[str, str] = {}
         self.single = True
         self.errors: list[CepError] = []
@@ -178,10 +192,11 @@ class _Builder:
 
     def build(self, keep: bool) -> tuple[Step, ...]:
         """`keep`: all variables are wanted, not only those that later conditions use."""
-        for i, condition in enumerate(self.order):
-            later = {name for following in self.order[i + 1 :] for name in names_of(following)}
+        last = {name: place for place, condition in enumerate(self.order) for name in names_of(condition)}
+        kept = self.binds if keep else ()
+        for place, condition in enumerate(self.order):
             try:
-                self.add(condition, later, keep)
+                self.add(condition, _Live(last, place, kept), _Live(last, place + 1, kept), keep)
             except CepError as error:
                 self.errors.extend(error.errors if isinstance(error, CepErrors) else [error])
                 for variable in binding(condition, self.types):
@@ -190,24 +205,23 @@ class _Builder:
             raise self.errors[0] if len(self.errors) == 1 else CepErrors(self.errors)
         return tuple(self.steps)
 
-    def add(self, condition: Condition, later: set[str], keep: bool) -> None:
-        live = later | set(self.binds) if keep else later
+    def add(self, condition: Condition, needed: _Live, live: _Live, keep: bool) -> None:
+        """`needed`: what it and what follows it uses, `live`: what follows it."""
         if isinstance(condition, Comparison):
             bound = binding(condition, self.types)
             if bound:
                 value = condition.right if condition.left == Variable(bound[0]) else condition.left
-                self.assign(bound[0], check(value, self.types, self.source), live)
+                self.assign(bound[0], check(value, self.types, self.source), needed)
             else:
-                self.filter(check_comparison(condition, self.types, self.source), False, live)
+                self.filter(check_comparison(condition, self.types, self.source), False, needed)
         elif is_test(condition, self.relations):
             call = Call(condition.name, condition.arguments, condition.span)
-            self.filter(check(call, self.types, self.source), condition.negated, live)
+            self.filter(check(call, self.types, self.source), condition.negated, needed)
         else:
-            self.ask(condition, later, live, keep)
+            self.ask(condition, needed, live, keep)
 
-    def filter(self, typed: Typed, negated: bool, live: set[str]) -> None:
+    def filter(self, typed: Typed, negated: bool, needed: _Live) -> None:
         test = compile_test(typed, self.pool, self.missable, negated)
-        needed = live | _variables(typed)
         dear = _dear(typed)
 
         def run(batch: _Batch) -> None:
@@ -217,10 +231,9 @@ class _Builder:
 
         self.steps.append(run)
 
-    def assign(self, name: str, typed: Typed, live: set[str]) -> None:
+    def assign(self, name: str, typed: Typed, needed: _Live) -> None:
         value = compile(typed, self.pool, self.missable)
         checked, type = may_miss(typed, self.missable), typed.type
-        needed = live | _variables(typed)
         dear = _dear(typed)
 
         def run(batch: _Batch) -> None:
@@ -239,21 +252,24 @@ class _Builder:
         if "#" not in name:  # the second of a variable that stands twice
             self.binds[name] = type
 
-    def ask(self, predicate: Predicate, later: set[str], live: set[str], keep: bool) -> None:
+    def ask(self, predicate: Predicate, needed: _Live, live: _Live, keep: bool) -> None:
+        names = Counter(argument.name for argument in predicate.arguments if isinstance(argument, Variable))
         relation = self.relations[predicate.name]
         bound: dict[int, Typed] = {}
         wanted: dict[int, str] = {}  # position -> variable it binds
         again: list[tuple[str, str]] = []  # a variable that stands twice: the second is compared
+        seen: set[str] = set()
         errors: list[CepError] = []
         for i, argument in enumerate(predicate.arguments):
             if isinstance(argument, Variable) and argument.name not in self.types:
                 if argument.name == "_":
                     continue
-                if argument.name in wanted.values():
+                if argument.name in seen:
                     again.append((argument.name, f"{argument.name}#{i}"))
                     wanted[i] = f"{argument.name}#{i}"
-                elif keep or argument.name in later or _count(predicate, argument.name) > 1:
+                elif keep or argument.name in live or names[argument.name] > 1:
                     wanted[i] = argument.name
+                    seen.add(argument.name)
                 continue
             try:
                 bound[i] = check(argument, self.types, self.source)
@@ -273,7 +289,6 @@ class _Builder:
             )
             for typed, fit in zip(bound.values(), fits)
         ]  # fmt: skip
-        needed = live.union(*map(_variables, bound.values()))
         if predicate.negated or not wanted:
             self.steps.append(_semijoin(probe, arguments, predicate.negated, needed))
             return
@@ -281,10 +296,10 @@ class _Builder:
         self.steps.append(_join(probe, arguments, tuple(wanted.values()), needed, live))
         for name, type in zip(wanted.values(), probe.types):
             self.bind(name, type)
-            self.missable |= {name}
+            self.missable.add(name)
         for name, twin in again:
             sides = check_comparison(Comparison("=", Variable(name), Variable(twin)), self.types, self.source)
-            self.filter(sides, False, live | set(wanted.values()))
+            self.filter(sides, False, live)
             del self.types[twin]
 
     def misfit(self, predicate: Predicate, place: int, argument: Expression, type: str, wanted: str) -> CepError:
@@ -338,7 +353,7 @@ def _bound(arguments: list[_Argument], batch: _Batch) -> tuple[list[Column], Mas
     return columns, None if fits is None or fits.all() else fits
 
 
-def _semijoin(probe: Probe, arguments: list[_Argument], negated: bool, needed: set[str]) -> Step:
+def _semijoin(probe: Probe, arguments: list[_Argument], negated: bool, needed: _Live) -> Step:
     def run(batch: _Batch) -> None:
         batch.settle(needed)
         columns, fits = _bound(arguments, batch)
@@ -363,7 +378,7 @@ def _semijoin(probe: Probe, arguments: list[_Argument], negated: bool, needed: s
     return run
 
 
-def _join(probe: Probe, arguments: list[_Argument], names: tuple[str, ...], needed: set[str], live: set[str]) -> Step:
+def _join(probe: Probe, arguments: list[_Argument], names: tuple[str, ...], needed: _Live, live: _Live) -> Step:
     def run(batch: _Batch) -> None:
         batch.settle(needed)
         columns, fits = _bound(arguments, batch)
@@ -377,19 +392,6 @@ def _join(probe: Probe, arguments: list[_Argument], names: tuple[str, ...], need
         batch.columns.update(zip(names, found))
 
     return run
-
-
-def _count(predicate: Predicate, name: str) -> int:
-    return sum(isinstance(argument, Variable) and argument.name == name for argument in predicate.arguments)
-
-
-def _variables(typed: Typed) -> set[str]:
-    match typed:
-        case TypedVariable(name):
-            return {name}
-        case TypedCall(_, arguments):
-            return set[str]().union(*map(_variables, arguments))
-    return set()
 
 
 def _dear(typed: Typed) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,8 +32,19 @@ class Source:
 
     def line(self, number: int) -> str:
         """Line `number` (1-based) without its end; empty past the last."""
-        lines = self.text.splitlines()
+        lines = self.lines
         return lines[number - 1] if 1 <= number <= len(lines) else ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All lines without their ends."""
+        return _lines(self.text)
+
+
+@lru_cache(maxsize=2)
+def _lines(text: str) -> tuple[str, ...]:
+    # Kept for the last texts: a program of many mistakes is not cut into lines again for each.
+    return tuple(text.splitlines())
 
 
 class CepError(Exception):
@@ -108,7 +120,7 @@ def render(message: str, source: Source | None, span: Span | None, hint: str | N
 
 
 def _caret(line: str, span: Span, width: int = 100) -> list[str]:
-    if not line.strip():
+    if not line or line.isspace():
         return []
     column = min(span.column, len(line) + 1)
     stop = span.end_column if span.end_line == span.line else len(line) + 1

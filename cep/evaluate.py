@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ Evaluation = Callable[[Columns, int], NDArray[Any]]
 _CODED = ("string", "iri", "any")
 
 
-def compile(typed: Typed, pool: Pool, optional: frozenset[str] | None = None) -> Evaluation:
+def compile(typed: Typed, pool: Pool, optional: Set[str] | None = None) -> Evaluation:
     """The expression as a function of (columns by variable, number of rows).
 
     `optional`: the variables that may be missing, None for all; those left out must never be. The result is in the
@@ -32,7 +32,7 @@ def compile(typed: Typed, pool: Pool, optional: frozenset[str] | None = None) ->
 
 
 def compile_test(
-    typed: Typed, pool: Pool, optional: frozenset[str] | None = None, negated: bool = False
+    typed: Typed, pool: Pool, optional: Set[str] | None = None, negated: bool = False
 ) -> Callable[[Columns, int], NDArray[np.bool_]]:
     """A comparison or another expression of type bool as a mask; what is missing is false, also when `negated`."""
     assert typed.type == "bool", "a test is true or false"
@@ -52,7 +52,7 @@ def constant_value(typed: Typed) -> Literal | None:
     return bool(result) if typed.type == "bool" else int(result)
 
 
-def may_miss(typed: Typed, optional: frozenset[str] | None) -> bool:
+def may_miss(typed: Typed, optional: Set[str] | None) -> bool:
     """Whether the value may be missing, when of the variables only those in `optional` (None: all) may."""
     match typed:
         case TypedConstant():
@@ -89,7 +89,7 @@ def _sized(evaluate: Callable[[Columns], Column], typed: Typed) -> Evaluation:
 class _Compiler:
     """Nodes as functions of the columns; constants are numpy scalars."""
 
-    def __init__(self, pool: Pool, optional: frozenset[str] | None) -> None:
+    def __init__(self, pool: Pool, optional: Set[str] | None) -> None:
         self.pool = pool
         self.optional = optional
 

@@ -32,12 +32,13 @@ def strata(names: Sequence[str], rules: Mapping[str, Sequence[StaticRule]]) -> t
         ]
         for name in names
     }
+    place = {name: i for i, name in enumerate(names)}
     groups: list[Group] = []
     cycles: list[Cycle] = []
     for members in _components(names, needs):
         inside = set(members)
         recursive = any(predicate.name in inside for name in members for predicate in needs[name])
-        groups.append(Group(tuple(sorted(members, key=names.index)), recursive))
+        groups.append(Group(tuple(sorted(members, key=place.__getitem__)), recursive))
         for name in groups[-1].names:
             for predicate in needs[name]:
                 if predicate.negated and predicate.name in inside:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -39,6 +40,11 @@ class Builder:
         self.relations = relations
         self.pool = pool
         self.lineage = lineage
+        self.heads: dict[str, list[int]] = {}
+        for number, head in enumerate(plan.heads):
+            self.heads.setdefault(head.event, []).append(number)
+        self.users = Counter(child for node in plan.nodes for child in algebra.children(node))
+        self.users.update(head.child for head in plan.heads)
 
     def node(self, number: int) -> Goal:
         """The goal of a node."""
@@ -65,11 +71,9 @@ class Builder:
 
     def event(self, name: str) -> Goal:
         """The goal that makes the occurrences of an event, of its input and of its heads' tables."""
-        heads, rules = [], []
-        for number, (head, arguments) in enumerate(zip(self.plan.heads, self.plan.arguments, strict=True)):
-            if head.event != name:
-                continue
-            rules.append(number)
+        heads, rules = [], self.heads.get(name, [])
+        for number in rules:
+            head, arguments = self.plan.heads[number], self.plan.arguments[number]
             plain: list[int] | None = []
             for argument in arguments:
                 if plain is not None and isinstance(argument, TypedVariable):
@@ -89,7 +93,7 @@ class Builder:
         conditions and head are arithmetic; and no other rule of it is recursive.
         """
         plan = self.plan
-        mine = [i for i, head in enumerate(plan.heads) if head.event == event]
+        mine = self.heads[event]
         head = plan.heads[mine[-1]]
         node = plan.nodes[head.child]
         if not isinstance(node, algebra.Join) or node.relation != "SEQ" or node.absent is not None:
@@ -98,8 +102,7 @@ class Builder:
         width = len(plan.schemas[event].attributes)
         if not isinstance(scan, algebra.Scan) or scan.event != event or scan.constants or scan.equal:
             return None
-        users = [n for n in plan.nodes if head.child in algebra.children(n)]
-        if users or sum(h.child == head.child for h in plan.heads) > 1:
+        if self.users[head.child] > 1:
             return None
         spec, decided, widenings = self._join(node)
         if not decided or any(widenings):

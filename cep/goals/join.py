@@ -125,8 +125,9 @@ class Join:
         self.chains = np.full((16, 4), -1, np.int64)
         self.absent_chains = np.full((16, 2), -1, np.int64)
         self.watched = 1024
-        widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1), stack_cells(self.code), len(spec.absent_key)
-        self.scratch = tuple(np.empty(n, np.int64) for n in widths)
+        widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1)
+        cells = (*widths, stack_cells(self.code), len(spec.absent_key))
+        self.scratch = tuple(np.empty(n, np.int64) for n in cells)
 
     def _absence(self) -> int:
         spec = self.spec

@@ -6,7 +6,7 @@ names, so that what two rules have in common is planned, and run, once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cep.errors import Span
@@ -148,7 +148,8 @@ class _Builder:
         above = tuple(c for c in components if not c.variables <= bound)
         top = _goal(given.pattern)
         chronological = isinstance(top, Pair) and top.policy.name == "chronological"
-        down = tuple(c for c in mine if not c.binds or chronological or _lower(given.pattern, c))
+        lower = _lower(given.pattern)
+        down = tuple(c for c in mine if not c.binds or chronological or lower(c))
         node, places = self.build(given.pattern, down + through, bounded)
         answers = [condition for c in mine if c.binds for condition in c.conditions]
         if answers:
@@ -313,20 +314,27 @@ def variables(pattern: Pattern) -> frozenset[str]:
 
 def components_of(conditions: Sequence[Condition], bound: frozenset[str]) -> list[Component]:
     """Conditions grouped by the variables they share that no pattern binds (M4), in program order."""
-    groups: list[tuple[set[str], list[int]]] = []
-    for i, condition in enumerate(conditions):
-        free = {name for name in condition_variables(condition) if name not in bound}
-        joined = [g for g in groups if g[0] & free]
-        members = sorted([m for g in joined for m in g[1]] + [i])
-        names = free.union(*[g[0] for g in joined])
-        groups = [g for g in groups if g not in joined]
-        groups.append((names, members))
-    groups.sort(key=lambda g: g[1][0])
+    names = [set(condition_variables(condition)) for condition in conditions]
+    first = list(range(len(conditions)))  # an earlier condition of the same group, or itself
+
+    def leader(number: int) -> int:
+        while first[number] != number:
+            first[number] = number = first[first[number]]
+        return number
+
+    speaks: dict[str, int] = {}
+    for number, used in enumerate(names):
+        for name in used - bound:
+            one, other = sorted((leader(number), leader(speaks.setdefault(name, number))))
+            first[other] = one
+    groups: dict[int, list[int]] = {}
+    for number in range(len(conditions)):
+        groups.setdefault(leader(number), []).append(number)
     made: list[Component] = []
-    for names, members in groups:
+    for members in groups.values():
         mine = tuple(conditions[m] for m in members)
-        used = frozenset(n for c in mine for n in condition_variables(c)) & bound
-        made.append(Component(mine, used, any(_timed(c) for c in mine), bool(names)))
+        used = set[str]().union(*(names[m] for m in members))
+        made.append(Component(mine, frozenset(used & bound), any(map(_timed, mine)), not used <= bound))
     return made
 
 
@@ -353,19 +361,26 @@ def _goal(pattern: Pattern) -> Pattern:
     return pattern
 
 
-def _lower(pattern: Pattern, component: Component) -> bool:
+def _lower(pattern: Pattern) -> Callable[[Component], bool]:
     """Whether a component belongs to something below `pattern` rather than to it."""
-    if component.timed or not component.variables:
-        return False
+    sides: tuple[frozenset[str], ...] = ()
+    below: Callable[[Component], bool] | None = None
     match pattern:
         case Pair():
-            return component.variables <= variables(pattern.left) or component.variables <= variables(pattern.right)
+            sides = (variables(pattern.left), variables(pattern.right))
         case Either() | Unless():
-            return True
+            return lambda component: bool(component.variables) and not component.timed
         case Given():
-            return component.variables <= variables(pattern.pattern) and _lower(pattern.pattern, component)
+            sides, below = (variables(pattern.pattern),), _lower(pattern.pattern)
         case _:
+            pass
+
+    def lower(component: Component) -> bool:
+        if component.timed or not component.variables or not any(component.variables <= side for side in sides):
             return False
+        return below is None or below(component)
+
+    return lower
 
 
 def canonical(
@@ -377,5 +392,6 @@ def canonical(
     for name in [*binds, *(n for c in conditions for n in condition_variables(c))]:
         if name not in names and name not in fresh:
             fresh[name] = f"w{len(fresh)}"
-    renamed = tuple(rename_condition(c, names | fresh) for c in conditions)
+    every = names | fresh
+    renamed = tuple(rename_condition(c, every) for c in conditions)
     return renamed, tuple(fresh[name] for name in binds)

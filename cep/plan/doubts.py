@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from cep.errors import Warning
 from cep.plan.algebra import Atom, Either, Pair, Pattern, Rule, Rules
 from cep.plan.names import excerpt, used_variables
+from cep.plan.order import components
 from cep.plan.patterns import atoms, mentioned, parts, patterns
-from cep.syntax.ast import Constant, Variable
+from cep.syntax.ast import Constant
+
+LONGEST = 64
+"""Letters of the longest name of which nearly equal ones are looked for."""
 
 
 def doubts(rules: Rules) -> list[Warning]:
@@ -21,16 +26,13 @@ def _strangers(rules: Rules) -> list[Warning]:
     """Undeclared events that are named like a static predicate, or nearly like a known event."""
     known = {name for name, schema in rules.schemas.items() if schema.declared} | {rule.event for rule in rules.rules}
     statics = {static.name for static in rules.statics}
-    spellings: dict[str, list[str]] = {}
-    for name in sorted(known):
-        for spelling in _spellings(name):
-            spellings.setdefault(spelling, []).append(name)
+    strangers = [atom for rule in rules.rules for atom in atoms(rule.body) if atom.event not in known]
+    near = _Near(sorted(known) if strangers else ())
     found: dict[str, Warning] = {}
-    for atom in (atom for rule in rules.rules for atom in atoms(rule.body)):
-        if atom.event in known or atom.event in found:
+    for atom in strangers:
+        if atom.event in found:
             continue
-        candidates = dict.fromkeys(n for s in _spellings(atom.event) for n in spellings.get(s, ()))
-        close = [name for name in candidates if _slip(atom.event, name, ends=True)]
+        close = [name for name in near.candidates(atom.event) if _slip(atom.event, name, ends=True)]
         if atom.event in statics:
             message = f"`{atom.event}` is a static predicate; in a pattern it is an event of that name"
             hint = f"what is always so stands in the WHERE: `... WHERE {atom.event}(...)`"
@@ -48,10 +50,13 @@ def _slips(rules: Rules, rule: Rule) -> list[Warning]:
     written = [*used_variables(rule.arguments), *mentioned(rule.body)]
     times = Counter(variable.name for variable in written)
     times.update(each.policy.by for each in patterns(rule.body) if isinstance(each, Pair) and each.policy.by)
+    once = [variable for variable in written if times[variable.name] == 1]
+    near = _Near(times if once else ())
+    place = {name: number for number, name in enumerate(times)}
     found = []
-    for variable in written:
-        close = [name for name in times if times[variable.name] == 1 and _slip(variable.name, name)]
-        if close and not (times[close[0]] == 1 and _before(variable, close[0], written)):
+    for variable in once:
+        close = [name for name in near.candidates(variable.name) if _slip(variable.name, name)]
+        if close and not (times[close[0]] == 1 and place[variable.name] < place[close[0]]):
             message = f"`{variable.name}` stands here only, and is nearly `{close[0]}`"
             hint = f"`{close[0]}` if it is the same, `_` for what does not matter"
             found.append(Warning(message, rules.source, variable.span, hint, "slip"))
@@ -76,14 +81,26 @@ def _words(rules: Rules, rule: Rule) -> list[Warning]:
     return found
 
 
-def _before(variable: Variable, other: str, written: list[Variable]) -> bool:
-    names = [each.name for each in written]
-    return names.index(variable.name) < names.index(other)
+class _Near:
+    """Names, to find which of them may be a slip of another."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = list(names)
+        self.spelt: dict[str, list[int]] = {}
+        for number, name in enumerate(self.names):
+            for spelling in _spellings(name):
+                self.spelt.setdefault(spelling, []).append(number)
+
+    def candidates(self, name: str) -> list[str]:
+        """In their order."""
+        found = {number for spelling in _spellings(name) for number in self.spelt.get(spelling, ())}
+        return [self.names[number] for number in sorted(found)]
 
 
-def _spellings(name: str) -> list[str]:
-    """A name and all that lack one of its letters: names that share one are nearly the same."""
-    return list(dict.fromkeys([name, *(name[:i] + name[i + 1 :] for i in range(len(name)))]))
+def _spellings(name: str) -> set[str]:
+    """A name without capitals and all that lack one of its letters: names that share one are nearly the same."""
+    small = name.lower()
+    return {small, *(small[:i] + small[i + 1 :] for i in range(len(small)))} if len(small) <= LONGEST else {small}
 
 
 def _slip(name: str, other: str, ends: bool = False) -> bool:
@@ -111,24 +128,37 @@ def _unstarted(rules: Rules) -> list[Warning]:
     """Derived events of which every rule needs one first, so that there is never any."""
     made = {rule.event for rule in rules.rules}
     possible = {name for name, schema in rules.schemas.items() if schema.declared or name not in made}
-    grown = True
-    while grown:
-        grown = False
-        for rule in rules.rules:
-            if rule.event not in possible and _possible(rule.body, possible):
-                possible.add(rule.event)
-                grown = True
+    readers: dict[str, list[Rule]] = {}
+    for rule in rules.rules:
+        for name in made.intersection(atom.event for atom in atoms(rule.body)):
+            readers.setdefault(name, []).append(rule)
+    waiting = list(rules.rules)
+    while waiting:
+        rule = waiting.pop()
+        if rule.event not in possible and _possible(rule.body, possible):
+            possible.add(rule.event)
+            waiting += readers.get(rule.event, ())
     needs: dict[str, list[str]] = {}
     for rule in rules.rules:
         if rule.event not in possible:
             needs.setdefault(rule.event, []).extend(_needs(rule.body, possible))
+    cycles = [each for each in components(needs, lambda name: needs[str(name)]) if len(each) > 1]
+    cyclic = {name for each in cycles for name in each} | {name for name in needs if name in needs[name]}
+    needed_by: dict[str, list[str]] = {}
+    for name, others in needs.items():
+        for other in others:
+            needed_by.setdefault(other, []).append(name)
+    told: set[str] = set()  # and what needs one that is told of
     found: dict[str, Warning] = {}
     for rule in rules.rules:
-        if rule.event in found or rule.event not in needs:
+        if rule.event not in cyclic or rule.event in told:
             continue
-        reached = _reached(rule.event, needs)
-        if rule.event not in reached or found.keys() & set(reached):
-            continue
+        todo = [rule.event]
+        while todo:
+            name = todo.pop()
+            if name not in told:
+                told.add(name)
+                todo += needed_by.get(name, ())
         hint = f"a rule that starts it, without `{rule.event}`; or `event {rule.event}(...)` where it is read as well"
         message = f"`{rule.event}` can never occur: it takes one to make one"
         found[rule.event] = Warning(message, rules.source, rule.head_span, hint, "unstarted")
@@ -150,14 +180,3 @@ def _needs(pattern: Pattern, possible: set[str]) -> list[str]:
     if isinstance(pattern, Atom):
         return [] if pattern.event in possible else [pattern.event]
     return [name for part in parts(pattern) for name in _needs(part, possible)]
-
-
-def _reached(event: str, needs: dict[str, list[str]]) -> list[str]:
-    reached: list[str] = []
-    todo = list(needs[event])
-    while todo:
-        name = todo.pop()
-        if name not in reached:
-            reached.append(name)
-            todo += needs[name]
-    return reached

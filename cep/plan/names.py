@@ -11,23 +11,27 @@ from cep.syntax.ast import Comparison, Condition, Expression, Predicate, Variabl
 
 def excerpt(source: Source, span: Span, longest: int = 60) -> str | None:
     """The text at a span on one line; None where it is not in the source, or is longer than `longest`."""
-    lines = source.text.splitlines()[span.line - 1 : span.end_line]
-    if not lines:
-        return None
-    lines[-1] = lines[-1][: span.end_column - 1]
-    lines[0] = lines[0][span.column - 1 :]
-    text = " ".join(" ".join(lines).split())
-    return text if 0 < len(text) <= longest and not any("#" in line or "%" in line for line in lines) else None
+    words: list[str] = []
+    for number in range(span.line, span.end_line + 1):
+        begin = span.column - 1 if number == span.line else 0
+        line = source.line(number)[begin : span.end_column - 1 if number == span.end_line else None]
+        words += line.split()
+        if sum(map(len, words)) > longest or "#" in line or "%" in line:
+            return None
+    text = " ".join(words)
+    return text if 0 < len(text) <= longest else None
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
     """The names, a second of the same with a number after it."""
-    made: list[str] = []
+    made: dict[str, None] = {}
+    numbers: dict[str, int] = {}
     for name in names:
-        number, chosen = 2, name
+        chosen = name
         while chosen in made:
-            chosen, number = f"{name}{number}", number + 1
-        made.append(chosen)
+            numbers[name] = numbers.get(name, 1) + 1
+            chosen = f"{name}{numbers[name]}"
+        made[chosen] = None
     return tuple(made)
 
 

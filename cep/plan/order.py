@@ -7,6 +7,7 @@ is from strictly earlier slices.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -78,6 +79,28 @@ def order(
                     )
         groups.append(Group(tuple(component), True, tuple(slices)))
     return tuple(groups), errors
+
+
+def settle(
+    groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head], grows: Callable[[Unit], bool]
+) -> None:
+    """Call `grows` with every unit in order, and in a cycle again with what reads a unit that has grown."""
+    readers: dict[Unit, list[Unit]] = {}
+    for number, node in enumerate(nodes):
+        for child in (node.event,) if isinstance(node, Scan) else children(node):
+            readers.setdefault(child, []).append(number)
+    for head in heads:
+        readers.setdefault(head.child, []).append(head.event)
+    for group in groups:
+        inside = set(group.units)
+        waiting, queue = set(inside), deque(group.units)
+        while queue:
+            unit = queue.popleft()
+            waiting.remove(unit)
+            if grows(unit):
+                again = dict.fromkeys(other for other in readers.get(unit, ()) if other in inside)
+                queue += (other for other in again if other not in waiting)
+                waiting.update(again)
 
 
 def components(units: Iterable[Unit], needs: Callable[[Unit], Iterable[Unit]]) -> list[list[Unit]]:

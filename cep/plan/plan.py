@@ -64,7 +64,8 @@ def plan(rules: Rules, relations: Mapping[str, Relation], pool: Pool, inputs: fr
     groups, cyclic = order.order(binarised.nodes, binarised.heads, binarised.spans, rules.source)
     errors += cyclic
     try:
-        typing = types.infer(binarised, rules.schemas, relations, pool, rules.source, bool(refused or rules.errors))
+        partial = bool(refused or rules.errors)
+        typing = types.infer(binarised, groups, rules.schemas, relations, pool, rules.source, partial)
     except CepErrors as found:
         raise CepErrors([*errors, *found.errors]) from None
     errors += ill_placed(rules.alerts, rules.rules, typing.schemas, rules.source)

@@ -21,7 +21,8 @@ from cep.syntax.graphs import variables as sparql_variables
 
 def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
     """The rules (by number) that cannot be planned, and all that is unsafe."""
-    found = [_Checker(rules, rule).errors for rule in rules.rules]
+    statics = frozenset(static.name for static in rules.statics)
+    found = [_Checker(rules, rule, statics).errors for rule in rules.rules]
     errors = [error for errors in found for error in errors] + _idle_policies(rules)
     return frozenset(number for number, errors in enumerate(found) if errors), errors
 
@@ -29,10 +30,10 @@ def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
 class _Checker:
     """The mistakes of one rule."""
 
-    def __init__(self, rules: Rules, rule: Rule) -> None:
+    def __init__(self, rules: Rules, rule: Rule, statics: frozenset[str]) -> None:
         self.rules = rules
         self.rule = rule
-        self.statics = {static.name for static in rules.statics}
+        self.statics = statics
         self.errors: list[CepError] = []
         self.pattern(rule.body, frozenset())
         self.head()

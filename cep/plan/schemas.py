@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 
 from cep.errors import CepError, Span
 from cep.schema import Attribute, Schema
@@ -88,9 +89,9 @@ class Schemas:
                     )
             if name in self.found:
                 continue
-            names: list[str] = []
+            names: dict[str, None] = {}
             for i in range(arity):
-                chosen = f"arg{i + 1}"
+                chosen = next(n for n in (f"arg{k}" for k in count(i + 1)) if n not in names)
                 for rule in rules:
                     argument = rule.arguments[i] if i < len(rule.arguments) else None
                     if isinstance(argument, ast.Variable) and argument.name.strip("_"):
@@ -98,7 +99,7 @@ class Schemas:
                         if wanted not in RESERVED and wanted not in names:
                             chosen = wanted
                         break
-                names.append(chosen)
+                names[chosen] = None
             self.found[name] = Schema(name, tuple(Attribute(n, "unknown", True) for n in names), False, False)
 
     def _name_inputs(self) -> None:

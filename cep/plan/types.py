@@ -1,7 +1,7 @@
 """Types of all columns, by inference to a fixpoint over the rules; every static type error ends here.
 
-An undeclared derived event takes its types from its heads: int and float give float, other mixtures `any`. Types
-only grow, so the sweeps end after at most three times as many as there are derived attributes.
+An undeclared derived event takes its types from its heads: int and float give float, other mixtures `any`. Groups are
+typed in the order in which they run; in a cycle, what reads a type that grew is looked at again, and types only grow.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from cep.plan.advice import advised, conversion
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
 from cep.plan.binarise import Binarised
 from cep.plan.names import author_names, excerpt
+from cep.plan.order import Group, Unit, settle
 from cep.schema import Attribute, Schema
 from cep.syntax.ast import AggregateResult, Condition, Constant, Expression, Variable
 from cep.syntax.spelling import respelling
@@ -52,6 +53,7 @@ class Typing:
 
 def infer(
     binarised: Binarised,
+    groups: Sequence[Group],
     schemas: Mapping[str, Schema],
     relations: Mapping[str, Relation],
     pool: Pool,
@@ -62,13 +64,14 @@ def infer(
 
     `partial`: refused rules were left out, so that a type may be unknown for the lack of them.
     """
-    return _Inference(binarised, dict(schemas), relations, pool, source, partial).run()
+    return _Inference(binarised, groups, dict(schemas), relations, pool, source, partial).run()
 
 
 class _Inference:
     def __init__(
         self,
         binarised: Binarised,
+        groups: Sequence[Group],
         schemas: dict[str, Schema],
         relations: Mapping[str, Relation],
         pool: Pool,
@@ -80,23 +83,27 @@ class _Inference:
         self.names = binarised.names
         self.spans = binarised.spans
         self.heads = binarised.heads
+        self.groups = groups
+        self.heads_of: dict[str, list[Head]] = {}
+        for head in self.heads:
+            self.heads_of.setdefault(head.event, []).append(head)
         self.schemas = schemas
         self.relations = relations
         self.pool = pool
         self.source = source
-        self.columns: list[tuple[Column, ...]] = []
+        self.columns: list[tuple[Column, ...]] = [() for _ in self.nodes]
         self.errors: dict[tuple[str, Span | None], CepError] = {}
         self.final = False
 
     def run(self) -> Typing:
-        while self.sweep():
-            pass
+        settle(self.groups, self.nodes, self.heads, self.grows)
         for name, schema in self.schemas.items():
             if any(x.type == UNKNOWN for x in schema.attributes):
                 known = tuple(replace(x, type="any") if x.type == UNKNOWN else x for x in schema.attributes)
                 self.schemas[name] = replace(schema, attributes=known)
         self.final = True
-        self.sweep()
+        for number, node in enumerate(self.nodes):
+            self.columns[number] = self.node(number, node)
         heads = [self.head(head) for head in self.heads]
         if self.errors:
             raise CepErrors(list(self.errors.values()))
@@ -111,33 +118,25 @@ class _Inference:
     def complain(self, message: str, span: Span, hint: str | None = None) -> None:
         self.error(CepError(message, self.source, span, hint, "type"))
 
-    # --- sweeps ---
+    # --- the fixpoint ---
 
-    def sweep(self) -> bool:
-        """Types of all nodes from the events' types; whether an event's types grew."""
-        self.columns = []
-        for number, node in enumerate(self.nodes):
-            self.columns.append(self.node(number, node))
-        grew = False
-        if self.final:
+    def grows(self, unit: Unit) -> bool:
+        """Type a unit anew; whether it is another type than before."""
+        if isinstance(unit, int):
+            before, self.columns[unit] = self.columns[unit], self.node(unit, self.nodes[unit])
+            return self.columns[unit] != before
+        schema = self.schemas[unit]
+        if schema.declared:
             return False
-        for head in self.heads:
-            schema = self.schemas[head.event]
-            if schema.declared:
-                continue
-            found = self.head_columns(head)
-            attributes = []
-            for attribute, column in zip(schema.attributes, found, strict=True):
-                type = _grown(attribute.type, column.type)
-                attributes.append(attribute if type == attribute.type else replace(attribute, type=type))
-            if tuple(attributes) != schema.attributes:
-                self.schemas[head.event] = replace(schema, attributes=tuple(attributes))
-                grew = True
-        return grew
+        types = [attribute.type for attribute in schema.attributes]
+        for head in self.heads_of.get(unit, ()):
+            types = [_grown(old, new.type) for old, new in zip(types, self.head_columns(head), strict=True)]
+        grown = tuple(replace(each, type=type) for each, type in zip(schema.attributes, types))
+        self.schemas[unit] = replace(schema, attributes=grown)
+        return grown != schema.attributes
 
-    def types(self, number: int, times: bool = False) -> dict[str, str]:
-        types = {f"v{i}": column.type for i, column in enumerate(self.columns[number])}
-        return types | TIMES if times else types
+    def types(self, number: int) -> dict[str, str]:
+        return {f"v{i}": column.type for i, column in enumerate(self.columns[number])}
 
     def head_columns(self, head: Head) -> list[Column]:
         types = self.types(head.child)
@@ -147,7 +146,7 @@ class _Inference:
                 columns.append(self.columns[head.child][int(argument.name[1:])])
                 continue
             try:
-                used = {t for v, t in types.items() if v in expression_variables(argument)}
+                used = {types.get(name) for name in expression_variables(argument)}
                 columns.append(Column(UNKNOWN if UNKNOWN in used else check(argument, types, self.source).type, True))
             except CepError:
                 columns.append(Column(UNKNOWN, True))

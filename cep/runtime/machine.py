@@ -64,7 +64,7 @@ class Machine:
 
     def _step(self, unit: Unit) -> _Step:
         if isinstance(unit, str):
-            reads: tuple[Unit, ...] = tuple(h.child for h in self.plan.heads if h.event == unit)
+            reads: tuple[Unit, ...] = tuple(self.plan.heads[n].child for n in self.builder.heads.get(unit, ()))
             return _Step(unit, self.builder.event(unit), reads, unit, False)
         node = self.plan.nodes[unit]
         reads = (node.event,) if isinstance(node, Scan) else children(node)
@@ -77,7 +77,8 @@ class Machine:
             Part(tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for u in units), rounds)
             for units, rounds in group.slices
         ]
-        rules = [h.label or h.event for h in self.plan.heads if h.event in group.units]
+        inside = set(group.units)
+        rules = [h.label or h.event for h in self.plan.heads if h.event in inside]
         return Recursion(parts, self.widths, max_derivations, rules)
 
     def _loop(self, group: Group) -> _Loop | None:
@@ -92,7 +93,7 @@ class Machine:
         assert isinstance(join, Join), "a chain stands for a join"
         if join.left not in group.units or join_node not in group.units or join.right in group.units:
             return None
-        bases = [h.child for i, h in enumerate(self.plan.heads) if h.event == events[0] and i != last]
+        bases = [self.plan.heads[n].child for n in self.builder.heads[events[0]] if n != last]
         if any(child in group.units for child in bases):
             return None
         make = self.builder.event(events[0])
