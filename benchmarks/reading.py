@@ -63,87 +63,161 @@ KINDS: dict[str, tuple[int, Callable[[int], str]]] = {
     "letters in a comment": (200_000, lambda n: f"# {'word ' * (n // 5)}\n{READING}b(I) <- e(I, _, _, _).\n"),
     "digits of a number": (50_000, lambda n: READING + f"b(I) <- e(I, X, _, _) WHERE X < 0.{'7' * n}.\n"),
     "letters of a graph pattern": (
-        50_000, lambda n: READING + f"b(I) <- e(I, _, _, S) WHERE {{ ?s <x:p> ?v . {'# note ' * (n // 7)} \n }}.\n"
+        50_000,
+        lambda n: READING + f"b(I) <- e(I, _, _, S) WHERE {{ ?s <x:p> ?v . {'# note ' * (n // 7)} \n }}.\n",
     ),
     "lines": (20_000, lambda n: READING + "\n" * n + "b(I) <- e(I, _, _, _).\n"),
     "rules": (500, lambda n: READING + _many(n, lambda i: f"r{i}(I) <- e(I, X, _, _) WHERE X > {i}.")),
     "rules of one event": (500, lambda n: READING + _many(n, lambda i: f"r(I) <- e(I, X, _, _) WHERE X > {i}.")),
     "rules with a join": (
-        250, lambda n: READING + _many(n, lambda i: f"r{i}(I) <- e(I, X, _, _) SEQ e(I, {i}, _, _) WITHIN {i} s.")
+        250,
+        lambda n: READING + _many(n, lambda i: f"r{i}(I) <- e(I, X, _, _) SEQ e(I, {i}, _, _) WITHIN {i} s."),
     ),
     "rules in a row, each on the one before": (
-        250, lambda n: READING + "r0(I) <- e(I, _, _, _).\n"
-        + _many(n, lambda i: f"r{i + 1}(I) <- r{i}(I) WHERE I > {i}.")
+        250,
+        lambda n: READING + "r0(I) <- e(I, _, _, _).\n" + _many(n, lambda i: f"r{i + 1}(I) <- r{i}(I) WHERE I > {i}."),
     ),
     "rules in a ring": (
-        100, lambda n: READING + "r0(I) <- e(I, _, _, _).\n"
-        + _many(n, lambda i: f"r{(i + 1) % n}(I) <- r{i}(I) SEQ e(I, {i}, _, _).")
+        100,
+        lambda n: (
+            READING
+            + "r0(I) <- e(I, _, _, _).\n"
+            + _many(n, lambda i: f"r{(i + 1) % n}(I) <- r{i}(I) SEQ e(I, {i}, _, _).")
+        ),
     ),
     "events declared": (
-        500, lambda n: _many(n, lambda i: f"event e{i}(id: int, x: float) TIME t. r{i}(I) <- e{i}(I, X) WHERE X > 1.")
+        500,
+        lambda n: _many(n, lambda i: f"event e{i}(id: int, x: float) TIME t. r{i}(I) <- e{i}(I, X) WHERE X > 1."),
     ),
     "attributes": (250, _attributes),
     "attributes by name": (250, _named_attributes),
     "columns of a join key": (250, _joined_columns),
     "conditions in a WHERE": (
-        500, lambda n: READING + f"b(I) <- e(I, X, _, _) WHERE {_many(n, lambda i: f'X != {i}', ', ')}.\n"
+        500,
+        lambda n: READING + f"b(I) <- e(I, X, _, _) WHERE {_many(n, lambda i: f'X != {i}', ', ')}.\n",
     ),
     "conditions in a WHERE over a join": (
-        250, lambda n: READING + "b(I) <- e(I, X, _, _) SEQ e(I, Y, _, _) WHERE "
-        + _many(n, lambda i: f"X + Y != {i}", ", ") + ".\n"
+        250,
+        lambda n: (
+            READING
+            + "b(I) <- e(I, X, _, _) SEQ e(I, Y, _, _) WHERE "
+            + _many(n, lambda i: f"X + Y != {i}", ", ")
+            + ".\n"
+        ),
     ),
     "variables bound in a WHERE": (
-        250, lambda n: READING + f"b(I) <- e(I, V0, _, _) WHERE {_many(n, lambda i: f'V{i + 1} = V{i} + 1', ', ')}.\n"
+        250,
+        lambda n: READING + f"b(I) <- e(I, V0, _, _) WHERE {_many(n, lambda i: f'V{i + 1} = V{i} + 1', ', ')}.\n",
     ),
     "variables bound in a WHERE, the last first": (
-        250, lambda n: READING + "b(I) <- e(I, V0, _, _) WHERE "
-        + _many(n, lambda i: f"V{n - i} = V{n - i - 1} + 1", ", ") + ".\n"
+        250,
+        lambda n: (
+            READING + "b(I) <- e(I, V0, _, _) WHERE " + _many(n, lambda i: f"V{n - i} = V{n - i - 1} + 1", ", ") + ".\n"
+        ),
     ),
     "predicates in a WHERE": (
-        100, lambda n: READING + "p(1, 2). " + "b(I) <- e(I, V0, _, _) WHERE "
-        + _many(n, lambda i: f"p(V{i}, V{i + 1})", ", ") + ".\n"
+        100,
+        lambda n: (
+            READING
+            + "p(1, 2). "
+            + "b(I) <- e(I, V0, _, _) WHERE "
+            + _many(n, lambda i: f"p(V{i}, V{i + 1})", ", ")
+            + ".\n"
+        ),
     ),
-    "arguments of a function": (500, lambda n: READING + f"b(max({_many(n, lambda i: f'X + {i}', ', ')})) <- e(I, X, _, _).\n"),
+    "arguments of a function": (
+        500,
+        lambda n: READING + f"b(max({_many(n, lambda i: f'X + {i}', ', ')})) <- e(I, X, _, _).\n",
+    ),
     "arguments of a head": (500, lambda n: READING + f"b({_many(n, lambda i: f'X + {i}', ', ')}) <- e(I, X, _, _).\n"),
     "arguments of concat": (500, lambda n: READING + f"b(concat({_many(n, lambda i: 'S', ', ')})) <- e(_, _, _, S).\n"),
     "aggregates of a window": (
-        100, lambda n: READING + f"b({_many(n, lambda i: f'A{i}', ', ')}) <- e(I, X, _, _) AGGREGATE "
-        + _many(n, lambda i: f"A{i} = sum(X + {i})", ", ") + " OVER LAST 1 h BY I.\n"
+        100,
+        lambda n: (
+            READING
+            + f"b({_many(n, lambda i: f'A{i}', ', ')}) <- e(I, X, _, _) AGGREGATE "
+            + _many(n, lambda i: f"A{i} = sum(X + {i})", ", ")
+            + " OVER LAST 1 h BY I.\n"
+        ),
+    ),
+    "operators in a row": (
+        1_500,
+        lambda n: READING + _many(max(1, n // 150), lambda k: f"b{k}({' + '.join(['X'] * 150)}) <- e(_, X, _, _)."),
+    ),
+    "brackets in one another": (
+        1_500,
+        lambda n: READING + _many(max(1, n // 45), lambda k: f"b{k}({'(X+' * 45}1{')' * 45}) <- e(_, X, _, _)."),
     ),
     "alternatives of OR": (1_500, _chain("OR")),
     "steps of SEQ": (1_500, _chain("SEQ", 50)),
     "steps of AND": (1_500, _chain("AND", 50)),
     "TIMES": (10, lambda n: READING + f"b(I) <- e(I, _, _, _) TIMES {n}.\n"),
-    "facts": (2_000, lambda n: READING + _many(n, lambda i: f'p({i}, "s{i}").') + "\nb(I) <- e(I, _, _, S) WHERE p(I, S).\n"),
+    "facts": (
+        2_000,
+        lambda n: READING + _many(n, lambda i: f'p({i}, "s{i}").') + "\nb(I) <- e(I, _, _, S) WHERE p(I, S).\n",
+    ),
     "predicates with a fact": (
-        500, lambda n: READING + _many(n, lambda i: f"p{i}({i}). b{i}(I) <- e(I, _, _, _) WHERE p{i}(I).")
+        500,
+        lambda n: READING + _many(n, lambda i: f"p{i}({i}). b{i}(I) <- e(I, _, _, _) WHERE p{i}(I)."),
     ),
     "static rules": (250, lambda n: READING + "p0(1).\n" + _many(n, lambda i: f"p{i + 1}(X) :- p{i}(X), X > 0.")),
     "static rules in a ring": (250, lambda n: "p0(1).\n" + _many(n, lambda i: f"p{(i + 1) % n}(X) :- p{i}(X).")),
     "static rules of one predicate": (250, lambda n: "q(1).\n" + _many(n, lambda i: f"p(X) :- q(X), X != {i + 2}.")),
+    "static rules that are called": (250, lambda n: READING + _many(n, lambda i: f"p{i}(X) :- X > {i}.")),
+    "static rules that call each other": (
+        12,
+        lambda n: (
+            READING
+            + "p0(X) :- X > 0.\n"
+            + _many(n, lambda i: f"p{i + 1}(X) :- p{i}(X), p{i}(X + 1).")
+            + f"b(I) <- e(I, _, _, _) WHERE p{n}(I).\n"
+        ),
+    ),
     "policies": (500, lambda n: READING + _many(n, lambda i: f"policy recent. r{i}(I) <- e(I, _, _, _).")),
-    "prefixes": (500, lambda n: READING + _many(n, lambda i: f"PREFIX p{i}: <http://x/{i}#>") + "\nb(I) <- e(I, _, _, _).\n"),
+    "prefixes": (
+        500,
+        lambda n: READING + _many(n, lambda i: f"PREFIX p{i}: <http://x/{i}#>") + "\nb(I) <- e(I, _, _, _).\n",
+    ),
     "alerts": (
-        250, lambda n: READING + _many(
-            n, lambda i: f'r{i}(I) <- e(I, {i}, _, _).\nALERT "w{i}" ON r{i}(I) SEVERITY severe KEYED BY I.'
-        )
+        250,
+        lambda n: (
+            READING
+            + _many(
+                n,
+                lambda i: (
+                    f'r{i}(I) <- e(I, {i}, _, _).\nALERT w{i} ON r{i}(I) SEVERITY "Severe" TITLE "{i}" FOR 1 h KEYED BY I.'
+                ),
+            )
+        ),
     ),
     "labels": (500, lambda n: READING + _many(n, lambda i: f"l{i}: r(I) <- e(I, {i}, _, _).")),
-    "graph patterns": (250, lambda n: READING + _many(n, lambda i: f"r{i}(I) <- e(I, _, _, S) WHERE {{ ?s <x:p{i}> ?v }}.")),
+    "graph patterns": (
+        250,
+        lambda n: READING + _many(n, lambda i: f"r{i}(I) <- e(I, _, _, S) WHERE {{ ?s <x:p{i}> ?v }}."),
+    ),
     "mistakes: unknown predicates": (
-        250, lambda n: READING + _many(n, lambda i: f"r{i}(I) <- e(I, _, _, _) WHERE nothing{i}(I).")
+        250,
+        lambda n: READING + _many(n, lambda i: f"r{i}(I) <- e(I, _, _, _) WHERE nothing{i}(I)."),
+    ),
+    "mistakes: predicates nearly known": (
+        250,
+        lambda n: READING + _many(n, lambda i: f"known{i}({i}). r{i}(I) <- e(I, _, _, _) WHERE knwon{i}(I)."),
+    ),
+    "mistakes: long names": (
+        20_000,
+        lambda n: READING + f"{'ab' * (n // 2)}(1). b(I) <- e(I, _, _, _) WHERE {'ab' * (n // 2 - 1)}a(I).\n",
     ),
     "mistakes: unbound variables": (500, lambda n: READING + _many(n, lambda i: f"r{i}(Q{i}) <- e(I, _, _, _).")),
     "mistakes: types": (500, lambda n: READING + _many(n, lambda i: f'r{i}(I) <- e(I, _, _, _) WHERE I = "a{i}".')),
     "mistakes: events of another width": (500, lambda n: READING + _many(n, lambda i: f"r{i}(I) <- e(I, {i}).")),
-    "mistakes: names of attributes": (
-        250, lambda n: _attributes(n) + _many(n, lambda i: f"r{i}(I) <- wide(b{i}: I).")
-    ),
+    "mistakes: names of attributes": (250, lambda n: _attributes(n) + _many(n, lambda i: f"r{i}(I) <- wide(b{i}: I).")),
     "mistakes: in one WHERE": (
-        250, lambda n: READING + f"b(I) <- e(I, X, _, S) WHERE {_many(n, lambda i: f'S > {i}', ', ')}.\n"
+        250,
+        lambda n: READING + f"b(I) <- e(I, X, _, S) WHERE {_many(n, lambda i: f'S > {i}', ', ')}.\n",
     ),
     "warnings: names that are near": (
-        250, lambda n: READING + _many(n, lambda i: f"warning_of_kind{i}(I) <- e(I, X, _, _) WHERE X > 2, X < 1.")
+        250,
+        lambda n: READING + _many(n, lambda i: f"warning_of_kind{i}(I) <- e(I, X, _, _) WHERE X > 2, X < 1."),
     ),
 }
 """By kind: the n to begin with, and the text."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-from cep.errors import CepError, CepErrors, Source
+from cep.errors import CepError, CepErrors, Mistakes, Source
 from cep.expressions import variables
 from cep.functions import FUNCTIONS, TESTS
 from cep.near import did_you_mean
@@ -38,7 +38,10 @@ def arrange(
     other. Raises CepError, code `unsafe`, where there is none; also for unknown predicates and wrong numbers of
     arguments.
     """
-    errors = [error for condition in conditions for error in _misnamed(condition, relations, source)]
+    errors = Mistakes()
+    for condition in conditions:
+        for error in _misnamed(condition, relations, source):
+            errors.append(error)
     if errors:
         raise errors[0] if len(errors) == 1 else CepErrors(errors)
     known = set(bound)

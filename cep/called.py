@@ -14,7 +14,7 @@ from cep.errors import CepError, Source
 from cep.evaluate import Evaluation
 from cep.expressions import check, compile, variables
 from cep.stored import present, words
-from cep.syntax.ast import Comparison, Condition, Expression, StaticRule, Variable
+from cep.syntax.ast import Comparison, Condition, Expression, Predicate, StaticRule, Variable
 from cep.typed import Typed, coerced, common_type
 from cep.values import Ints, Pool
 
@@ -30,11 +30,13 @@ class Entry:
 def enter(arguments: Sequence[Expression], given: Sequence[int]) -> Entry:
     """Arguments with values given for these positions: a variable takes its value, anything else must equal it."""
     names: dict[int, str] = {}
+    seen: set[str] = set()
     conditions: list[Condition] = []
     for i in given:
         argument = arguments[i]
-        if isinstance(argument, Variable) and argument.name != "_" and argument.name not in names.values():
+        if isinstance(argument, Variable) and argument.name != "_" and argument.name not in seen:
             names[i] = argument.name
+            seen.add(argument.name)
         else:
             names[i] = f"#{i}"
             if not isinstance(argument, Variable) or argument.name != "_":
@@ -61,6 +63,9 @@ class Called:
         self._pool = pool
         self._source = source
         self._ready: dict[frozenset[int], bool] = {}
+        self._probes: dict[tuple[tuple[tuple[int, str], ...], tuple[int, ...]], _Call] = {}
+        needed = [relations.get(each.name) for rule in rules for each in rule.conditions if isinstance(each, Predicate)]
+        self.depth: int = 1 + max((each.depth for each in needed if isinstance(each, Called)), default=0)
 
     def ready(self, bound: frozenset[int]) -> bool:
         if bound not in self._ready:
@@ -78,6 +83,12 @@ class Called:
         return named and all(variable.name in known for argument in free for variable in variables(argument))
 
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _Call:
+        asked = (tuple(bound.items()), wanted)
+        if asked not in self._probes:
+            self._probes[asked] = self._probe(bound, wanted)
+        return self._probes[asked]
+
+    def _probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _Call:
         bodies: list[tuple[Entry, Conditions, list[Typed]]] = []
         types: list[str | None] = [None] * len(wanted)
         for rule in self._rules:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.arrange import Arrangeable, arrange, binding, is_test, names_of
-from cep.errors import CepError, CepErrors, Source
+from cep.errors import CepError, CepErrors, Mistakes, Source
 from cep.evaluate import Columns, Evaluation, may_miss, missing
 from cep.expressions import check, check_comparison, compile, compile_test
 from cep.syntax.ast import Call, Comparison, Condition, Expression, Predicate, Variable
@@ -187,7 +187,7 @@ class _Builder:
         self.missable = set(types) if optional is None else set(optional)
         self.binds: dict[str, str] = {}
         self.single = True
-        self.errors: list[CepError] = []
+        self.errors = Mistakes()
         self.steps: list[Step] = []
 
     def build(self, keep: bool) -> tuple[Step, ...]:
@@ -198,7 +198,7 @@ class _Builder:
             try:
                 self.add(condition, _Live(last, place, kept), _Live(last, place + 1, kept), keep)
             except CepError as error:
-                self.errors.extend(error.errors if isinstance(error, CepErrors) else [error])
+                self.errors.add(error)
                 for variable in binding(condition, self.types):
                     self.types[variable] = "any"  # one mistake is told once
         if self.errors:
@@ -259,7 +259,7 @@ class _Builder:
         wanted: dict[int, str] = {}  # position -> variable it binds
         again: list[tuple[str, str]] = []  # a variable that stands twice: the second is compared
         seen: set[str] = set()
-        errors: list[CepError] = []
+        errors = Mistakes()
         for i, argument in enumerate(predicate.arguments):
             if isinstance(argument, Variable) and argument.name not in self.types:
                 if argument.name == "_":

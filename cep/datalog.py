@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import polars as pl
 
 from cep.called import Called, enter, fit_head, grown, order_of
 from cep.conditions import Column, Conditions, Relation, compile_conditions
-from cep.errors import NOWHERE, CepError, CepErrors, Source, Span
+from cep.errors import NOWHERE, CepError, CepErrors, Mistakes, Source, Span
 from cep.evaluate import Evaluation, constant_value
 from cep.expressions import check, compile, variables
 from cep.stored import Stored, column_of, present, type_of
@@ -21,6 +22,8 @@ from cep.values import MISSING, Pool
 
 MAX_ROUNDS = 100_000
 MAX_ROWS = 50_000_000
+DEEPEST = 50
+"""Predicates that are called through one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ class _Closing:
         self.max_rounds = max_rounds
         self.max_rows = max_rows
         self.relations: dict[str, Relation] = dict(given)
-        self.errors: list[CepError] = []
+        self.errors = Mistakes()
         self.rules: dict[str, list[StaticRule]] = {}  # what has a body
         self.facts: dict[str, list[StaticRule]] = {}
         self.arity: dict[str, int] = {name: table.width for name, table in tables.items()}
@@ -128,7 +131,7 @@ class _Closing:
             try:
                 self.close_group(group.names, group.recursive)
             except CepError as error:
-                self.errors.extend(error.errors if isinstance(error, CepErrors) else [error])
+                self.errors.add(error)
         if self.errors:
             raise _together(self.errors)
         return Statics(self.relations)
@@ -185,6 +188,10 @@ class _Closing:
             arguments = tuple(Variable(f"X{i}") for i in range(self.arity[name]))
             rules = [StaticRule(name, arguments, (Predicate(listed, arguments),)), *rules]
         called = Called(name, rules, self.relations, self.pool, self.source)
+        if called.depth > DEEPEST:
+            message = f"`{name}` is called, and calls others {DEEPEST} deep"
+            hint = "facts, or a predicate that lists the values, in the body of one of them make it a table"
+            raise self.error(message, rules[0].span, hint, "deep")
         self.relations[name] = called
         called.probe(dict.fromkeys(range(called.arity), "any"), ())  # for its mistakes, called or not
 
@@ -201,41 +208,48 @@ class _Closing:
                 for i, argument in enumerate(fact.arguments):
                     types[name][i] = grown(types[name][i], check(argument, {}, self.source).type)
         while True:
-            before = {name: tuple(row) for name, row in types.items()}
-            errors = self.grow_types(types, before, rules)
-            if all(before[name] == tuple(row) for name, row in types.items()):
-                if errors:
-                    raise _together(errors)
-                if not any(None in row for row in types.values()):
-                    return {name: Stored(name, [type or "any" for type in row]) for name, row in types.items()}
-                for row in types.values():  # what stays empty may hold anything
-                    row[:] = [type or "any" for type in row]
+            errors = self.grow_types(types, rules)
+            if errors:
+                raise _together(errors)
+            if not any(None in row for row in types.values()):
+                return {name: Stored(name, [type or "any" for type in row]) for name, row in types.items()}
+            for row in types.values():  # what stays empty may hold anything
+                row[:] = [type or "any" for type in row]
 
-    def grow_types(
-        self,
-        types: Mapping[str, list[str | None]],
-        before: Mapping[str, tuple[str | None, ...]],
-        rules: Sequence[StaticRule],
-    ) -> list[CepError]:
-        """Let the types grow to hold what the rules make of columns of the types `before`."""
-        errors: list[CepError] = []
-        tables = {name: Stored(name, [type or "any" for type in row]) for name, row in before.items()}
-        relations = {**self.relations, **tables}
-        for rule in rules:
-            needs = [condition for condition in rule.conditions if isinstance(condition, Predicate)]
-            if any(None in before[p.name] for p in needs if p.name in before and not p.negated):
+    def grow_types(self, types: Mapping[str, list[str | None]], rules: Sequence[StaticRule]) -> list[CepError]:
+        """Let the types grow until they hold all that the rules make; gives what is wrong with the rules then."""
+        errors: dict[int, list[CepError]] = {}
+        tables = {name: Stored(name, [type or "any" for type in row]) for name, row in types.items()}
+        relations = ChainMap[str, Relation](dict(tables), self.relations)
+        needs = [[each for each in rule.conditions if isinstance(each, Predicate)] for rule in rules]
+        readers: dict[str, list[int]] = {}
+        for number, predicates in enumerate(needs):
+            for name in dict.fromkeys(each.name for each in predicates if each.name in types):
+                readers.setdefault(name, []).append(number)
+        queue, waiting = deque(range(len(rules))), set(range(len(rules)))
+        while queue:
+            number = queue.popleft()
+            waiting.remove(number)
+            rule, errors[number] = rules[number], []
+            if any(None in types[p.name] for p in needs[number] if p.name in types and not p.negated):
                 continue  # of what is still empty no type is known
+            row = types[rule.name]
+            before = list(row)
             for entry in entries(rule, tables):
                 try:
                     compiled = compile_conditions(entry.conditions, entry.types, relations, self.pool, self.source)
                     known = {**entry.types, **compiled.binds}
                     made = [check(argument, known, self.source).type for argument in rule.arguments]
                 except CepError as error:
-                    errors.append(error)
+                    errors[number].append(error)
                     continue
-                row = types[rule.name]
                 row[:] = [grown(old, new) for old, new in zip(row, made)]
-        return errors
+            if row != before:
+                relations[rule.name] = tables[rule.name] = Stored(rule.name, [type or "any" for type in row])
+                again = [each for each in readers.get(rule.name, ()) if each not in waiting]
+                waiting.update(again)
+                queue += again
+        return [error for number in range(len(rules)) for error in errors[number]]
 
     def table_types(self, name: str) -> Sequence[str | None]:
         if name in self.given_types:
@@ -333,24 +347,33 @@ class _Fixpoint:
         for variant in variants:
             if variant.entry.delta is None:
                 self.derive(variant, {}, 1)
+        takers: dict[str, list[int]] = {}  # by predicate: the variants that take its new rows
+        for number, variant in enumerate(variants):
+            if variant.entry.delta is not None:
+                takers.setdefault(variant.entry.delta, []).append(number)
         done = dict.fromkeys(self.tables, 0)
         makers = [rule for rule in self.rules if _makes_values(rule)]
-        rounds = 0
+        rounds, rows = 0, 0
+        grown = set(self.tables)
         while self.recursive:
-            counts = {name: table.count for name, table in self.tables.items()}
-            if counts == done:
+            counts = {name: count for name in grown if (count := self.tables[name].count) > done[name]}
+            if not counts:
                 return
             rounds += 1
+            rows += sum(count - done[name] for name, count in counts.items())
             endless = bool(makers) and rounds > self.closing.max_rounds
-            if endless or sum(counts.values()) > self.closing.max_rows:
-                raise self.endless(makers, rounds, sum(counts.values()))
-            for variant in variants:
+            if endless or rows > self.closing.max_rows:
+                raise self.endless(makers, rounds, rows)
+            grown = set()
+            for number in sorted(each for name in counts for each in takers.get(name, ())):
+                variant = variants[number]
                 delta = variant.entry.delta
-                if delta is not None and done[delta] < counts[delta]:
-                    table, start, stop = self.tables[delta], done[delta], counts[delta]
-                    given = {name: table.column(i, start, stop) for i, name in variant.entry.names.items()}
-                    self.derive(variant, given, stop - start)
-            done = counts
+                assert delta is not None, "it takes new rows"
+                table, start, stop = self.tables[delta], done[delta], counts[delta]
+                given = {name: table.column(i, start, stop) for i, name in variant.entry.names.items()}
+                self.derive(variant, given, stop - start)
+                grown.add(variant.name)
+            done |= counts
 
     def derive(self, variant: _Variant, given: dict[str, Column], rows: int) -> None:
         index, binds = variant.conditions.answers(given, rows)

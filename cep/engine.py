@@ -102,7 +102,8 @@ class Engine:
                 arrowed(each, rules.statics, rules.schemas, rules.source) if each.code == "unknown" else each
                 for each in found
             )
-            raise CepErrors([*rules.errors, *(each for each in found if each not in rules.errors)]) from None
+            told = set(map(id, rules.errors))
+            raise CepErrors([*rules.errors, *(each for each in found if id(each) not in told)]) from None
         self.stage = stage
         self._loaded = loaded
         self._meant = Meant(self.plan, tables, loaded)

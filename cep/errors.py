@@ -22,6 +22,9 @@ class Span:
 
 NOWHERE = Span(1, 1, 1, 1)
 
+MOST = 100
+"""Mistakes that are told at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -82,7 +85,24 @@ class CepErrors(CepError):
         self.errors = tuple(sorted(errors, key=_position))
 
     def __str__(self) -> str:
-        return "\n\n".join(str(error) for error in self.errors)
+        told = [str(error) for error in self.errors]
+        if len(told) >= MOST:
+            told.append(f"these are {len(told)} mistakes; more are looked for when they are mended")
+        return "\n\n".join(told)
+
+
+class Mistakes(list[CepError]):
+    """Mistakes in the order in which they are found. Raised as soon as they are MOST."""
+
+    def append(self, error: CepError) -> None:
+        super().append(error)
+        if len(self) >= MOST:
+            raise CepErrors(self)
+
+    def add(self, error: CepError) -> None:
+        """One, or those of a group."""
+        for one in error.errors if isinstance(error, CepErrors) else (error,):
+            self.append(one)
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,10 +257,12 @@ class _Checker:
             side = coerced(argument, common)
             assert side is not None, "what has a common type can be coerced to it"
             arguments.append(side)
-        result: Typed = arguments[0]
-        for argument in arguments[1:]:
-            result = fold(TypedCall(call.function, (result, argument), common))
-        return result
+        while len(arguments) > 1:  # in pairs, so that the tree is no higher than many arguments need
+            pairs = [arguments[i : i + 2] for i in range(0, len(arguments), 2)]
+            arguments = [
+                fold(TypedCall(call.function, tuple(pair), common)) if len(pair) == 2 else pair[0] for pair in pairs
+            ]
+        return arguments[0]
 
     def comparison(self, comparison: Comparison) -> TypedCall:
         left, right = self.expression(comparison.left), self.expression(comparison.right)

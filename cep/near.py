@@ -8,6 +8,8 @@ from pathlib import Path
 
 ALIKE, SURE = 0.65, 0.85
 """How alike two words are that one may be meant by the other, of 1 for the same letters; and where it surely is."""
+LONGEST = 100
+"""Letters of the longest word that is compared: that takes the square of its letters."""
 
 
 def nearest(word: str, words: Iterable[str], alike: float = ALIKE) -> str | None:
@@ -17,9 +19,9 @@ def nearest(word: str, words: Iterable[str], alike: float = ALIKE) -> str | None
     for each in words:
         spelt.setdefault(each.casefold(), each)
     written = word.casefold()
-    if written in spelt or len(word) < 2:
+    if written in spelt or not 2 <= len(word) <= LONGEST:
         return spelt.get(written)
-    near = get_close_matches(written, list(spelt), n=1, cutoff=alike)
+    near = get_close_matches(written, [each for each in spelt if len(each) <= LONGEST], n=1, cutoff=alike)
     return spelt[near[0]] if near else None
 
 

@@ -230,15 +230,17 @@ class _Lowering:
             return algebra.Atom(atom.name, (), within, atom.span)
         if atom.names is not None:
             positions = {a.name: i for i, a in enumerate(schema.attributes)}
+            given: set[str] = set()
             placed: list[ast.Expression] = [ast.Variable("_", atom.span) for _ in schema.attributes]
-            for i, (name, argument) in enumerate(zip(atom.names, atom.arguments, strict=True)):
+            for name, argument in zip(atom.names, atom.arguments, strict=True):
                 if name not in positions:
                     hint = did_you_mean(name, positions) or _attributes(schema)
                     self.error(f"event `{atom.name}` has no attribute `{name}`", argument.span, hint)
-                elif name in atom.names[:i]:
+                elif name in given:
                     self.error(f"attribute `{name}` is given twice", argument.span)
                 else:
                     placed[positions[name]] = argument
+                given.add(name)
             arguments = tuple(placed)
         elif len(arguments) != len(schema.attributes):
             self.error(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 
 from cep.errors import Warning
 from cep.plan.algebra import Atom, Either, Pair, Pattern, Rule, Rules
@@ -98,9 +99,15 @@ class _Near:
 
 
 def _spellings(name: str) -> set[str]:
-    """A name without capitals and all that lack one of its letters: names that share one are nearly the same."""
-    small = name.lower()
-    return {small, *(small[:i] + small[i + 1 :] for i in range(len(small)))} if len(small) <= LONGEST else {small}
+    """A name without capitals, without one of its small letters, and with two others swapped: names that differ by a
+    slip share one."""
+    found = {name, name.lower()}
+    if len(name) <= LONGEST:
+        found.update(name[:i] + name[i + 1 :] for i, letter in enumerate(name) if letter.islower())
+        for i, (one, two) in enumerate(pairwise(name)):
+            if one != two and not (one.islower() or two.islower()):
+                found.add(name[:i] + max(one, two) + min(one, two) + name[i + 2 :])
+    return found
 
 
 def _slip(name: str, other: str, ends: bool = False) -> bool:

@@ -24,27 +24,37 @@ def excerpt(source: Source, span: Span, longest: int = 60) -> str | None:
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
     """The names, a second of the same with a number after it."""
-    made: dict[str, None] = {}
-    numbers: dict[str, int] = {}
-    for name in names:
+    taken = _Taken()
+    return tuple(map(taken.take, names))
+
+
+class _Taken:
+    """Names that are given out, each once."""
+
+    def __init__(self) -> None:
+        self.given: set[str] = set()
+        self.numbers: dict[str, int] = {}
+
+    def take(self, name: str) -> str:
+        """The name, with a number after it where it is taken."""
         chosen = name
-        while chosen in made:
-            numbers[name] = numbers.get(name, 1) + 1
-            chosen = f"{name}{numbers[name]}"
-        made[chosen] = None
-    return tuple(made)
+        while chosen in self.given:
+            self.numbers[name] = self.numbers.get(name, 1) + 1
+            chosen = f"{name}{self.numbers[name]}"
+        self.given.add(chosen)
+        return chosen
 
 
 def author_names(uses: Iterable[Expression | Condition], names: Sequence[str], source: Source) -> dict[str, str]:
     """The author's name for every canonical one: `names` those of the columns `v0`..., the others as they are written
     where they are used.
     """
-    given = {f"v{place}": name for place, name in enumerate(distinct(names))}
+    taken = _Taken()
+    given = {f"v{place}": taken.take(name) for place, name in enumerate(names)}
     for variable in used_variables(uses):
         if variable.name not in given:
             text = excerpt(source, variable.span)
-            known = [*given.values(), variable.name if text is None or not text.isidentifier() else text]
-            given[variable.name] = distinct(known)[-1]
+            given[variable.name] = taken.take(variable.name if text is None or not text.isidentifier() else text)
     return given
 
 

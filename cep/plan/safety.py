@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cep.arrange import denied
-from cep.errors import CepError, Span
+from cep.errors import CepError, Mistakes, Span
 from cep.functions import TESTS
 from cep.near import did_you_mean
 from cep.plan.algebra import Either, Given, Pair, Pattern, Rule, Rules, Window
@@ -22,19 +22,24 @@ from cep.syntax.graphs import variables as sparql_variables
 def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
     """The rules (by number) that cannot be planned, and all that is unsafe."""
     statics = frozenset(static.name for static in rules.statics)
-    found = [_Checker(rules, rule, statics).errors for rule in rules.rules]
-    errors = [error for errors in found for error in errors] + _idle_policies(rules)
-    return frozenset(number for number, errors in enumerate(found) if errors), errors
+    refused: set[int] = set()
+    errors = Mistakes()
+    for number, rule in enumerate(rules.rules):
+        before = len(errors)
+        _Checker(rules, rule, statics, errors)
+        if len(errors) > before:
+            refused.add(number)
+    return frozenset(refused), [*errors, *_idle_policies(rules)]
 
 
 class _Checker:
     """The mistakes of one rule."""
 
-    def __init__(self, rules: Rules, rule: Rule, statics: frozenset[str]) -> None:
+    def __init__(self, rules: Rules, rule: Rule, statics: frozenset[str], errors: Mistakes) -> None:
         self.rules = rules
         self.rule = rule
         self.statics = statics
-        self.errors: list[CepError] = []
+        self.errors = errors
         self.pattern(rule.body, frozenset())
         self.head()
 

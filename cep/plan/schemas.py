@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import count
 
-from cep.errors import CepError, Span
+from cep.errors import CepError, Mistakes, Span
 from cep.schema import Attribute, Schema
 from cep.syntax import ast
 from cep.syntax.events import events
@@ -22,7 +22,7 @@ class Schemas:
     def __init__(self, program: ast.Program, types: Mapping[str, tuple[str, ...]]) -> None:
         self.program, self.types = program, types
         self.found: dict[str, Schema] = {}
-        self.errors: list[CepError] = []
+        self.errors = Mistakes()
         self.flawed: set[int] = set()
         self._declare()
         self._name_heads()

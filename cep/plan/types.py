@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cep.conditions import Conditions, Relation, compile_conditions
-from cep.errors import CepError, CepErrors, Source, Span
+from cep.errors import MOST, CepError, CepErrors, Source, Span
 from cep.expressions import check
 from cep.plan.advice import advised, conversion
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
@@ -114,6 +114,8 @@ class _Inference:
             return
         for one in error.errors if isinstance(error, CepErrors) else (error,):
             self.errors.setdefault((one.message, one.span), one)
+        if len(self.errors) >= MOST:
+            raise CepErrors(list(self.errors.values()))
 
     def complain(self, message: str, span: Span, hint: str | None = None) -> None:
         self.error(CepError(message, self.source, span, hint, "type"))

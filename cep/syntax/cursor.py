@@ -26,14 +26,13 @@ class Cursor:
     `height` is the height of the tree read last, `depth` how many brackets and operators are open.
     """
 
-    __slots__ = ("_index", "_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "token")
+    __slots__ = ("_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "token")
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self._starts = line_starts(source.text)
-        self._tokens = tokenise(source.text, self._starts)
-        self._index = 0
-        self.token = self._tokens[0]
+        self._tokens = tokenise(source.text, self._starts)[::-1]  # the next one last
+        self.token = self._tokens[-1]
         self.previous = self.token
         self.prefixes: dict[str, str] = {}
         self.depth = 0
@@ -43,14 +42,14 @@ class Cursor:
 
     def peek(self, ahead: int = 1) -> Token:
         """The token `ahead` places behind the next one; the last is repeated."""
-        return self._tokens[min(self._index + ahead, len(self._tokens) - 1)]
+        return self._tokens[max(len(self._tokens) - 1 - ahead, 0)]
 
     def advance(self) -> Token:
         """The next token, now the previous one. The end is never passed."""
         token = self.previous = self.token
         assert token.kind != "end", "nothing advances past the end"
-        self._index += 1
-        self.token = self._tokens[self._index]
+        self._tokens.pop()
+        self.token = self._tokens[-1]
         return token
 
     def accept(self, key: str) -> bool:
@@ -93,8 +92,8 @@ class Cursor:
             for begin, stop in pairwise(stops)
             for part in tokenise(self.source.text, self._starts, begin, stop)[:-1]
         ]
-        self._tokens[self._index : self._index + 1] = parts
-        self.token = self._tokens[self._index]
+        self._tokens[-1:] = parts[::-1]
+        self.token = self._tokens[-1]
 
     def span(self, first: Token) -> Span:
         """From `first` to the previous token."""

@@ -75,11 +75,13 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
         opening = cursor.advance()
         if cursor.token.key != ")":
             attributes.append(_attribute(cursor))
+            names = {attributes[0].name}
             while cursor.accept(","):
                 attributes.append(_attribute(cursor))
                 last = attributes[-1]
-                if any(each.name == last.name for each in attributes[:-1]):
+                if last.name in names:
                     cursor.stop(f"`{last.name}` is declared twice", "each attribute has its own name", last.span)
+                names.add(last.name)
         cursor.close(opening, ")", "`,` or `)`", _after_attribute(cursor))
     iri = _iri(cursor) if cursor.accept("AS") else None
     time = start = end = None

@@ -223,7 +223,7 @@ def _named(cursor: Cursor) -> bool:
 
 def _named_arguments(cursor: Cursor) -> tuple[tuple[str, ...], tuple[ast.Expression, ...]]:
     opening = cursor.advance()
-    names: list[str] = []
+    names: dict[str, None] = {}
     values: list[ast.Expression] = []
     height = 1
     while True:
@@ -236,7 +236,7 @@ def _named_arguments(cursor: Cursor) -> tuple[tuple[str, ...], tuple[ast.Express
             cursor.stop(f"`{name.text}` is given twice", "each attribute is named at most once")
         cursor.advance()
         cursor.advance()
-        names.append(name.text)
+        names[name.text] = None
         values.append(expression(cursor))
         height = max(height, cursor.height)
         if not cursor.accept(","):
