@@ -286,6 +286,7 @@ class _Builder:
             _Argument(
                 compile(typed, self.pool, self.missable) if may_miss(typed, self.missable) and fit != typed else None,
                 typed.type, compile(fit, self.pool, self.missable), fit.type, may_miss(fit, self.missable),
+                may_miss(typed, self.missable),
             )
             for typed, fit in zip(bound.values(), fits)
         ]  # fmt: skip
@@ -325,13 +326,15 @@ class _Builder:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """A bound argument: as it is (None: where it is missing, the fitted one is), and fitted to the relation."""
+    """A bound argument: as it is (None: where it is missing, the fitted one is), and fitted to the relation, which may
+    miss a value that the relation cannot have."""
 
     given: Evaluation | None
     type: str
     fitted: Evaluation
     fitted_type: str
     may_miss: bool
+    given_may_miss: bool
 
 
 def _fit(typed: Typed, type: str | None) -> Typed:
@@ -371,7 +374,7 @@ def _semijoin(probe: Probe, arguments: list[_Argument], negated: bool, needed: _
         for argument, column in zip(arguments, columns):
             if argument.given is not None:
                 there &= ~missing(argument.given(batch.columns, batch.rows), argument.type)
-            elif argument.may_miss:
+            elif argument.given_may_miss:
                 there &= ~missing(column, argument.type)
         batch.narrow(there)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep import geodesy, mixed
-from cep.functions import FLOAT_COLUMNS, INT_COLUMNS, TICK_COLUMNS, Column, to_float
+from cep.functions import FLOAT_COLUMNS, INT_COLUMNS, TICK_COLUMNS, Column, absent, exact_float, to_float
 from cep.mixed import Mixed
 from cep.texts import by_value, text_implementation
 from cep.typed import COMPARISONS, TICKS, Literal, Typed, TypedCall, TypedConstant, TypedVariable
@@ -224,6 +224,7 @@ _COMPARE: dict[str, Callable[[Column, Column], Column]] = {
 
 OF_MIXED: dict[str, Callable[[Mixed], Column]] = {
     "to_float": lambda column: column.number,
+    "exact_float": lambda column: np.where(absent(column.integer), column.number, exact_float(column.integer)),
     "as_int": lambda column: column.integer,
     "seconds": mixed.to_ticks,
     **{name: mixed.by_kind(name) for name in ("floor", "ceil", "round", "sign")},

@@ -176,6 +176,13 @@ def to_float(column: Column) -> Column:
     return np.where(absent(column), np.nan, column)
 
 
+def exact_float(column: Column) -> Column:
+    """An int as the float that equals it; missing where there is none."""
+    floats = to_float(column)
+    fits = np.abs(floats) < 2.0**63
+    return np.where(fits & np.equal(np.where(fits, floats, 0.0).astype(np.int64), column), floats, np.nan)
+
+
 def to_int(column: Column) -> Column:
     """A float that is whole as an int; missing beyond 64 bits."""
     fits = np.abs(column) < 2.0**63
@@ -256,6 +263,7 @@ INT_COLUMNS: dict[str, Callable[..., Column]] = {
     "floor": lambda a: a, "ceil": lambda a: a,
     "round": lambda a, digits=None: a if digits is None else round_int_to(a, digits),
     "int": lambda a: a, "float": to_float, "to_float": to_float, "seconds": seconds,
+    "exact_float": exact_float,
 }  # fmt: skip
 """Of int and, where the types allow, of times and durations."""
 

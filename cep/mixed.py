@@ -80,8 +80,7 @@ def extreme(order: str) -> Callable[[Mixed, Mixed], Mixed]:
     """Of two numbers the one that stands before the other in this order."""
 
     def apply(a: Mixed, b: Mixed) -> Mixed:
-        whole = ~absent(a.integer) & ~absent(b.integer)
-        first = np.where(whole, ORDERS[order](a.integer, b.integer), ORDERS[order](a.number, b.number))
+        first = in_order(order, a, b)
         there = ~np.isnan(a.number) & ~np.isnan(b.number)
         integer = np.where(there, np.where(first, a.integer, b.integer), MISSING)
         return Mixed(integer, np.where(there, np.where(first, a.number, b.number), np.nan), None)
@@ -126,16 +125,27 @@ def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Column:
         if a.code is not None and b.code is not None:
             same = np.equal(a.code, b.code)
         else:
-            same = np.where(absent(a.integer), np.equal(a.number, b.number), np.equal(a.integer, b.integer))
+            whole = ~absent(a.integer) | ~absent(b.integer)
+            same = np.where(whole, np.equal(a.integer, b.integer), np.equal(a.number, b.number))
         return (same if operator == "=" else ~same) & present(a) & present(b)
-    test = ORDERS[operator]
-    whole = ~absent(a.integer) & ~absent(b.integer)
-    holds: Column = np.where(whole, test(a.integer, b.integer), test(a.number, b.number))
+    holds = in_order(operator, a, b)
     if a.code is not None and b.code is not None:
         rows = (pool.kinds(a.code) == STRING) & (pool.kinds(b.code) == STRING)
         if rows.any():
             left, right = (np.broadcast_to(side, rows.shape)[rows] for side in (a.code, b.code))
             holds[rows] = compare_texts(operator, left, right, pool)
+    return holds
+
+
+def in_order(operator: str, a: Mixed, b: Mixed) -> Column:
+    """Where both are numbers and `<` or its like holds, exactly."""
+    one, other = ~absent(a.integer), ~absent(b.integer)
+    holds: Column = np.where(one & other, ORDERS[operator](a.integer, b.integer), ORDERS[operator](a.number, b.number))
+    # A float that no int equals, beside an int: the int is rounded, and may seem equal to one beyond 64 bits.
+    beyond = np.asarray((one != other) & np.equal(a.number, b.number))
+    if beyond.any():
+        above = np.where(one, -1.0, 1.0) * np.sign(a.number)  # the one beyond is the greater where it is positive
+        holds = np.where(beyond, ORDERS[operator](above, 0.0), holds)
     return holds
 
 

@@ -36,7 +36,7 @@ class TypedCall:
 
     Besides those an author may write: `to_float` (int or any), `to_any`, `seconds` (a number as a time or duration),
     `as_string as_iri as_bool as_int` (any; missing where it is something else), `exact_int` (float; missing where it
-    is not whole), and the comparisons, which give bool.
+    is not whole), `exact_float` (int or any; missing where no float equals it), and the comparisons, which give bool.
     """
 
     function: str
@@ -78,7 +78,7 @@ def coerced(typed: Typed, type: str) -> Typed | None:
     if type in TICKS and typed.type in NUMBERS:
         return seconds(typed, type)
     if type == "int" and isinstance(typed, TypedConstant) and typed.type == "float" and float(typed.value).is_integer():
-        return TypedConstant(int(typed.value), "int")
+        return TypedConstant(int(typed.value), "int") if abs(int(typed.value)) < 2**63 else None
     return None
 
 
@@ -117,10 +117,13 @@ def seconds(typed: Typed, type: str) -> Typed:
 def fitted(typed: Typed, type: str) -> Typed | None:
     """`typed` as the value of type `type` that equals it, missing where there is none; None where the types do not mix.
 
-    For joining with a column of that type. An integer beside floats is rounded above 2**53.
+    For joining with a column of that type.
     """
     if typed.type == "any" and type in ("string", "iri", "bool", "int"):
         return TypedCall(f"as_{type}", (typed,), type)
     if typed.type == "float" and type == "int":
         return coerced(typed, type) or TypedCall("exact_int", (typed,), "int")
-    return coerced(typed, type)
+    fit = coerced(typed, type)
+    if type == "float" and isinstance(fit, TypedCall) and fit.function == "to_float" and fit != typed:
+        return TypedCall("exact_float", fit.arguments, "float")
+    return fit

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.conditions import Conditions, Relation, compile_conditions
-from cep.evaluate import compile
+from cep.evaluate import compile, constant_value
 from cep.expressions import check, check_comparison
 from cep.goals import relational
 from cep.goals.aggregate import Aggregate, AggregateSpec, kind_of
@@ -25,8 +25,8 @@ from cep.plan import types as planned
 from cep.plan.plan import Plan
 from cep.plan.types import TIMES
 from cep.syntax.ast import Comparison, Condition, Variable
-from cep.table import Column, Table, bits, rows
-from cep.typed import Typed, TypedConstant, TypedVariable, coerced, common_type
+from cep.table import Table, bits, rows
+from cep.typed import Typed, TypedConstant, TypedVariable, coerced, common_type, fitted
 from cep.values import Pool
 
 CODED = ("string", "iri", "any")
@@ -158,8 +158,9 @@ class Builder:
         attributes = self.plan.schemas[scan.event].attributes
         constants: list[tuple[int, int | None]] = []
         for position, constant in scan.constants:
-            typed = coerced(TypedConstant(constant.value, constant.type), attributes[position].type)
-            constants.append((position, None if typed is None else self._bits(typed)))
+            typed = fitted(TypedConstant(constant.value, constant.type), attributes[position].type)
+            there = typed is not None and constant_value(typed) is not None
+            constants.append((position, self._bits(typed) if typed is not None and there else None))
         types = [a.type for a in attributes]
         equal = []
         for one, two in scan.equal:
@@ -195,16 +196,9 @@ class Builder:
 
     def _key(self, name: str, type: str, wanted: str) -> Evaluation:
         """A column converted to be compared by its bits: an int that no float is becomes missing and joins nothing."""
-        converted = self._converted(name, type, wanted)
-        if (type, wanted) != ("int", "float"):
-            return converted
-
-        def exact(columns: relational.Columns, count: int) -> Column:
-            floats = converted(columns, count)
-            with np.errstate(invalid="ignore"):
-                return np.where(floats.astype(np.int64) == columns[name], floats, np.nan)
-
-        return exact
+        typed = fitted(TypedVariable(name, type), wanted)
+        assert typed is not None, "types that never join were refused"
+        return compile(typed, self.pool)
 
     def _keys(
         self, pairs: Sequence[tuple[int, int]], left: Sequence[str], right: Sequence[str]

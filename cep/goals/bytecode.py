@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from cep.events import Value
-from cep.expressions import Typed, TypedConstant, TypedVariable
+from cep.expressions import Typed, TypedCall, TypedConstant, TypedVariable
 from cep.goals.intrinsics import as_bits, as_float, bare
 from cep.goals.keys import MISSING
 
@@ -25,6 +25,8 @@ FLOAT_OPERATIONS = {
 }  # fmt: skip
 INT_COMPARISONS = {"=": 50, "!=": 51, "<": 52, "<=": 53, ">": 54, ">=": 55}
 FLOAT_COMPARISONS = {"=": 60, "!=": 61, "<": 62, "<=": 63, ">": 64, ">=": 65}
+INT_WITH_FLOAT = {"=": 80, "!=": 81, "<": 82, "<=": 83, ">": 84, ">=": 85}
+FLOAT_WITH_INT = {"=": 90, "!=": 91, "<": 92, "<=": 93, ">": 94, ">=": 95}
 TO_FLOAT = 70
 UNARY = (TO_FLOAT, 17, 18, 38, 39, 40)
 """What takes one cell and leaves one. All others push one, or take two and leave one; TEST takes the one it tests."""
@@ -62,11 +64,12 @@ def compile_stack(
             operations.append((LITERAL, len(literals)))
             literals.append(_literal(node, pool_code))
             return True
-        kinds = [argument.type for argument in node.arguments]
+        arguments = _apart(node)
+        kinds = [argument.type for argument in arguments]
         operation = _operation(node.function, kinds, node.type)
         if operation is None or (len(kinds) > 2):
             return False
-        if not all(emit(argument) for argument in node.arguments):
+        if not all(emit(argument) for argument in arguments):
             return False
         operations.append((operation, 0))
         return True
@@ -80,12 +83,28 @@ def compile_stack(
     return code, np.array(literals, np.int64)
 
 
+def _apart(node: TypedCall) -> tuple[Typed, ...]:
+    """The arguments of a call; an int that is compared with a float as itself, so that it is not rounded."""
+    if node.function not in INT_COMPARISONS:
+        return node.arguments
+    ints = [isinstance(each, TypedCall) and each.function == "to_float" for each in node.arguments]
+    if sum(ints) != 1:
+        return node.arguments
+    opened = [
+        each.arguments[0] if isinstance(each, TypedCall) and is_int else each
+        for each, is_int in zip(node.arguments, ints)
+    ]
+    return tuple(opened) if all(each.type in ("int", "float") for each in opened) else node.arguments
+
+
 def _operation(function: str, kinds: Sequence[str], result: str) -> int | None:
     if function in INT_COMPARISONS:
         if all(kind in INTEGERS for kind in kinds):
             return INT_COMPARISONS[function]
         if all(kind == "float" for kind in kinds):
             return FLOAT_COMPARISONS[function]
+        if set(kinds) == {"int", "float"}:
+            return (INT_WITH_FLOAT if kinds[0] == "int" else FLOAT_WITH_INT)[function]
         if all(kind in CODES for kind in kinds) and kinds[0] == kinds[1] and function in ("=", "!="):
             return INT_COMPARISONS[function]
         return None
@@ -173,7 +192,7 @@ def run(code, first, last, literals, stack, partner, p, offset, current, partner
                 stack[top - 1] = 0
             else:
                 stack[top - 1] = _compare(operation - 50, a, b)
-        else:
+        elif operation < 70:
             top -= 1
             x = as_float(stack[top - 1])
             y = as_float(stack[top])
@@ -181,7 +200,28 @@ def run(code, first, last, literals, stack, partner, p, offset, current, partner
                 stack[top - 1] = 0
             else:
                 stack[top - 1] = _compare(operation - 60, x, y)
+        else:
+            top -= 1
+            whole = stack[top - 1] if operation < 90 else stack[top]
+            y = as_float(stack[top] if operation < 90 else stack[top - 1])
+            if whole == MISSING or math.isnan(y):
+                stack[top - 1] = 0
+            else:
+                side = _side(whole, y)
+                stack[top - 1] = _compare(operation % 10, side if operation < 90 else -side, 0)
     return 1
+
+
+@njit(cache=True, inline="always")
+def _side(a, y):  # type: ignore[no-untyped-def]
+    """Whether an int is less than a float (-1), equal (0) or greater (1), exactly."""
+    x = np.float64(a)
+    if x != y:
+        return -1 if x < y else 1
+    if y >= 2.0**63:  # what it was rounded to is no int
+        return -1
+    b = np.int64(y)
+    return -1 if a < b else 1 if a > b else 0
 
 
 @njit(cache=True, inline="always")
