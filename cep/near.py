@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher
+from heapq import nlargest
 from pathlib import Path
 
 ALIKE, SURE = 0.65, 0.85
 """How alike two words are that one may be meant by the other, of 1 for the same letters; and where it surely is."""
+CLOSELY = 20
+"""Words of the same letters that are compared by the order of the letters too."""
 LONGEST = 100
 """Letters of the longest word that is compared: that takes the square of its letters."""
 
@@ -21,8 +24,19 @@ def nearest(word: str, words: Iterable[str], alike: float = ALIKE) -> str | None
     written = word.casefold()
     if written in spelt or not 2 <= len(word) <= LONGEST:
         return spelt.get(written)
-    near = get_close_matches(written, [each for each in spelt if len(each) <= LONGEST], n=1, cutoff=alike)
-    return spelt[near[0]] if near else None
+    matcher: SequenceMatcher[str] = SequenceMatcher(None, "", written)
+    bounds: list[tuple[float, str]] = []
+    for each in spelt:
+        if len(each) <= LONGEST and 2 * min(len(each), len(written)) >= alike * (len(each) + len(written)):
+            matcher.set_seq1(each)
+            bounds.append((matcher.quick_ratio(), each))
+    found: list[tuple[float, str]] = []
+    for bound, each in nlargest(CLOSELY, bounds):
+        if bound >= alike:
+            matcher.set_seq1(each)
+            found.append((matcher.ratio(), each))
+    best = max(found, default=(0.0, ""))
+    return spelt[best[1]] if best[0] >= alike and found else None
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str | None:

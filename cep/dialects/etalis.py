@@ -17,6 +17,7 @@ from cep.events import Iri
 from cep.near import did_you_mean
 from cep.plan import algebra
 from cep.plan.alerts import Alerting, alert_variables, alerting
+from cep.plan.patterns import absent, parts
 from cep.plan.renaming import names_in, renamed
 from cep.plan.schemas import Schemas, argument_count
 from cep.schema import Schema
@@ -25,6 +26,8 @@ from cep.syntax.variables import condition_variables, expression_variables, patt
 
 # Each repetition is a goal of its own.
 MOST_TIMES = 100
+MOST_REPEATED = 20_000
+"""Events of a pattern when each TIMES is written out."""
 UNRESTRICTED = ast.PolicyChoice("unrestricted")
 
 
@@ -210,6 +213,14 @@ class _Lowering:
             inside[name] = inside.get(name, 0) + 1
         local = {name for name, count in inside.items() if outside.get(name, 0) <= count}
         first = self.pattern(times.pattern, policy, within, outside)
+        if times.count * _size(first) > MOST_REPEATED:
+            self.error(
+                f"this TIMES makes a pattern of more than {MOST_REPEATED:,} events",
+                times.span,
+                "what is repeated is an event of its own, made by another rule",
+                "times",
+            )
+            return first
         # Inside, an inner TIMES may have made names of its own: they are as local as the rest.
         local |= {name for name in names_in(first) if "'" in name}
         links = [first]
@@ -324,6 +335,14 @@ class _Lowering:
         name = f"triple({', '.join('_' if each is None else f'<{each}>' for each in fixed)})"
         self.asked.setdefault(name, algebra.Triples(fixed, predicate.span))
         return replace(predicate, name=name)
+
+
+def _size(pattern: algebra.Pattern) -> int:
+    """The events of a pattern, each TIMES written out."""
+    if isinstance(pattern, algebra.Atom | algebra.Point):
+        return 1
+    inner = sum(map(_size, (*parts(pattern), *absent(pattern))))
+    return inner * len(pattern.links) if isinstance(pattern, algebra.Repeat) else inner
 
 
 def _alike(known: ast.Graph | algebra.Triples, graph: ast.Graph) -> bool:
