@@ -185,7 +185,8 @@ KINDS: dict[str, tuple[int, Callable[[int], str]]] = {
             + _many(
                 n,
                 lambda i: (
-                    f'r{i}(I) <- e(I, {i}, _, _).\nALERT w{i} ON r{i}(I) SEVERITY "Severe" TITLE "{i}" FOR 1 h KEYED BY I.'
+                    f"r{i}(I) <- e(I, {i}, _, _).\n"
+                    f'ALERT w{i} ON r{i}(I) SEVERITY "Severe" TITLE "{i}" FOR 1 h KEYED BY I.'
                 ),
             )
         ),
