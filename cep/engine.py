@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,7 +21,7 @@ from cep.dialects.etalis import lower
 from cep.errors import NOWHERE, CepError, CepErrors, Warning
 from cep.events import Event, types_of
 from cep.goals.build import Builder
-from cep.goals.contract import from_arrow, to_arrow
+from cep.goals.contract import demand, from_arrow, to_arrow
 from cep.plan.advice import arrowed
 from cep.plan.alerts import without_alerts
 from cep.plan.order import Unit
@@ -125,7 +126,8 @@ class Engine:
         self.position = 0
         self.dead: list[Dead] = []
         self._sweep_at = 1 << 16
-        self.carried: dict[str, bool] = {} if state is None else self._carry(state)
+        with snapshot.restoring():
+            self.carried: dict[str, bool] = {} if state is None else self._carry(state)
 
     @classmethod
     def from_text(cls, text: str, **options: object) -> Engine:
@@ -319,12 +321,18 @@ class Engine:
         return snapshot.save(header, batches, self._state)
 
     def goes_on(self, blob: bytes) -> bool:
-        """Whether a snapshot is of this program, so that `restore` takes it."""
+        """Whether a snapshot is of this program, so that `restore` takes it. Raises CepError where it is damaged."""
         return snapshot.program_of(blob) == self._state
 
     def restore(self, blob: bytes) -> Engine:
-        """Take on a snapshot of the same program; gives the engine itself. Raises CepError for another program's."""
-        header, batches = snapshot.load(blob, self._state)
+        """Take on a snapshot of the same program; gives the engine itself. Raises CepError where it is another
+        program's, or damaged; the engine is then not to be used any more."""
+        with snapshot.restoring():
+            self._restore(*snapshot.load(blob, self._state))
+            self._checked()
+        return self
+
+    def _restore(self, header: dict[str, Any], batches: list[pa.RecordBatch]) -> None:
         if header["explain"] != (self.history is not None):
             raise CepError(
                 "the snapshot was made with another `explain`", hint="the same option on both", code="snapshot"
@@ -340,7 +348,15 @@ class Engine:
         self.clock.restore(from_arrow(batches[0]), header["watermark"], header["latest"])
         self.machine.restore(batches[1:])
         self.position = header["position"]
-        return self
+
+    def _checked(self) -> None:
+        """What was restored fits the program, and holds together. Raises CepError where it does not."""
+        self.clock.fits({name: FIRST + len(schema.attributes) for name, schema in self.inputs.items()})
+        demand(isinstance(self.position, int) and self.position >= 0)
+        for codes in [*self.machine.coded(), *self.clock.codes(self._coded())]:
+            demand(self.pool.holds(codes))
+        if self.history is not None:
+            self.history.fits(self.plan.schemas, self.machine.names())
 
     def _carry(self, state: State) -> dict[str, bool]:
         """Go on where another program was; gives of each rule that remembers whether it goes on as it was."""
@@ -352,6 +368,7 @@ class Engine:
         if self.changes is not None and state.changes is not None and header["knowledge"] == self._loaded:
             self.changes.restore(state.changes)
         self.position = header["position"]
+        self._checked()
         return {rule: goals <= taken for rule, goals in self.goals().items()}
 
     @property
@@ -409,15 +426,19 @@ class Engine:
         if self.history is not None:
             self.history.forget(self.machine.names, min(self.clock.watermark, self.clock.latest))
         if self.pool.size > self._sweep_at:
-            coded = {
-                name: [FIRST + i for i, a in enumerate(s.attributes) if a.type in ("string", "iri", "any")]
-                for name, s in self.plan.schemas.items()
-            }
+            coded = self._coded()
             whole = () if self.history is None else self.history.tables()
             held = [t[row] for name, tables in whole for t in tables for row in coded[name]]
             known = [] if self.changes is None else self.changes.codes()
             self.pool.sweep([*self.machine.codes(), *self.clock.codes(coded), *held, *known])
             self._sweep_at = max(1 << 16, 2 * self.pool.size)
+
+    def _coded(self) -> dict[str, list[int]]:
+        """Which rows of each event's tables are pool codes."""
+        return {
+            name: [FIRST + i for i, a in enumerate(s.attributes) if a.type in ("string", "iri", "any")]
+            for name, s in self.plan.schemas.items()
+        }
 
 
 def detect(

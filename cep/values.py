@@ -151,6 +151,10 @@ class Pool:
             return self.encode_ints(np.where(column == MISSING, MISSING, seconds))
         return self.encode_floats(np.where(column == MISSING, np.nan, column / 1e6))
 
+    def holds(self, codes: Ints) -> bool:
+        """Whether all are codes of values that are, or were, here, or missing."""
+        return not codes.size or int(codes.max()) < max(1, len(self._values))
+
     def value(self, code: int) -> Value:
         """The value of a code; None for MISSING."""
         return None if code == MISSING else self._values[code]
@@ -227,7 +231,9 @@ class Pool:
         Where the pool is empty, or has only met the constants that the pool of the snapshot had met before it, every
         code is itself.
         """
-        last = frame["code"].max()
+        first, last = frame["code"].min(), frame["code"].max()
+        if first is not None and int(str(first)) < 0:
+            raise ValueError("no code is less than 0")
         translation: Ints = np.full(0 if last is None else int(str(last)) + 1, MISSING, dtype=np.int64)
         homeless: list[tuple[int, Value]] = []
         for code, kind, text, integer, number in frame.select("code", "kind", "text", "integer", "number").iter_rows():

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cep.goals import partial, ring, window
 from cep.goals.arrival import by_arrival
-from cep.goals.contract import Ints, from_arrow, to_arrow
+from cep.goals.contract import Ints, between, demand, restored, to_arrow
 from cep.goals.keys import Keys, capacity_for, reindex
 from cep.goals.lineage import Lineage
 from cep.goals.store import room
@@ -144,11 +144,18 @@ class Aggregate:
         )
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        arrays = from_arrow(batch)
+        keys = len(self.spec.by)
         if self.short:
+            arrays = restored(batch, rings=self.rings.shape[1], keys=keys)
+            demand(len(arrays["rings"]) == len(arrays["keys"]))
+            between(arrays["rings"][:, ring.R_COUNT], 0, self.spec.events + 1)
+            between(arrays["rings"][:, ring.R_OLDEST], 0, self.spec.events)
             self.rings = arrays["rings"]
             self.keys.become(arrays["keys"], len(arrays["keys"]))
             return
+        arrays = restored(batch, store=self.store.shape[1], keys=keys, groups=self.groups.shape[1])
+        demand(len(arrays["groups"]) == len(arrays["keys"]))
+        demand(_chained(arrays["store"], arrays["groups"]))
         self.store, self.count = room(arrays["store"], 16), len(arrays["store"])
         self.keys.become(arrays["keys"], len(arrays["keys"]))
         self.groups = arrays["groups"]
@@ -164,6 +171,9 @@ class Aggregate:
         held = [live[:, HEADER + 4 * k + cell] for k in self.spec.value_codes for cell in (0, 2)]
         held += [self.groups[: self.keys.count, window.GROUP + 3 * k + 1] for k in self.spec.value_codes]
         return held + keys
+
+    def coded(self) -> list[Ints]:
+        return self.codes()
 
     def names(self) -> list[Ints]:
         if self.short:
@@ -200,3 +210,26 @@ def _more_groups(groups: Ints, slots: int) -> Ints:
     larger[:, :3] = -1
     larger[: groups.shape[0]] = groups
     return larger
+
+
+def _chained(store: Ints, groups: Ints) -> bool:
+    """Whether each group's rows, in their order, are its chain, as a snapshot has them."""
+    count, number, slots = len(store), len(groups), store[:, SLOT]
+    if count and (int(slots.min()) < 0 or int(slots.max()) >= number):
+        return False
+    sizes = np.bincount(slots, minlength=number)
+    order, last = np.argsort(slots, kind="stable"), np.cumsum(sizes) - 1
+    first = last - sizes + 1
+    following, before = np.append(order[1:], -1)[:count], np.append(-1, order[:-1])[:count]
+    back = groups[:, window.G_BACK]
+    if not sizes.all() or (number and (int(back.min()) < -1 or int(back.max()) >= count)):
+        return False
+    following[last], before[first] = -1, -1
+    return bool(
+        (store[order, window.NEXT] == following).all()
+        and (store[order, window.PREVIOUS] == before).all()
+        and (groups[:, window.G_HEAD] == order[first]).all()
+        and (groups[:, window.G_TAIL] == order[last]).all()
+        and (groups[:, window.G_COUNT] == sizes).all()
+        and ((back < 0) | (slots[back] == np.arange(number))).all()
+    )

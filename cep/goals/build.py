@@ -380,7 +380,7 @@ class _Widened:
         self.forget = goal.forget
         self.snapshot = goal.snapshot
         self.restore = goal.restore
-        self.codes = goal.codes
+        self.codes, self.coded = goal.codes, goal.coded
         self.names = goal.names
         if isinstance(goal, Deadline):
             self.next_deadline = goal.next_deadline

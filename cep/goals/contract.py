@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cep.errors import CepError
 from cep.table import Table
 
 Ints = NDArray[np.int64]
@@ -37,11 +38,16 @@ class Goal(Protocol):
         ...
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        """Take on the state of a snapshot of the same node."""
+        """Take on the state of a snapshot of the same node. CepError: it cannot be one; whatever is taken on, no kernel
+        reads or writes beside it."""
         ...
 
     def codes(self) -> list[Ints]:
-        """The pool codes that the state holds."""
+        """The pool codes that the state holds, and perhaps numbers that are none."""
+        ...
+
+    def coded(self) -> list[Ints]:
+        """Those of them that are pool codes for certain."""
         ...
 
     def names(self) -> list[Ints]:
@@ -69,11 +75,47 @@ def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:
 
 
 def from_arrow(batch: pa.RecordBatch) -> Arrays:
-    """The arrays of `to_arrow`, writable."""
+    """The arrays of `to_arrow`, writable. CepError: it has not made them."""
     arrays: Arrays = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.metadata is None:
             continue
-        shape = tuple(int(n) for n in field.metadata[b"shape"].decode().split(","))
-        arrays[field.name] = np.array(column.flatten()).astype(np.int64).reshape(shape)
+        demand(pa.types.is_large_list(field.type) and field.type.value_type == pa.int64() and batch.num_rows == 1)
+        flat = np.array(column.flatten()).astype(np.int64)
+        try:
+            shape = tuple(int(n) for n in field.metadata[b"shape"].decode().split(","))
+        except (KeyError, ValueError):
+            raise damaged() from None
+        demand(len(shape) in (1, 2) and min(shape) >= 0 and int(np.prod(shape, dtype=object)) == len(flat))
+        arrays[field.name] = flat.reshape(shape)
     return arrays
+
+
+def restored(batch: pa.RecordBatch, **columns: int) -> Arrays:
+    """The arrays of a state: these, each of so many columns. CepError: it has others."""
+    arrays = from_arrow(batch)
+    demand(arrays.keys() == columns.keys())
+    demand(all(array.ndim == 2 and array.shape[1] == columns[name] for name, array in arrays.items()))
+    return arrays
+
+
+def between(values: Ints, low: int, beyond: int) -> None:
+    """CepError: what was restored has others than those from `low` to before `beyond`."""
+    demand(not values.size or (int(values.min()) >= low and int(values.max()) < beyond))
+
+
+def demand(holds: bool) -> None:
+    """CepError: what must hold of a state that is restored does not."""
+    if not holds:
+        raise damaged()
+
+
+DAMAGED = "damaged"
+"""The code of the error that a snapshot is damaged; where it does not fit, the code is `snapshot`."""
+
+
+def damaged() -> CepError:
+    """That a state is none, or not what was written."""
+    return CepError(
+        "this is no snapshot, or a damaged one", hint="bring it back from a copy, or begin anew", code=DAMAGED
+    )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cep.goals import pairing
 from cep.goals.arrival import order_of_arrival, take
 from cep.goals.bytecode import Code, stack_cells
-from cep.goals.contract import Ints, from_arrow, to_arrow
+from cep.goals.contract import Ints, between, demand, restored, to_arrow
 from cep.goals.keys import Keys
 from cep.goals.lineage import Lineage
 from cep.goals.pairs import assemble, consume
@@ -320,7 +320,16 @@ class Join:
         )
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        state = from_arrow(batch)
+        spec = self.spec
+        keys, absent_keys = len(spec.left_key), len(spec.absent_key)
+        own, others = {"hot": HOT, "cold": self.cold.shape[1]}, {"absent_hot": HOT, "absent_cold": HEADER}
+        state = restored(batch, **own, **others, keys=keys, absent_keys=absent_keys)
+        for hot, cold, known in (("hot", "cold", "keys"), ("absent_hot", "absent_cold", "absent_keys")):
+            demand(len(state[hot]) == len(state[cold]))
+            between(state[cold][:, SLOT], 0, len(state[known]))
+        between(state["cold"][:, SIDE], 0, 2)
+        between(state["absent_cold"][:, SIDE], 0, 1)
+        between(state["cold"][:, OTHER], -1, len(state["absent_keys"]))
         self.hot, self.cold, self.count = state["hot"], state["cold"], len(state["hot"])
         self.absent_hot, self.absent_cold = state["absent_hot"], state["absent_cold"]
         self.absent_count = len(self.absent_hot)
@@ -331,7 +340,10 @@ class Join:
 
     def codes(self) -> list[Ints]:
         # Of keys any number may be a code: one too many kept does no harm.
-        held = [self.keys.known.reshape(-1), self.absent_keys.known.reshape(-1)]
+        return [self.keys.known.reshape(-1), self.absent_keys.known.reshape(-1), *self.coded()]
+
+    def coded(self) -> list[Ints]:
+        held: list[Ints] = []
         cold = self.cold[: self.count]
         for side, columns in enumerate((self.spec.left_codes, self.spec.right_codes)):
             held += [cold[cold[:, SIDE] == side, HEADER + c] for c in columns if side == 0 or self.keep_right]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.goals import runs
-from cep.goals.contract import Ints, from_arrow, to_arrow
+from cep.goals.contract import Ints, demand, from_arrow, to_arrow
 from cep.table import IDENTITY, Table
 
 # Input events are named by their position in the input; what is derived, from here on.
@@ -128,8 +128,15 @@ class Lineage:
         return to_arrow({"wholes": wholes, "parts": parts, "rules": rules, "next": np.array([self.next], np.int64)})
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        """Take on the edges of a snapshot."""
+        """Take on the edges of a snapshot. CepError: they are none."""
         arrays = from_arrow(batch)
+        demand(arrays.keys() == {"wholes", "parts", "rules", "next"})
+        wholes, parts, rules, following = (arrays[name] for name in ("wholes", "parts", "rules", "next"))
+        demand(following.shape == (1,) and wholes.ndim == 1 and wholes.shape == parts.shape)
+        demand(rules.ndim == 2 and len(rules) == 2)
+        demand(bool((parts < wholes).all() and (np.diff(wholes) >= 0).all()))  # what made it was there before it
+        for names in (wholes, rules[_WHOLE]):
+            demand(not names.size or (int(names.min()) >= DERIVED and int(names.max()) < int(following[0])))
         self._runs, self._new, self._rules = [], [np.stack([arrays["wholes"], arrays["parts"]])], []
         runs.put(self._rules, arrays["rules"], _WHOLE)
         self.next = int(arrays["next"][0])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cep.conditions import Conditions
 from cep.goals.arrival import as_set, by_arrival, take
-from cep.goals.contract import Ints, from_arrow, to_arrow
+from cep.goals.contract import Ints, demand, from_arrow, to_arrow
 from cep.goals.lineage import DERIVED, Lineage
 from cep.table import END, FIRST, IDENTITY, ORDER, START, Column, Table, bits, column, concat, empty, rows
 
@@ -31,6 +31,9 @@ class Memoryless:
         """Nothing was kept."""
 
     def codes(self) -> list[Ints]:
+        return []
+
+    def coded(self) -> list[Ints]:
         return []
 
     def names(self) -> list[Ints]:
@@ -102,7 +105,10 @@ class Tick(Memoryless):
         return to_arrow({"done": np.array([int(self.done)], np.int64)})
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        self.done = bool(from_arrow(batch)["done"][0])
+        done = from_arrow(batch).get("done")
+        demand(done is not None and done.shape == (1,))
+        assert done is not None, "it is there"
+        self.done = bool(done[0])
 
 
 class Select(Memoryless):

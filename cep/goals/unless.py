@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from cep.goals.contract import Ints, from_arrow, to_arrow
+from cep.goals.contract import Ints, between, demand, restored, to_arrow
 from cep.goals.intrinsics import prefetch
 from cep.goals.keys import Keys
 from cep.goals.lineage import Lineage
@@ -27,6 +27,7 @@ from cep.goals.store import (
     NEAR,
     NEXT,
     PREVIOUS,
+    SIDE,
     SLOT,
     kept,
     link,
@@ -186,14 +187,19 @@ class Deadline:
         return to_arrow({"store": self.store[: self.count], "cold": self.cold[: self.count], "keys": self.keys.known})
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        arrays = from_arrow(batch)
+        arrays = restored(batch, store=HOT, cold=self.cold.shape[1], keys=len(self.spec.left_key))
+        demand(len(arrays["store"]) == len(arrays["cold"]))
+        between(arrays["cold"][:, SLOT], SAFE, len(arrays["keys"]))
+        between(arrays["cold"][:, SIDE], 0, 1)
         self.store, self.cold, self.count, self.first = arrays["store"], arrays["cold"], len(arrays["store"]), 0
         self.keys.become(arrays["keys"], len(arrays["keys"]))
         self._compact()
 
     def codes(self) -> list[Ints]:
-        held = [self.cold[self.first : self.count, HEADER + c] for c in self.spec.left_codes]
-        return [*held, self.keys.known.reshape(-1)]
+        return [*self.coded(), self.keys.known.reshape(-1)]
+
+    def coded(self) -> list[Ints]:
+        return [self.cold[self.first : self.count, HEADER + c] for c in self.spec.left_codes]
 
     def names(self) -> list[Ints]:
         return [self.cold[self.first : self.count, NAME]]

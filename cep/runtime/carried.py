@@ -46,7 +46,11 @@ class State:
     @classmethod
     def of(cls, before: Before) -> State:
         """The parts of a snapshot. CepError: it is damaged, or was made with `explain`."""
-        header, batches = snapshot.load(before.state, None)
+        with snapshot.restoring():
+            return cls._of(before, *snapshot.load(before.state, None))
+
+    @classmethod
+    def _of(cls, before: Before, header: dict[str, Any], batches: list[pa.RecordBatch]) -> State:
         if header["explain"]:
             message = "a snapshot with lineage goes with its own program"
             raise CepError(message, hint="one that was made without `explain`", code="snapshot")

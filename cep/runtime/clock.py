@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
 from cep.goals.arrival import by_arrival
+from cep.goals.contract import demand
 from cep.table import END, Table, concat, rows, slice_until
 
 BEGINNING = -(2**62)
@@ -63,11 +66,17 @@ class Clock:
         """The pool codes that wait, given each type's rows of codes."""
         return [table[row] for name, tables in self.waiting.items() for table in tables for row in coded.get(name, ())]
 
+    def fits(self, heights: Mapping[str, int]) -> None:
+        """See that what waits is of events of tables so high. CepError: it is not."""
+        for name, tables in self.waiting.items():
+            demand(all(table.ndim == 2 and len(table) == heights.get(name) for table in tables))
+
     def snapshot(self) -> dict[str, Table]:
         """What waits, by type."""
         return {name: concat(tables) for name, tables in self.waiting.items()}
 
     def restore(self, waiting: dict[str, Table], watermark: int, latest: int) -> None:
-        """Take on what waited then."""
+        """Take on what waited then. CepError: it is no time."""
+        demand(all(isinstance(time, int) and BEGINNING <= time <= END_OF_TIME for time in (watermark, latest)))
         self.waiting = {name: [table] for name, table in waiting.items()}
         self.watermark, self.latest = watermark, latest

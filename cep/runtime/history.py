@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from cep.events import Value
 from cep.goals import runs
-from cep.goals.contract import Ints, from_arrow, to_arrow
+from cep.goals.contract import Ints, demand, from_arrow, to_arrow
 from cep.goals.lineage import DERIVED, Lineage
 from cep.plan.plan import Plan
 from cep.runtime.outlet import Made, values
 from cep.schema import Schema
-from cep.table import END, IDENTITY, ORDER, START, Table, concat, rows
+from cep.table import END, FIRST, IDENTITY, ORDER, START, Table, concat, rows
 from cep.values import Pool
 
 BECAUSE, CONSTITUENTS = "because", "constituents"
@@ -153,10 +153,22 @@ class History:
         self.lineage.restore(lineage)
         self.sources, self.kept = {}, {}
         tables = from_arrow(records)
+        demand(all(table.ndim == 2 and len(table) >= FIRST for table in tables.values()))
         self.took({name: table for name, table in tables.items() if not name.startswith(_MADE)})
         for name, table in tables.items():
             if name.startswith(_MADE):
                 runs.put(self.kept.setdefault(name.removeprefix(_MADE), []), table, IDENTITY)
+
+    def fits(self, schemas: Mapping[str, Schema], waiting: Sequence[Ints]) -> None:
+        """See that what was restored is of these events, and has the records that what is `waiting`, by names, goes
+        back to. CepError: it has not."""
+        for name, tables in self.tables():
+            demand(name in schemas)
+            demand(all(len(table) == FIRST + len(schemas[name].attributes) for table in tables))
+        behind = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting]))
+        given = behind[(behind < DERIVED) & (behind != 0)]
+        known = [table[IDENTITY] for tables in self.sources.values() for table in tables]
+        demand(bool(np.isin(given, np.concatenate([np.empty(0, np.int64), *known])).all()))
 
 
 _MADE = "made "  # before the name of an event in a snapshot: what rules made of it

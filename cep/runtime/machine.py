@@ -17,7 +17,7 @@ from cep.errors import CepError
 from cep.goals.arrival import distinct
 from cep.goals.build import Builder
 from cep.goals.chain import Chain
-from cep.goals.contract import Goal, Ints
+from cep.goals.contract import Goal, Ints, demand
 from cep.goals.relational import Make, Tick
 from cep.plan.algebra import Join, Scan, children
 from cep.plan.order import Group, Unit
@@ -200,7 +200,8 @@ class Machine:
         return [goal.snapshot() for _, goal in self.goals()]
 
     def restore(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Take on the states of a snapshot of the same plan."""
+        """Take on the states of a snapshot of the same plan. CepError: they are of another."""
+        demand(len(batches) == len(self.goals()))
         for (_, goal), batch in zip(self.goals(), batches, strict=True):
             goal.restore(batch)
 
@@ -221,6 +222,10 @@ class Machine:
     def codes(self) -> list[Ints]:
         """All pool codes that any goal holds."""
         return [codes for _, goal in self.goals() for codes in goal.codes()]
+
+    def coded(self) -> list[Ints]:
+        """Numbers in goals that are pool codes for certain."""
+        return [codes for _, goal in self.goals() for codes in goal.coded()]
 
     def names(self) -> list[Ints]:
         """The identities of all that waits in any goal."""

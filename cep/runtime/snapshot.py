@@ -1,19 +1,26 @@
-"""A state as bytes, and back: a header in JSON, then Arrow streams one after another."""
+"""A state as bytes, sealed, and back: a header in JSON, then Arrow streams one after another."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
+from cep import sealed
 from cep.errors import CepError
+from cep.goals.contract import damaged
 
-VERSION = 1
+VERSION = 2
+BEFORE = 1
+"""The version without a seal, which is still read."""
+
+_LENGTH = 8  # bytes of the header's own length
 
 
 def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: str) -> bytes:
@@ -21,40 +28,69 @@ def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: 
     parts = [_bytes(batch) for batch in batches]
     known = {"version": VERSION, "program": program, "lengths": [len(part) for part in parts]}
     text = json.dumps({**header, **known}).encode()
-    return len(text).to_bytes(8, "little") + text + b"".join(parts)
+    return sealed.seal(len(text).to_bytes(_LENGTH, "little"), text, *parts)
 
 
 def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
     """Header and batches. Raises CepError where the blob is of another program (None: any will do), or damaged."""
-    try:
-        start = 8 + int.from_bytes(blob[:8], "little")
-        header = json.loads(blob[8:start])
-        lengths = header["lengths"]
-        version, known = header["version"], header["program"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CepError("this is no snapshot, or a damaged one", code="snapshot") from error
-    if version != VERSION or known != (program or known):
+    header, rest = _read(blob)
+    lengths = header["lengths"]
+    if header["program"] != (program or header["program"]):
         raise CepError(
             "the snapshot is of another program",
             hint="restore it with the rules, facts and knowledge it was made with",
             code="snapshot",
         )
-    if start + sum(lengths) != len(blob):
-        raise CepError("the snapshot is cut short", code="snapshot")
-    batches = []
-    for size in lengths:
-        with pa.ipc.open_stream(blob[start : start + size]) as reader:
-            batches.append(reader.read_next_batch())
-        start += size
+    if sum(lengths) != len(rest):
+        raise damaged()
+    batches, start = [], 0
+    try:
+        for size in lengths:
+            with pa.ipc.open_stream(pa.py_buffer(rest[start : start + size])) as reader:
+                batches.append(reader.read_next_batch())
+            batches[-1].validate(full=True)
+            start += size
+    except (pa.ArrowException, StopIteration, OSError, ValueError) as error:
+        raise damaged() from error
     return header, batches
 
 
+def header(blob: bytes) -> dict[str, Any]:
+    """What a snapshot says of itself. CepError: it is damaged."""
+    return _read(blob)[0]
+
+
 def program_of(blob: bytes) -> str:
-    """The fingerprint of the program that a blob belongs to, empty where it cannot be told."""
+    """The fingerprint of the program that a blob belongs to. CepError: it is damaged."""
+    return str(_read(blob)[0]["program"])
+
+
+@contextmanager
+def restoring() -> Iterator[None]:
+    """What in the block does not fit together is damage: CepError."""
     try:
-        return str(json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["program"])
-    except (ValueError, KeyError, TypeError):
-        return ""
+        yield
+    except (LookupError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise damaged() from error
+
+
+def _read(blob: bytes) -> tuple[dict[str, Any], memoryview]:
+    """The header and what is behind it, once it is known to be what was written."""
+    try:
+        whole = sealed.content(blob) if sealed.is_sealed(blob) else memoryview(blob)
+        start = _LENGTH + int.from_bytes(whole[:_LENGTH], "little")
+        found = json.loads(bytes(whole[_LENGTH:start]))
+        if found["version"] != (VERSION if sealed.is_sealed(blob) else BEFORE):
+            raise CepError(
+                f"the snapshot is of version {found['version']}, and this reads {BEFORE} and {VERSION}",
+                hint="read it with the version of semcep that made it, or begin anew",
+                code="snapshot",
+            )
+        if not isinstance(found["program"], str) or not all(isinstance(size, int) for size in found["lengths"]):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise damaged() from error
+    return found, whole[start:]
 
 
 def fingerprint(

@@ -1,0 +1,148 @@
+"""Bytes with a hash: what a run goes on from is what was written, or it is told, before anything else reads it.
+
+Whole (`seal`): a mark and a hash stand before the content. One by one: records of bytes (`record`), of which the last
+may be torn, and lines of JSON (`Chain`), each with a hash of all until it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MARK = b"semcep\x00\x02"
+"""What sealed bytes begin with; the last byte counts the forms there have been."""
+
+SIZE = 16
+"""Bytes of a hash."""
+HEAD = len(MARK) + SIZE
+
+_SIZES, _CHECK = struct.Struct("<II"), 8
+_HASH = re.compile(rb', "hash": "([0-9a-f]{32})"\}\n?$')
+
+
+class Broken(ValueError):
+    """Bytes are not what was sealed. `number`: of the record or line that is not."""
+
+    def __init__(self, number: int = 0) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def digest(*parts: Buffer, size: int = SIZE) -> bytes:
+    """A hash of bytes in a row."""
+    found = blake2b(digest_size=size)
+    for part in parts:
+        found.update(part)
+    return found.digest()
+
+
+# --- whole ---
+
+
+def seal(*parts: Buffer, of: bytes = b"") -> bytes:
+    """The parts in a row, sealed. `of`: what they belong to, as a file's name; it is not in them."""
+    return b"".join([MARK, digest(MARK, of, *parts), *parts])
+
+
+def is_sealed(blob: Buffer) -> bool:
+    """Whether bytes say that they are: what the version before has written does not."""
+    return bytes(blob[: len(MARK)]) == MARK
+
+
+def content(blob: Buffer, of: bytes = b"") -> memoryview:
+    """What was sealed. Broken: it is not that, or does not belong to this."""
+    rest = memoryview(blob)[HEAD:]
+    if not is_sealed(blob) or digest(MARK, of, rest) != blob[len(MARK) : HEAD]:
+        raise Broken
+    return rest
+
+
+def plain(blob: bytes, of: bytes = b"") -> bytes:
+    """What was sealed, or all, as the version before has written it. Broken: see `content`."""
+    return bytes(content(blob, of)) if is_sealed(blob) else blob
+
+
+def name(blob: Buffer) -> bytes:
+    """What bytes are known by: a hash of them, and of sealed ones the one that they carry."""
+    return bytes(blob[len(MARK) : HEAD]) if is_sealed(blob) else digest(blob)
+
+
+# --- records ---
+
+
+def record(head: bytes, body: bytes) -> bytes:
+    """A record: sizes with a hash of their own, head, body, and a hash of it all."""
+    sizes = _SIZES.pack(len(head), len(body))
+    return b"".join([sizes, digest(sizes, size=_CHECK), head, body, digest(sizes, head, body)])
+
+
+def records(data: bytes, place: int = 0) -> Iterator[tuple[bytes, bytes, int]]:
+    """Head, body, and where each record ends, up to what is torn: cut short, or of which the end is zeros, since a
+    machine has ended before it was on disk. Broken: one is damaged, or torn with more behind it."""
+    number, start = 0, _SIZES.size + _CHECK
+    while place < len(data):
+        rest = memoryview(data)[place:]
+        sizes = bytes(rest[: _SIZES.size])
+        if len(rest) < start or digest(sizes, size=_CHECK) != rest[_SIZES.size : start]:
+            if len(bytes(rest).rstrip(b"\0")) < start:
+                return
+            raise Broken(number)
+        middle = start + _SIZES.unpack(sizes)[0]
+        stop = middle + _SIZES.unpack(sizes)[1]
+        if len(rest) < stop + SIZE:
+            return
+        head, body, known = bytes(rest[start:middle]), bytes(rest[middle:stop]), bytes(rest[stop : stop + SIZE])
+        if digest(sizes, head, body) != known:
+            if not any(rest[stop:]):
+                return
+            raise Broken(number)
+        place += stop + SIZE
+        yield head, body, place
+        number += 1
+
+
+# --- lines ---
+
+
+class Chain:
+    """Lines of JSON objects, one after the other, each with a hash of all lines until it as its last field. Lines of
+    the version before have none; none follows one that has. `of`: what the lines belong to."""
+
+    def __init__(self, of: bytes = b"") -> None:
+        self._last = digest(of)
+        self._sealed = False
+        self.count = 0
+
+    def add(self, line: bytes) -> bytes:
+        """The next line, `{...}`, sealed, with its end."""
+        self._take(line)
+        self._sealed = True
+        return line[:-1] + b', "hash": "%s"}\n' % self._last.hex().encode()
+
+    def read(self, line: bytes) -> bytes:
+        """The next line without its hash and its end. Broken: it is not the one that was written there."""
+        found = _HASH.search(line)
+        plain = line.removesuffix(b"\n") if found is None else line[: found.start()] + b"}"
+        if found is None and self._sealed:
+            raise Broken(self.count)
+        self._take(plain)
+        if found is not None:
+            if found[1] != self._last.hex().encode():
+                raise Broken(self.count - 1)
+            self._sealed = True
+        return plain
+
+    def copy(self) -> Chain:
+        """One that goes on from here."""
+        made = Chain()
+        made._last, made._sealed, made.count = self._last, self._sealed, self.count
+        return made
+
+    def _take(self, line: bytes) -> None:
+        self._last = digest(self._last, line)
+        self.count += 1
