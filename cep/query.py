@@ -196,6 +196,8 @@ def claimed(asked: Asked, reads: Reads, held: ExitStack) -> Job:
     if query.letters is not None:
         room("--dead-letter", Path(query.letters))
     _tidied(query, folder)
+    if not asked.sent:
+        _missed(wish, tidy.missing(Path(query.output)))
     changes.Chronicle(folder, [os.path.abspath(one) for one in query.updates]).look(query.closing, strict=True)
     return query
 
@@ -222,6 +224,7 @@ def _agrees(asked: Asked, reads: Reads, query: Job, state: kept.Kept) -> None:
     its input has ended."""
     wish, own = asked.wish, state.generation.spark(asked.checkpoint)
     mending.mend(own)
+    mending.sound(own)
     mending.agree(own, Path(query.output), state.generation.first)
     told = telling.ends(own) > 0
     over = kept.ended(own) or (told and not query.closing)
@@ -236,6 +239,15 @@ def _agrees(asked: Asked, reads: Reads, query: Job, state: kept.Kept) -> None:
         found = reads.files
         late = f"{count(len(found), 'file')} came after the end of the input was told, and will not be read"
         wish.log("after", f"{late}: {', '.join(found[:3])}{', ...' if len(found) > 3 else ''}", "warning")
+
+
+def _missed(wish: Wish, gone: list[Path]) -> None:
+    """Tell of files of derived events that are not there any more."""
+    if gone:
+        these = f"{', '.join(map(str, gone[:3]))}{', ...' if len(gone) > 3 else ''}"
+        told = f"--output: of what was written {count(len(gone), 'file')} {'is' if len(gone) == 1 else 'are'} missing"
+        hint = "bring them back from a copy: whoever goes by the log of the folder, as Spark does, fails without"
+        wish.log("missing", f"{told}: {these}; {hint}", "warning", files=len(gone))
 
 
 def _tidied(query: Job, checkpoint: Path) -> None:

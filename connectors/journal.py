@@ -1,8 +1,9 @@
 """The journal: batches on disk before they are worked off, so that a run that is killed goes on as if it had not been.
 
 It belongs to a snapshot, and begins anew with each: what is in it came since. First stands which snapshot that is and
-what was known of the sources then; behind it stands batch after batch. What is torn at the end was not worked off, and
-no source was told of it. What is not whole and has more behind it was whole once: that is told, and nothing is cut off.
+what was known of the sources then; behind it stands batch after batch. What is torn at the end, cut short or never on
+disk, was not worked off, and no source was told of it. Whatever else is not what was written is told, and nothing is
+cut off.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +20,7 @@ from zlib import crc32
 import numpy as np
 import polars as pl
 
+from cep import sealed
 from cep.errors import CepError
 from cep.schema import Schema
 from connectors.batch import Batch, Block, DeadRecord
@@ -28,8 +29,12 @@ from connectors.packed import pack, unpack
 Place = Mapping[int, int]
 """What is to be known of a source to go on behind a message; numbers of its own, later ones for earlier ones."""
 
-_HEAD = struct.Struct("<III")
-"""Check sum of what follows it; bytes of a text of JSON, and of the tables, or numbers of sources, behind it."""
+_BEFORE = struct.Struct("<III")
+"""In the version before: check sum of what follows it; bytes of a text of JSON, and of the tables, or numbers of
+sources, behind it."""
+
+_Record = tuple[dict[str, Any], bytes, int]
+"""A text of JSON, the tables or numbers of sources behind it, and where it ends."""
 
 
 class Journal:
@@ -40,7 +45,8 @@ class Journal:
     """
 
     def __init__(self, folder: Path, schemas: Mapping[str, Schema]) -> None:
-        """`schemas`: of the events that the program reads; others are left out. CepError: it cannot be read."""
+        """`schemas`: of the events that the program reads; others are left out. CepError: it cannot be read, or it and
+        the snapshot are damaged, or not of one time."""
         self._saved, self._path, self._part = folder / "snapshot", folder / "journal", folder / "journal.part"
         self._schemas = {name: _fields(schema) for name, schema in schemas.items()}
         self.places: dict[str, dict[int, int]] = {}
@@ -48,7 +54,7 @@ class Journal:
         self._silence = self._before = 0  # that of the last batch, and of the last one in the snapshot
         self._left: list[tuple[dict[str, Any], bytes]] = []
         try:
-            self._file = self._opened(_name(self.snapshot()))
+            self._file = self._opened(self._name())
         except OSError as error:
             raise _failed(self._path, error) from None
         self.whole = not self._left
@@ -98,7 +104,7 @@ class Journal:
         written."""
         assert self.whole, "what is still to come would be lost"
         try:
-            file = self._begun(_name(blob))
+            file = self._begun(sealed.name(blob).hex())
             part = self._saved.with_suffix(".part")
             with part.open("wb") as out:
                 out.write(blob)
@@ -119,18 +125,33 @@ class Journal:
     def close(self) -> None:
         self._file.close()
 
+    def _name(self) -> str:
+        """What the snapshot is known by. CepError: it is damaged."""
+        blob = self.snapshot()
+        try:
+            if sealed.is_sealed(blob):
+                sealed.content(blob)
+        except sealed.Broken:
+            hint = "bring the whole folder back from a copy, or begin anew with another one"
+            raise CepError(f"--state: {self._saved}: it is damaged", hint=hint, code="state") from None
+        return sealed.name(blob).hex()
+
     def _opened(self, name: str) -> BinaryIO:
         """The journal that belongs to the snapshot of that name, read; a new one where there is none."""
         for path in (self._path, self._part):
             data = path.read_bytes() if path.is_file() else b""
-            records = list(_records(data))
+            records, damaged = _whole(data)
             if records and records[0][0].get("follows") == name:
-                if _more(data, records[-1][2]):
+                if damaged:
                     raise _damaged(path, len(records))
                 break
         else:
-            if self._path.is_file() and not any(_records(self._path.read_bytes())):  # it is put there with its first
-                raise _damaged(self._path, 0)
+            if self._path.is_file():  # it is put there with its first record
+                raise (
+                    _apart(self._path, self._saved)
+                    if any(_whole(self._path.read_bytes())[0])
+                    else _damaged(self._path, 0)
+                )
             file = self._begun(name)
             os.replace(self._part, self._path)
             return file
@@ -143,6 +164,11 @@ class Journal:
             self._note(self._batch({**head, "tables": []}, b""))
             fit = [self._schemas.get(name) == fields for name, fields, _ in head["tables"]]
             self.behind += sum(rows for rows, fits in zip(head["rows"], fit) if fits) + len(head["dead"])
+        if not data.startswith(sealed.MARK):  # of the version before
+            records = [(head, tables, 0) for head, tables, _ in records]
+            self._written(_record(head, tables) for head, tables, _ in records).close()
+            path = self._part
+            records[-1] = (*records[-1][:2], path.stat().st_size)
         os.replace(path, self._path)
         file = self._path.open("r+b")
         file.truncate(records[-1][2])
@@ -153,8 +179,12 @@ class Journal:
         """A journal that follows a snapshot, on disk, not yet in its place."""
         places = [(source, len(place)) for source, place in self.places.items()]
         numbers = np.array([pair for place in self.places.values() for pair in place.items()], np.int64)
+        return self._written([_record({"follows": name, "first": self.first, "places": places}, numbers.tobytes())])
+
+    def _written(self, records: Iterable[bytes]) -> BinaryIO:
         file = self._part.open("wb")
-        file.write(_record({"follows": name, "first": self.first, "places": places}, numbers.tobytes()))
+        file.write(sealed.MARK)
+        file.writelines(records)
         file.flush()
         os.fsync(file.fileno())
         return file
@@ -180,38 +210,46 @@ def _fields(schema: Schema) -> list[list[str]]:
     return [[attribute.name, attribute.type] for attribute in schema.attributes]
 
 
-def _name(blob: bytes) -> str:
-    """What a snapshot is known by."""
-    return blake2b(blob, digest_size=16).hexdigest()
-
-
 def _record(head: Mapping[str, Any], tables: bytes) -> bytes:
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    sizes = _HEAD.pack(0, len(text), len(tables))[4:]
-    return crc32(tables, crc32(text, crc32(sizes))).to_bytes(4, "little") + sizes + text + tables
+    return sealed.record(text, tables)
 
 
-def _records(data: bytes) -> Iterator[tuple[dict[str, Any], bytes, int]]:
-    """Heads, tables, and where each ends, up to what is torn."""
+def _whole(data: bytes) -> tuple[list[_Record], bool]:
+    """The records up to what is torn, or damaged; and whether it is that."""
+    found: list[_Record] = []
+    if not sealed.MARK.startswith(data[: len(sealed.MARK)]):
+        found += _records_before(data)
+        return found, bool(found) and _more(data, found[-1][2])
+    try:
+        for text, tables, stop in sealed.records(data, len(sealed.MARK)):
+            found.append((json.loads(text.decode("utf-8", "surrogatepass")), tables, stop))
+    except sealed.Broken:
+        return found, True
+    return found, False
+
+
+def _records_before(data: bytes) -> Iterator[_Record]:
+    """As the version before has written them, up to what is torn."""
     place = 0
-    while place + _HEAD.size <= len(data):
-        sum, length, size = _HEAD.unpack_from(data, place)
-        middle = place + _HEAD.size + length
+    while place + _BEFORE.size <= len(data):
+        sum, length, size = _BEFORE.unpack_from(data, place)
+        middle = place + _BEFORE.size + length
         stop = middle + size
         if stop > len(data) or crc32(data[place + 4 : stop]) != sum:
             return
-        yield json.loads(data[place + _HEAD.size : middle].decode("utf-8", "surrogatepass")), data[middle:stop], stop
+        yield json.loads(data[place + _BEFORE.size : middle].decode("utf-8", "surrogatepass")), data[middle:stop], stop
         place = stop
 
 
 def _more(data: bytes, place: int) -> bool:
-    """Whether what is not whole there has more behind it. Zeros have not: the machine has ended before what was written
-    was on disk."""
+    """Whether what the version before has written, and is not whole there, has more behind it. Zeros have not: the
+    machine has ended before what was written was on disk."""
     rest = memoryview(data)[place:]
-    if len(rest) < _HEAD.size or not any(rest):
+    if len(rest) < _BEFORE.size or not any(rest):
         return False
-    _, length, size = _HEAD.unpack_from(rest)
-    return bool(_HEAD.size + length + size < len(rest))
+    _, length, size = _BEFORE.unpack_from(rest)
+    return bool(_BEFORE.size + length + size < len(rest))
 
 
 def _told(block: Block) -> Sequence[Any]:
@@ -230,6 +268,16 @@ def _block(told: Sequence[Any]) -> Block:
 def _damaged(path: Path, number: int) -> CepError:
     hint = "bring the folder back from a copy; or remove the file, to go on from the snapshot without what came since"
     return CepError(f"--state: {path}: record {number} is damaged", hint=hint, code="state")
+
+
+def _apart(path: Path, snapshot: Path) -> CepError:
+    hint = (
+        "bring the folder back from a copy; or remove the journal, to go on from the snapshot without what came since"
+    )
+    told = (
+        f"--state: {path} is not the journal of {snapshot.name} beside it: one is damaged, missing, or of another time"
+    )
+    return CepError(told, hint=hint, code="state")
 
 
 def _failed(path: Path, error: OSError) -> CepError:

@@ -7,13 +7,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
+from zlib import crc32
 
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep import sealed
 from cep.engine import Engine
 from cep.errors import CepError
 from cep.events import Iri
@@ -25,6 +28,7 @@ from connectors.deadletters import DeadLetters
 from connectors.files import read
 from connectors.journal import Journal
 from tests.brokers import Cluster
+from tests.damage import flipped
 from tests.serving import EIGHT
 
 SECOND = 1_000_000
@@ -139,7 +143,7 @@ def test_a_run_that_is_killed_derives_what_one_derives_that_is_not(
             left, first, now = left[taken:], first + len(gone), now + sum(later for later, *_ in gone)
             if torn:
                 with (folder / "journal").open("ab") as file:
-                    file.write(b"half of a record")
+                    file.write(sealed.record(b"{}", bytes(100))[:-50])
         else:
             run(folder, batches(left, first, now), None, found, often)
     assert found == whole
@@ -188,7 +192,7 @@ def test_what_is_in_it(tmp_path: Path) -> None:
 
 
 def test_damage_is_told_and_what_is_torn_is_cut_off(tmp_path: Path) -> None:
-    """Damaged is any record but the last one; then nothing is changed."""
+    """Whatever bit has flipped, also of a length, and in the last record; then nothing is changed."""
     schemas, path = Engine.from_text(PROGRAM).inputs, tmp_path / "journal"
     with closing(Journal(tmp_path, schemas)) as journal:
         ends = [path.stat().st_size]
@@ -196,18 +200,76 @@ def test_damage_is_told_and_what_is_torn_is_cut_off(tmp_path: Path) -> None:
             journal.add(readings(number, (number, "milk", 1.0)))
             ends.append(path.stat().st_size)
     whole = path.read_bytes()
-    for record, end in enumerate(ends[:-1]):
+    first = len(sealed.MARK)
+    lengths = [8 * (end + byte) + bit for end in [first, *ends[:-1]] for byte in range(8) for bit in (0, 7)]
+    for place in [*lengths, *(place for place, _ in flipped(whole, 200, Random(1)))]:
         damaged = bytearray(whole)
-        damaged[end - 1] ^= 1
+        damaged[place // 8] ^= 1 << place % 8
         path.write_bytes(damaged)
+        record = 0 if place < 8 * first else sum(end <= place // 8 for end in ends)
         with pytest.raises(CepError, match=f"--state: .*journal: record {record} is damaged"):
             Journal(tmp_path, schemas)
         assert path.read_bytes() == damaged
-    for torn, rows in ((whole[:-1] + b"?", 2), (whole[:-1], 2), (whole + bytes(4096), 3)):
+    half = sealed.record(b"{}", bytes(100))[:-50]
+    for torn, rows in ((whole[:-30] + bytes(30), 2), (whole[:-1], 2), (whole + bytes(4096), 3), (whole + half, 3)):
         path.write_bytes(torn)
         with closing(Journal(tmp_path, schemas)) as journal:
             assert journal.behind == rows
         assert path.stat().st_size == ends[rows]
+    path.write_bytes(b"")
+    with pytest.raises(CepError, match="record 0 is damaged"):
+        Journal(tmp_path, schemas)
+
+
+def test_a_snapshot_and_a_journal_that_are_not_of_one_another(tmp_path: Path) -> None:
+    """One damaged, missing, or of another folder: it is told, and nothing is begun anew in its place."""
+    engines = [Engine.from_text(PROGRAM) for _ in range(2)]
+    folders = [tmp_path / name for name in ("a", "b")]
+    for number, (folder, engine) in enumerate(zip(folders, engines)):
+        folder.mkdir()
+        with closing(Journal(folder, engine.inputs)) as journal:
+            engine.push(readings(0, (number, "milk", 1.0)).tables)
+            journal.save(engine.snapshot())
+            journal.add(readings(1, (number, "milk", 1.0)))
+    saved, kept = ((folders[0] / name).read_bytes() for name in ("snapshot", "journal"))
+
+    def refused(told: str) -> None:
+        with pytest.raises(CepError, match=f"--state: .*{told}"):
+            Journal(folders[0], engines[0].inputs)
+        (folders[0] / "snapshot").write_bytes(saved)
+        assert (folders[0] / "journal").read_bytes() == kept, "nothing is begun anew"
+
+    for _, damaged in flipped(saved, 100, Random(2)):
+        (folders[0] / "snapshot").write_bytes(damaged)
+        refused("snapshot")
+    for wrong in (b"", saved[:-1], (folders[1] / "snapshot").read_bytes()):
+        (folders[0] / "snapshot").write_bytes(wrong)
+        refused("snapshot")
+    (folders[0] / "snapshot").unlink()
+    refused("journal is not the journal of snapshot beside it")
+    (folders[0] / "journal").unlink()
+    with closing(Journal(folders[0], engines[0].inputs)) as journal:
+        assert journal.whole and journal.snapshot() == saved, "as the message says"
+
+
+def test_a_journal_of_the_version_before_goes_on(tmp_path: Path) -> None:
+    schemas, path = Engine.from_text(PROGRAM).inputs, tmp_path / "journal"
+    with closing(Journal(tmp_path, schemas)) as journal:
+        journal.add(readings(0, (1, "milk", 1.0)))
+    before = b""
+    for head, tables, _ in sealed.records(path.read_bytes(), len(sealed.MARK)):
+        sizes = len(head).to_bytes(4, "little") + len(tables).to_bytes(4, "little")
+        before += crc32(sizes + head + tables).to_bytes(4, "little") + sizes + head + tables
+    for torn in (b"", b"half", before[:50]):
+        path.write_bytes(before + torn)
+        with closing(Journal(tmp_path, schemas)) as journal:
+            assert journal.behind == 1 and len(list(journal.replayed())) == 2
+            journal.add(readings(1, (2, "milk", 1.0)))
+        with closing(Journal(tmp_path, schemas)) as journal:
+            assert journal.behind == 2
+    path.write_bytes(before[:30] + b"?" + before[31:])
+    with pytest.raises(CepError, match="record 0 is damaged"):
+        Journal(tmp_path, schemas)
 
 
 def test_what_a_broker_is_told_when(tmp_path: Path) -> None:

@@ -160,11 +160,15 @@ def test_damage_in_what_was_kept_is_told(tmp_path: Path) -> None:
             Mail(tmp_path, patience=0)
     assert file.read_bytes() == bytes(data), "nothing is cut off"
     data[len(data) // 2] ^= 1
+    for wrong in (bytes(data[:-1]) + b"?", bytes(data) + b"not half of a record"):
+        file.write_bytes(wrong)
+        with pytest.raises(CepError, match=r"message (99|100) is damaged"):
+            Mail(tmp_path, patience=0)
     for torn in (
         bytes(data[:-1]),
-        bytes(data[:-1]) + b"?",
+        bytes(data[:-30]) + bytes(30),
         bytes(data) + bytes(4096),
-        bytes(data) + b"half of a record",
+        bytes(data) + bytes(data[8:30]),
     ):
         file.write_bytes(torn)  # the machine has ended while the last one was written
         again = Mail(tmp_path)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from cep import sealed
 from cep.errors import CepError
+from cep.goals.contract import DAMAGED as DAMAGED
 from cep.goals.contract import damaged
 
 VERSION = 2

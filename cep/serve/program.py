@@ -15,6 +15,7 @@ from cep.errors import CepError
 from cep.feed import Feed, changing
 from cep.options import duration, refuse, waiting
 from cep.program import Rest, Turns
+from cep.runtime.snapshot import DAMAGED
 from cep.serve.wish import Wish
 from cep.spark.sink import Folder
 from cep.terminal import compiles, facts_of, knowledge_of, of_sources, text_of, warn, warnings_of
@@ -165,6 +166,10 @@ def _restored(wish: Wish, engine: Engine, made: Callable[..., Engine], blob: byt
             raise refuse("the program has changed, and with --explain nothing that is begun can go on in another")
         engine = made(before=Before(blob))
     except CepError as error:
+        if error.code == DAMAGED:
+            raise refuse(
+                f"--state {wish.state}: {error.message}", "bring it back from a copy, or name another folder"
+            ) from None
         wish.log("begins_anew", f"--state {wish.state}: {error}; the program begins anew", "warning", code=error.code)
         return made()
     on, anew = ([rule for rule, goes in engine.carried.items() if goes is way] for way in (True, False))

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cep.errors import CepError
-from cep.spark.durable import settled
+from cep.sealed import Broken, Chain
+from cep.spark.durable import damaged, settled
 from cep.spark.telling import Telling
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Chronicle:
         self._path = checkpoint / NAME
         self._names = names
         self._lines: list[bytes] = []
+        self._chain = Chain()
         self._files: dict[str, _Known] | None = None
 
     def __len__(self) -> int:
@@ -135,12 +137,24 @@ class Chronicle:
             "changes": [[one.time, change(one).decode(), one.file, one.line] for one in news.changes],
             "refused": [[one.reason, one.code, one.file, one.line, one.text] for one in news.refused],
         }
-        line = json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+        chain = self._chain.copy()
+        line = chain.add(json.dumps(fields, ensure_ascii=False).encode())
         with self._path.open("ab") as file:
             file.truncate(sum(map(len, self._lines)))  # what a killed run was writing, and told to no one
             file.write(line)
             settled(file)
         self._lines.append(line)
+        self._chain = chain
+
+    def _proven(self) -> None:
+        """CepError: what is kept is damaged."""
+        try:
+            for line in self._lines:
+                json.loads(self._chain.read(line))
+        except Broken as error:
+            raise damaged(self._path, what=f"is damaged in line {error.number + 1}") from None
+        except ValueError:
+            raise damaged(self._path) from None
 
     def _open(self) -> dict[str, _Known]:
         """The files as they were taken, where more may come. CepError: what was taken of one is not in it any more."""
@@ -148,6 +162,7 @@ class Chronicle:
             return self._files
         if self._path.exists():
             self._lines = [each for each in self._path.read_bytes().splitlines(keepends=True) if each.endswith(b"\n")]
+            self._proven()
         parts: dict[str, list[dict[str, Any]]] = {}
         for line in self._lines if self._names else ():
             for file, taken in json.loads(line)["files"].items():

@@ -11,9 +11,10 @@ from pathlib import Path
 from uuid import uuid4
 
 from cep.errors import CepError
+from cep.sealed import Chain
 from cep.spark import mending
 from cep.spark.changes import NAME as CHANGES
-from cep.spark.durable import put
+from cep.spark.durable import damaged, put
 from cep.spark.generation import FIRST, Generation, following
 from cep.spark.journal import JOURNAL
 from cep.spark.lock import NAME as LOCK
@@ -52,15 +53,15 @@ class Kept:
     def read(cls, file: Path) -> Kept:
         """The one of a file. CepError: it is damaged."""
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))
+            found = json.loads(Chain(NAME.encode()).read(file.read_bytes()))
             made = {"laid": Laid(**found["laid"]), "generation": Generation.of(found["generation"])}
             return cls(**found | made)
         except (ValueError, TypeError, KeyError) as error:
-            raise CepError(f"--checkpoint: {file} is damaged", hint="another folder", code="checkpoint") from error
+            raise damaged(file) from error
 
     def write(self, file: Path) -> None:
         """Put it there, whole or not at all."""
-        put(file, json.dumps(asdict(self), ensure_ascii=False).encode())
+        put(file, Chain(NAME.encode()).add(json.dumps(asdict(self), ensure_ascii=False).encode()))
 
 
 def claim(
@@ -157,8 +158,7 @@ def ended(spark: Path) -> bool:
     done = [int(file.name) for file in (spark / "commits").glob("[0-9]*")]
     if not done:
         return False
-    told = (spark / "offsets" / str(max(done))).read_text(encoding="utf-8").splitlines()[-1]
-    return int(json.loads(told)["end"]) > 1
+    return int(mending.offset(spark, max(done))["end"]) > 1
 
 
 def difference(before: Kept, now: Kept) -> str:

@@ -22,8 +22,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from cep.errors import CepError
+from cep.sealed import plain, seal
 from cep.spark import mending
-from cep.spark.durable import put
+from cep.spark.durable import damaged, put
 from cep.spark.files import PARCELS
 from cep.spark.journal import FILE_BITS
 from cep.spark.packages import KAFKA, wanted
@@ -145,7 +146,7 @@ def noted(checkpoint: Path, inputs: Mapping[int, Input]) -> None:
         for place, one in inputs.items():
             folder = checkpoint / f"input-{place}"
             folder.mkdir(exist_ok=True)
-            put(folder / "address", json.dumps(one.path).encode())
+            put(folder / "address", seal(json.dumps(one.path).encode(), of=b"address"))
             put(folder / NOTE, b"")
 
 
@@ -157,10 +158,9 @@ def _places(checkpoint: Path) -> set[int]:
 def _noted(file: Path) -> str:
     """The address that a file holds. CepError: it holds none."""
     try:
-        return str(json.loads(file.read_text(encoding="utf-8")))
+        return str(json.loads(plain(file.read_bytes(), file.name.encode())))
     except (OSError, ValueError):
-        hint = "put the whole folder back as it was, or start anew with another one"
-        raise CepError(f"--checkpoint: {file} is damaged", hint=hint, code="checkpoint") from None
+        raise damaged(file) from None
 
 
 def reach(address: Address) -> None:

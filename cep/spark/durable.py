@@ -1,4 +1,5 @@
-"""Files that are there whole or not at all, and still are when the machine has lost its power.
+"""Files that are there whole or not at all, and still are when the machine has lost its power; and what to say where
+one is not what was written.
 
 What a file holds is on disk before it gets its name. That the name is on disk is waited for where another file system
 may go by it: on one, names come to the disk in their order, where it keeps a journal, and what names this file comes
@@ -11,6 +12,11 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
+
+from cep.errors import CepError
+
+BACK = "put the whole folders of --output and --checkpoint back as they were, or start anew with others"
+"""What to do where files are damaged, missing, or not of one time."""
 
 
 def put(path: Path, content: bytes) -> None:
@@ -39,3 +45,8 @@ def named(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def damaged(path: Path, option: str = "--checkpoint", what: str = "is damaged") -> CepError:
+    """That a file is not what was written."""
+    return CepError(f"{option}: {path} {what}", hint=BACK, code="checkpoint")

@@ -8,7 +8,6 @@ takes over its state, tells the watermark, and what waits for it.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -126,6 +125,7 @@ def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, la
 
     spark = before.spark(checkpoint)
     mending.mend(spark)
+    mending.sound(spark)
     mending.agree(spark, output, before.first)
     done = max((int(file.name) for file in spark.glob(before.done)), default=-1)
     last = max(done, Ledger(output).last - before.first)  # what the sink has counts, also where Spark was killed then
@@ -134,8 +134,7 @@ def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, la
         shutil.rmtree(folder, ignore_errors=True)
     if last < 0:
         return Generation(made.number, made.first, before.start)
-    lines = (spark / "offsets" / str(last)).read_text(encoding="utf-8").splitlines()
-    offset = json.loads(lines[-1])
+    offset = mending.offset(spark, last)
     if offset["end"]:
         told = f"--migrate: the input of {checkpoint} has ended, so nothing more would come to other rules"
         hint = "start anew with another folder; where more is to come, run with `--once` or `--follow`"
@@ -146,11 +145,10 @@ def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, la
     latest = max(heads, key=lambda name: int(heads[name]["watermark"]), default=None)
     time = BEGINNING if latest is None else int(heads[latest]["watermark"])
     if last == done:
-        noted = (spark / "commits" / str(last)).read_text(encoding="utf-8").splitlines()
-        watermark = int(json.loads(noted[1])["nextBatchWatermarkMs"])
+        watermark = mending.watermark(spark, last)
     else:
         seen = max((int(head["latest"]) for head in heads.values()), default=BEGINNING)
-        watermark = max(int(json.loads(lines[1])["batchWatermarkMs"]), (seen - lateness) // 1000)
+        watermark = max(mending.planned_at(spark, last), (seen - lateness) // 1000)
     start = Start(before.number, laid, offset, watermark, time, versions, latest, [])
     return Generation(made.number, made.first, start)
 

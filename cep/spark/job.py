@@ -22,7 +22,7 @@ from cep.spark.parcels import WORLD
 from cep.spark.processor import stepped
 from cep.spark.program import Program
 from cep.spark.relay import FOLDER as OUTGOING
-from cep.spark.states import States
+from cep.spark.states import States, begin
 from cep.spark.stepping import Given, Work
 from connectors.inputs import Input
 
@@ -109,7 +109,7 @@ def derived(records: DataFrame, job: Job) -> DataFrame:
     parcels = records.withWatermark("time", f"{late} milliseconds").drop("time")
     run, folder, generation = uuid.uuid4().hex, Path(job.checkpoint), job.generation
     states = generation.states(folder)
-    states.mkdir(exist_ok=True)
+    begin(states, job.mark)
     start = generation.start
     given = None if start is None else Given(generation.number, start, generation.before(folder))
     for stage in job.program.stages:

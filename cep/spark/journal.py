@@ -16,7 +16,8 @@ from pathlib import Path
 from pyspark.sql.datasource import InputPartition
 
 from cep.errors import CepError
-from cep.spark.durable import settled
+from cep.sealed import Broken, Chain
+from cep.spark.durable import damaged, settled
 from connectors.inputs import Input
 
 JOURNAL = "files.jsonl"
@@ -39,6 +40,7 @@ class Some(InputPartition):
     def of(cls, line: bytes) -> Some:
         """The one that the journal has in this line."""
         fields = json.loads(line)
+        fields.pop("hash", None)
         return cls(fields.pop("number"), Input(**fields))
 
     def seen(self) -> Some:
@@ -50,15 +52,16 @@ class Some(InputPartition):
         return self.input.path
 
     def line(self) -> str:
-        """As the journal has it."""
+        """As the journal has it, but for its hash."""
         one = self.input
         fields = {"path": one.path, "format": one.format, "type": one.type, "bound": one.bound}
-        return json.dumps({"number": self.number} | fields, ensure_ascii=False) + "\n"
+        return json.dumps({"number": self.number} | fields, ensure_ascii=False)
 
 
 class Journal:
-    """The files in the order in which they are read, a line of JSON each. New ones are added by their names alone, so
-    that folders of several events are read side by side; numbers go spec by spec, in each by time of coming.
+    """The files in the order in which they are read, a line of JSON each, with a hash of all until it. New ones are
+    added by their names alone, so that folders of several events are read side by side; numbers go spec by spec, in
+    each by time of coming.
 
     Lines are only ever added, and are on disk before anyone is told of them. Of what a killed run was writing the last
     line may be torn: it was told to no one, and is cut off. Held in memory are paths, and where lines begin.
@@ -69,6 +72,7 @@ class Journal:
         self._known: set[str] = set()
         self._following: Counter[int] = Counter()
         self._begins = array("q", [0])  # of each line, and last where the next one will
+        self._chain = Chain()
 
     @property
     def known(self) -> Set[str]:
@@ -93,7 +97,7 @@ class Journal:
         with self._path.open("rb") as file:
             file.seek(self._begins[first])
             lines = file.read(self._begins[beyond] - self._begins[first]).splitlines()
-        return [Some.of(line) for line in lines]
+        return [self._some(line) for line in lines]
 
     def extend(self, now: Iterable[tuple[int, Input]]) -> int:
         """With those of `now`, each with the place of its spec, that are not yet in it; gives how many there are then.
@@ -121,12 +125,13 @@ class Journal:
             return
         with self._path.open("ab") as file:
             file.truncate(self._begins[-1])  # a torn line
-            file.write("".join(one.line() for one in new).encode("utf-8"))
+            chain = self._chain.copy()
+            file.write(b"".join(chain.add(one.line().encode("utf-8")) for one in new))
             settled(file)
         self._read()
 
     def _read(self) -> None:
-        """What has been added since it was last read."""
+        """What has been added since it was last read. CepError: it is damaged."""
         try:
             if self._path.stat().st_size <= self._begins[-1]:
                 return
@@ -137,8 +142,17 @@ class Journal:
             for line in file:
                 if not line.endswith(b"\n"):
                     return
-                one = Some.of(line)
+                try:
+                    one = self._some(self._chain.read(line))
+                except Broken:
+                    raise damaged(self._path, what=f"is damaged in line {len(self._begins)}") from None
                 self._known.add(one.path)
                 place, number = one.number >> FILE_BITS, one.number & ((1 << FILE_BITS) - 1)
                 self._following[place] = max(self._following[place], number + 1)
                 self._begins.append(self._begins[-1] + len(line))
+
+    def _some(self, line: bytes) -> Some:
+        try:
+            return Some.of(line)
+        except (ValueError, TypeError, KeyError):
+            raise damaged(self._path) from None

@@ -1,7 +1,8 @@
 """The log of the sink: which files count, a micro-batch after another, name by name and line by line as Spark's own.
 
 An entry of a micro-batch is a file of its number, `7`, or one of all until it, `9.compact`: a line `v1`, then one of
-JSON for each file. Spark reads the way from one such file to the next off the last two, and expects it to stay.
+JSON for each file. Spark reads the way from one such file to the next off the last two, and expects it to stay. Ours
+write `v01`, which Spark takes for the same: then the last line has a hash of the whole; and `v001` where there is none.
 
 Files are written beside the log, under names that no reader takes for data. A micro-batch counts from when its note,
 `note.7`, is on disk; then its files get their names, then it gets its entry. So whoever reads the log finds the files,
@@ -10,6 +11,7 @@ and whoever lists the folder finds none that will not count; what was killed in 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -19,8 +21,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from cep import sealed
 from cep.errors import CepError
-from cep.spark.durable import named, put, settled
+from cep.spark.durable import BACK, damaged, named, put, settled
 
 LOG = "_spark_metadata"
 """The log's folder in that of the files."""
@@ -42,9 +45,7 @@ each event there have been until then."""
 NOTES = 3
 """So many are kept. Spark goes back by one micro-batch."""
 
-BACK = "put the whole folders of --output and --checkpoint back as they were, or start anew with others"
-"""What to do where the two are not of one time."""
-
+_BEFORE, _FORM, _NONE = b"v1", b"v01", b"v001"
 _LATEST = re.compile(r'"latest":(-?\d+)')
 _TYPE = "type="
 
@@ -52,13 +53,14 @@ _TYPE = "type="
 @dataclass(frozen=True, slots=True)
 class File:
     """`size` in bytes, `changed` in milliseconds. `rows`: how many of each event; none at all in a file that says what
-    columns there are. `latest`: the last end among them."""
+    columns there are. `latest`: the last end among them; `hash`: of what it holds."""
 
     path: str
     size: int
     changed: int
     rows: Mapping[str, int] = field(default_factory=dict)
     latest: int | None = None
+    hash: str | None = None
 
     @classmethod
     def of(cls, at: Path, path: Path, rows: Mapping[str, int], latest: int | None = None) -> File:
@@ -66,13 +68,14 @@ class File:
         with at.open("rb+") as file:
             settled(file)
         found = at.stat()
-        return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000, rows, latest)
+        return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000, rows, latest, hashed(at))
 
     def line(self) -> str:
-        """As Spark's log has it, and the last end beside."""
+        """As Spark's log has it, and the last end and the hash beside."""
         known = {"size": self.size, "isDir": False, "modificationTime": self.changed}
         rest = {"blockReplication": 1, "blockSize": 32 << 20, "action": "add"}
-        ours = {} if self.latest is None else {"latest": self.latest}
+        ours = {"latest": self.latest, "content": self.hash}
+        ours = {name: value for name, value in ours.items() if value is not None}
         return json.dumps({"path": Path(self.path).as_uri()} | known | rest | ours, separators=(",", ":"))
 
 
@@ -111,15 +114,18 @@ class Ledger:
         return self._folder / COMING / f"{name.replace('/', '.')}.new"
 
     def lines(self) -> Iterator[str]:
-        """A line of JSON for each file that counts, the oldest first."""
+        """A line of JSON for each file that counts, the oldest first. CepError: an entry is damaged, or missing."""
         entries = self._entries()
-        whole = max((number for number, name in entries.items() if name.endswith(".compact")), default=-1)
-        for number in sorted(number for number in entries if number >= whole):
-            yield from (self._folder / entries[number]).read_text(encoding="utf-8").splitlines()[1:]
+        whole = max((number for number, name in entries.items() if name.endswith(".compact")), default=0)
+        for number in range(whole, max(entries, default=-1) + 1):
+            if number not in entries:
+                raise damaged(self._folder / str(number), "--output", "is missing, an entry of the log")
+            yield from entry(self._folder / entries[number])
 
     def leaving(self) -> list[str]:
         """The files that have left the log last, by their places."""
-        return _lines(self._folder / LEAVING)
+        path = self._folder / LEAVING
+        return _proven(path, path.read_bytes()).decode().splitlines() if path.exists() else []
 
     def totals(self) -> Counter[str]:
         """How many rows of each event have been written, those in files that are gone as well."""
@@ -130,16 +136,24 @@ class Ledger:
     ) -> None:
         """The files of the next micro-batch, and what was planned for it. `keep`: from time to time, files whose last
         event ends more than so many microseconds before the last of all leave the log, and are removed the time after.
-        `passing`: who takes a file removes it, and it leaves the log after that. CepError: it is not the next one."""
+        `passing`: who takes a file removes it, and it leaves the log after that. CepError: it is not the next one, or
+        a file is not there: then the micro-batch does not count, and is done again."""
         if batch != self.last + 1:
             told = f"--output: {self.files} has micro-batches until {self.last}, and the next one is {batch}"
             raise CepError(told, hint=BACK, code="checkpoint")
+        for one in files:
+            at = self.coming(str(Path(one.path).relative_to(self.files)))
+            if not at.exists() or at.stat().st_size != one.size:
+                told = f"--output: {at} is gone, or cut short, which a task has just written"
+                hint = "nothing but this command is to remove files there"
+                raise CepError(told, hint=hint, code="failed")
         self._folder.mkdir(parents=True, exist_ok=True)
         totals = self.totals()
         for one in files:
             totals.update(one.rows)
         note = {"plan": plan, "rows": totals, "lines": [one.line() for one in files]}
-        put(self._folder / f"{NOTE}.{batch}", json.dumps(note).encode())
+        name = f"{NOTE}.{batch}"
+        put(self._folder / name, sealed.seal(json.dumps(note).encode(), of=name.encode()))
         named(self._folder)
         self.settle(keep, passing)
 
@@ -176,7 +190,7 @@ class Ledger:
         gone = self.leaving()
         self._put(f"{batch}.compact", kept)
         if old or gone:
-            put(self._folder / LEAVING, "\n".join(old).encode())
+            put(self._folder / LEAVING, sealed.seal("\n".join(old).encode(), of=LEAVING.encode()))
             still = {place(line) for line in kept} | set(old)
             for name in set(gone) - still:
                 (self.files / name).unlink(missing_ok=True)
@@ -212,14 +226,20 @@ class Ledger:
         return [int(file.suffix[1:]) for file in self._folder.glob(f"{NOTE}.*")]
 
     def _note(self, batch: int) -> dict[str, Any]:
+        path = self._folder / f"{NOTE}.{batch}"
         try:
-            found: dict[str, Any] = json.loads((self._folder / f"{NOTE}.{batch}").read_bytes())
+            data = path.read_bytes()
         except FileNotFoundError:  # nothing yet, or long ago
             return {}
+        try:
+            found: dict[str, Any] = json.loads(_proven(path, data))
+        except ValueError:
+            raise damaged(path, "--output") from None
         return found
 
     def _put(self, name: str, lines: Sequence[str]) -> None:
-        put(self._folder / name, "\n".join(["v1", *lines]).encode())
+        text = b"\n".join([_FORM, *(line.encode() for line in lines)])
+        put(self._folder / name, sealed.Chain(name.encode()).add(text) if lines else _NONE)
 
     @property
     def _folder(self) -> Path:
@@ -243,8 +263,40 @@ def place(line: str) -> str:
     return f"{above}/{name}" if above.startswith(_TYPE) else name
 
 
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+def entry(path: Path) -> list[str]:
+    """The lines of an entry of the log, one for each file. CepError: it is damaged. FileNotFoundError: it is gone."""
+    data = path.read_bytes()
+    if data == _NONE:
         return []
+    form = data.partition(b"\n")[0]
+    try:
+        plain = sealed.Chain(path.name.encode()).read(data) if form == _FORM else data
+        lines = plain.decode().split("\n")[1:]
+        if form not in (_BEFORE, _FORM) or (form == _FORM and plain == data.removesuffix(b"\n")):
+            raise damaged(path, "--output")
+        if form == _BEFORE:
+            for line in lines:
+                place(line)
+    except (ValueError, KeyError, TypeError):
+        raise damaged(path, "--output") from None
+    return lines
+
+
+def intact(path: Path, line: str) -> bool:
+    """Whether a file holds what its line in the log says; the version before has not said it."""
+    known = json.loads(line).get("content")
+    return known is None or known == hashed(path)
+
+
+def hashed(path: Path) -> str:
+    """The hash of what a file holds."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=sealed.SIZE)).hexdigest()
+
+
+def _proven(path: Path, data: bytes) -> bytes:
+    """What a file of ours in the log's folder says. CepError: it is damaged."""
+    try:
+        return sealed.plain(data, path.name.encode())
+    except sealed.Broken:
+        raise damaged(path, "--output") from None

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cep.errors import CepError
-from cep.spark.durable import named, put
+from cep.sealed import plain, seal
+from cep.spark.durable import damaged, named, put
 from cep.spark.mail import Mail
 from cep.spark.pieces import Carried, Piece, Range, Ticks
 from cep.spark.stopping import NAME as STOP
@@ -261,13 +262,12 @@ def kept(file: Path, make: Callable[[], Any]) -> Any:
     damaged."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
-        put(file, json.dumps(make()).encode())
+        put(file, seal(json.dumps(make()).encode(), of=file.name.encode()))
         named(file.parent)
     try:
-        return json.loads(file.read_bytes())
+        return json.loads(plain(file.read_bytes(), file.name.encode()))
     except ValueError:
-        hint = "bring the checkpoint back from a copy, or start anew with other folders"
-        raise CepError(f"{file}: what was kept of the input is damaged", hint=hint, code="checkpoint") from None
+        raise damaged(file) from None
 
 
 def now() -> int:

@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
 
+from cep import sealed
 from cep.errors import CepError
-from cep.spark.durable import named, put
+from cep.spark.durable import BACK, named, put
 from cep.spark.lock import locked
 from connectors.mqtt import Arrival
 
-_HEAD = struct.Struct("<IIIHB")
-"""Check sum of what follows it, bytes of the payload, of the topic, `mid` and QoS."""
+_HEAD = struct.Struct("<HB")
+"""`mid` and QoS; the topic is behind it."""
+_BEFORE = struct.Struct("<IIIHB")
+"""In a file of the version before: check sum of what follows it, bytes of the payload, of the topic, `mid` and QoS."""
 
 _FULL = 1 << 24  # bytes of a file
 _MIDS = 1 << 16  # numbers that a broker has for messages on their way
@@ -28,11 +31,13 @@ _PAIR = struct.Struct("<HI")
 
 @dataclass(slots=True)
 class _Part:
-    """A file with the messages from number `first` on, and where each ends; `places` begins with 0."""
+    """A file with the messages from number `first` on, and where each ends; `places` begins with where the first does.
+    `old`: of the version before, to which nothing is added."""
 
     path: Path
     first: int
     places: list[int]
+    old: bool = False
 
     @property
     def beyond(self) -> int:
@@ -89,7 +94,11 @@ class Mail:
         for part, first, last in self._between(start, end):
             with part.path.open("rb") as file:
                 file.seek(part.places[first])
-                here = [one for one, _ in _unpacked(file.read(part.places[last] - part.places[first]))]
+                data = file.read(part.places[last] - part.places[first])
+            try:
+                here = [one for one, _ in _unpacked(data, part.old)]
+            except sealed.Broken as broken:
+                raise _damaged(part.path, part.first + first + broken.number) from None
             if len(here) != last - first:
                 raise _damaged(part.path, part.first + first + len(here))
             found += here
@@ -148,7 +157,11 @@ class Mail:
         found: dict[int, int] = {}
         for part in parts:
             if part.beyond > self.end - _MIDS:
-                found |= {one.mid: one.digest for one, _ in _unpacked(part.path.read_bytes()) if one.qos}
+                try:
+                    there = _unpacked(part.path.read_bytes(), part.old, part.places[0])
+                    found |= {one.mid: one.digest for one, _ in there if one.qos}
+                except sealed.Broken as broken:
+                    raise _damaged(part.path, part.first + broken.number) from None
         return found
 
     def _gone(self) -> dict[int, int]:
@@ -170,50 +183,65 @@ class Mail:
         """The last file if it has room, else a new one."""
         if self._file is not None:
             self._file.close()
-        if not self._parts or self._parts[-1].places[-1] >= _FULL:
+        if not self._parts or self._parts[-1].old or self._parts[-1].places[-1] >= _FULL:
             path = self._folder / f"{self.end:020}.mail"
             with self._guard:
-                self._parts.append(_Part(path, self.end, [0]))
+                if self._parts and self._parts[-1].first == self.end:  # of the version before, and nothing in it
+                    self._parts.pop()
+                self._parts.append(_Part(path, self.end, [len(sealed.MARK)]))
+            path.write_bytes(sealed.MARK)
         part = self._parts[-1]
-        self._file = part.path.open("r+b" if part.path.exists() else "w+b")
+        self._file = part.path.open("r+b")
         self._file.truncate(part.places[-1])
         self._file.seek(part.places[-1])
         named(self._folder)
 
 
 def _packed(one: Arrival) -> bytes:
-    topic = one.topic.encode()
-    head = _HEAD.pack(0, len(one.payload), len(topic), one.mid, one.qos)[4:]
-    body = head + topic + one.payload
-    return crc32(body).to_bytes(4, "little") + body
+    return sealed.record(_HEAD.pack(one.mid, one.qos) + one.topic.encode(), one.payload)
 
 
-def _unpacked(data: bytes) -> Iterator[tuple[Arrival, int]]:
-    """Messages and where each ends, up to what is damaged."""
+def _unpacked(data: bytes, old: bool = False, start: int = 0) -> Iterator[tuple[Arrival, int]]:
+    """Messages and where each ends, up to what is torn. Broken: one is damaged."""
+    if old:
+        yield from _unpacked_before(data)
+        return
+    for head, payload, stop in sealed.records(data, start):
+        mid, qos = _HEAD.unpack_from(head)
+        yield Arrival(head[_HEAD.size :].decode(), payload, mid, qos), stop
+
+
+def _unpacked_before(data: bytes) -> Iterator[tuple[Arrival, int]]:
+    """Likewise, of the version before: up to what is damaged."""
     place = 0
-    while place + _HEAD.size <= len(data):
-        sum, size, length, mid, qos = _HEAD.unpack_from(data, place)
-        stop = place + _HEAD.size + length + size
+    while place + _BEFORE.size <= len(data):
+        sum, size, length, mid, qos = _BEFORE.unpack_from(data, place)
+        stop = place + _BEFORE.size + length + size
         if stop > len(data) or crc32(data[place + 4 : stop]) != sum:
             return
-        middle = place + _HEAD.size + length
-        yield Arrival(data[place + _HEAD.size : middle].decode(), data[middle:stop], mid, qos), stop
+        middle = place + _BEFORE.size + length
+        yield Arrival(data[place + _BEFORE.size : middle].decode(), data[middle:stop], mid, qos), stop
         place = stop
 
 
 def _damaged(path: Path, number: int) -> CepError:
-    hint = "bring the checkpoint back from a copy, or start anew with other folders"
-    return CepError(f"{path}: message {number} is damaged", hint=hint, code="checkpoint")
+    return CepError(f"--checkpoint: {path}: message {number} is damaged", hint=BACK, code="checkpoint")
 
 
 def _read(path: Path) -> _Part:
-    """The file as far as it is whole. CepError: a message that is not has more behind it, so that it was not half
-    written, but kept and acknowledged."""
-    data = path.read_bytes()
-    part = _Part(path, int(path.stem), [0, *(stop for _, stop in _unpacked(data))])
-    rest = memoryview(data)[part.places[-1] :]
-    if len(rest) >= _HEAD.size and any(rest):  # zeros: the machine has ended before what was written was on disk
-        _, size, length, _, _ = _HEAD.unpack_from(rest)
-        if _HEAD.size + length + size < len(rest):
+    """The file as far as it is whole. CepError: a message that is not has more behind it, or is not half written: it
+    was kept and acknowledged."""
+    data, first = path.read_bytes(), int(path.stem)
+    new = sealed.MARK.startswith(data[: len(sealed.MARK)])  # or what was written of it
+    start = len(sealed.MARK) if new else 0
+    places = [start]
+    try:
+        places += [stop for _, stop in _unpacked(data, not new, start)]
+    except sealed.Broken as broken:
+        raise _damaged(path, first + broken.number) from None
+    part, rest = _Part(path, first, places, not new), memoryview(data)[places[-1] :]
+    if part.old and len(rest) >= _BEFORE.size and any(rest):
+        _, size, length, _, _ = _BEFORE.unpack_from(rest)
+        if _BEFORE.size + length + size < len(rest):
             raise _damaged(path, part.beyond)
     return part

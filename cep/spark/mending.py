@@ -8,17 +8,23 @@ what the versions hold.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from zlib import crc32
 
 from cep.errors import CepError
-from cep.spark.durable import named, settled
-from cep.spark.ledger import BACK, LOG, Ledger
+from cep.spark.durable import BACK, damaged, named, settled
+from cep.spark.ledger import LOG, Ledger
 
 NAME = "spark"
 """The folder of Spark's files in a checkpoint."""
+
+_SUMS = b"crc\0"
+"""What a file of check sums begins with; how many bytes each is of follows, then they."""
 
 
 def settle(folder: Path, batch: int) -> None:
@@ -51,6 +57,48 @@ def agree(folder: Path, output: Path, first: int = 0) -> None:
     if ledger.last > begun:
         told = f"--checkpoint: {folder} ends with micro-batch {begun}, and {ledger.last} is written in {output}"
         raise CepError(told, hint=BACK, code="checkpoint")
+
+
+def sound(folder: Path) -> None:
+    """See that Spark's files are what it has written, by the check sums that stand beside them: one of each so many
+    bytes. CepError: one is not."""
+    for beside in sorted(folder.rglob(".*.crc")):
+        path, sums = beside.with_name(beside.name[1:].removesuffix(".crc")), beside.read_bytes()
+        each = int.from_bytes(sums[len(_SUMS) : len(_SUMS) + 4])
+        if not path.is_file():
+            continue
+        data = memoryview(path.read_bytes())
+        made = b"".join(crc32(data[at : at + each]).to_bytes(4) for at in range(0, len(data), each)) if each else b""
+        if sums != _SUMS + each.to_bytes(4) + made:
+            raise damaged(path)
+
+
+def offset(folder: Path, batch: int) -> dict[str, Any]:
+    """Where the input was after a micro-batch was planned. CepError: Spark's file that says it is damaged."""
+    found: dict[str, Any] = _json(folder / "offsets" / str(batch), -1)
+    return found
+
+
+def watermark(folder: Path, batch: int) -> int:
+    """The watermark of the micro-batch after this one (milliseconds), 0: none. CepError: as `offset`."""
+    return int(_json(folder / "commits" / str(batch), 1)["nextBatchWatermarkMs"])
+
+
+def planned_at(folder: Path, batch: int) -> int:
+    """The watermark by which a micro-batch was planned (milliseconds). CepError: as `offset`."""
+    return int(_json(folder / "offsets" / str(batch), 1)["batchWatermarkMs"])
+
+
+def _json(path: Path, line: int) -> Any:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8").splitlines()[line])
+        if isinstance(found, dict):
+            return found
+    except FileNotFoundError:
+        raise damaged(path, what="is missing") from None
+    except (ValueError, IndexError):
+        pass
+    raise damaged(path)
 
 
 def begun(checkpoint: Path) -> bool:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from cep.errors import CepError
 from cep.schema import Schema
-from cep.spark.ledger import Ledger, place
+from cep.spark.durable import damaged
+from cep.spark.ledger import Ledger, intact, place
 from cep.spark.stopping import NAME as STOP
 from connectors.sending import UNREACHABLE, Sending
 
@@ -38,15 +39,22 @@ class Relay:
 
     def waiting(self) -> list[Path]:
         """The files that are committed, and not yet sent."""
-        names = dict.fromkeys(map(place, self._ledger.lines()))
-        return [path for name in names if (path := self._folder / name).exists()]
+        return list(self._waiting())
+
+    def _waiting(self) -> dict[Path, str]:
+        """Likewise, each with its line in the log."""
+        lines = {self._folder / place(line): line for line in self._ledger.lines()}
+        return {path: line for path, line in lines.items() if path.exists()}
 
     def move(self) -> None:
-        """Send what has been committed since. CepError: the broker does not take it; it is sent the next time."""
+        """Send what has been committed since. CepError: the broker does not take it; it is sent the next time. Or it is
+        not what was written."""
         last = self._ledger.entered
         if last == self._seen:
             return
-        for path in self.waiting():
+        for path, line in self._waiting().items():
+            if not intact(path, line):
+                raise damaged(path)
             self._send(path)
         self._seen = last
 

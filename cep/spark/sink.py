@@ -15,7 +15,7 @@ import polars as pl
 
 from cep.errors import CepError
 from cep.schema import Attribute, Schema
-from cep.spark.ledger import LOG, Ledger, place
+from cep.spark.ledger import LOG, Ledger, entry, place
 from connectors.batch import Batch, Block, DeadRecord
 from connectors.jsonl import Lines
 from connectors.parquet import open_parquet, read_parquet
@@ -78,7 +78,7 @@ class Folder:
             number = max(compact) if compact else min(later)
         path = there.get(str(number)) or there[f"{number}.compact"]
         try:
-            entries = path.read_text(encoding="utf-8").splitlines()[1:]
+            entries = entry(path)
         except FileNotFoundError:  # just compacted
             return None
         found = dict.fromkeys(map(place, entries))

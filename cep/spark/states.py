@@ -2,26 +2,35 @@
 
 A file is on disk before the store takes its version, whole and under another name first, so what the store names is
 there, also when the machine has lost its power. A task done again writes the same file. Spark goes back by one
-micro-batch at most, in which a bucket makes one version at most. Before a state stands the number of its micro-batch,
-by which a migration knows those that count.
+micro-batch at most, in which a bucket makes one version at most. Before a state stands, sealed with the names of the
+file and of the checkpoint, the number of its micro-batch, by which a migration knows those that count, and the state's
+hash.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from cep import sealed
 from cep.errors import CepError
-from cep.spark.durable import put
+from cep.runtime import snapshot
+from cep.spark.durable import BACK, damaged, put
 from cep.spark.room import onto
 from cep.spark.tidy import hidden
+
+Opened = TypeVar("Opened")
 
 NAME = "buckets"
 """Their folder in a checkpoint."""
 
+RUN = "run"
+"""In that folder, the name of the checkpoint."""
+
 _BATCH = 8  # bytes before a state, of its micro-batch
+_BEFORE = sealed.HEAD + _BATCH + sealed.SIZE
 
 KEPT = 3
 """Versions of a bucket that are kept: one for Spark to go back to, one more for whoever removes its last log."""
@@ -35,13 +44,23 @@ class States:
     stage: int
 
     def read(self, bucket: int, version: int) -> bytes:
-        """A state. CepError: it is not there."""
+        """A state. CepError: it is not there, or damaged."""
         return read(self._path(bucket, version))
+
+    def opened(self, bucket: int, version: int, open: Callable[[bytes], Opened]) -> Opened:
+        """What is made of a state. CepError: it is not there, damaged, or of another program."""
+        path = self._path(bucket, version)
+        state = read(path)
+        try:
+            return open(state)
+        except CepError as error:
+            raise CepError(f"--checkpoint: {path}: {error.message}", hint=BACK, code="checkpoint") from None
 
     def write(self, bucket: int, version: int, state: bytes, batch: int) -> None:
         """Put the state after a micro-batch there, and away with what is too old. CepError: it cannot be written."""
         with onto("--checkpoint", Path(self.folder)):
-            put(self._path(bucket, version), batch.to_bytes(_BATCH, "little") + state)
+            path = self._path(bucket, version)
+            put(path, sealed.seal(batch.to_bytes(_BATCH, "little"), sealed.name(state), of=_of(path)) + state)
             self._path(bucket, version - KEPT).unlink(missing_ok=True)
 
     def newest(self, bucket: int, version: int) -> bool:
@@ -52,39 +71,80 @@ class States:
         return Path(self.folder) / f"{named(self.stage, bucket)}-{version:08}"
 
 
+def begin(folder: Path, run: str) -> None:
+    """Make the folder of the states of a checkpoint, by what tells that from others. CepError: it is of another one."""
+    folder.mkdir(exist_ok=True)
+    file = folder / RUN
+    if not file.exists():
+        put(file, run.encode())
+    elif file.read_bytes() != run.encode():
+        raise damaged(file, what="is damaged, or of another checkpoint")
+
+
+def _of(path: Path) -> bytes:
+    """What a state is sealed with."""
+    try:
+        return path.with_name(RUN).read_bytes() + path.name.encode()
+    except FileNotFoundError:
+        return path.name.encode()
+
+
 def named(stage: int, bucket: int) -> str:
     """What the names of a bucket's files begin with."""
     return f"{stage}-{bucket:04}"
 
 
 def read(path: Path) -> bytes:
-    """A state. CepError: it is not there."""
+    """A state. CepError: it is not there, or damaged."""
     try:
-        return path.read_bytes()[_BATCH:]
+        data = path.read_bytes()
     except FileNotFoundError:
         raise CepError(
             f"--checkpoint: {path} is missing, a part of the state",
             hint="put the whole folder back as it was; on a cluster all workers need it under the same path",
             code="checkpoint",
         ) from None
+    if not sealed.is_sealed(data):  # of the version before
+        return data[_BATCH:]
+    try:
+        state = data[_BEFORE:]
+        if sealed.is_sealed(state):
+            sealed.content(state)
+        if sealed.name(state) != _known(path, data)[_BATCH:]:
+            raise sealed.Broken
+    except sealed.Broken:
+        raise damaged(path) from None
+    return state
 
 
 def head(path: Path) -> dict[str, Any]:
-    """What a state says of itself."""
-    with path.open("rb") as file:
-        file.seek(_BATCH)
-        found: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        return found
+    """What a state says of itself. CepError: it is damaged."""
+    try:
+        return snapshot.header(read(path))
+    except CepError as error:
+        raise damaged(path) if error.code == snapshot.DAMAGED else error from None
+
+
+def _known(path: Path, data: bytes) -> bytes:
+    """What stands before a state, of the version before only its micro-batch. CepError: it is damaged."""
+    if not sealed.is_sealed(data):
+        return data[:_BATCH]
+    try:
+        return bytes(sealed.content(data[:_BEFORE], _of(path)))
+    except sealed.Broken:
+        raise damaged(path) from None
 
 
 def newest(folder: Path, last: int) -> dict[str, int]:
-    """Of each bucket, by its name, the newest version that a micro-batch until `last` has made."""
+    """Of each bucket, by its name, the newest version that a micro-batch until `last` has made. CepError: one is
+    damaged."""
     found: dict[str, int] = {}
     for path in folder.glob("[0-9]*-*-*"):
         bucket, _, version = path.name.rpartition("-")
         with path.open("rb") as file:
-            if int.from_bytes(file.read(_BATCH), "little") <= last:
-                found[bucket] = max(found.get(bucket, 0), int(version))
+            batch = _known(path, file.read(_BEFORE))[:_BATCH]
+        if int.from_bytes(batch, "little") <= last:
+            found[bucket] = max(found.get(bucket, 0), int(version))
     return dict(sorted(found.items()))
 
 

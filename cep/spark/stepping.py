@@ -144,7 +144,7 @@ class Stepping:
             number, given = self.stage.number, self.given
             before = None if given is None else given.start.state(given.folder, number, bucket)
             return version, self.program.engine(number, before=before)
-        return version, self.program.engine(self.stage.number, self.states.read(bucket, version))
+        return version, self.states.opened(bucket, version, lambda state: self.program.engine(self.stage.number, state))
 
     def keep(self, bucket: int, version: int, engine: Engine) -> None:
         context = TaskContext.get()

@@ -3,7 +3,6 @@ while nothing comes."""
 
 from __future__ import annotations
 
-import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from cep.spark import mending
 from connectors.silence import Silence
 from connectors.times import SECOND
 
@@ -102,8 +102,7 @@ def ends(checkpoint: Path) -> int:
     begun = [int(file.name) for file in (checkpoint / "offsets").glob("[0-9]*")]
     if not begun:
         return 0
-    told = (checkpoint / "offsets" / str(max(begun))).read_text(encoding="utf-8").splitlines()[-1]
-    return int(json.loads(told)["end"])
+    return int(mending.offset(checkpoint, max(begun))["end"])
 
 
 def elsewhere(checkpoint: Path) -> list[str]:
@@ -119,5 +118,4 @@ def watermark(checkpoint: Path) -> int | None:
     done = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")]
     if not done:
         return None
-    kept = (checkpoint / "commits" / str(max(done))).read_text(encoding="utf-8").splitlines()[1]
-    return int(json.loads(kept)["nextBatchWatermarkMs"]) * 1000 or None
+    return mending.watermark(checkpoint, max(done)) * 1000 or None

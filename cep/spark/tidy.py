@@ -26,6 +26,12 @@ def sweep(folder: Path) -> list[Path]:
     return gone
 
 
+def missing(folder: Path) -> list[Path]:
+    """The files that count, and are gone. CepError: the log is damaged."""
+    there = set(_written(folder)) if folder.is_dir() else set()
+    return [folder / name for name in dict.fromkeys(map(place, Ledger(folder).lines())) if name not in there]
+
+
 def hidden(folder: Path, begin: str = "") -> None:
     """Remove files that were not yet whole when their writer was killed, of names that `begin` so. Not while anyone
     writes such."""

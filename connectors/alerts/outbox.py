@@ -2,7 +2,7 @@
 
 What was added stays after any end of the process, also of the machine (SQLite, a write-ahead log, synchronous). A
 round's changes come all at once or not at all, with how far event time had come; so what is replayed after a start is
-known.
+known. Each row has a hash, which is verified when the outbox is opened, and when changes are read.
 """
 
 from __future__ import annotations
@@ -17,25 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from cep.errors import CepError
 from cep.runtime.clock import BEGINNING
+from connectors.alerts import rows
 from connectors.alerts.life import Change, resolved
 
 KEPT = 1_000_000
 """Changes that are kept at least; older ones go when all receivers have them."""
-
-_FORM = 1
-_TABLES = """
-create table if not exists changes (number integer primary key autoincrement, alert text not null,
-    revision integer not null, body text not null, came integer, unique (alert, revision));
-create table if not exists live (alert text primary key, number integer not null);
-create table if not exists receivers (name text primary key, cursor integer not null);
-create table if not exists dead (receiver text not null, number integer not null, reason text not null,
-    time integer, again integer not null default 0, primary key (receiver, number));
-create table if not exists meta (name text primary key, value text not null);
-"""
-_ADDED = {"changes": {"came": "integer"}, "dead": {"time": "integer", "again": "integer not null default 0"}}
-"""Columns that an outbox of before may lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +76,8 @@ class Outbox:
         self._kept = kept
         self.ended, self.lost = False, tuple[str, ...]()
         self._open = True
-        where = ":memory:" if path is None else str(path)
-        try:
-            self._sqlite = sqlite3.connect(where, check_same_thread=False, isolation_level=None, timeout=2)
-            self._base.execute("pragma locking_mode = exclusive")
-            self._base.execute("pragma journal_mode = wal")
-            self._base.execute("pragma synchronous = full")
-            self._base.executescript(f"begin immediate; {_TABLES} commit;")
-            for table, columns in _ADDED.items():
-                there = {row[1] for row in self._base.execute(f"pragma table_info({table})")}
-                for column in columns.keys() - there:
-                    self._base.execute(f"alter table {table} add column {column} {columns[column]}")
-        except sqlite3.Error as error:
-            hint = "one server has it at a time; another `--state` is another outbox"
-            raise CepError(f"{where}: the outbox cannot be opened: {error}", hint=hint, code="outbox") from None
-        form = self._meta("form")
-        if form not in (None, str(_FORM)):
-            wrong = f"{where}: the outbox was written by another version"
-            raise CepError(wrong, hint="another `--state`", code="outbox")
-        if form is None:
-            self._set("form", str(_FORM))
+        self._where = where = ":memory:" if path is None else str(path)
+        self._sqlite = rows.opened(where)
         self.last = self._one("select max(seq) from sqlite_sequence where name = 'changes'") or 0
         self._pruned = self._before()
         self.id = self.kept("id", str(uuid4()))
@@ -121,7 +90,10 @@ class Outbox:
     def kept(self, name: str, value: str) -> str:
         """What was first said under a name, by this call or one of before."""
         with self._lock:
-            self._base.execute("insert or ignore into meta values (?, ?)", (f"kept {name}", value))
+            self._base.execute(
+                "insert or ignore into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))",
+                (f"kept {name}", value),
+            )
             return self._meta(f"kept {name}") or value
 
     # --- what the program writes ---
@@ -158,19 +130,22 @@ class Outbox:
 
     def _write(self, changes: Sequence[Change], meta: Mapping[str, str]) -> None:
         now = _now()
-        rows = [(n, c.alert, c.revision, c.dump(), now) for n, c in enumerate(changes, self.last + 1)]
+        told = [(n, c.alert, c.revision, c.dump(), now) for n, c in enumerate(changes, self.last + 1)]
+        made = [(*row, rows.hashed(*row)) for row in told]
         latest = {change.alert: (number, change.state) for number, change in enumerate(changes, self.last + 1)}
         live = [(alert, number) for alert, (number, state) in latest.items() if state != "resolved"]
         over = [(alert,) for alert, (_, state) in latest.items() if state == "resolved"]
         with self._at_once():
             self._base.executemany(
-                "insert into changes (number, alert, revision, body, came) values (?, ?, ?, ?, ?)", rows
+                "insert into changes (number, alert, revision, body, came, hash) values (?, ?, ?, ?, ?, ?)", made
             )
-            self._base.executemany("insert or replace into live values (?, ?)", live)
+            self._base.executemany(
+                "insert or replace into live (alert, number, hash) values (?1, ?2, hashed(?1, ?2))", live
+            )
             self._base.executemany("delete from live where alert = ?", over)
             for name, value in meta.items():
                 self._set(name, value)
-        self.last += len(rows)
+        self.last += len(made)
 
     def _prune(self) -> None:
         """Drop what is older than the last `kept`, when it is a tenth more, and all that are served have it."""
@@ -243,20 +218,26 @@ class Outbox:
         with self._lock:
             self._served.add(name)
             first = 0 if start else self.last
-            self._base.execute("insert or ignore into receivers values (?, ?)", (name, first))
+            self._base.execute(
+                "insert or ignore into receivers (name, cursor, hash) values (?1, ?2, hashed(?1, ?2))", (name, first)
+            )
             return self._one("select cursor from receivers where name = ?", name) or 0
 
     def taken(self, name: str, number: int) -> None:
         """A receiver has the entries up to this one."""
         with self._lock:
-            self._base.execute("update receivers set cursor = max(cursor, ?) where name = ?", (number, name))
+            self._base.execute(_FURTHER, (number, name))
 
     def refused(self, name: str, number: int, reason: str) -> None:
         """A receiver will never take an entry: it is a dead letter, and the receiver goes on behind it."""
         with self._lock, self._at_once():
             row = (name, number, reason, _now())
-            self._base.execute("insert or replace into dead (receiver, number, reason, time) values (?, ?, ?, ?)", row)
-            self._base.execute("update receivers set cursor = max(cursor, ?) where name = ?", (number, name))
+            self._base.execute(
+                "insert or replace into dead (receiver, number, reason, time, again, hash)"
+                " values (?1, ?2, ?3, ?4, 0, hashed(?1, ?2, ?3, ?4, 0))",
+                row,
+            )
+            self._base.execute(_FURTHER, (number, name))
 
     def dead(self, name: str) -> list[Letter]:
         """The dead letters of a receiver that are still kept, in order."""
@@ -265,7 +246,8 @@ class Outbox:
     def again(self, name: str) -> int:
         """A receiver's dead letters are to be sent once more; how many there are."""
         with self._lock:
-            return self._base.execute("update dead set again = 1 where receiver = ?", (name,)).rowcount
+            again = "update dead set again = 1, hash = hashed(receiver, number, reason, time, 1) where receiver = ?"
+            return self._base.execute(again, (name,)).rowcount
 
     def called(self, name: str) -> Letter | None:
         """The first dead letter of a receiver that is to be sent once more."""
@@ -334,16 +316,19 @@ class Outbox:
 
     def _entries(self, where: str, *values: object) -> list[Entry]:
         with self._lock:
-            rows = self._base.execute(f"select number, body, came from changes {where}", values).fetchall()
-        return [Entry(number, Change.load(body), came) for number, body, came in rows]
+            found = self._base.execute(f"select {rows.HASHED['changes']}, hash from changes {where}", values).fetchall()
+        for row in found:
+            if rows.hashed(*row[:-1]) != row[-1]:
+                raise rows.damaged(self._where, f"in changes, at {row[0]}")
+        return [Entry(number, Change.load(body), came) for number, _, _, body, came, _ in found]
 
     def _letters(self, where: str, *values: object) -> list[Letter]:
         query = f"select number, body, came, reason, time, again from dead join changes using (number) {where}"
         with self._lock:
-            rows = self._base.execute(query, values).fetchall()
+            found = self._base.execute(query, values).fetchall()
         return [
             Letter(Entry(number, Change.load(body), came), reason, time, bool(again))
-            for number, body, came, reason, time, again in rows
+            for number, body, came, reason, time, again in found
         ]
 
     def _one(self, query: str, *values: object) -> int | None:
@@ -357,13 +342,20 @@ class Outbox:
         return None if row is None else row[0]
 
     def _set(self, name: str, value: str) -> None:
-        self._base.execute("insert or replace into meta values (?, ?)", (name, value))
+        self._base.execute(
+            "insert or replace into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))", (name, value)
+        )
 
     def _tell(self) -> None:
         with self._came:
             self._came.notify_all()
         for listener in self._listeners:
             listener()
+
+
+_FURTHER = """
+update receivers set cursor = max(cursor, ?1), hash = hashed(name, max(cursor, ?1)) where name = ?2
+"""
 
 
 def _now() -> int:

@@ -1,0 +1,108 @@
+"""The tables of an outbox in SQLite: each row has a hash, which SQLite itself knows nothing of."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from cep import sealed
+from cep.errors import CepError
+
+FORM, BEFORE = "2", "1"
+"""In the form before rows have no hash; they get it when it is opened."""
+
+HASHED = {
+    "changes": "number, alert, revision, body, came",
+    "live": "alert, number",
+    "receivers": "name, cursor",
+    "dead": "receiver, number, reason, time, again",
+    "meta": "name, value",
+}
+"""Of what a row's `hash` is, by table."""
+
+_TABLES = """
+create table if not exists changes (number integer primary key autoincrement, alert text not null,
+    revision integer not null, body text not null, came integer, unique (alert, revision));
+create table if not exists live (alert text primary key, number integer not null);
+create table if not exists receivers (name text primary key, cursor integer not null);
+create table if not exists dead (receiver text not null, number integer not null, reason text not null,
+    time integer, again integer not null default 0, primary key (receiver, number));
+create table if not exists meta (name text primary key, value text not null);
+"""
+_ADDED = {"changes": {"came": "integer"}, "dead": {"time": "integer", "again": "integer not null default 0"}}
+"""Columns that an outbox of before may lack."""
+
+_NOT_OPEN = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+)
+
+
+def opened(where: str) -> sqlite3.Connection:
+    """The database at a path, or `:memory:`. CepError: it cannot be opened, is another process's, or damaged."""
+    base: sqlite3.Connection | None = None
+    try:
+        base = sqlite3.connect(where, check_same_thread=False, isolation_level=None, timeout=2)
+        base.create_function("hashed", -1, hashed, deterministic=True)
+        base.execute("pragma locking_mode = exclusive")
+        base.execute("pragma journal_mode = wal")
+        base.execute("pragma synchronous = full")
+        _prove(base, where)
+        return base
+    except (sqlite3.Error, UnicodeDecodeError, CepError) as error:
+        if base is not None:
+            base.close()
+        if isinstance(error, CepError):
+            raise
+        if (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF in _NOT_OPEN:
+            hint = "one server has it at a time; another `--state` is another outbox"
+            raise CepError(f"{where}: the outbox cannot be opened: {error}", hint=hint, code="outbox") from None
+        raise damaged(where, str(error)) from None
+
+
+def _prove(base: sqlite3.Connection, where: str) -> None:
+    """See that all is what was written; what is new gets its tables, what is of before its hashes."""
+    (told,) = base.execute("pragma integrity_check(1)").fetchone()
+    if told != "ok":
+        raise damaged(where, told.splitlines()[-1])
+    base.execute("begin immediate")
+    for statement in _TABLES.split(";"):
+        base.execute(statement)
+    for table, columns in _ADDED.items():
+        for column in columns.keys() - _columns(base, table):
+            base.execute(f"alter table {table} add column {column} {columns[column]}")
+    form = base.execute("select value from meta where name = 'form'").fetchone()
+    if form not in (None, (BEFORE,), (FORM,)):
+        hint = "another `--state`, or the version that has written it"
+        raise CepError(f"{where}: the outbox was written by another version", hint=hint, code="outbox")
+    if form != (FORM,) and "hash" not in _columns(base, "changes"):
+        for table, fields in HASHED.items():
+            base.execute(f"alter table {table} add column hash blob")
+            base.execute(f"update {table} set hash = hashed({fields})")
+        row = "form", FORM
+        base.execute("insert or replace into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))", row)
+    for table, fields in HASHED.items():
+        wrong = base.execute(f"select {fields} from {table} where hash is not hashed({fields}) limit 1").fetchone()
+        if wrong is not None:
+            raise damaged(where, f"in {table}, at {wrong[0]!r}")
+    base.execute("commit")
+
+
+def _columns(base: sqlite3.Connection, table: str) -> set[str]:
+    return {row[1] for row in base.execute(f"pragma table_info({table})")}
+
+
+def hashed(*values: object) -> bytes:
+    """The hash of a row."""
+    return sealed.digest(json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
+def damaged(where: str, what: str) -> CepError:
+    """That an outbox is not what was written."""
+    hint = "bring the whole folder back from a copy, or begin anew with another `--state`"
+    return CepError(f"{where}: the outbox is damaged: {what}", hint=hint, code="outbox")
