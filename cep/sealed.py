@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -49,15 +49,24 @@ def seal(*parts: Buffer, of: bytes = b"") -> bytes:
     return b"".join([MARK, digest(MARK, of, *parts), *parts])
 
 
+def head(file: BinaryIO, of: bytes = b"") -> bytes:
+    """What `seal` puts before what a file holds from here on."""
+    found = blake2b(MARK + of, digest_size=SIZE)
+    while part := file.read(1 << 20):
+        found.update(part)
+    return MARK + found.digest()
+
+
 def is_sealed(blob: Buffer) -> bool:
-    """Whether bytes say that they are: what the version before has written does not."""
-    return bytes(blob[: len(MARK)]) == MARK
+    """Whether bytes say that they are, by half of the mark at least: it may be damaged itself. What the version before
+    has written does not."""
+    return sum(one == other for one, other in zip(bytes(blob[: len(MARK)]), MARK)) * 2 >= len(MARK)
 
 
 def content(blob: Buffer, of: bytes = b"") -> memoryview:
     """What was sealed. Broken: it is not that, or does not belong to this."""
     rest = memoryview(blob)[HEAD:]
-    if not is_sealed(blob) or digest(MARK, of, rest) != blob[len(MARK) : HEAD]:
+    if blob[: len(MARK)] != MARK or digest(MARK, of, rest) != blob[len(MARK) : HEAD]:
         raise Broken
     return rest
 
@@ -73,6 +82,15 @@ def name(blob: Buffer) -> bytes:
 
 
 # --- records ---
+
+
+def marked(data: bytes) -> bool:
+    """Whether a file of records begins as ours do, or was just begun. Broken: its mark is damaged."""
+    if MARK.startswith(data[: len(MARK)]):
+        return True
+    if is_sealed(data):
+        raise Broken
+    return False
 
 
 def record(head: bytes, body: bytes) -> bytes:

@@ -218,10 +218,10 @@ def _record(head: Mapping[str, Any], tables: bytes) -> bytes:
 def _whole(data: bytes) -> tuple[list[_Record], bool]:
     """The records up to what is torn, or damaged; and whether it is that."""
     found: list[_Record] = []
-    if not sealed.MARK.startswith(data[: len(sealed.MARK)]):
-        found += _records_before(data)
-        return found, bool(found) and _more(data, found[-1][2])
     try:
+        if not sealed.marked(data):
+            found += _records_before(data)
+            return found, bool(found) and _more(data, found[-1][2])
         for text, tables, stop in sealed.records(data, len(sealed.MARK)):
             found.append((json.loads(text.decode("utf-8", "surrogatepass")), tables, stop))
     except sealed.Broken:

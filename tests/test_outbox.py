@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from prometheus_client import generate_latest
 from starlette.testclient import TestClient
 
+from cep.errors import CepError
 from connectors.alerts.outbox import Entry, Outbox
 from connectors.feeds import posting, senders
 from connectors.feeds.document import Origin, document
@@ -27,6 +28,7 @@ from connectors.feeds.router import router
 from connectors.feeds.sender import Refused, Sender, Troubled, Unreachable
 from connectors.feeds.senders import sending, targets
 from tests.alert_server import expected
+from tests.damage import cut, flipped
 from tests.ports import free_port
 from tests.receiver import receiver
 
@@ -83,6 +85,36 @@ def test_receiver_and_server_are_killed_at_random_moments(tmp_path: Path) -> Non
     assert [entry.change for entry in outbox.after(0, 10_000)] == whole
     assert [(one.waiting, one.dead) for one in outbox.standings()] == [(0, 0)]
     outbox.close()
+
+
+def test_flipped_bits_of_an_outbox(tmp_path: Path) -> None:
+    """It is refused, or all that it holds is what was written; so is one of which a part is missing, or of another."""
+    path = tmp_path / "alerts.db"
+    with closing(Outbox(path)) as outbox:
+        outbox.begin({"wind": "one"})
+        for change in expected():
+            outbox.add([change], {"one": change.time})
+        outbox.receiver("x", start=True)
+        outbox.refused("x", 3, "no")
+        outbox.taken("x", 5)
+
+    def held() -> list[object]:
+        with closing(Outbox(path)) as outbox:
+            live, reached = outbox.begin({"wind": "one"})
+            return [outbox.after(0), outbox.dead("x"), outbox.standings(), outbox.live(), live, reached, outbox.id]
+
+    whole, wanted, told = path.read_bytes(), held(), 0
+    for place, damaged in [*flipped(whole, 150, random.Random(1)), *enumerate(cut(whole, random.Random(2)))]:
+        path.write_bytes(damaged)
+        path.with_name("alerts.db-wal").unlink(missing_ok=True)
+        if not damaged:
+            continue  # as if there had been none
+        try:
+            assert held() == wanted, place
+        except CepError as error:
+            assert str(path) in error.message and error.code == "outbox"
+            told += 1
+    assert told > 50, "the rest is room that holds nothing"
 
 
 def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

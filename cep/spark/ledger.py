@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+from uuid import uuid4
 
 from cep import sealed
 from cep.errors import CepError
@@ -42,6 +43,8 @@ COMING = "coming"
 NOTE = "note"
 """In the log's folder, before the number of a micro-batch: its lines, what was planned for it, and how many rows of
 each event there have been until then."""
+RUN = "run"
+"""In the log's folder: what tells it from others."""
 NOTES = 3
 """So many are kept. Spark goes back by one micro-batch."""
 
@@ -148,12 +151,14 @@ class Ledger:
                 hint = "nothing but this command is to remove files there"
                 raise CepError(told, hint=hint, code="failed")
         self._folder.mkdir(parents=True, exist_ok=True)
+        if batch == 0:
+            put(self._folder / RUN, sealed.seal(uuid4().hex.encode()))
         totals = self.totals()
         for one in files:
             totals.update(one.rows)
         note = {"plan": plan, "rows": totals, "lines": [one.line() for one in files]}
         name = f"{NOTE}.{batch}"
-        put(self._folder / name, sealed.seal(json.dumps(note).encode(), of=name.encode()))
+        put(self._folder / name, sealed.seal(json.dumps(note).encode(), of=_of(self._folder / name)))
         named(self._folder)
         self.settle(keep, passing)
 
@@ -190,7 +195,7 @@ class Ledger:
         gone = self.leaving()
         self._put(f"{batch}.compact", kept)
         if old or gone:
-            put(self._folder / LEAVING, sealed.seal("\n".join(old).encode(), of=LEAVING.encode()))
+            put(self._folder / LEAVING, sealed.seal("\n".join(old).encode(), of=_of(self._folder / LEAVING)))
             still = {place(line) for line in kept} | set(old)
             for name in set(gone) - still:
                 (self.files / name).unlink(missing_ok=True)
@@ -239,7 +244,7 @@ class Ledger:
 
     def _put(self, name: str, lines: Sequence[str]) -> None:
         text = b"\n".join([_FORM, *(line.encode() for line in lines)])
-        put(self._folder / name, sealed.Chain(name.encode()).add(text) if lines else _NONE)
+        put(self._folder / name, sealed.Chain(_of(self._folder / name)).add(text) if lines else _NONE)
 
     @property
     def _folder(self) -> Path:
@@ -270,7 +275,7 @@ def entry(path: Path) -> list[str]:
         return []
     form = data.partition(b"\n")[0]
     try:
-        plain = sealed.Chain(path.name.encode()).read(data) if form == _FORM else data
+        plain = sealed.Chain(_of(path)).read(data) if form == _FORM else data
         lines = plain.decode().split("\n")[1:]
         if form not in (_BEFORE, _FORM) or (form == _FORM and plain == data.removesuffix(b"\n")):
             raise damaged(path, "--output")
@@ -280,6 +285,17 @@ def entry(path: Path) -> list[str]:
     except (ValueError, KeyError, TypeError):
         raise damaged(path, "--output") from None
     return lines
+
+
+def _of(path: Path) -> bytes:
+    """What a file of ours in the log's folder is sealed with."""
+    run = path.with_name(RUN)
+    try:
+        return bytes(sealed.content(run.read_bytes())) + path.name.encode()
+    except FileNotFoundError:  # of the version before
+        return path.name.encode()
+    except sealed.Broken:
+        raise damaged(run, "--output") from None
 
 
 def intact(path: Path, line: str) -> bool:
@@ -297,6 +313,6 @@ def hashed(path: Path) -> str:
 def _proven(path: Path, data: bytes) -> bytes:
     """What a file of ours in the log's folder says. CepError: it is damaged."""
     try:
-        return sealed.plain(data, path.name.encode())
+        return sealed.plain(data, _of(path))
     except sealed.Broken:
         raise damaged(path, "--output") from None

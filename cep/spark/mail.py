@@ -132,7 +132,11 @@ class Mail:
             there = (parts[0].first, parts[-1].beyond) if parts else (0, 0)
         if there[0] > start or there[1] < end:
             missing = start if not there[0] <= start < there[1] else there[1]
-            raise CepError(f"{self._folder}: messages from {missing} on are not there any more", code="checkpoint")
+            raise CepError(
+                f"--checkpoint: {self._folder}: messages from {missing} on are not there any more",
+                hint=BACK,
+                code="checkpoint",
+            )
         return [(part, max(start, part.first) - part.first, min(end, part.beyond) - part.first) for part in parts]
 
     def known(self) -> dict[int, int]:
@@ -232,11 +236,10 @@ def _read(path: Path) -> _Part:
     """The file as far as it is whole. CepError: a message that is not has more behind it, or is not half written: it
     was kept and acknowledged."""
     data, first = path.read_bytes(), int(path.stem)
-    new = sealed.MARK.startswith(data[: len(sealed.MARK)])  # or what was written of it
-    start = len(sealed.MARK) if new else 0
-    places = [start]
     try:
-        places += [stop for _, stop in _unpacked(data, not new, start)]
+        new = sealed.marked(data)
+        start = len(sealed.MARK) if new else 0
+        places = [start, *(stop for _, stop in _unpacked(data, not new, start))]
     except sealed.Broken as broken:
         raise _damaged(path, first + broken.number) from None
     part, rest = _Part(path, first, places, not new), memoryview(data)[places[-1] :]

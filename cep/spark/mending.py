@@ -75,24 +75,26 @@ def sound(folder: Path) -> None:
 
 def offset(folder: Path, batch: int) -> dict[str, Any]:
     """Where the input was after a micro-batch was planned. CepError: Spark's file that says it is damaged."""
-    found: dict[str, Any] = _json(folder / "offsets" / str(batch), -1)
-    return found
+    return _json(folder / "offsets" / str(batch), -1, "end")
 
 
 def watermark(folder: Path, batch: int) -> int:
     """The watermark of the micro-batch after this one (milliseconds), 0: none. CepError: as `offset`."""
-    return int(_json(folder / "commits" / str(batch), 1)["nextBatchWatermarkMs"])
+    name = "nextBatchWatermarkMs"
+    return int(_json(folder / "commits" / str(batch), 1, name)[name])
 
 
 def planned_at(folder: Path, batch: int) -> int:
     """The watermark by which a micro-batch was planned (milliseconds). CepError: as `offset`."""
-    return int(_json(folder / "offsets" / str(batch), 1)["batchWatermarkMs"])
+    name = "batchWatermarkMs"
+    return int(_json(folder / "offsets" / str(batch), 1, name)[name])
 
 
-def _json(path: Path, line: int) -> Any:
+def _json(path: Path, line: int, name: str) -> dict[str, Any]:
+    """The line of a log of Spark's as JSON; under a name there is a whole number."""
     try:
         found = json.loads(path.read_text(encoding="utf-8").splitlines()[line])
-        if isinstance(found, dict):
+        if isinstance(found, dict) and isinstance(found.get(name), int):
             return found
     except FileNotFoundError:
         raise damaged(path, what="is missing") from None

@@ -1,4 +1,4 @@
-"""Closures kept on disk, found again by what they were made of."""
+"""Closures kept on disk, sealed, found again by what they were made of."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from cep import sealed
 from knowledge.rdf.names import Names
 from knowledge.rdf.terms import BLANK, Terms
 from knowledge.rdf.triples import Triples
@@ -92,9 +93,13 @@ def _read(
     path: Path, terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str]
 ) -> Closed | None:
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            predicates, stops, pairs, rounds = (stored[name] for name in ("predicates", "stops", "pairs", "rounds"))
-            labels, last = stored["labels"], int(stored["last"])
+        with path.open("rb") as file:
+            if file.read(sealed.HEAD) != sealed.head(file, path.stem.encode()):
+                return None
+            file.seek(sealed.HEAD)
+            with np.load(file, allow_pickle=False) as stored:
+                predicates, stops, pairs, rounds = (stored[name] for name in ("predicates", "stops", "pairs", "rounds"))
+                labels, last = stored["labels"], int(stored["last"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
     with suppress(OSError):  # a folder that can only be read
@@ -127,8 +132,13 @@ def _write(path: Path, closed: Closed) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(handle, "w+b") as file:
+            file.write(bytes(sealed.HEAD))
             np.savez(file, **arrays)  # type: ignore[arg-type]
+            file.seek(sealed.HEAD)
+            head = sealed.head(file, path.stem.encode())
+            file.seek(0)
+            file.write(head)
         os.replace(name, path)
     except BaseException:
         with suppress(FileNotFoundError):

@@ -1,0 +1,338 @@
+"""A checkpoint and a folder of derived events that are not what was written: told by name, before Java sees it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from cep import sealed
+from cep.engine import Engine
+from cep.errors import CepError
+from cep.spark import mending, tidy
+from cep.spark.changes import Chronicle
+from cep.spark.checkpoint import NAME, Kept
+from cep.spark.journal import JOURNAL, Journal
+from cep.spark.ledger import COMPACTED, LOG, File, Ledger, intact
+from cep.spark.live import kept
+from cep.spark.mail import Mail
+from cep.spark.migration import Laid
+from cep.spark.relay import Relay
+from cep.spark.states import States, begin, head, newest
+from cep.spark.states import read as read_state
+from connectors.inputs import Input
+from connectors.mqtt import Arrival
+from tests.damage import cut, flipped
+
+PROGRAM = "event a(k: string, x: int). s(K, X, Y) <- a(K, X) SEQ a(K, Y)."
+
+
+def written(folder: Path, seed: int = 0) -> None:
+    """One of each file that a query on Spark goes on from."""
+    state, out = folder / "state", folder / "out"
+    state.mkdir(parents=True)
+    engine = Engine.from_text(PROGRAM)
+    laid = Laid.of(engine, ["s"])
+    Kept(engine.program, PROGRAM, None, {}, None, 2, "/out", "jsonl", ["s"], laid, name=f"r{seed}").write(state / NAME)
+    journal = Journal(str(state / JOURNAL))
+    for number in range(3):
+        journal.extend([(0, Input(f"/in/{seed}-{number}.jsonl", "jsonl", None, False))])
+    (folder / "updates.nq").write_text("")
+    for number in range(2):
+        graph, when = f"<urn:g:{seed}:{number}>", f'"2026-01-0{number + 1}T00:00:00Z"'
+        with (folder / "updates.nq").open("a") as file:
+            valid = "<https://w3id.org/semcep#validFrom>"
+            file.write(f"{graph} {valid} {when}^^<http://www.w3.org/2001/XMLSchema#dateTime> .\n")
+            file.write(f"<urn:s> <urn:p> <urn:o{number}> {graph} .\n")
+        assert Chronicle(state, [str(folder / "updates.nq")]).look(last=True) == number + 1
+    begin(state / "buckets", f"r{seed}-")
+    for bucket in range(2):
+        engine.push({}) if bucket else None
+        for version in (1, 2):
+            States(str(state / "buckets"), 1).write(bucket, version, engine.snapshot(), version)
+    for name, value in (("address", "mqtt://h/t"), ("client", f"semcep-{seed}"), ("begin", {"0": 7})):
+        kept(state / "input-0" / name, lambda value=value: value)
+    with closing(Mail(state / "mail")) as mail:
+        mail.append([Arrival("rooms", b"%d" % (seed + n), n, 1) for n in range(5)])
+    ledger = Ledger(out)
+    for batch in range(COMPACTED + 2):
+        files = []
+        for number in range(batch % 3):
+            at = ledger.coming(f"part-{number:05}-{seed:08}{batch:028}.jsonl")
+            at.parent.mkdir(parents=True, exist_ok=True)
+            at.write_text(f"{seed} {number}\n")
+            files.append(File.of(at, out / at.name.removesuffix(".new"), {"s": 1}, batch))
+        ledger.add(batch, files, plan=f"{seed} {batch}")
+
+
+def read(folder: Path) -> Any:
+    """All that such files say, as a run that goes on looks at them."""
+    state, out = folder / "state", folder / "out"
+    found: list[Any] = [asdict(Kept.read(state / NAME))]
+    journal = Journal(str(state / JOURNAL))
+    found.append([one.line() for one in journal.entries(0, 3)])
+    found.append(Chronicle(state, [str(folder / "updates.nq")]).lines(0, 2))
+    begin(state / "buckets", json.loads(json.dumps(found[0]))["name"] + "-")
+    versions = newest(state / "buckets", 2)
+    paths = [state / "buckets" / f"{name}-{version:08}" for name, version in versions.items()]
+    assert len(paths) == 2 or not paths
+    found += [(read_state(path), head(path)["program"]) for path in paths]
+    found += [kept(state / "input-0" / name, lambda: None) for name in ("address", "client", "begin")]
+    with closing(Mail(state / "mail", patience=0)) as mail:
+        found += [mail.read(0, 5), mail.known()]
+    ledger = Ledger(out)
+    found += [list(ledger.lines()), ledger.totals(), ledger.leaving(), ledger.last, tidy.missing(out)]
+    assert ledger.has(ledger.last, f"{found[0]['name'][1:]} {ledger.last}")
+    found.append([intact(out / name, line) for name, line in zip(map(_place, found[-5]), found[-5])])
+    return found
+
+
+def _place(line: str) -> str:
+    return str(json.loads(line)["path"]).rpartition("/")[2]
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    written(tmp_path / "whole")
+    return tmp_path / "whole"
+
+
+def each(folder: Path) -> list[str]:
+    """The files by which a run goes on."""
+    names = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file()]
+    skipped = ("updates.nq", "state/mail/lock", "state/mail/turn", "-00000001", f"{LOG}/note.9", f"{LOG}/note.10")
+    old = tuple(f"out/{LOG}/{number}" for number in range(COMPACTED - 1))
+    return [
+        name for name in names if not name.endswith(skipped) and name not in old and not name.startswith("out/part")
+    ]
+
+
+def test_flipped_bits(whole: Path) -> None:
+    """A hundred of each kind of file: each is told with the file's name, whatever it would have changed."""
+    wanted, random, told = read(whole), Random(1), Counter[str]()
+    assert read(whole) == wanted
+    for name in each(whole):
+        path, data = whole / name, (whole / name).read_bytes()
+        for place, damaged in flipped(data, 20, random):
+            path.write_bytes(damaged)
+            try:
+                assert read(whole) == wanted, (name, place)
+            except CepError as error:
+                assert str(path) in error.message and error.hint, (name, place, error.message)
+                told[name] += 1
+        path.write_bytes(data)
+    assert read(whole) == wanted
+    quiet = {name for name in each(whole) if told[name] < 20}
+    assert quiet <= {"state/files.jsonl", "state/changes.jsonl"}, told  # of one that is torn at its end more is told
+
+
+def test_what_is_cut_short_emptied_or_missing(whole: Path, tmp_path: Path) -> None:
+    """It is told; a last line or message that was half written was told to no one, but a run knows how many there
+    were."""
+    wanted = read(whole)
+    for name in each(whole):
+        path, data = whole / name, (whole / name).read_bytes()
+        for number, damaged in enumerate([*cut(data, Random(2)), None]):
+            path.unlink()
+            if damaged is not None:
+                path.write_bytes(damaged)
+            try:
+                found = read(whole)
+            except (CepError, FileNotFoundError) as error:
+                assert (
+                    str(path).removesuffix(".compact") in str(error)
+                    or re.search("messages|took other input", str(error))
+                    or name.endswith("/run")
+                )
+            else:
+                torn = name.endswith((".jsonl", ".mail")) and number == 3  # a byte behind it
+                again = damaged is None and name.startswith(
+                    ("state/input-0", "out", "state/buckets", "state/mail/known")
+                )
+                assert torn or again or found == wanted, (name, number)
+            for leftover in (whole / "state" / "input-0").glob(".*"):
+                leftover.unlink()
+            path.write_bytes(data)
+
+
+def test_files_of_another_run_and_of_another_name(whole: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    written(other, 1)
+    read(other)
+    for name in each(whole):
+        if name in (f"state/{NAME}", f"state/{JOURNAL}", "state/changes.jsonl") or "/mail/" in name:
+            continue
+        if "input-0" in name or (whole / name).read_bytes() == (other / name).read_bytes():
+            continue  # whole logs; Spark's own, and the plans of micro-batches, say that these are another's
+        path, data = whole / name, (whole / name).read_bytes()
+        path.write_bytes((other / name).read_bytes())
+        with pytest.raises(CepError, match="damaged"):
+            read(whole)
+        path.write_bytes(data)
+    pairs = [("state/buckets/1-0000-00000002", "state/buckets/1-0001-00000002")]
+    pairs += [(f"out/{LOG}/10", f"out/{LOG}/11"), (f"out/{LOG}/note.10", f"out/{LOG}/note.11")]
+    pairs += [("state/input-0/client", "state/input-0/address")]
+    for one, two in pairs:
+        first, second = (whole / one).read_bytes(), (whole / two).read_bytes()
+        (whole / one).write_bytes(second), (whole / two).write_bytes(first)
+        with pytest.raises(CepError, match=r"damaged|took other input"):
+            read(whole)
+        (whole / one).write_bytes(first), (whole / two).write_bytes(second)
+    read(whole)
+
+
+def test_what_the_version_before_has_written_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    written(folder)
+    wanted = read(folder)
+    state, log = folder / "state", folder / "out" / LOG
+    for path in (state / "buckets").glob("1-*"):
+        batch = int(path.name[-8:])
+        path.write_bytes(batch.to_bytes(8, "little") + read_state(path))
+    (state / "buckets" / "run").unlink()
+    for path in (state / "input-0").iterdir():
+        path.write_bytes(sealed.content(path.read_bytes(), path.name.encode()))
+    for path in (state / NAME, state / JOURNAL, state / "changes.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            del line["hash"]
+        path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    for path in log.glob("note.*"):
+        path.write_bytes(
+            sealed.content(path.read_bytes(), bytes(sealed.content((log / "run").read_bytes())) + path.name.encode())
+        )
+    (log / "run").unlink()
+    for path in log.glob("[0-9]*"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+        kept_of = [{name: line[name] for name in line if name not in ("hash", "content")} for line in lines]
+        path.write_text("\n".join(["v1", *(json.dumps(line, separators=(",", ":")) for line in kept_of)]))
+    (state / "mail").joinpath("0" * 20 + ".mail").unlink()
+    found = read_but_mail(folder)
+    assert found[:2] == wanted[:2] and found[3:5] == wanted[3:5]
+    one = Journal(str(state / JOURNAL))
+    one.extend([(0, Input("/in/new.jsonl", "jsonl", None, False))])
+    assert len(Journal(str(state / JOURNAL))) == 4
+    Ledger(folder / "out").add(COMPACTED + 2, [], plan="0 12")
+    assert Ledger(folder / "out").last == COMPACTED + 2 and len(list(Ledger(folder / "out").lines())) == len(wanted[-6])
+
+
+def read_but_mail(folder: Path) -> Any:
+    with closing(Mail(folder / "state" / "mail", patience=0)) as mail:
+        mail.append([Arrival("rooms", b"%d" % n, n, 1) for n in range(5)])
+    return read(folder)
+
+
+def test_messages_of_the_version_before_go_on(tmp_path: Path) -> None:
+    from cep.spark.mail import _BEFORE, crc32
+
+    def packed(payload: bytes, mid: int) -> bytes:
+        body = _BEFORE.pack(0, len(payload), 5, mid, 1)[4:] + b"rooms" + payload
+        return crc32(body).to_bytes(4, "little") + body
+
+    old = b"".join(packed(b"%d" % n, n) for n in range(3))
+    path = tmp_path / f"{0:020}.mail"
+    path.write_bytes(old + old[:10])
+    with closing(Mail(tmp_path)) as mail:
+        assert mail.end == 3
+        mail.append([Arrival("rooms", b"3", 3, 1)])
+        assert [one.payload for one in mail.read(0, 4)] == [b"0", b"1", b"2", b"3"]
+    with closing(Mail(tmp_path)) as mail:
+        assert mail.end == 4 and len(mail.known()) == 4
+    path.write_bytes(old[:8] + b"?" + old[9:])
+    with pytest.raises(CepError, match="message 0 is damaged"):
+        Mail(tmp_path, patience=0)
+
+
+def test_the_files_of_spark_are_held_against_their_check_sums(tmp_path: Path) -> None:
+    """As Hadoop writes them: of each 512 bytes one, in a file beside."""
+    folder = tmp_path / "spark" / "offsets"
+    folder.mkdir(parents=True)
+    data = bytes(range(256)) * 5
+    sums = b"crc\0" + (512).to_bytes(4) + b"".join(sealed_crc(data[at : at + 512]) for at in range(0, len(data), 512))
+    path, beside = folder / "0", folder / ".0.crc"
+    path.write_bytes(data), beside.write_bytes(sums)
+    mending.sound(tmp_path)
+    for which, whole in ((path, data), (beside, sums)):
+        for _, damaged in flipped(whole, 60, Random(3)):
+            which.write_bytes(damaged)
+            with pytest.raises(CepError, match=f"--checkpoint: {path} is damaged"):
+                mending.sound(tmp_path)
+        which.write_bytes(whole)
+    for wrong in cut(data, Random(4)):
+        path.write_bytes(wrong)
+        with pytest.raises(CepError, match="is damaged"):
+            mending.sound(tmp_path)
+    path.unlink()
+    mending.sound(tmp_path)
+    for name, look in (("offsets", mending.offset), ("commits", mending.watermark)):
+        (tmp_path / "spark" / name).mkdir(exist_ok=True)
+        for text in ("", "v1", "v1\n{}\n[]", "v1\n\n{"):
+            (tmp_path / "spark" / name / "3").write_text(text)
+            with pytest.raises(CepError, match=f"{name}/3 is damaged"):
+                look(tmp_path / "spark", 3)
+
+
+def sealed_crc(data: bytes) -> bytes:
+    from zlib import crc32
+
+    return crc32(data).to_bytes(4)
+
+
+def test_a_file_that_a_task_wrote_is_looked_for_before_it_counts(tmp_path: Path) -> None:
+    """Else the checkpoint would be lost: what counts and is not there is told each time."""
+    ledger = Ledger(tmp_path)
+    at = ledger.coming("part-0.jsonl")
+    at.parent.mkdir(parents=True)
+
+    def task() -> File:
+        at.write_text("one\n")
+        return File.of(at, tmp_path / "part-0.jsonl", {"s": 1})
+
+    losses: list[Callable[[], object]] = [at.unlink, lambda: at.write_text("on")]
+    for lose in losses:
+        file = task()
+        lose()
+        with pytest.raises(CepError, match=r"part-0\.jsonl\.new is gone, or cut short"):
+            ledger.add(0, [file])
+        assert ledger.last == -1, "it is done again"
+    ledger.add(0, [task()])
+    assert ledger.last == 0 and (tmp_path / "part-0.jsonl").read_text() == "one\n"
+
+
+def test_what_is_sent_on_is_what_was_written(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    at = ledger.coming("part-0.jsonl")
+    at.parent.mkdir(parents=True)
+    at.write_text('{"type": "s"}\n')
+    ledger.add(0, [File.of(at, tmp_path / "part-0.jsonl", {"s": 1})])
+    (tmp_path / "part-0.jsonl").write_text('{"type": "t"}\n')
+    sent: list[Any] = []
+    relay = Relay(tmp_path, lambda: sent.append(1) or pytest.fail("it is not begun"))
+    with pytest.raises(CepError, match=r"part-0\.jsonl is damaged"):
+        relay.move()
+    assert not sent
+
+
+def test_an_entry_of_the_log_that_is_missing_takes_no_file_away(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(whole / "out", folder)
+    parts = sorted(folder.glob("part-*"))
+    for name in (f"{COMPACTED - 1}.compact", str(COMPACTED)):
+        shutil.rmtree(folder)
+        shutil.copytree(whole / "out", folder)
+        (folder / LOG / name).unlink()
+        if name.endswith(".compact"):
+            for number in range(COMPACTED - 1):
+                (folder / LOG / str(number)).unlink(missing_ok=True)
+        with pytest.raises(CepError, match="is missing, an entry of the log"):
+            tidy.sweep(folder)
+        assert sorted(folder.glob("part-*")) == parts
