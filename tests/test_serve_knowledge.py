@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import httpx
 import pytest
 from hypothesis import given, settings
 
+from cep import sealed
 from cep.errors import CepError
+from connectors.rdf.beside import Damaged, mend
+from connectors.rdf.beside import learned as changes_of
 from connectors.rdf.store import EventStore
 from connectors.rdf.words import Words
 from knowledge.followed import Followed
 from knowledge.graph import Knowledge
+from tests.damage import flipped
 from tests.serving import EIGHT, MINUTE, served
 from tests.test_knowledge_change import SCHEMA, Steps, changes
 
@@ -95,10 +100,48 @@ def test_a_store_that_learns_has_what_one_has_that_is_filled_anew(
             store.learn(*quads)
         assert _held(store) == sorted(_quads(now))
     with noted.open("ab") as file:
-        file.write(b"-<http://ex.org/half")
+        file.write((b"" if file.tell() else sealed.MARK) + sealed.record(b"<http://ex.org/half", b"")[:-20])
     store.unlearn()
     store.unlearn()
     assert _held(store) == sorted(_quads(knowledge)) and store.knows("it") and not noted.exists()
+
+
+def test_damage_beside_a_store_is_told(tmp_path: Path) -> None:
+    """Of what it has learned, and of the knowledge that was loaded; it is put back as it was where it is whole."""
+
+    def filled(value: int) -> str:
+        path = tmp_path / "new.nq"
+        path.write_text(f"<urn:s> <urn:p> <urn:o{value}> .\n<urn:s> <urn:p> <urn:x> .\n")
+        return str(path)
+
+    events, before, noted = tmp_path / "events", tmp_path / "events.nq", tmp_path / "events.learned"
+    store = EventStore(str(events), Words())
+    store.know("one", filled(1), str(before))
+    start = _held(store)
+    for number in range(3):
+        store.learn(b"<urn:s> <urn:p> <urn:x> .\n", b"<urn:s> <urn:p> <urn:y%d> .\n" % number)
+    whole = noted.read_bytes()
+    for place, damaged in flipped(whole, 100, Random(1)):
+        noted.write_bytes(damaged)
+        with pytest.raises(Damaged, match=r"events\.learned is damaged"):
+            store.unlearn()
+        assert noted.read_bytes() == damaged, place
+    for torn, learned in ((whole[:-3], 2), (whole, 3)):
+        noted.write_bytes(torn)
+        mend(str(noted))
+        assert len(list(changes_of(str(noted)))) == learned
+    noted.write_bytes(b"".join(b"-" + gone + b"+" + come for gone, come in changes_of(str(noted))))
+    store.unlearn()  # of the version before
+    assert _held(store) == start
+    text = before.read_bytes()
+    for _, damaged in flipped(text, 50, Random(2)):
+        before.write_bytes(damaged)
+        with pytest.raises(Damaged, match=r"events\.nq is damaged"):
+            store.know("two", filled(2), str(before))
+    before.write_bytes(text)
+    store.know("two", filled(2), str(before))
+    assert _held(store) == [b"<urn:s> <urn:p> <urn:o2> .\n", b"<urn:s> <urn:p> <urn:x> .\n"]
+    assert store.knows("two") and not store.knows("one")
 
 
 def _quads(knowledge: Knowledge) -> Iterator[bytes]:

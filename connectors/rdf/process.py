@@ -68,8 +68,11 @@ class StoreProcess:
     def know(self, name: str, knowledge: Callable[[], ox.Store]) -> Future[None] | None:
         """Knowledge by a name that says what it is (its fingerprint), loaded in place of that of before unless it is
         there already (None). Questions wait until it is there. It is kept beside the store, so that of another only
-        what is different is loaded. What it has learned since is gone."""
-        self._tell("unlearn")
+        what is different is loaded. What it has learned since is gone. CepError: its notes of that are damaged."""
+        try:
+            self._tell("unlearn").result()
+        except Refused as error:
+            raise CepError(f"--state: {str(error).removeprefix('Damaged: ')}", code="store") from None
         if self._tell("knows", name).result():
             return None
         path, before = Path(f"{self._arguments[0]}.new.nq"), f"{self._arguments[0]}.nq"

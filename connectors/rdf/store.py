@@ -17,6 +17,7 @@ from typing import Any
 import pyoxigraph as ox
 
 from cep.geodesy import geod
+from connectors.rdf import beside
 from connectors.rdf.words import DISTANCE, PROV, RDF, RDFS, TIME, Words
 
 _INSIDE, _CONTAINS = ox.NamedNode(TIME + "inside"), ox.NamedNode(TIME + "intervalContains")
@@ -97,6 +98,7 @@ class EventStore:
         self.store = ox.Store(path)
         self._mark, self._meaning = ox.NamedNode(words.base + "knowledge"), ox.NamedNode(words.base + "meaning")
         self._known, self._learned = f"{path}.nq", f"{path}.learned"
+        beside.mend(self._learned)
         self._loose = self._lines = 0
 
     def knows(self, name: str) -> bool:
@@ -110,6 +112,8 @@ class EventStore:
         marks = list(self.store.quads_for_pattern(self._mark, _MARK, None, _HERE))
         if os.path.exists(path):  # else it has taken its place already
             if marks and os.path.exists(before):
+                if not beside.sound(before, set(map(_value, marks))):
+                    raise beside.Damaged(before)
                 gone, new = _different(before, path)
                 for quad in _parsed(gone):
                     self.store.remove(quad)
@@ -121,17 +125,14 @@ class EventStore:
             os.replace(path, before)
         for quad in marks:
             self.store.remove(quad)
-        self.store.add(ox.Quad(self._mark, _MARK, ox.Literal(name)))
+        for note in (name, *([beside.hashed(before)] if os.path.exists(before) else [])):
+            self.store.add(ox.Quad(self._mark, _MARK, ox.Literal(note)))
         self.store.flush()
 
     def learn(self, gone: bytes, come: bytes) -> None:
         """A change of the knowledge: quads that go and come. It is noted beside the store, so that what was loaded can
         be had again (`unlearn`)."""
-        with open(self._learned, "ab") as file:
-            file.writelines(b"-" + line for line in gone.splitlines(keepends=True))
-            file.writelines(b"+" + line for line in come.splitlines(keepends=True))
-            file.flush()
-            os.fsync(file.fileno())
+        beside.learn(self._learned, gone, come)
         self._change(gone.splitlines(keepends=True), come.splitlines(keepends=True))
 
     def unlearn(self) -> None:
@@ -140,10 +141,10 @@ class EventStore:
         if not os.path.exists(self._learned):
             return
         first: dict[bytes, bytes] = {}
-        with open(self._learned, "rb") as file:
-            for line in file:
-                if line.endswith(b"\n"):  # else its change was not made
-                    first.setdefault(line[1:], line[:1])
+        for gone, come in beside.learned(self._learned):
+            for sign, lines in ((b"-", gone), (b"+", come)):
+                for line in lines.splitlines(keepends=True):
+                    first.setdefault(line, sign)
         self._change(*([line for line, sign in first.items() if sign == way] for way in (b"+", b"-")))
         self.store.flush()
         os.unlink(self._learned)
@@ -168,6 +169,8 @@ class EventStore:
         many = (q for one in stale for q in self.store.quads_for_pattern(None, _BY, one, _HERE))
         if next(islice(many, _GONE, None), None) is not None and os.path.exists(self._known):
             known = list(self.store.quads_for_pattern(self._mark, _MARK, None, _HERE))
+            if not beside.sound(self._known, set(map(_value, known))):
+                raise beside.Damaged(self._known)
             self.store.clear()  # the others come again too, sooner than so many are taken out
             self.store.bulk_extend(ox.parse(path=self._known, format=ox.RdfFormat.N_QUADS, lenient=True))
             self.store.extend(known)

@@ -36,7 +36,7 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
     connection, saying = Connection(int(descriptor)), threading.Lock()
     try:
         store = EventStore(path, Words(base))
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # of what is damaged Oxigraph says RuntimeError
         connection.send(str(error))
         return
     connection.send("")
