@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,43 @@ def test_a_run_goes_on_where_the_one_before_it_ended(session: None) -> None:
     assert refused.exit_code == 2
     assert "-fire(R, T) <- (smoke(R, _) SEQ heat(R, T) WHERE T > 50) WITHIN 1 min.\n" in refused.stderr
     assert "+fire(R, T) <- (smoke(R, _) SEQ heat(R, T) WHERE T > 55) WITHIN 1 min.\n" in refused.stderr
+
+
+@needs_java
+def test_damage_is_told_by_name_and_what_is_mended_goes_on(session: None) -> None:
+    """Status 2 where it is seen before the query begins, 3 where a worker sees it."""
+    options = ["--lateness", "5 s", "--input", "days", "--once", "--output-format", "jsonl"]
+    Path("days").mkdir()
+    for name, room, times in (("1", "attic", (10, 60)), ("2", "cellar", (70, 90))):
+        records = [{"type": "smoke", "time": times[0], "room": room}, {"type": "heat", "at": times[1], "room": room}]
+        text = "".join(json.dumps(record | {"celsius": 70.0}) + "\n" for record in records)
+        Path("days" if name == "1" else ".", f"{name}.jsonl").write_text(text)
+    assert run(*options).exit_code == 0
+    Path("2.jsonl").rename("days/2.jsonl")
+    entry = next(path for path in Path("out/_spark_metadata").glob("[0-9]*") if path.stat().st_size > 100)
+    last = max(Path("state/spark/offsets").glob("[0-9]*"))
+    states = [max(Path("state/buckets").glob(f"1-{bucket:04}-*"), default=None) for bucket in (0, 1)]
+    for files, status in (
+        ([Path("state/semcep.json")], 2),
+        ([Path("state/files.jsonl")], 2),
+        ([entry], 2),
+        ([last], 2),
+        ([path for path in states if path is not None], 3),
+    ):
+        whole = {path: path.read_bytes() for path in files}
+        for path, data in whole.items():
+            path.write_bytes(data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :])
+        result = run(*options)
+        assert result.exit_code == status, (files, result.stderr)
+        assert re.search(rf"{'|'.join(path.name for path in files)} is damaged", result.stderr), result.stderr
+        assert "Traceback" not in result.stderr
+        for path, data in whole.items():
+            path.write_bytes(data)
+    gone = next(path for path in Path("out").glob("part-*") if path.stat().st_size)
+    gone.rename("elsewhere")
+    result = run(*options)
+    assert result.exit_code == 0 and re.search(f"1 file is missing: {gone.absolute()}", result.stderr.replace("\n", ""))
+    assert len(lines("out")) + len(Path("elsewhere").read_text().splitlines()) == 2
 
 
 @needs_java
