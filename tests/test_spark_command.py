@@ -130,9 +130,10 @@ def test_damage_is_told_by_name_and_what_is_mended_goes_on(session: None) -> Non
     """Status 2 where it is seen before the query begins, 3 where a worker sees it."""
     options = ["--lateness", "5 s", "--input", "days", "--once", "--output-format", "jsonl"]
     Path("days").mkdir()
-    for name, room, times in (("1", "attic", (10, 60)), ("2", "cellar", (70, 90))):
-        records = [{"type": "smoke", "time": times[0], "room": room}, {"type": "heat", "at": times[1], "room": room}]
-        text = "".join(json.dumps(record | {"celsius": 70.0}) + "\n" for record in records)
+    for name, room, at in (("1", "attic", 10), ("2", "cellar", 70)):
+        smoke = [{"type": "smoke", "time": time, "room": room} for time in (at, at + 40)]
+        records = [*smoke, {"type": "heat", "at": at + 5, "room": room, "celsius": 70.0}]
+        text = "".join(json.dumps(record) + "\n" for record in records)
         Path("days" if name == "1" else ".", f"{name}.jsonl").write_text(text)
     assert run(*options).exit_code == 0
     Path("2.jsonl").rename("days/2.jsonl")
