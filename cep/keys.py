@@ -8,6 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from cep.room import roomy
+
 Ints = NDArray[np.int64]
 
 
@@ -22,7 +24,7 @@ class KeySet:
     def __init__(self, width: int, capacity: int = 16) -> None:
         self.width = width
         self.count = 0
-        self._store: Ints = np.empty((capacity, width), dtype=np.int64)
+        self._store: Ints = np.empty((roomy(0, capacity), width), dtype=np.int64)
         self._slots: Ints = np.full(32, -1, dtype=np.int64)
 
     @property
@@ -63,7 +65,7 @@ class KeySet:
         # Room for `more` new rows at no more than half load.
         need = self.count + more
         if need > len(self._store):
-            store: Ints = np.empty((max(need, 2 * len(self._store)), self.width), dtype=np.int64)
+            store: Ints = np.empty((roomy(need, 2 * len(self._store)), self.width), dtype=np.int64)
             store[: self.count] = self._store[: self.count]
             self._store = store
         size = len(self._slots)
@@ -82,13 +84,14 @@ class Chains:
 
     def __init__(self) -> None:
         self.rows = 0
-        self._first: Ints = np.full(16, -1, dtype=np.int64)
-        self._last: Ints = np.full(16, -1, dtype=np.int64)
-        self._size: Ints = np.zeros(16, dtype=np.int64)
-        self._next: Ints = np.full(16, -1, dtype=np.int64)
+        self._first: Ints = np.empty(0, dtype=np.int64)
+        self._last: Ints = np.empty(0, dtype=np.int64)
+        self._size: Ints = np.empty(0, dtype=np.int64)
+        self._next: Ints = np.empty(0, dtype=np.int64)
 
     def append(self, groups: Ints, count: int) -> None:
         """Add rows `self.rows ...` with these groups, each below `count`."""
+        assert not len(groups) or (groups.min() >= 0 and groups.max() < count), "a row is of one of the groups"
         self._first = _grown(self._first, count, -1)
         self._last = _grown(self._last, count, -1)
         self._size = _grown(self._size, count, 0)
@@ -98,8 +101,7 @@ class Chains:
 
     def expand(self, groups: Ints) -> tuple[Ints, Ints]:
         """For each of `groups` (-1: none) its rows: positions in `groups` (ascending) and rows, side by side."""
-        counts = np.where(groups >= 0, self._size[groups], 0)
-        total = int(counts.sum())
+        total = int(self._size[groups[groups >= 0]].sum())
         index: Ints = np.empty(total, dtype=np.int64)
         rows: Ints = np.empty(total, dtype=np.int64)
         _expand(groups, self._first, self._next, index, rows)
@@ -109,7 +111,7 @@ class Chains:
 def _grown(array: Ints, need: int, fill: int) -> Ints:
     if need <= len(array):
         return array
-    grown: Ints = np.full(max(need, 2 * len(array)), fill, dtype=np.int64)
+    grown: Ints = np.full(roomy(need, 2 * len(array)), fill, dtype=np.int64)
     grown[: len(array)] = array
     return grown
 

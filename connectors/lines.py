@@ -72,22 +72,24 @@ def lines(keys: Sequence[str], type: str, columns: Sequence[Pieces]) -> Pieces:
     heads[0] = f'{{"type": {json.dumps(type, ensure_ascii=False)}'.encode() + heads[0]
     bases = np.cumsum([0] + [len(pieces.data) for pieces in columns])
     data = np.concatenate([pieces.data for pieces in columns])
+    assert all(pieces.ends[-1] == len(pieces.data) for pieces in columns), "pieces are all of their letters"
     ends = np.stack([pieces.ends for pieces in columns])
     letters = np.frombuffer(b"".join(heads), np.uint8)
     return Pieces(*_join(data, bases, ends, letters, np.cumsum([0] + [len(head) for head in heads])))
 
 
 def merged(parts: Sequence[Pieces], order: Ints) -> bytes:
-    """All the texts, those of the first part before those of the second, taken in an order."""
+    """All the texts, those of the first part before those of the second, taken in an
+    order; it may leave some out, and take some twice."""
     if len(parts) == 1:
         data, ends = parts[0].data, parts[0].ends
     else:
         data = np.concatenate([part.data for part in parts])
         bases = np.cumsum([0] + [len(part.data) for part in parts[:-1]])
         ends = np.concatenate([np.zeros(1, np.int64)] + [part.ends[1:] + base for part, base in zip(parts, bases)])
-    if (np.diff(order) > 0).all():
+    if len(order) == len(ends) - 1 and (np.diff(order) > 0).all():
         return data.tobytes()
-    result: bytes = _permute(data, ends, order).tobytes()
+    result: bytes = _permute(data, ends, order, int((ends[order + 1] - ends[order]).sum())).tobytes()
     return result
 
 
@@ -270,8 +272,9 @@ def _join(data, bases, ends, letters, heads):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _permute(data, ends, order):  # type: ignore[no-untyped-def]
-    out = np.empty_like(data)
+def _permute(data, ends, order, size):  # type: ignore[no-untyped-def]
+    """The texts in an order, which are so long together."""
+    out = np.empty(size, np.uint8)
     o = 0
     for row in order:
         for i in range(ends[row], ends[row + 1]):

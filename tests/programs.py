@@ -163,6 +163,37 @@ def iteration(random: Random, policies: bool = True) -> Program:
     return finished(maker, inputs, stream(random, inputs, points, 10, maker.lines))
 
 
+def loop(random: Random) -> Program:
+    """The recursion that a kernel runs, over intervals with many ties: what it derives is often what is given already, or
+    derived in another way, and many occurrences go into one step."""
+    inputs = [Kind(name, ("int", "int"), (False, False), True, False) for name in "ab"]
+    maker = Maker(random, list(inputs))
+    choice = maker.choice({"C": "int"})
+    key = maker.pick(("_", "_", "K"))
+    head, derived = (f"x({key}, {{}})", "K") if key == "K" else ("x({})", "")
+    lines = [f"policy {choice}.", f"{head.format('C')} <- a({key}, C)."]
+    if maker.chance(50):
+        lines.append(f"{head.format('C')} <- b({key}, C).")
+    new = maker.pick(("C + X", "C + X", "X", "C", "max(C, X)", "X - C"))
+    pattern = f"{head.format('C')} SEQ {maker.pick('aab')}({key}, X)"
+    if maker.chance(40):
+        pattern = f"({pattern}) WITHIN {maker.pick((3, 2, 5))}"
+    if maker.chance(30):
+        pattern = f"{pattern} WHERE {maker.pick(('X > 0', 'C < X + 6', 'C != X', 'duration() <= 4 s'))}"
+    lines.append(f"{head.format(new)} <- {pattern}.")
+    if maker.chance(60):  # what depends on the order in which they come
+        lines += [f"policy {maker.choice({'C': 'int'})}.", f"e(C, Y) <- {head.format('C')} SEQ b({derived or '_'}, Y)."]
+    maker.lines += lines
+    choices = [random.choice((0, 1, 2, 3, 5)) for _ in range(3)]
+    events = []
+    for _ in range(random.choice((6, 8, 10, 14))):
+        end = random.randint(0, random.choice((6, 8)))
+        start = max(0, end - random.choice((0, 0, 1, 2)))
+        args = (random.choice((0, 0, 1)), random.choice(choices))
+        events.append(Event(random.choice("aab"), args, start * SECOND, end * SECOND))
+    return finished(maker, inputs, tuple(events))
+
+
 def recursion(random: Random, policies: bool = True) -> Program:
     """General recursion: two events that any rule may use, and what is built on them."""
     inputs, points = event_kinds(random)
@@ -294,6 +325,11 @@ def windows() -> st.SearchStrategy[Program]:
 def iterations() -> st.SearchStrategy[Program]:
     """The common recursion."""
     return drawn(iteration, {})
+
+
+def loops() -> st.SearchStrategy[Program]:
+    """The recursion that a kernel runs, with many ties."""
+    return drawn(loop, {})
 
 
 def recursions() -> st.SearchStrategy[Program]:

@@ -19,9 +19,9 @@ from tests import reference
 from tests.cases_format import difference, same
 from tests.conftest import FUZZ
 from tests.program_maker import SECOND
-from tests.programs import Program, contests, iterations, programs, recursions, windows
+from tests.programs import Program, contests, iterations, loops, programs, recursions, windows
 
-ANY = st.one_of(programs(), contests(), windows(), iterations(), recursions())
+ANY = st.one_of(programs(), contests(), windows(), iterations(), loops(), recursions())
 LONG = 20 * SECOND  # a lateness that lets any order pass
 
 
@@ -162,8 +162,16 @@ def test_disorder(program: Program, data: st.DataObject) -> None:
     check(expected, actual, "out of order (+) it is not what it is in order (-)")
 
 
+@examples(300)
+@given(loops())
+def test_loops(program: Program) -> None:
+    check_reference(program)
+    engine = start(program)
+    assert engine.machine.compiled == ("x",), "a kernel runs it"
+
+
 @examples(250)
-@given(iterations())
+@given(st.one_of(iterations(), loops()))
 def test_fast_recursion(program: Program) -> None:
     slow = run(start(program, fast_recursion=False), [in_order(program.events)])
     fast = run(start(program), [in_order(program.events)])

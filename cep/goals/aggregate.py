@@ -18,6 +18,7 @@ from cep.goals.keys import Keys, capacity_for, reindex
 from cep.goals.lineage import Lineage
 from cep.goals.store import room
 from cep.goals.window import END, HEADER, NAME, SLOT
+from cep.room import roomy
 from cep.table import Table, empty, rows
 
 KINDS = {
@@ -70,7 +71,7 @@ class Aggregate:
         self.kinds = np.array(spec.kinds, np.int64)
         self.short = 0 < spec.events <= ring.SHORT
         self.rings = np.zeros((0, ring.RING + spec.events * (2 + len(spec.kinds)) if self.short else 0), np.int64)
-        self.store = np.empty((16, HEADER + 4 * len(spec.kinds)), np.int64)
+        self.store = np.empty((roomy(0, 16), HEADER + 4 * len(spec.kinds)), np.int64)
         self.count = 0
         self.keys = Keys(len(spec.by))
         self.groups = np.empty((0, window.GROUP + 3 * len(spec.kinds)), np.int64)
@@ -156,7 +157,7 @@ class Aggregate:
         arrays = restored(batch, store=self.store.shape[1], keys=keys, groups=self.groups.shape[1])
         demand(len(arrays["groups"]) == len(arrays["keys"]))
         demand(_chained(arrays["store"], arrays["groups"]))
-        self.store, self.count = room(arrays["store"], 16), len(arrays["store"])
+        self.store, self.count = arrays["store"], len(arrays["store"])
         self.keys.become(arrays["keys"], len(arrays["keys"]))
         self.groups = arrays["groups"]
         self._compact(-(2**62))
@@ -192,13 +193,13 @@ class Aggregate:
 
 
 def _no_tallies() -> tuple[Ints, Ints, int]:
-    return np.full(32, -1, np.int64), np.empty((16, 3), np.int64), 0
+    return np.full(32, -1, np.int64), np.empty((roomy(0, 16), 3), np.int64), 0
 
 
 def _more_rings(rings: Ints, slots: int) -> Ints:
     if rings.shape[0] >= slots:
         return rings
-    larger = np.zeros((max(16, slots, 2 * rings.shape[0]), rings.shape[1]), np.int64)
+    larger = np.zeros((roomy(slots, max(16, 2 * rings.shape[0])), rings.shape[1]), np.int64)
     larger[: rings.shape[0]] = rings
     return larger
 
@@ -206,7 +207,7 @@ def _more_rings(rings: Ints, slots: int) -> Ints:
 def _more_groups(groups: Ints, slots: int) -> Ints:
     if groups.shape[0] >= slots:
         return groups
-    larger = np.zeros((max(16, slots, 2 * groups.shape[0]), groups.shape[1]), np.int64)
+    larger = np.zeros((roomy(slots, max(16, 2 * groups.shape[0])), groups.shape[1]), np.int64)
     larger[:, :3] = -1
     larger[: groups.shape[0]] = groups
     return larger

@@ -39,6 +39,7 @@ from cep.goals.store import (
     shrunk,
     tidied,
 )
+from cep.room import roomy
 from cep.table import END, FIRST, Table, compact, empty, rows, slice_until
 
 NOTHING: Ints = np.empty(0, np.int64)
@@ -122,8 +123,8 @@ class Join:
         self.absent_hot, self.absent_cold = new_store(0)
         self.count = self.absent_count = 0
         self.keys, self.absent_keys = Keys(len(spec.left_key)), Keys(len(spec.absent_key))
-        self.chains = np.full((16, 4), -1, np.int64)
-        self.absent_chains = np.full((16, 2), -1, np.int64)
+        self.chains = np.full((roomy(0, 16), 4), -1, np.int64)
+        self.absent_chains = np.full((roomy(0, 16), 2), -1, np.int64)
         self.watched = 1024
         widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1)
         cells = (*widths, stack_cells(self.code), len(spec.absent_key))
@@ -163,8 +164,7 @@ class Join:
         if self.spec.test is not None and not self.external and (self.spec.policy != "chronological"):
             keep = self.spec.test(table)
             if not keep.all():
-                index = np.flatnonzero(keep)
-                table, names = take(table, index), take(names, index)
+                table, names = self._picked(table, names, np.flatnonzero(keep))
         self._link(table, names)
         return table
 
@@ -197,9 +197,8 @@ class Join:
     ) -> Ints:
         """The kernel, called again with more room as long as it asks for some."""
         arriving = rows(left) + rows(right)
-        pairs = np.empty((arriving + 16, 4), np.int64)
-        needed = self.count + rows(left) + (rows(right) if self.keep_right or self.feeds else 0) + 2
-        self.hot, self.cold = room(self.hot, needed), room(self.cold, needed)
+        pairs = np.empty((roomy(1, arriving + 16), 4), np.int64)
+        self._make_room(roomy(1, 1 + rows(left) + (rows(right) if self.keep_right or self.feeds else 0)))
         state = np.zeros(pairing.STATE, np.int64)
         state[pairing.A_RESUME] = -1
         state[pairing.A_COUNT], state[pairing.A_ABSENT] = self.count, self.absent_count
@@ -209,13 +208,15 @@ class Join:
             self.hot, self.cold, self.absent_hot, self.absent_cold, self.code, self.literals,
             self.head, self.head_literals, self.head_ends, pairs, state, *self.scratch,
         ):  # fmt: skip
-            pairs = room(pairs, 2 * len(pairs))
-            if self.feeds:
-                needed = int(state[pairing.A_COUNT]) + len(pairs)
-                self.hot, self.cold = room(self.hot, needed), room(self.cold, needed)
+            self.count = int(state[pairing.A_COUNT])
+            pairs = room(pairs, int(state[pairing.A_MADE]) + 1)
+            self._make_room(roomy(1, len(pairs)) if self.feeds else 1)
         self.count, self.absent_count = int(state[pairing.A_COUNT]), int(state[pairing.A_ABSENT])
         made: Ints = pairs[: state[pairing.A_MADE]]
         return made
+
+    def _make_room(self, more: int) -> None:
+        self.hot, self.cold = room(self.hot, self.count + more), room(self.cold, self.count + more)
 
     def _column_on(self, side: int, known: int, column: int) -> int:
         if known == side:
@@ -233,9 +234,12 @@ class Join:
             self.take_left, self.take_right, sorts, np.empty(n, np.int64), table, names,
         )  # fmt: skip
         if sorts and not in_order:
-            index = order_of_arrival(table)
-            table, names = take(table, index), names if self.lineage is None else take(names, index)
+            return self._picked(table, names, order_of_arrival(table))
         return table, names
+
+    def _picked(self, table: Table, names: Ints, index: Ints) -> tuple[Table, Ints]:
+        """The rows at `index`; without lineage there are no names."""
+        return take(table, index), names if self.lineage is None else take(names, index)
 
     def _consumed(self, pairs: Ints, right: Table) -> Ints:
         """The chronological choice where a condition is not the machine's: all fitting pairs, tested, then chosen
@@ -284,7 +288,7 @@ class Join:
         self.hot, self.cold = shrunk(self.hot, self.count), shrunk(self.cold, self.count)
         if self.keys.count > self.count:
             renumber(self.cold, self.count, self.keys)
-            self.chains = np.full((max(16, self.keys.count), 4), -1, np.int64)
+            self.chains = np.full((roomy(self.keys.count, 16), 4), -1, np.int64)
             relink(self.hot, self.cold, self.count, self.chains, self._in_order())
         if self.spec.absent:
             self._compact_absent(watermark)
@@ -303,15 +307,19 @@ class Join:
         renumber(both, len(both), self.absent_keys)
         self.absent_cold[: self.absent_count, SLOT] = both[: self.absent_count, SLOT]
         self.cold[watching, OTHER] = both[self.absent_count :, SLOT]
-        self.absent_chains = np.full((max(16, self.absent_keys.count), 2), -1, np.int64)
+        self.absent_chains = np.full((roomy(self.absent_keys.count, 16), 2), -1, np.int64)
         relink(self.absent_hot, self.absent_cold, self.absent_count, self.absent_chains, True)
 
     def snapshot(self) -> pa.RecordBatch:
         self._compact(-FOREVER)
+        cold = self.cold[: self.count]
+        for side, width in enumerate((self.spec.left_width, self.spec.right_width)):
+            if HEADER + width < cold.shape[1]:  # cells that a narrower side has not: nobody has written them
+                cold[cold[:, SIDE] == side, HEADER + width :] = 0
         return to_arrow(
             {
                 "hot": self.hot[: self.count],
-                "cold": self.cold[: self.count],
+                "cold": cold,
                 "absent_hot": self.absent_hot[: self.absent_count],
                 "absent_cold": self.absent_cold[: self.absent_count],
                 "keys": self.keys.known,

@@ -7,6 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from cep.goals.intrinsics import bare, prefetch
+from cep.room import SPARE, roomy
 from cep.table import FIRST, Table
 
 Ints = NDArray[np.int64]
@@ -28,7 +29,7 @@ def mix(hashed, value):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def grow(array, needed):  # type: ignore[no-untyped-def]
     """`array` with room for at least `needed` rows, its rows kept."""
-    larger = np.empty((max(needed, 2 * array.shape[0]), array.shape[1]), np.int64)
+    larger = np.empty((max(needed, SPARE * array.shape[0]), array.shape[1]), np.int64)
     larger[: array.shape[0]] = array
     return larger
 
@@ -132,7 +133,7 @@ class Keys:
 
     def __init__(self, width: int) -> None:
         self.index = np.full(32, -1, np.int64)
-        self.table = np.empty((16, width), np.int64)
+        self.table = np.empty((roomy(0, 16), width), np.int64)
         self.count = 0
 
     def slots(self, table: Table, columns: Ints, insert: bool = True, groups: bool = False) -> Ints:
@@ -141,7 +142,7 @@ class Keys:
         if insert:
             needed = self.count + (table.shape[1] if columns.shape[0] else 1)
             if needed > self.table.shape[0]:
-                larger = np.empty((max(needed, 2 * self.table.shape[0]), self.table.shape[1]), np.int64)
+                larger = np.empty((roomy(needed, 2 * self.table.shape[0]), self.table.shape[1]), np.int64)
                 larger[: self.count] = self.table[: self.count]
                 self.table = larger
             if 2 * needed > self.index.shape[0]:

@@ -94,10 +94,11 @@ def pair(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Arrivals of both sides in order, against what waits and each other. Gives whether all is done.
 
-    A row of `pairs` is (left row, right row, completed by the right side, row derived): rows of the store, but the
-    right
+    A row of `pairs` is (left row, right row, completed by the right side, row derived): rows of the store, but the right
     one's place in the batch where right sides do not wait. `state` says how far it came (see A_I and so on): where
-    there is no room for more pairs or rows, the caller makes room and calls again.
+    there is no room for one more pair and one more row, the caller makes room and calls again. That is all an arrival
+    writes at once: it is put into the store, or (of feedback the right side, which is not) what it makes. Only under
+    `unrestricted` it makes more, and there is room for each before it is made. The absent side has room for all.
     """
     relation = spec[S_RELATION]
     policy = spec[S_POLICY]
@@ -133,7 +134,12 @@ def pair(  # type: ignore[no-untyped-def]
     row = state[A_ROW]
     mine = state[A_MINE]
     floor = state[A_FLOOR]
+    room = min(hot.shape[0], cold.shape[0])
+    full = False
     while resumed >= 0 or i < n_left or j < n_right:
+        full = made == pairs.shape[0] or count == room
+        if full:
+            break
         if resumed < 0:
             side = 1
             if i < n_left:
@@ -287,19 +293,10 @@ def pair(  # type: ignore[no-untyped-def]
                 if policy == UNRESTRICTED:
                     if p < 0:
                         break
-                    if made == pairs.shape[0] or (feedback and count + 2 > hot.shape[0]):
-                        state[A_RESUME] = p
-                        state[A_SIDE] = side
-                        state[A_ROW] = row
-                        state[A_MINE] = mine
-                        state[A_FLOOR] = floor
-                        state[A_I] = i
-                        state[A_J] = j
-                        state[A_X] = x
-                        state[A_COUNT] = count
-                        state[A_ABSENT] = absent_count
-                        state[A_MADE] = made
-                        return False
+                    full = made == pairs.shape[0] or (feedback and count == room)
+                    if full:
+                        resumed = p
+                        break
                     chosen = p
                     p = hot[p, NEXT]
                 elif p >= 0:
@@ -363,6 +360,8 @@ def pair(  # type: ignore[no-untyped-def]
                     made += 1
                 if policy != UNRESTRICTED:
                     break
+        if full:
+            break
         if side == 0 or keep_right:
             if matched:
                 hot[mine, NEXT] = GONE
@@ -372,13 +371,20 @@ def pair(  # type: ignore[no-untyped-def]
                 link(hot, chains, slot, 2 * side, mine)
             if supersedes and side == 0:
                 supersede(hot, chains, slot, 0, within)
-    while x < n_absent:
+    while not full and x < n_absent:
         if absent_slots[x] >= 0:
             note_absent(absent_hot, absent_cold, absent_count, absent, x, absent_slots[x], absent_chains, point)
             absent_count += 1
         x += 1
-    state[A_RESUME] = -1
+    state[A_RESUME] = resumed
+    state[A_SIDE] = side
+    state[A_ROW] = row
+    state[A_MINE] = mine
+    state[A_FLOOR] = floor
+    state[A_I] = i
+    state[A_J] = j
+    state[A_X] = x
     state[A_COUNT] = count
     state[A_ABSENT] = absent_count
     state[A_MADE] = made
-    return True
+    return not full

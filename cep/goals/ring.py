@@ -34,7 +34,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
     width = keys.shape[1]
     step = 2 + results
     made = np.empty((FIRST + width + results, n), np.int64)
-    edges = np.empty((n * events if lineage else 1, 2), np.int64)
+    edges = np.empty((n * events if lineage else 0, 2), np.int64)
     edge_count = 0
     out = 0
     last = np.full(keys.shape[0] + 1, -1, np.int64)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cep.goals.intrinsics import bare, prefetch
 from cep.goals.keys import MISSING, NAN, Keys
+from cep.room import SPARE, roomy
 from cep.table import END as T_END
 from cep.table import FIRST, IDENTITY, ORDER, START
 
@@ -32,14 +33,15 @@ FAR, NEAR, NEARER, NEAREST = 24, 12, 6, 3
 
 def new_store(width: int) -> tuple[Ints, Ints]:
     """An empty store for occurrences with up to so many arguments."""
-    return np.empty((16, HOT), np.int64), np.empty((16, HEADER + width), np.int64)
+    count = roomy(0, 16)
+    return np.empty((count, HOT), np.int64), np.empty((count, HEADER + width), np.int64)
 
 
 def room(array: Ints, needed: int) -> Ints:
     """The array, or a larger one with its rows, so that `needed` rows fit."""
     if array.shape[0] >= needed:
         return array
-    larger = np.empty((max(needed, 2 * array.shape[0]), array.shape[1]), np.int64)
+    larger = np.empty((roomy(needed, 2 * array.shape[0]), array.shape[1]), np.int64)
     larger[: array.shape[0]] = array
     return larger
 
@@ -48,7 +50,7 @@ def more_chains(chains: Ints, slots: int) -> Ints:
     """Chains for at least so many slots, the new ones empty."""
     if chains.shape[0] >= slots:
         return chains
-    larger = np.full((max(slots, 2 * chains.shape[0]), chains.shape[1]), -1, np.int64)
+    larger = np.full((roomy(slots, 2 * chains.shape[0]), chains.shape[1]), -1, np.int64)
     larger[: chains.shape[0]] = chains
     return larger
 
@@ -244,7 +246,8 @@ def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untype
 def feed(hot, cold, count, chains, slot, start, end, order, arguments, width):  # type: ignore[no-untyped-def]
     """A derived occurrence becomes a left side of its own rule (row `count`, for which there is room).
 
-    Gives whether it does: not when the very same waits already.
+    Gives whether it does: not when the very same waits already, unless that arrived later. Of what is the same, the
+    first to arrive is the one that there is; the other goes, which nothing has met yet.
     """
     p = chains[slot, 1]
     while p >= 0 and hot[p, END] == end:
@@ -252,7 +255,10 @@ def feed(hot, cold, count, chains, slot, start, end, order, arguments, width):  
         for k in range(width):
             same = same and cold[p, HEADER + k] == arguments[k]
         if same:
-            return False
+            if cold[p, ARRIVAL] <= order:
+                return False
+            unlink(hot, chains, slot, 0, p)
+            break
         p = hot[p, PREVIOUS]
     hot[count, BEGIN] = start
     hot[count, END] = end
@@ -316,7 +322,7 @@ def live(hot, cold, count, within, left_instant, right_instant, watermark):  # t
 @njit(cache=True)
 def compacted(store, keep):  # type: ignore[no-untyped-def]
     """A store of just these rows, with room to grow."""
-    fresh = np.empty((max(16, 2 * keep.shape[0]), store.shape[1]), np.int64)
+    fresh = np.empty((max(keep.shape[0], SPARE * max(8, keep.shape[0])), store.shape[1]), np.int64)
     for i in range(keep.shape[0]):
         fresh[i] = store[keep[i]]
     return fresh
@@ -330,7 +336,7 @@ def renumber(cold: Ints, count: int, keys: Keys) -> None:
 @njit(cache=True)
 def _renumbered(cold, count, keys, slots):  # type: ignore[no-untyped-def]
     numbers = np.full(max(slots, 1), -1, np.int64)
-    fresh = np.empty((max(16, slots), keys.shape[1]), np.int64)
+    fresh = np.empty((max(slots, SPARE * 8), keys.shape[1]), np.int64)
     n = 0
     for p in range(count):
         slot = cold[p, SLOT]

@@ -40,6 +40,7 @@ from cep.goals.store import (
     rows_table,
     unlink,
 )
+from cep.room import roomy
 from cep.table import END as T_END
 from cep.table import IDENTITY, Table, empty, rows
 
@@ -132,7 +133,7 @@ class Deadline:
         self.store, self.cold = new_store(spec.width)
         self.count = self.first = 0
         self.keys = Keys(len(spec.left_key))
-        self.chains = np.full((16, 2), -1, np.int64)
+        self.chains = np.full((roomy(0, 16), 2), -1, np.int64)
 
     def step(self, inputs: Sequence[Table], watermark: int) -> Table:
         left, absent = inputs
@@ -179,7 +180,7 @@ class Deadline:
         self.store, self.cold, self.count = kept(self.store, self.cold, alive)
         self.first = 0
         renumber(self.cold, self.count, self.keys)
-        self.chains = np.full((max(16, self.keys.count), 2), -1, np.int64)
+        self.chains = np.full((roomy(self.keys.count, 16), 2), -1, np.int64)
         relink(self.store, self.cold, self.count, self.chains, True)
 
     def snapshot(self) -> pa.RecordBatch:

@@ -18,6 +18,7 @@ from numba import njit
 from cep.goals.intrinsics import prefetch
 from cep.goals.keys import MISSING, NAN, grow, mix
 from cep.goals.partial import DISTINCT, combine, lift, outcome
+from cep.room import SPARE
 from cep.table import END as T_END
 from cep.table import FIRST, IDENTITY, ORDER, START
 
@@ -88,7 +89,7 @@ def slide(  # type: ignore[no-untyped-def]
     results = kinds.shape[0]
     width = keys.shape[1]
     made = np.empty((FIRST + width + results, n), np.int64)
-    edges = np.empty((16 if lineage else 1, 2), np.int64)
+    edges = np.empty((8 * SPARE if lineage else 0, 2), np.int64)
     edge_count = 0
     out = 0
     i = 0
@@ -219,7 +220,7 @@ def regroup(store, keep, groups, numbers, fresh_groups, kinds):  # type: ignore[
 
     Gives (store, tallies' index, tallies, how many).
     """
-    fresh = np.empty((max(16, 2 * keep.shape[0]), store.shape[1]), np.int64)
+    fresh = np.empty((max(keep.shape[0], SPARE * max(8, keep.shape[0])), store.shape[1]), np.int64)
     moved = np.full(max(1, store.shape[0]), -1, np.int64)
     for i in range(keep.shape[0]):
         fresh[i] = store[keep[i]]
@@ -242,7 +243,7 @@ def regroup(store, keep, groups, numbers, fresh_groups, kinds):  # type: ignore[
     while capacity < 2 * distinct:
         capacity *= 2
     index = np.full(capacity, -1, np.int64)
-    counts = np.empty((max(16, distinct), 3), np.int64)
+    counts = np.empty((max(distinct, SPARE * 8), 3), np.int64)
     total = 0
     for i in range(keep.shape[0]):
         for k in range(kinds.shape[0]):

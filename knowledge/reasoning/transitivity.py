@@ -45,10 +45,15 @@ def reached(closed: Ints, steps: Ints, again: bool = False) -> Ints:
 def _walked(
     sources: Any, old_starts: Any, old: Any, new_starts: Any, new: Any, again: Any, most: Any
 ) -> Any:  # pragma: no cover - compiled
+    # `stack` has room for x, all that `old` leads to from it, and each node once more: a node that has been seen is not
+    # put there again.
     size = old_starts.shape[0] - 1
+    most_old = 0
+    for x in range(size):
+        most_old = max(most_old, old_starts[x + 1] - old_starts[x])
     seen = np.full(size, -1, dtype=np.int64)  # by which source last
     stepped = np.full(size, -1, dtype=np.int64)
-    stack = np.empty(2 * size + 1, dtype=np.int64)
+    stack = np.empty(1 + most_old + size, dtype=np.int64)
     pairs = np.empty(1024, dtype=np.int64)
     count = 0
     for x in sources:

@@ -1,0 +1,19 @@
+"""How much room arrays get that grow: more than was asked for, so that they grow seldom; in the checked run no more.
+
+The checked run (`make checked`) compiles kernels with checks of bounds. There a row that nobody asked room for is past
+the end, and a kernel that stops for want of room stops as often as it can.
+"""
+
+from __future__ import annotations
+
+import os
+
+CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
+
+# What kernels allocate is so many times what they need: a constant, compiled into them.
+SPARE = 0 if CHECKED else 2
+
+
+def roomy(needed: int, likely: int) -> int:
+    """How many rows to allocate where so many are needed, and so many will likely be."""
+    return needed if CHECKED else max(needed, likely)
