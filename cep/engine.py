@@ -37,6 +37,7 @@ from cep.runtime.machine import Machine
 from cep.runtime.meant import Meant
 from cep.runtime.memory import keep_freed
 from cep.runtime.outlet import frames, places, to_events
+from cep.runtime.whole import wholly
 from cep.schema import ARRIVAL, Schema
 from cep.syntax.ast import Graph, PolicyChoice, PolicyStatement
 from cep.syntax.constants import FARTHEST
@@ -52,6 +53,9 @@ class Engine:
     """A program, running. Batches go in by `push`, time by `advance`, the end of the input by `close`; each gives
     the new derived events, {type: table} with Int64 `start` and `end` (microseconds UTC, closed interval) and a column
     an attribute.
+
+    Where an exception ends one of them in the middle (Ctrl-C, a lack of memory, the limit of derivations), the engine is
+    `broken`: it takes, gives and saves nothing any more, and the last snapshot is what to go on from.
     """
 
     def __init__(
@@ -124,6 +128,7 @@ class Engine:
         self.machine = Machine(self.plan, builder, fast_recursion, max_derivations)
         self.clock = Clock(lateness)
         self.position = 0
+        self.broken = False
         self.dead: list[Dead] = []
         self._sweep_at = 1 << 16
         with snapshot.restoring():
@@ -234,6 +239,7 @@ class Engine:
         self.receive(batch)
         return self._run(self.clock.reached())
 
+    @wholly(refuses=True)
     def receive(self, batch: Batch) -> None:
         """Take a batch as `push` does and complete nothing: `advance(reached)` goes on."""
         admitted: dict[str, intake.Admitted] = {}
@@ -264,6 +270,7 @@ class Engine:
                 tables[name] = np.ascontiguousarray(tables[name][:, ~mask])
         self.clock.receive(tables)
 
+    @wholly(refuses=True)
     def update(self, time: int, add: object = (), remove: object = ()) -> None:
         """From `time` on (microseconds) the knowledge is without the triples `remove`, and then with `add`.
 
@@ -290,6 +297,11 @@ class Engine:
         """The end of the input: every deadline passes, every time point comes."""
         return self._run(END_OF_TIME)
 
+    @wholly()
+    def forget(self) -> None:
+        """Keep nothing that no later event can need. Steps leave some of it until there is more."""
+        self.machine.forget(self.clock.watermark)
+
     def take_dead(self) -> list[Dead]:
         """The rows refused since the last call: (type, row in its pushed table or sequence, code, reason)."""
         dead, self.dead = self.dead, []
@@ -299,6 +311,7 @@ class Engine:
         """What each goal has done since the last call, and what it holds."""
         return self.machine.take_counts()
 
+    @wholly()
     def snapshot(self) -> bytes:
         """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`."""
         values = self.pool.dump().to_arrow().combine_chunks().to_batches()
@@ -328,15 +341,16 @@ class Engine:
         """Take on a snapshot of the same program; gives the engine itself. Raises CepError where it is another
         program's, or damaged; the engine is then not to be used any more."""
         with snapshot.restoring():
-            self._restore(*snapshot.load(blob, self._state))
-            self._checked()
+            header, batches = snapshot.load(blob, self._state)
+            if header["explain"] != (self.history is not None):
+                raise CepError(
+                    "the snapshot was made with another `explain`", hint="the same option on both", code="snapshot"
+                )
+            self._take_on(header, batches)
         return self
 
-    def _restore(self, header: dict[str, Any], batches: list[pa.RecordBatch]) -> None:
-        if header["explain"] != (self.history is not None):
-            raise CepError(
-                "the snapshot was made with another `explain`", hint="the same option on both", code="snapshot"
-            )
+    @wholly()
+    def _take_on(self, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> None:
         if header["values"]:
             self.pool.load(pl.from_arrow(pa.Table.from_batches(batches[: header["values"]])))  # type: ignore[arg-type]
         batches = batches[header["values"] :]
@@ -348,6 +362,7 @@ class Engine:
         self.clock.restore(from_arrow(batches[0]), header["watermark"], header["latest"])
         self.machine.restore(batches[1:])
         self.position = header["position"]
+        self._checked()
 
     def _checked(self) -> None:
         """What was restored fits the program, and holds together. Raises CepError where it does not."""
@@ -380,6 +395,7 @@ class Engine:
         named = self.named()
         return [named[unit] for unit, _ in self.machine.goals()]
 
+    @wholly()
     def _run(self, watermark: int) -> Frames:
         released = self.clock.release(watermark)
         if self.history is not None:

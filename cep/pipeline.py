@@ -120,7 +120,7 @@ def flow(
         _bury(feed, letters, tally)
         tally.batches += 1
         if batch.silence:
-            engine.machine.forget(engine.watermark)
+            engine.forget()
             tally.state_rows, tally.state_bytes = engine.state_rows, engine.state_bytes
         if watch is not None:
             watch.batch([_read(batch, engine), _stepped(engine, made, refused)], perf_counter() - began)

@@ -11,6 +11,7 @@ import signal
 import httpx
 from hypothesis import HealthCheck, settings
 
+from cep.room import CHECKED
 from tests import kernels
 
 FUZZ = int(os.environ.get("SEMCEP_FUZZ", "0"))
@@ -35,5 +36,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 kernels.once()
+if CHECKED:
+    kernels.strict()
 
 os.environ["SEMCEP_CACHE_DIR"] = os.devnull  # no closure of the user's is taken, and none is left behind

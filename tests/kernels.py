@@ -1,4 +1,7 @@
-"""Kernels for tests: of several processes that need one for the first time, one compiles it and the others load it."""
+"""Kernels for tests: of several processes that need one for the first time, one compiles it and the others load it.
+
+And in the checked run (`make checked`) an index below 0 is out of bounds as well.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import Any
 
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+from numba.core.types import intp
+from numba.np import arrayobj
 
 
 def once() -> None:
@@ -29,3 +34,12 @@ def once() -> None:
                     held.remove(name)
 
     Dispatcher.compile = waiting
+
+
+def strict() -> None:
+    """From now on numba, which checks bounds, does not count from the end: -1 stands for no row, and is none."""
+
+    def index(context: Any, builder: Any, type: Any, value: Any, size: Any) -> Any:
+        return context.cast(builder, value, type, intp)
+
+    arrayobj.fix_integer_index = index

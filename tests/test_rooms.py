@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from cep import keys
 from cep.engine import Engine, detect
@@ -20,6 +21,7 @@ from cep.events import Event
 from cep.goals import aggregate, join, pairing, store, unless
 from cep.goals import keys as goal_keys
 from cep.keys import Chains
+from cep.room import CHECKED
 from connectors.lines import Pieces, merged
 from knowledge.reasoning.relation import packed, unpacked
 from knowledge.reasoning.transitivity import reached
@@ -49,9 +51,7 @@ WITHOUT_NAMES = ("e(X, Y) <- a(X) SEQ b(Y) WHERE X < Y.", [*points("a", (5, 1), 
 
 
 @pytest.mark.parametrize("text, events", [MANY_ROWS, FED_AT_ONCE])
-def test_pairs_and_rows_stay_in_their_rooms(
-    text: str, events: list[Event], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pairs_and_rows_stay_in_their_rooms(text: str, events: list[Event], monkeypatch: pytest.MonkeyPatch) -> None:
     pair = pairing.pair
 
     def guarded(*given: Any) -> bool:
@@ -107,6 +107,23 @@ def exact_rooms() -> Iterator[None]:
         for module in (aggregate, goal_keys, join, keys, store, unless):
             patch.setattr(module, "roomy", lambda needed, likely: needed)
         yield
+
+
+def test_an_index_beyond_an_array() -> None:
+    """The checked run is what it says: it refuses one on either side, which else would be read, or written to."""
+    array = np.arange(3)
+    assert at(array, 2) == 2
+    if not CHECKED:
+        assert at(array, -1) == 2, "as Python has it"
+        return
+    for index in (3, -1, -(2**40)):
+        with pytest.raises(IndexError):
+            at(array, index)
+
+
+@njit  # type: ignore[untyped-decorator]
+def at(array: Any, index: int) -> Any:
+    return array[index]
 
 
 # --- kernels that went by what nobody checked ---

@@ -130,11 +130,10 @@ class Aggregate:
         slots = rows_[:, SLOT]
         keep = np.flatnonzero((slots >= 0) & (numbers[slots] >= 0)) if self.keys.count else np.empty(0, np.int64)
         fresh = _more_groups(np.empty((0, self.groups.shape[1]), np.int64), int(used.sum()))
-        self.store, self.tally_index, self.tallies, self.tally_count = window.regroup(
-            self.store, keep, self.groups, numbers, fresh, self.kinds
-        )
-        self.groups, self.count = fresh, len(keep)
-        self.keys.become(self.keys.known[used], int(used.sum()))
+        made = window.regroup(self.store, keep, self.groups, numbers, fresh, self.kinds)
+        keys = Keys.of(self.keys.known[used], int(used.sum()))
+        self.store, self.tally_index, self.tallies, self.tally_count = made
+        self.groups, self.count, self.keys = fresh, len(keep), keys
 
     def snapshot(self) -> pa.RecordBatch:
         if self.short:

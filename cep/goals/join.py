@@ -287,7 +287,7 @@ class Join:
         )  # fmt: skip
         self.hot, self.cold = shrunk(self.hot, self.count), shrunk(self.cold, self.count)
         if self.keys.count > self.count:
-            renumber(self.cold, self.count, self.keys)
+            self.keys = renumber(self.cold, self.count, self.keys)
             self.chains = np.full((roomy(self.keys.count, 16), 4), -1, np.int64)
             relink(self.hot, self.cold, self.count, self.chains, self._in_order())
         if self.spec.absent:
@@ -299,16 +299,18 @@ class Join:
 
     def _compact_absent(self, watermark: int) -> None:
         keep = live(self.absent_hot, self.absent_cold, self.absent_count, self.within, False, False, watermark)
-        self.absent_hot, self.absent_cold, self.absent_count = kept(self.absent_hot, self.absent_cold, keep)
+        hot, cold, count = kept(self.absent_hot, self.absent_cold, keep)
         watching = np.flatnonzero(self.cold[: self.count, OTHER] >= 0)
         # A key stays for rows of the absent side, and for left sides that know it by number.
-        both = np.concatenate([self.absent_cold[: self.absent_count], self.cold[watching][:, :HEADER]])
-        both[self.absent_count :, SLOT] = both[self.absent_count :, OTHER]
-        renumber(both, len(both), self.absent_keys)
-        self.absent_cold[: self.absent_count, SLOT] = both[: self.absent_count, SLOT]
-        self.cold[watching, OTHER] = both[self.absent_count :, SLOT]
-        self.absent_chains = np.full((roomy(self.absent_keys.count, 16), 2), -1, np.int64)
-        relink(self.absent_hot, self.absent_cold, self.absent_count, self.absent_chains, True)
+        both = np.concatenate([cold[:count], self.cold[watching][:, :HEADER]])
+        both[count:, SLOT] = both[count:, OTHER]
+        keys = renumber(both, len(both), self.absent_keys)
+        cold[:count, SLOT] = both[:count, SLOT]
+        chains = np.full((roomy(keys.count, 16), 2), -1, np.int64)
+        relink(hot, cold, count, chains, True)
+        self.cold[watching, OTHER] = both[count:, SLOT]
+        self.absent_hot, self.absent_cold, self.absent_count = hot, cold, count
+        self.absent_keys, self.absent_chains = keys, chains
 
     def snapshot(self) -> pa.RecordBatch:
         self._compact(-FOREVER)

@@ -136,6 +136,13 @@ class Keys:
         self.table = np.empty((roomy(0, 16), width), np.int64)
         self.count = 0
 
+    @classmethod
+    def of(cls, keys: Ints, count: int) -> Keys:
+        """Just the first `count` of `keys`, by these numbers."""
+        made = cls(keys.shape[1])
+        made.become(keys, count)
+        return made
+
     def slots(self, table: Table, columns: Ints, insert: bool = True, groups: bool = False) -> Ints:
         """The slot of each row's key, of these argument columns: -1 for a missing value in it, or for an unknown key
         unless `insert`. To `groups` a missing value is a value like others."""

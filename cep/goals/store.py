@@ -328,9 +328,9 @@ def compacted(store, keep):  # type: ignore[no-untyped-def]
     return fresh
 
 
-def renumber(cold: Ints, count: int, keys: Keys) -> None:
-    """The slots that rows still use get new numbers, in `cold` and in `keys`; the other keys go."""
-    keys.become(*_renumbered(cold, count, keys.table, keys.count))
+def renumber(cold: Ints, count: int, keys: Keys) -> Keys:
+    """The slots that rows still use get new numbers in `cold`; gives their keys."""
+    return Keys.of(*_renumbered(cold, count, keys.table, keys.count))
 
 
 @njit(cache=True)

@@ -177,11 +177,11 @@ class Deadline:
 
     def _compact(self) -> None:
         alive = self.first + np.flatnonzero(self.store[self.first : self.count, NEXT] != GONE)
-        self.store, self.cold, self.count = kept(self.store, self.cold, alive)
-        self.first = 0
-        renumber(self.cold, self.count, self.keys)
-        self.chains = np.full((roomy(self.keys.count, 16), 2), -1, np.int64)
-        relink(self.store, self.cold, self.count, self.chains, True)
+        store, cold, count = kept(self.store, self.cold, alive)
+        keys = renumber(cold, count, self.keys)
+        chains = np.full((roomy(keys.count, 16), 2), -1, np.int64)
+        relink(store, cold, count, chains, True)
+        self.store, self.cold, self.count, self.first, self.keys, self.chains = store, cold, count, 0, keys, chains
 
     def snapshot(self) -> pa.RecordBatch:
         self._compact()

@@ -118,7 +118,7 @@ class Stepping:
             name += f"-{self.given.number}"
         write(self.letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
         if not tables:
-            engine.machine.forget(engine.watermark)
+            engine.forget()
         self.keep(bucket, version + 1, engine)
         if (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST:
             self.turn.call(watermark + 1)
