@@ -13,16 +13,23 @@ SOAK ?= 30
 # How many processes pytest uses: one for each core, or `make test WORKERS=0` for none.
 WORKERS ?= auto
 
+# Kernels that check every index, and below 0 too, in a folder of their own; arrays of just the size that is asked for; and
+# memory that is never zero by chance.
+CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/checked MALLOC_PERTURB_=165
+CHECKED_TESTS := tests/test_equivalence.py tests/test_rooms.py tests/test_keys.py tests/test_records.py \
+    tests/test_writers.py tests/test_places.py tests/test_closure.py tests/test_geometry.py
+
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run serve jetstream test check bench fuzz kills soak clean fresh-kernels page pictures
+.PHONY: help run serve jetstream test checked check bench fuzz kills soak clean fresh-kernels page pictures
 
 help:
 	@echo 'make run        the blizzard demo: real readings in, storms, areas and places out'
 	@echo 'make serve      the same storm hour by hour, on a live page'
 	@echo 'make jetstream  another: positions of airplanes in, warnings of turbulence ahead out'
-	@echo 'make test       all tests'
+	@echo 'make test       all tests, those of `make checked` first'
+	@echo 'make checked    random programs with every index of the compiled kernels checked'
 	@echo 'make check      ruff, mypy --strict, import-linter'
 	@echo 'make bench      the table of benchmarks'
 	@echo 'make fuzz       random programs against the reference, FUZZ=$(FUZZ) times as many'
@@ -37,7 +44,8 @@ help:
 # Compiled kernels are kept beside their sources; numba sees when a file has changed, but not when one it calls has.
 fresh-kernels:
 	@newest=$$(ls -t $$(grep -rl '@njit' cep connectors knowledge --include='*.py') | head -n 1); \
-	find cep connectors knowledge -name '*.nbi' ! -newer "$$newest" -exec rm -f {} +
+	mkdir -p build/checked; \
+	find cep connectors knowledge build/checked -name '*.nbi' ! -newer "$$newest" -exec rm -f {} +
 
 run: $(VENV)/.run fresh-kernels page
 	@$(BIN)/cep demo blizzard --picture build/blizzard.png --map build/areas.png
@@ -56,7 +64,14 @@ test: $(VENV)/.test $(VENV)/.traffic fresh-kernels page
 	@.ci/java || true
 	@.ci/mosquitto || true
 	@.ci/chromium || true
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+	@failed=0; \
+	$(MAKE) --no-print-directory checked || failed=1; \
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup || failed=1; \
+	exit $$failed
+
+# Two to three minutes of a processor, one of them to compile the kernels for the first time.
+checked: $(VENV)/.test fresh-kernels
+	@$(CHECKED) $(BIN)/python -m pytest -q -n $(WORKERS) $(CHECKED_TESTS)
 
 check: $(VENV)/.check
 	@failed=0; \
@@ -71,6 +86,7 @@ bench: $(VENV)/.run fresh-kernels
 
 fuzz: $(VENV)/.test fresh-kernels
 	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) tests/test_equivalence.py tests/test_closure.py
+	@SEMCEP_FUZZ=$(FUZZ) $(CHECKED) $(BIN)/python -m pytest -q -n $(WORKERS) $(CHECKED_TESTS)
 
 soak: $(VENV)/.test fresh-kernels
 	@.ci/java

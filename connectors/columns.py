@@ -319,7 +319,8 @@ def _read_ticks(buffer, offset, length, kind, textual, calendar):  # type: ignor
 
 @njit(cache=True)
 def _copy(buffer, offset, length, kind, textual, rows):  # type: ignore[no-untyped-def]
-    """Texts one after the other, their ends, the bits of those that are there, states."""
+    """Texts one after the other, their ends, the bits of those that are there, states. A text is as long as its cell at
+    most."""
     n = len(rows)
     size = 0
     for row in rows:

@@ -62,7 +62,8 @@ def scan(buffer, i, final, longest, separator, columns, first_cell, next_cell, w
     """The cells of each line of fields; states, starts and line numbers (from 0) of the lines; where it stopped.
 
     It stops before the last line that has no end, unless `final`. A quote that is not closed within `longest` bytes is
-    OPEN. A line that is not FINE for its quotes ends at its first line break, and reading goes on there.
+    OPEN. A line that is not FINE for its quotes ends at its first line break, and reading goes on there. `capacity` is
+    more than the line breaks: each line but the last has one of its own.
     """
     stop = len(buffer)
     offset = np.zeros((width, capacity), np.int32)

@@ -47,6 +47,7 @@ def _find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def enter(names, ends, slots):  # type: ignore[no-untyped-def]
+    """Names into an empty table of a power of two, which is larger."""
     mask = np.uint64(len(slots) - 1)
     for name in range(len(ends) - 1):
         place = _hash(names, ends[name], ends[name + 1]) & mask
@@ -328,7 +329,10 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
 
 @njit(cache=True)
 def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: ignore[no-untyped-def]
-    """All lines: their types, whether positional, where their entries begin, and the entries."""
+    """All lines: their types, whether positional, where their entries begin, and the entries.
+
+    `capacity` is more than half the bytes: an entry that counts takes two (`0,`), and one more is begun at most.
+    """
     n = len(starts)
     type_of = np.empty(n, np.int32)
     positional = np.zeros(n, np.bool_)

@@ -36,6 +36,7 @@ def grow(array, needed):  # type: ignore[no-untyped-def]
 
 @bare
 def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
+    """Enter the first `count` keys into an empty index of a power of two, which is larger."""
     mask = index.shape[0] - 1
     for slot in range(count):
         hashed = np.uint64(0)

@@ -19,7 +19,7 @@ CLOSE = 32
 def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_right, chains):  # type: ignore[no-untyped-def]
     """The chronological choice among pairs that are all those fitting, in order of arrival, and are `allowed`.
 
-    Gives which pairs were taken; what they took is out of the chains.
+    Gives which pairs were taken; what they took is out of the chains. Pairs name rows of the store.
     """
     taken = np.zeros(pairs.shape[0], np.bool_)
     used = np.zeros(hot.shape[0], np.bool_)  # a row may be out of its chain for another reason: it has expired since

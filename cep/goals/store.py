@@ -62,7 +62,7 @@ def kept(hot: Ints, cold: Ints, keep: Ints) -> tuple[Ints, Ints, int]:
 
 @bare
 def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyped-def]
-    """Row `i` of `table` as row `count` of a store, in no chain yet."""
+    """Row `i` of `table` as row `count` of a store, for which there is room, in no chain yet."""
     hot[count, BEGIN] = table[START, i]
     hot[count, END] = table[T_END, i]
     hot[count, NEXT] = -1
@@ -130,7 +130,7 @@ def ask_absent_ahead(store, chains, slots, i):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
-    """Append row `p` to the chain of `slot`."""
+    """Append row `p` to the chain of `slot`. (Every slot that `keys` gave has its row in `chains`: see `more_chains`.)"""
     tail = chains[slot, head + 1]
     store[p, PREVIOUS] = tail
     if tail >= 0:

@@ -54,7 +54,7 @@ def _unless(  # type: ignore[no-untyped-def]
     left, absent, left_slots, absent_slots, duration, store, cold, count, first, chains, watermark
 ):
     """Arrivals by end, X before L at one instant (X kills what ended strictly before it). Gives (count, first,
-    fired rows)."""
+    fired rows). The store has room for all of `left`, `chains` for all slots."""
     i = 0
     x = 0
     n_left = left.shape[1]

@@ -84,6 +84,9 @@ def slide(  # type: ignore[no-untyped-def]
     """Rows enter their groups' windows; a result a group and instant comes out.
 
     `values`: a row a result, the bits of its argument. Gives (results, the groups' rows named for lineage, state).
+
+    There is room for what this writes: in `store` for all rows, in `groups` for all slots, in `tallies` for each row's
+    value of each DISTINCT, in the index for twice as many; a row makes one result at most.
     """
     n = table.shape[1]
     results = kinds.shape[0]
@@ -218,7 +221,7 @@ def slide(  # type: ignore[no-untyped-def]
 def regroup(store, keep, groups, numbers, fresh_groups, kinds):  # type: ignore[no-untyped-def]
     """Rows `keep` of the store moved together; groups get the numbers in `numbers`, values new tallies.
 
-    Gives (store, tallies' index, tallies, how many).
+    Gives (store, tallies' index, tallies, how many). `fresh_groups` has room for all numbers.
     """
     fresh = np.empty((max(keep.shape[0], SPARE * max(8, keep.shape[0])), store.shape[1]), np.int64)
     moved = np.full(max(1, store.shape[0]), -1, np.int64)

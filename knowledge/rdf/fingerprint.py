@@ -69,6 +69,7 @@ def _mixed(a: Words, b: Words) -> Words:
 
 
 def _hash(letters: Any, ends: Any, seed: Any, out: Any) -> None:
+    # A number for each text; `ends` has one more.
     for i in range(out.shape[0]):
         h = seed
         for at in range(ends[i], ends[i + 1]):

@@ -186,7 +186,7 @@ def _sorted(columns: Columns, order: int, distinct: bool = False) -> Columns:
 
 
 def _put(column: Any, places: Any, more: Any, out: Any) -> None:
-    # `more[i]` goes before `column[places[i]]`; places ascend.
+    # `more[i]` goes before `column[places[i]]`; places ascend. `out` has room for both.
     done = 0
     for i in range(places.shape[0] + 1):
         stop = places[i] if i < places.shape[0] else column.shape[0]
@@ -198,7 +198,7 @@ def _put(column: Any, places: Any, more: Any, out: Any) -> None:
 
 
 def _take(column: Any, places: Any, out: Any) -> None:
-    # All but `column[places[i]]`; places ascend.
+    # All but `column[places[i]]`; places ascend, each once. `out` has room for the rest.
     done = 0
     for i in range(places.shape[0] + 1):
         stop = places[i] if i < places.shape[0] else column.shape[0]
