@@ -54,8 +54,8 @@ class Engine:
     the new derived events, {type: table} with Int64 `start` and `end` (microseconds UTC, closed interval) and a column
     an attribute.
 
-    Where an exception ends one of them in the middle (Ctrl-C, a lack of memory, the limit of derivations), the engine is
-    `broken`: it takes, gives and saves nothing any more, and the last snapshot is what to go on from.
+    Where an exception ends one of them in the middle (Ctrl-C, a lack of memory, the limit of derivations), the engine
+    is `broken`: it takes, gives and saves nothing any more, and the last snapshot is what to go on from.
     """
 
     def __init__(

@@ -240,8 +240,8 @@ def _hex(buffer, i):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def unescape(buffer, i, stop, out, o):  # type: ignore[no-untyped-def]
-    """Copy a JSON string's characters; the end in `out`, or -1 at half a surrogate pair. They are never longer than with
-    their escapes, of which the scanner has seen that they are whole."""
+    """Copy a JSON string's characters; the end in `out`, or -1 at half a surrogate pair. They are never longer than
+    with their escapes, of which the scanner has seen that they are whole."""
     while i < stop:
         c = buffer[i]
         if c != 92:

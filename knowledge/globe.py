@@ -125,8 +125,8 @@ _sort = _compiled(_sort)
 def _within(
     boxes: Any, points: Any, rows: Any, leaf: Any, asked: Any, squares: Any, start: Any, index: Any, found: Any
 ) -> Any:
-    # From the place `start` on, as many as there is room for: the first not done, and the number of points found. On the
-    # stack is one box for each level of the tree at most, and one more: 2 ** 60 points would not fill it.
+    # From the place `start` on, as many as there is room for: the first not done, and the number of points found. On
+    # the stack is one box for each level of the tree at most, and one more: 2 ** 60 points would not fill it.
     inner = boxes.shape[0] // 2
     stack = np.empty(64, np.int64)
     size = 0

@@ -164,8 +164,8 @@ def iteration(random: Random, policies: bool = True) -> Program:
 
 
 def loop(random: Random) -> Program:
-    """The recursion that a kernel runs, over intervals with many ties: what it derives is often what is given already, or
-    derived in another way, and many occurrences go into one step."""
+    """The recursion that a kernel runs, over intervals with many ties: what it derives is often what is given already,
+    or derived in another way, and many occurrences go into one step."""
     inputs = [Kind(name, ("int", "int"), (False, False), True, False) for name in "ab"]
     maker = Maker(random, list(inputs))
     choice = maker.choice({"C": "int"})

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from cep.engine import Engine, detect
 from cep.events import Event
+from cep.room import CHECKED
 from tests import reference
 from tests.cases_format import difference, same
 from tests.conftest import FUZZ
@@ -26,7 +27,8 @@ LONG = 20 * SECOND  # a lateness that lets any order pass
 
 
 def examples(number: int) -> Callable[[Any], Any]:
-    return settings(max_examples=number * max(1, FUZZ))
+    """So many, or a third of them in the checked run of `make test`."""
+    return settings(max_examples=number * FUZZ or number // (3 if CHECKED else 1))
 
 
 def rows(output: Mapping[str, pl.DataFrame]) -> list[Event]:

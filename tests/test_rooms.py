@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
@@ -27,10 +27,9 @@ from knowledge.reasoning.relation import packed, unpacked
 from knowledge.reasoning.transitivity import reached
 from tests import reference
 from tests.cases_format import difference
-from tests.conftest import FUZZ
 from tests.program_maker import SECOND
 from tests.programs import Program, contests, iterations, loops, programs, recursions, windows
-from tests.test_equivalence import in_order, push, rows, types
+from tests.test_equivalence import examples, in_order, push, rows, types
 
 GUARD = 0x5EED_5EED_5EED_5EED
 
@@ -81,7 +80,7 @@ def test_no_names_are_taken_where_there_are_none(monkeypatch: pytest.MonkeyPatch
     assert not difference(reference.detect(text, events), detect(text, events))
 
 
-@settings(max_examples=250 * max(1, FUZZ))
+@examples(250)
 @given(st.one_of(programs(), contests(), windows(), iterations(), loops(), recursions()))
 def test_nothing_depends_on_the_rooms(program: Program) -> None:
     """A kernel that is stopped for want of room at every pair and row gives, to the bit, what it gives in one go."""

@@ -94,11 +94,11 @@ def pair(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Arrivals of both sides in order, against what waits and each other. Gives whether all is done.
 
-    A row of `pairs` is (left row, right row, completed by the right side, row derived): rows of the store, but the right
-    one's place in the batch where right sides do not wait. `state` says how far it came (see A_I and so on): where
-    there is no room for one more pair and one more row, the caller makes room and calls again. That is all an arrival
-    writes at once: it is put into the store, or (of feedback the right side, which is not) what it makes. Only under
-    `unrestricted` it makes more, and there is room for each before it is made. The absent side has room for all.
+    A row of `pairs` is (left row, right row, completed by the right side, row derived): rows of the store, but the
+    right one's place in the batch where right sides do not wait. `state` says how far it came (see A_I and so on):
+    where there is no room for one more pair and one more row, the caller makes room and calls again. That is all that
+    an arrival writes at once: it is put into the store itself, or (with feedback, on the right) what it makes is. Only
+    under `unrestricted` it makes more, and there is room for each before it is made. The absent side has room for all.
     """
     relation = spec[S_RELATION]
     policy = spec[S_POLICY]

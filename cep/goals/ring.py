@@ -25,8 +25,8 @@ AHEAD, LINE = 12, 8
 def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ignore[no-untyped-def]
     """Rows enter their groups' rings; a result a group and instant comes out.
 
-    Gives (results, edges): an edge is (result, name of a row in it), for lineage. `rings` has a row for each slot, in it
-    room for `events` rows; a row makes one result at most, and that has `events` edges at most.
+    Gives (results, edges): an edge is (result, name of a row in it), for lineage. `rings` has a row for each slot, in
+    it room for `events` rows; a row makes one result at most, and that has `events` edges at most.
     """
     n = table.shape[1]
     words = rings.shape[1]

@@ -130,7 +130,7 @@ def ask_absent_ahead(store, chains, slots, i):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, inline="always")
 def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
-    """Append row `p` to the chain of `slot`. (Every slot that `keys` gave has its row in `chains`: see `more_chains`.)"""
+    """Append row `p` to the chain of `slot`. Every slot that `Keys` gave has its row in `chains` (`more_chains`)."""
     tail = chains[slot, head + 1]
     store[p, PREVIOUS] = tail
     if tail >= 0:

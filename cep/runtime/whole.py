@@ -30,7 +30,7 @@ def wholly(refuses: bool = False) -> Callable[[Callable[Concatenate[S, P], T]], 
 
     def of(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
         @wraps(method)
-        def step(self: S, *args: P.args, **options: P.kwargs) -> T:
+        def step(self: S, /, *args: P.args, **options: P.kwargs) -> T:
             if self.broken:
                 raise CepError(
                     "the engine stopped in the middle of a step, and what it holds is not whole",
