@@ -60,14 +60,11 @@ serve: $(VENV)/.serve fresh-kernels page
 jetstream: $(VENV)/.run $(VENV)/.traffic fresh-kernels
 	@$(BIN)/cep demo jetstream
 
-test: $(VENV)/.test $(VENV)/.traffic fresh-kernels page
+test: $(VENV)/.test $(VENV)/.traffic fresh-kernels checked page
 	@.ci/java || true
 	@.ci/mosquitto || true
 	@.ci/chromium || true
-	@failed=0; \
-	$(MAKE) --no-print-directory checked || failed=1; \
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup || failed=1; \
-	exit $$failed
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 # Two to three minutes of a processor, one of them to compile the kernels for the first time.
 checked: $(VENV)/.test fresh-kernels
