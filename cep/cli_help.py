@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from typer.core import TyperCommand
@@ -12,7 +13,23 @@ WATCHING, SPARK, OTHER = "While it runs", "On Spark", "Options"
 
 
 class Sectioned(TyperCommand):
-    """Sections come in the order of their first options, the one without a name at the end."""
+    """Sections come in the order of their first options, the one without a name at the end.
+
+    Before the command begins it is seen that it writes nothing over what it reads (`cep.apart`, its context's object).
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        from cep.apart import Apart
+        from cep.logs import LOGS
+        from cep.terminal import settled
+
+        with settled(LOGS[ctx.params.get("log", "text")]):
+            ctx.obj = Apart.of(ctx.params, self.reads())
+        return super().invoke(ctx)
+
+    def reads(self) -> Iterable[tuple[str, str]]:
+        """What it reads besides what its options name: what that is, and where."""
+        return ()
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         arguments: list[tuple[str, str]] = []

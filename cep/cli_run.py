@@ -50,6 +50,7 @@ from cep.wish import Wish
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from cep.apart import Apart
     from cep.engine import Engine
     from cep.feed import Feed
     from cep.schema import Schema
@@ -63,6 +64,7 @@ RECORDS = 131_072
 
 
 def run(
+    context: typer.Context,
     rules: Rules,
     inputs: Inputs = None,
     format: InputFormat = None,
@@ -176,11 +178,11 @@ def run(
             metrics=metrics,
             log=told,
         )
-        status = cli_spark.run(wish) if wish.spark else _here(wish, batch)
+        status = cli_spark.run(wish) if wish.spark else _here(wish, batch, context.obj)
     raise typer.Exit(status)
 
 
-def _here(wish: Wish, batch: int) -> int:
+def _here(wish: Wish, batch: int, apart: Apart) -> int:
     """The run in this process; the exit status."""
     from cep.meter import charts
     from cep.pipeline import Interrupt, flow
@@ -198,7 +200,7 @@ def _here(wish: Wish, batch: int) -> int:
     begins = {"program": str(wish.rules), "inputs": [bare(one) for one in wish.inputs or ()]}
     with (
         closing(letters),
-        _writer(wish, engine, source.derived) as writer,
+        _writer(wish, source, apart) as writer,
         _compiling(wish),  # outputs that cannot be written have been refused
         watch.looking(wish.metrics, wish.output == "-" and sys.stdout.isatty(), **begins),
         interrupt.listening(),
@@ -243,7 +245,7 @@ def _sourced(wish: Wish, batch: int) -> _Sourced:
     """The program over its inputs, of which nothing is read yet. CepError: an option is wrong."""
     from cep.engine import Engine
     from cep.feed import arrives, changing
-    from cep.options import distinct, duration, refuse, selected, waiting
+    from cep.options import duration, refuse, selected, waiting
     from connectors.files import read, replay
     from connectors.inputs import inputs as find
     from connectors.sources import Sources
@@ -262,7 +264,6 @@ def _sourced(wish: Wish, batch: int) -> _Sourced:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")
     derived = selected(engine.outputs, wish.only or ())
     found = find(wish.inputs, engine.inputs, wish.format)
-    distinct([one.path for one in found], {"--output": wish.output, "--dead-letter": wish.dead_letter})
     live = [name for name in wish.updates or () if arrives(name)]
     if [*live, *(one.path for one in found)].count("-") > 1:
         raise refuse("standard input is named twice", "it holds either events or changes of the knowledge")
@@ -281,16 +282,20 @@ def _sourced(wish: Wish, batch: int) -> _Sourced:
     return _Sourced(engine, derived, batches, changes, tuple(one.path for one in found if one.address is None))
 
 
-def _writer(wish: Wish, engine: Engine, derived: Mapping[str, Schema]) -> Writer | RdfWriter:
+def _writer(wish: Wish, source: _Sourced, apart: Apart) -> Writer | RdfWriter:
     from connectors.addresses import live as is_address
     from connectors.rdf.writer import RdfWriter, rdf_format
     from connectors.writers import Writer
 
     rdf = None if is_address(wish.output) else rdf_format(wish.output, wish.output_format)
     if rdf is not None:
-        return RdfWriter(wish.output, derived, engine, rdf)
-    inputs = engine.inputs if wish.explain else None
-    return Writer(wish.output, derived, format=wish.output_format, inputs=inputs)
+        return RdfWriter(wish.output, source.derived, source.engine, rdf)
+    inputs = source.engine.inputs if wish.explain else None
+
+    def opening(path: str) -> None:
+        apart.write("--output", path)
+
+    return Writer(wish.output, source.derived, format=wish.output_format, inputs=inputs, opening=opening)
 
 
 def _first_dead(wish: Wish, letters: DeadLetters) -> None:

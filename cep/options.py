@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 
@@ -74,15 +73,3 @@ def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Sch
             hint = did_you_mean(name, known) or f"the program derives {derived}"
             raise refuse(f"--only: no rule derives an event `{name}`", hint)
     return {name: schema for name, schema in known.items() if not names or name in names}
-
-
-def distinct(read: Sequence[str], written: Mapping[str, str | None]) -> None:
-    """No file is written over that is read, or written twice. `written`: option and file, None or `-` for no file."""
-    taken = {os.path.realpath(path): "an input" for path in read if path != "-"}
-    for option, path in written.items():
-        if path is None or path == "-":
-            continue
-        place = os.path.realpath(path)
-        if place in taken:
-            raise refuse(f"{option}: `{path}` is {taken[place]} as well", "name another file")
-        taken[place] = f"the file of {option}"

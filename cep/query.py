@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cep.engine import Engine
-from cep.options import distinct, duration, refuse, selected
+from cep.options import duration, refuse, selected
 from cep.progress import count
 from cep.schema import Schema
 from cep.spark import (
@@ -132,8 +132,6 @@ class Reads:
                 connector.reach(one.address)
             else:
                 reach(one)
-        written = {"--output": wish.output, "--dead-letter": wish.dead_letter, "--checkpoint": wish.checkpoint}
-        distinct(found, written)
         return cls(found, len(known), {n: one for n, one in every.items() if n not in beside}, beside)
 
 

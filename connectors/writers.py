@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -42,7 +42,8 @@ class Writer:
     that do not occur. `times` says how times are written, `iso` or `seconds`; it may be set until the first write (in
     Parquet they are timestamps). A missing value is null, in CSV empty. Durations are seconds. In CSV and Parquet,
     values of type `any` are text; durations in Parquet are exact below 2**33 seconds. `inputs`: the events read, where
-    tables hold the lineage of their rows, which is written then.
+    tables hold the lineage of their rows, which is written then. `opening` is told each
+    file before it is opened, and may refuse.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Writer:
         times: str = "iso",
         format: str | None = None,
         inputs: Mapping[str, Schema] | None = None,
+        opening: Callable[[str], None] | None = None,
     ) -> None:
         self.times = times
         self.counts = dict.fromkeys(schemas, 0)
@@ -66,6 +68,9 @@ class Writer:
             raise CepError(f"--output: messages are lines of JSON, not {self.format}", code="output")
         self._single = self.format == "jsonl" and not directory
         self.paths = self._places(path, directory)
+        if opening is not None:
+            for place in dict.fromkeys(self.paths.values()):
+                opening(place)
         if self.format == "parquet":
             self._groups = {type: _Groups(place, self._arrow(type)) for type, place in self.paths.items()}
             self._sinks: dict[str, Sink | Sending] = {}
