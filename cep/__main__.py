@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import sys
 
+from cep.signals import stops
+
+stops.begin()
+
 
 def main() -> None:
-    """The command; the exit status is 130 after Ctrl-C."""
+    """The command; the exit status is 130 after Ctrl-C, 143 after SIGTERM."""
     try:
         from cep.cli import main as command
 
         command()
+    except SystemExit as ended:
+        stops.status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        raise
     except KeyboardInterrupt:
-        sys.exit(130)
+        stops.status = stops.code
+        sys.exit(stops.code)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,13 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from cep.errors import CepError
 from cep.options import refuse
+from connectors.addresses import address, live
+from connectors.inputs import known_format
 
 READ: Mapping[str, str] = {
     "rules": "the program",
@@ -65,7 +68,7 @@ class Apart:
     def write(self, option: str, path: str) -> None:
         """A file or folder is to be written. CepError: it is read, holds what is read, or is written by another option
         too."""
-        if "://" in path:
+        if live(path):
             return
         found = _standard(1) if path == "-" else _identity(path)
         if found is None:
@@ -116,8 +119,6 @@ class Apart:
             if what != READ["inputs"]:
                 continue
             if os.path.isdir(one):
-                from connectors.inputs import known_format
-
                 if known_format(name) and _identity(one) == above:
                     return what, one
             elif glob.has_magic(one) and not os.path.exists(one):
@@ -135,17 +136,12 @@ def _texts(given: Any) -> list[str]:
 
 def _paths(text: str) -> Iterator[str]:
     """The files and folders that a text may stand for: itself, what stands behind `name=`, what matches it."""
-    if "://" in text:
-        from connectors.addresses import address
-
-        try:
-            options = address(text.partition("=")[2] if "=" in text.partition("://")[0] else text).options
-        except CepError:  # told where it is opened
-            return
-        yield from (options[one] for one in _SECRETS if one in options)
-        return
     for path in dict.fromkeys((text, text.partition("=")[2], text.removeprefix("@"))):
-        if path == "-" or (path and os.path.exists(path)):
+        if live(path):
+            with suppress(CepError):  # told where it is opened
+                options = address(path).options
+                yield from (options[one] for one in _SECRETS if one in options)
+        elif path == "-" or (path and os.path.exists(path)):
             yield path
         elif glob.has_magic(path):
             yield path

@@ -231,5 +231,5 @@ def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: Feed) 
     with closing(DeadLetters(None)) as letters, interrupt.listening():
         flow(engine, batches, Tally(), lambda batch, tables: None, letters, interrupt, feed=feed)
     if interrupt.wished:
-        raise KeyboardInterrupt
+        raise typer.Exit(128 + interrupt.wished)
     return Asked(engine, None, origins, origins.times != "seconds")

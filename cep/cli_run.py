@@ -199,11 +199,11 @@ def _here(wish: Wish, batch: int, apart: Apart) -> int:
     watch = Watch(charts(engine.plan), tally, wish.log)
     begins = {"program": str(wish.rules), "inputs": [bare(one) for one in wish.inputs or ()]}
     with (
+        interrupt.listening(),  # also while files are closed
         closing(letters),
         _writer(wish, source, apart) as writer,
         _compiling(wish),  # outputs that cannot be written have been refused
         watch.looking(wish.metrics, wish.output == "-" and sys.stdout.isatty(), **begins),
-        interrupt.listening(),
     ):
 
         def take(batch: Records | None, tables: dict[str, DataFrame]) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
-from types import FrameType
 from typing import Protocol, TypeVar
 
 import polars as pl
@@ -18,6 +16,7 @@ from cep.progress import Tally
 from cep.report import Report
 from cep.runtime.clock import BEGINNING, END_OF_TIME
 from cep.runtime.intake import Dead
+from cep.signals import stops
 from cep.watch import Watch
 from connectors.batch import Batch, DeadRecord
 
@@ -35,41 +34,35 @@ class Letters(Protocol):
 
 
 class Interrupt:
-    """Ctrl-C (and SIGTERM) as a wish: granted at once while input is awaited, else when the batch at hand is done.
+    """Ctrl-C (and SIGTERM) as a wish: granted while input is awaited, between two pieces of it (`cep.signals`), else
+    when the batch at hand is done.
 
-    `wished` is the signal's number, 0 while there is none. A second wish is granted at once.
+    `wished` is the signal's number, 0 while there is none.
     """
 
     def __init__(self) -> None:
         self.wished = 0
-        self._awaiting = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """The signals that come while the block runs are wishes."""
-        before = [(number, signal.signal(number, self._wish)) for number in (signal.SIGINT, signal.SIGTERM)]
-        try:
+        with stops.listening(self._wish):
             yield
-        finally:
-            for number, handler in before:
-                signal.signal(number, handler)
 
     def next(self, batches: Iterator[Piece]) -> Piece | None:
         """The next batch, of events or of changes; None at the end of the input, or when the wish comes first."""
         try:
-            self._awaiting = True
+            stops.awaiting = True
             return None if self.wished else next(batches, None)
         except KeyboardInterrupt:
             if not self.wished:  # nobody is listening
                 raise
             return None
         finally:
-            self._awaiting = False
+            stops.awaiting = False
 
-    def _wish(self, number: int, frame: FrameType | None) -> None:
-        again, self.wished = self.wished, number
-        if self._awaiting or again:
-            raise KeyboardInterrupt
+    def _wish(self, number: int) -> None:
+        self.wished = number
 
 
 def flow(

@@ -14,6 +14,7 @@ import typer
 from cep.errors import CepError, Warning
 from cep.logs import Log, plain
 from cep.near import beside
+from cep.signals import stops
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from connectors.sources import Tell
     from knowledge.graph import Knowledge
 
-CLEAN, DEAD_LETTERS, REFUSED, FAILED, STOPPED = 0, 1, 2, 3, 130
+CLEAN, DEAD_LETTERS, REFUSED, FAILED = 0, 1, 2, 3
 
 DATA = {
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".gz"), "--input "),
@@ -54,7 +55,7 @@ def settled(log: Log = plain) -> Iterator[None]:
         complain(CepError("there is no folder to keep the compiled kernels in", hint=hint))
         raise typer.Exit(REFUSED) from None
     except KeyboardInterrupt:
-        raise typer.Exit(STOPPED) from None
+        raise typer.Exit(stops.code) from None
 
 
 def say(text: str) -> None:

@@ -13,6 +13,7 @@ import polars as pl
 
 from cep.errors import CepError
 from cep.schema import ARRIVAL, Schema
+from cep.signals import stops
 from connectors.batch import Batch, Block, DeadRecord
 from connectors.csv import read_csv
 from connectors.inputs import RDF, Input, inputs, sure
@@ -129,6 +130,7 @@ def _read(
         if one in feeds:
             continue
         for tables, dead, block, position, silence in _parts(one, schemas, chunk, rows, first, stdin, idle):
+            stops.look()
             tables = {type: table for type, table in tables.items() if table.height}
             if block is None:
                 yield Batch({}, [], [], done + position, total, silence=silence)
@@ -172,7 +174,9 @@ def _parts(
                     done += block.count
                     yield {one.type: table}, dead, block, (one.size or 0) * done // count, 0
             return
-        stream = Stream(one.path, stdin, idle) if one.address is None else Stream("-", connected(one.address), idle)
+        with stops.breaking():  # a connection, or a pipe that nobody writes
+            given = stdin if one.address is None else connected(one.address)
+            stream = Stream(one.path if one.address is None else "-", given, idle)
     except OSError as error:
         raise _unreadable(one.path, error) from None
     try:

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Protocol
 
 from cep.schema import Schema
+from cep.signals import stops
 from connectors.addresses import Address
 from connectors.batch import Batch
 from connectors.inputs import Input
@@ -118,13 +119,15 @@ def listen(
             name = f"{one.type}={one.path}"
             names[name] += 1
             name += f"#{names[name]}" if names[name] > 1 else ""
-            source = feed(one.address, {} if rest is None else rest.place(name), sources.lasting)
+            with stops.breaking():
+                source = feed(one.address, {} if rest is None else rest.place(name), sources.lasting)
             sources.begin(one.path)
             feeds.append((name, stack.enter_context(closing(source)), Inbox(one, schemas)))
         silence = Silence(idle)
         while feeds and not (rest is not None and rest.over):
             patience = _PATIENCE if len(feeds) == 1 else _TURN
             for each in list(feeds):
+                stops.look()
                 name, source, inbox = each
                 messages = source.poll(most, patience)
                 sources.is_now(inbox.path, source.lost)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-import math
 import os
 import select
 import stat
@@ -13,11 +12,12 @@ import sys
 import zlib
 from collections.abc import Iterator
 from time import monotonic
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.signals import stops
 from connectors.silence import Silence
 
 BOM = b"\xef\xbb\xbf"
@@ -25,7 +25,6 @@ LONGEST = 1 << 24
 """Bytes of the longest line that is read as a record."""
 
 _LITTLE = 1 << 20  # bytes from a pipe not worth handing over while more is about to come
-_LONGEST_WAIT = 2**31 - 1  # milliseconds, of poll
 _MOMENT = 0.01  # seconds: how long more may take to come, all of it
 
 
@@ -61,7 +60,8 @@ class Stream:
         else:
             self._descriptor = descriptor
         if path.endswith(".gz"):
-            self._compressed = gzip.GzipFile(fileobj=io.BufferedReader(self._file, 1 << 20))  # type: ignore[type-var]
+            raw: Any = self._file if self._descriptor is None else _Awaited(self._descriptor)
+            self._compressed = gzip.GzipFile(fileobj=io.BufferedReader(raw, 1 << 20))
             self._descriptor = None
 
     @property
@@ -74,9 +74,7 @@ class Stream:
         patience = self.silence.patience
         if self._descriptor is None or patience is None:
             return False
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
-        while not poll.poll(min(math.ceil(patience * 1000), _LONGEST_WAIT)):
+        while not stops.wait(self._descriptor, patience):
             if self.silence.due():
                 return True
             patience = self.silence.patience or 0.0
@@ -92,7 +90,9 @@ class Stream:
 
     def read(self, most: int) -> bytes:
         """Up to `most` bytes, b"" at the end. From a pipe what has arrived, without waiting for all."""
+        stops.look()
         if self._descriptor is not None:
+            stops.wait(self._descriptor, None)
             data = self._arrived(self._descriptor, most)
         elif self._compressed is not None:
             data = self._inflated(self._compressed, most)
@@ -138,6 +138,20 @@ class Stream:
     def close(self) -> None:
         if self._owned:
             self._file.close()
+
+
+class _Awaited(io.RawIOBase):
+    """The bytes of a pipe."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        stops.wait(self._descriptor, None)
+        return os.readv(self._descriptor, [buffer])
 
 
 def whole_lines(stream: Stream, chunk: int) -> Iterator[tuple[bytes, int, int]]:

@@ -37,7 +37,7 @@ def served(wish: Wish) -> bool:
         stack.enter_context(sending(answers.outbox, wish.receivers, answers.origin, _of_feeds(wish.log)))
         _heard(wish.log, lambda: server.started)
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn gives the signal back when it is done
-            stack.callback(signal.signal, number, signal.signal(number, lambda number, frame: None))
+            stack.callback(signal.signal, number, signal.signal(number, lambda number, frame: _ended(server)))
         try:
             server.run()
         except SystemExit as error:
@@ -82,6 +82,10 @@ def _server(wish: Wish, answers: Answers) -> uvicorn.Server:
             lifespan="off",
         )
     )
+
+
+def _ended(server: uvicorn.Server) -> None:
+    server.should_exit = True
 
 
 def _unserved(wish: Wish, why: BaseException | None) -> CepError:

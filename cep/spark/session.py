@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -13,12 +12,12 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from cep.errors import CepError
+from cep.signals import stops
 
 NEEDED: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -107,24 +106,19 @@ def named() -> bool:
 
 @contextmanager
 def unbroken() -> Iterator[None]:
-    """Ctrl-C while the block runs comes when it has ended, a second one at once: a Java that is left while it starts
-    has lost whom it would tell, and does not end."""
+    """Ctrl-C or SIGTERM while the block runs comes when it has ended, a second one at once: a Java that is left while
+    it starts has lost whom it would tell, and does not end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came = False
+    came = 0
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def note(number: int) -> None:
         nonlocal came
-        if came:
-            raise KeyboardInterrupt
-        came = True
+        came = number
 
-    before = signal.signal(signal.SIGINT, note)
-    try:
+    with stops.listening(note):
         yield
-    finally:
-        signal.signal(signal.SIGINT, before)
     if came:
         raise KeyboardInterrupt
 

@@ -1,0 +1,138 @@
+"""Ctrl-C and SIGTERM. A handler that raises does so in the midst of anything: of compiled code it makes a crash.
+
+So none does. While a command works, either signal ends it at once, without an exception, by its status. Where work in
+progress is to be ended well, somebody is `listening`: then the first is a wish, granted where the work `looks` for it
+between two steps; the second ends the command at once. What waits for input waits here, and is woken.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic
+from types import FrameType
+
+STOPS = (signal.SIGINT, signal.SIGTERM)
+
+_SHOW_CURSOR = b"\x1b[?25h"
+_LONGEST = 2**31 - 1  # milliseconds, of poll
+
+
+class Stops:
+    """Of this process. `wished`: the number of the signal that somebody listened to, 0: none came. `awaiting`: input
+    is awaited, so a wish is granted wherever it is looked for. `status`: that of the command once it has ended."""
+
+    def __init__(self) -> None:
+        self.wished = 0
+        self.awaiting = False
+        self.status: int | None = None
+        self._wish: Callable[[int], None] | None = None
+        self._woken: int | None = None
+        self._breaking = False
+
+    def begin(self) -> None:
+        """The process is a command's: from now on both signals end it by 128 and their number, also while it ends."""
+        atexit.register(self._end)  # the first to be told is the last to be done
+        for number in STOPS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._heard)
+
+    @contextmanager
+    def listening(self, wish: Callable[[int], None]) -> Iterator[None]:
+        """The first signal that comes while the block runs is a wish."""
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        os.set_blocking(writing, False)
+        self.wished, self._wish, self._woken = 0, wish, reading
+        before = [(number, signal.signal(number, self._heard)) for number in STOPS]
+        waking = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(waking)
+            for number, handler in before:
+                signal.signal(number, handler)
+            self._wish = self._woken = None
+            os.close(reading)
+            os.close(writing)
+
+    @property
+    def code(self) -> int:
+        """The exit status of who has granted the wish."""
+        return 128 + (self.wished or signal.SIGINT)
+
+    def look(self) -> None:
+        """Between two steps of reading: KeyboardInterrupt where the wish is granted here."""
+        if self.wished and self.awaiting:
+            raise KeyboardInterrupt
+
+    def wait(self, descriptor: int | None, seconds: float | None) -> bool:
+        """Until there is something to read, or the end; no longer than so many seconds, None: any. Whether there is.
+        KeyboardInterrupt: the wish came first."""
+        until = None if seconds is None else monotonic() + seconds
+        poll = select.poll()
+        for each in (descriptor, self._woken):
+            if each is not None:
+                poll.register(each, select.POLLIN)
+        while True:
+            self.look()
+            left = None if until is None else min(_LONGEST, math.ceil(max(0.0, until - monotonic()) * 1000))
+            found = [each for each, _ in poll.poll(left)]
+            if self._woken in found and self._woken is not None:
+                with suppress(BlockingIOError):
+                    os.read(self._woken, 512)
+            self.look()
+            if descriptor is not None and descriptor in found:
+                return True
+            if until is not None and monotonic() >= until:
+                return False
+
+    @contextmanager
+    def breaking(self) -> Iterator[None]:
+        """While the block runs, which calls what waits by itself and is not compiled, a granted wish breaks it off."""
+        self._breaking = True
+        try:
+            self.look()
+            yield
+        finally:
+            self._breaking = False
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        wish = self._wish
+        if wish is None or self.wished:
+            _leave(number)
+            return
+        self.wished = number
+        wish(number)
+        if self._breaking:
+            self.look()
+
+    def _end(self) -> None:
+        """The interpreter would take some time to end, in which it hears signals as it likes."""
+        if self.status is None:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        for number in STOPS:
+            if number in signal.sigpending():
+                _leave(number)
+        os._exit(self.status)
+
+
+def _leave(number: int) -> None:
+    """End the process now. What is written is whole: `connectors.sinks` holds signals back while it writes."""
+    with suppress(OSError, ValueError, AttributeError):
+        if sys.stderr.isatty():  # a display has hidden it
+            os.write(sys.stderr.fileno(), _SHOW_CURSOR)
+    os._exit(128 + number)
+
+
+stops = Stops()

@@ -1,0 +1,164 @@
+"""Ctrl-C and SIGTERM at any moment: no crash, no traceback, 130 or 143, and what was written is whole.
+
+`SEMCEP_STOPS=200`: so many moments; `SEMCEP_STOPS_ROWS`: of so many records.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+MOMENTS = int(os.environ.get("SEMCEP_STOPS", "10"))
+ROWS = int(os.environ.get("SEMCEP_STOPS_ROWS", "300000"))
+RULES = """
+event reading(station: string, v: float) TIME t.
+high(S, V) <- reading(S, V) WHERE V > 90.
+pair(S, V + W) <- high(S, V) SEQ high(S, W) WITHIN 10 min.
+"""
+BEGIN = "import os; from cep.__main__ import main; os.write(2, b'begun\\n'); main()"
+"""The command, which tells that it has begun."""
+COMMANDS = {
+    "run": ["run", "rules.cep", "-i", "readings.csv", "-o", "out.jsonl", "--dead-letter", "dead.jsonl"],
+    "compressed": ["run", "rules.cep", "-i", "readings.csv", "-o", "out.csv", "--dead-letter", "dead.jsonl"],
+    "lateness": ["run", "rules.cep", "-i", "readings.csv", "-o", "out.jsonl", "--lateness", "1min", "--batch", "9000"],
+    "explain": ["explain", "rules.cep", "high(s1)", "-i", "readings.csv"],
+    "check": ["check", "rules.cep"],
+    "knowledge": ["knowledge", "query", "SELECT ?s { ?s ?p ?o }", "-k", "known.ttl"],
+    "demo": ["demo", "fire"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("stops")
+    generator = np.random.default_rng(7)
+    stations, values = generator.integers(0, 40, ROWS), generator.integers(0, 1000, ROWS) / 10
+    with (made / "readings.csv").open("w") as file:
+        file.write("station,v,t\n")
+        file.writelines(f"s{s},{v},{t}\n" for t, (s, v) in enumerate(zip(stations.tolist(), values.tolist())))
+    (made / "rules.cep").write_text(RULES)
+    (made / "known.ttl").write_text("".join(f"<urn:s{n}> <urn:p> {n} .\n" for n in range(2000)))
+    return made
+
+
+def begun(arguments: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+    """A command that has begun."""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    running = subprocess.Popen(
+        [sys.executable, "-c", BEGIN, *arguments], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert running.stderr is not None
+    assert running.stderr.readline() == b"begun\n"
+    return running
+
+
+def moments(name: str, count: int) -> Iterator[float]:
+    """Parts of the time that a command takes, the same in each run."""
+    generator = random.Random(name)
+    for _ in range(count):
+        yield generator.random()
+
+
+def stopped(name: str, folder: Path, count: int, number: signal.Signals) -> list[tuple[int, bytes, bytes]]:
+    """How a command ends when it is stopped so many times, at random moments, before it has ended."""
+    arguments = COMMANDS[name]
+    begun(arguments, folder).communicate()  # what is compiled once
+    began = time.monotonic()
+    begun(arguments, folder).communicate()
+    lasts = time.monotonic() - began
+    ended = []
+    while len(ended) < count:
+        for part in moments(f"{name} {number} {len(ended)}", count - len(ended)):
+            running = begun(arguments, folder)
+            time.sleep(part * lasts)
+            if running.poll() is None:
+                running.send_signal(number)
+                out, told = running.communicate(timeout=300)
+                ended.append((running.returncode, out, told))
+                whole(folder)
+            else:
+                running.communicate()
+                lasts *= 0.9
+    return ended
+
+
+def whole(folder: Path) -> None:
+    """What was written is whole lines."""
+    for name in ("out.jsonl", "dead.jsonl"):
+        if (folder / name).exists():
+            text = (folder / name).read_text()
+            assert not text or text.endswith("\n")
+            for line in text.splitlines()[-3:]:
+                json.loads(line)
+    for path in folder.glob("out.*.csv"):
+        text = path.read_text()
+        assert not text or (text.endswith("\n") and text.splitlines()[-1].count(",") == text.splitlines()[0].count(","))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_ctrl_c_at_any_moment_is_130(name: str, folder: Path) -> None:
+    count = MOMENTS if name == "run" else max(2, MOMENTS // 5)
+    ended = stopped(name, folder, count, signal.SIGINT)
+    odd = [(status, told) for status, _, told in ended if status != 130 or b"Traceback" in told or b"rror" in told]
+    assert not odd, f"{len(odd)} of {count}: {odd[:3]}"
+
+
+def test_sigterm_at_any_moment_is_143(folder: Path) -> None:
+    ended = stopped("run", folder, max(2, MOMENTS // 5), signal.SIGTERM)
+    assert {status for status, _, _ in ended} == {143}
+
+
+def test_a_second_one_ends_it_at_once(folder: Path) -> None:
+    for part in moments("twice", max(2, MOMENTS // 5)):
+        running = begun(COMMANDS["run"], folder)
+        time.sleep(part)
+        for _ in range(20):
+            running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=300)
+        assert (running.returncode, b"Traceback" in told) == (130, False)
+        whole(folder)
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        ["-i", "-"],
+        ["-i", "-", "--format", "csv"],
+        ["-i", "fifo"],
+        ["-i", "fifo.gz"],
+        ["-i", "readings.csv", "--lateness", "1min", "-k", "known.ttl", "--knowledge-updates", "-"],
+        ["-i", "rate://1?start=2024-01-01T00:00:00Z"],
+    ],
+)
+def test_what_waits_for_input_is_woken(waiting: list[str], tmp_path: Path) -> None:
+    (tmp_path / "rules.cep").write_text("event reading(v: int).\nhigh(V) <- reading(V).\n")
+    (tmp_path / "known.ttl").write_text("<urn:a> <urn:b> 1 .\n")
+    (tmp_path / "readings.csv").write_text("time,v\n1,2\n")
+    for name in ("fifo", "fifo.gz"):
+        os.mkfifo(tmp_path / name)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    whole = [sys.executable, "-c", BEGIN, "run", "rules.cep", *waiting, "--format", "jsonl", "--metrics", "0"]
+    whole = (
+        whole if "--knowledge-updates" not in waiting else [one for one in whole if one not in ("--format", "jsonl")]
+    )
+    with subprocess.Popen(
+        whole, cwd=tmp_path, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stderr is not None
+        while b"metrics" not in (line := running.stderr.readline()):
+            assert line, "it has ended"
+        time.sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(300) == 130
+        told = running.stderr.read()
+        assert b"Traceback" not in told and b"stopped" in told
