@@ -34,7 +34,7 @@ help:
 	@echo 'make bench      the table of benchmarks'
 	@echo 'make fuzz       random programs against the reference, FUZZ=$(FUZZ) times as many'
 	@echo 'make soak       a stream on Spark, watched for SOAK=$(SOAK) minutes: are memory and state bounded?'
-	@echo 'make kills      runs on Spark that are killed 20 times, 200 random programs there'
+	@echo 'make kills      runs on Spark that are killed 20 times, 200 random programs, 200 times Ctrl-C'
 	@echo 'make page       fetch the map of the page of `cep serve`; `make run` does it too'
 	@echo 'make pictures   the pictures of the documentation, in Chromium'
 	@echo 'make clean      remove .venv and everything else that was made'
@@ -90,10 +90,11 @@ soak: $(VENV)/.test fresh-kernels
 	@$(BIN)/python -m benchmarks.soak --minutes $(SOAK)
 
 # Some twenty minutes: runs on Spark and a server that are killed 20 times, and 10 times between brokers, and 200 random
-# programs in 1, 2 and 7 buckets.
+# programs in 1, 2 and 7 buckets. Then commands that are stopped by Ctrl-C at random moments, a run 200 times.
 kills: $(VENV)/.test fresh-kernels
 	@SEMCEP_KILLS=20 SEMCEP_PROGRAMS=200 $(BIN)/python -m pytest -q tests/test_spark.py tests/test_spark_changes.py \
 	    tests/test_spark_kills.py tests/test_spark_live_kills.py tests/test_serve_kills.py
+	@SEMCEP_STOPS=200 SEMCEP_STOPS_ROWS=3000000 $(BIN)/python -m pytest -q tests/test_stops.py --timeout 7200
 
 # Without a network this says so, and the page has no map.
 page: | $(BIN)/pip
