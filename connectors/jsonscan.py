@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from cep.kernels import njit
 from connectors.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
 
 # What a line is, besides the index of its type: it names none, one the program has not, it must be read

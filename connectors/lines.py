@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
+from cep.kernels import njit
 from connectors.times import FIRST, LAST, SECOND
 
 Bytes = NDArray[np.uint8]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from cep.kernels import njit
 from connectors.times import FIRST, LAST, SECOND
 
 MISSING, GOOD, BAD, HARD = 0, 1, 2, 3

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from cep.geodesy import cartesian
+from cep.kernels import njit
 from cep.values import Floats, Ints
 
 LEAF = 16  # points in a box that is not divided, at most

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from cep.goals.intrinsics import bare
 from cep.goals.keys import mix
+from cep.kernels import njit
 from cep.table import END, FIRST, ORDER, START, Table, concat, rows
 
 

@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from cep.events import Value
 from cep.expressions import Typed, TypedCall, TypedConstant, TypedVariable
 from cep.goals.intrinsics import as_bits, as_float, bare
 from cep.goals.keys import MISSING
+from cep.kernels import njit
 
 LEFT, RIGHT, BEGIN, FINISH, LITERAL, TEST = 0, 1, 2, 3, 4, 5
 INT_OPERATIONS = {"+": 10, "-": 11, "*": 12, "//": 13, "mod": 14, "min": 15, "max": 16, "neg": 17, "abs": 18}

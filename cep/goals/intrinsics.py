@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from llvmlite import ir
-from numba import njit
 from numba.core import cgutils, imputils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
+
+from cep.kernels import njit
 
 # numba's code generation has no types of its own.
 make_array: Any = arrayobj.make_array

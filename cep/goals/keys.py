@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from cep.goals.intrinsics import bare, prefetch
+from cep.kernels import njit
 from cep.room import SPARE, roomy
 from cep.table import FIRST, Table
 

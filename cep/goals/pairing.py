@@ -6,8 +6,6 @@ in `spec`, so nothing is compiled for a rule.
 
 from __future__ import annotations
 
-from numba import njit
-
 from cep.goals.bytecode import run
 from cep.goals.intrinsics import bare
 from cep.goals.keys import MISSING, slot_of_key
@@ -31,6 +29,7 @@ from cep.goals.store import (
     supersede,
     unlink,
 )
+from cep.kernels import njit
 from cep.table import END as T_END
 from cep.table import FIRST, ORDER, START
 

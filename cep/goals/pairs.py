@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from cep.goals.intrinsics import bare, prefetch
 from cep.goals.pairing import begins
 from cep.goals.store import ARRIVAL, BEGIN, END, FAR, GONE, HEADER, NAME, NEXT, SLOT, sortable, unlink
+from cep.kernels import njit
 from cep.table import END as T_END
 from cep.table import FIRST, IDENTITY, ORDER, START
 

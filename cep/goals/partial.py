@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from cep.goals.intrinsics import as_bits, as_float
 from cep.goals.keys import MISSING, NAN
 from cep.goals.store import sortable
+from cep.kernels import njit
 
 (
     COUNT,

@@ -6,10 +6,10 @@ For a few rows that lie together this is quicker than any incremental way, and e
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from cep.goals.intrinsics import prefetch
 from cep.goals.partial import DISTINCT, SUM_INT, combine, lift, outcome
+from cep.kernels import njit
 from cep.table import END, FIRST, IDENTITY, ORDER, START
 
 # a ring: rows in it, place of the oldest; then n rows of least start, name and the values

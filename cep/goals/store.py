@@ -8,11 +8,11 @@ arguments). The rows of both sides of a goal share one store; a slot (a key) has
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from cep.goals.intrinsics import bare, prefetch
 from cep.goals.keys import MISSING, NAN, Keys
+from cep.kernels import njit
 from cep.room import SPARE, roomy
 from cep.table import END as T_END
 from cep.table import FIRST, IDENTITY, ORDER, START

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from cep.goals.contract import Ints, between, demand, restored, to_arrow
 from cep.goals.intrinsics import prefetch
@@ -40,6 +39,7 @@ from cep.goals.store import (
     rows_table,
     unlink,
 )
+from cep.kernels import njit
 from cep.room import roomy
 from cep.table import END as T_END
 from cep.table import IDENTITY, Table, empty, rows

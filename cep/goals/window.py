@@ -13,11 +13,11 @@ A partial result is three cells (n, x, y): how many values are in it, and what t
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from cep.goals.intrinsics import prefetch
 from cep.goals.keys import MISSING, NAN, grow, mix
 from cep.goals.partial import DISTINCT, combine, lift, outcome
+from cep.kernels import njit
 from cep.room import SPARE
 from cep.table import END as T_END
 from cep.table import FIRST, IDENTITY, ORDER, START

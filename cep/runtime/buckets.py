@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numba import njit
 
 from cep.goals.keys import mix
+from cep.kernels import njit
 from cep.plan.partition import Route, Stage
 from cep.schema import ARRIVAL, TIE, Schema
 from cep.values import MISSING, Floats, Ints, Pool

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numba import njit
 from numpy.typing import NDArray
 
+from cep.kernels import njit
 from cep.values import Ints
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples

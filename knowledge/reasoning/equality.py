@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from cep.errors import CepError
+from cep.kernels import njit
 from cep.values import Ints
 from knowledge.reasoning.relation import distinct, packed, unpacked
 

@@ -1,0 +1,95 @@
+"""Where compiled kernels are kept, and when they are compiled again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cep import kernels
+from cep.kernels import made_of
+
+ROOT = Path(__file__).parent.parent
+READS = """
+import numpy as np
+from connectors.columns import _ints
+from connectors.numbers import STRING
+text, here = np.frombuffer(b"41", np.uint8), np.zeros(1, np.int64)
+found, _ = _ints(text, here, here + 2, np.full(1, STRING, np.uint8), True)
+print(found[0], sum(_ints.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The packages without what belongs to a clone, as an installation has them."""
+    made = tmp_path / "site"
+    for package in ("cep", "connectors", "knowledge"):
+        shutil.copytree(ROOT / package, made / package, ignore=shutil.ignore_patterns("__pycache__", "page"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    return made
+
+
+def read(copy: Path) -> list[int]:
+    """What a kernel gives there that calls one of another file, and how often it was found compiled."""
+    env = {**os.environ, "PYTHONPATH": str(copy)}
+    ran = subprocess.run([sys.executable, "-c", READS], cwd=copy.parent, env=env, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return [int(word) for word in ran.stdout.split()]
+
+
+def kept(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*.nb?") if path.suffix in (".nbi", ".nbc")}
+
+
+def test_an_installation_has_its_kernels_in_the_users_cache(copy: Path, tmp_path: Path) -> None:
+    assert [read(copy), read(copy)] == [[41, 0], [41, 1]]
+    assert not kept(copy), "`pip uninstall` would leave them"
+    assert kept(tmp_path / "cache" / "semcep" / "kernels")
+    gone = tmp_path / "cache" / "semcep" / "kernels" / "0000"
+    gone.mkdir()
+    (gone / kernels.ORIGIN).write_text(str(tmp_path / "removed"))
+    other = copy.rename(tmp_path / "moved")
+    assert read(other) == [41, 0]
+    (left,) = [path.parent.parent for path in kept(tmp_path / "cache")][:1]
+    assert (left / kernels.ORIGIN).read_text() == str(other) and len(list(gone.parent.iterdir())) == 1
+
+
+def test_a_kernel_is_compiled_again_when_one_that_it_calls_has_changed(copy: Path) -> None:
+    (copy / "pyproject.toml").touch()  # as a clone
+    assert read(copy) == [41, 0]
+    numbers = copy / "connectors" / "numbers.py"
+    numbers.write_text(numbers.read_text().replace("return (-value if negative else value), GOOD", "return 7, GOOD", 1))
+    assert [read(copy), read(copy)] == [[7, 0], [7, 1]]
+    assert {path.parent.name for path in kept(copy)} == {"__pycache__"}
+
+
+def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "ROOT", copy)
+
+    def changed(path: str) -> set[str]:
+        """The modules whose kernels have to be compiled again when a file changes."""
+        modules = (
+            "connectors.columns",
+            "connectors.csvscan",
+            "connectors.lines",
+            "cep.goals.pairing",
+            "cep.goals.chain",
+        )
+        kernels._read.cache_clear()
+        before = {name: made_of(name) for name in modules}
+        file = copy / path
+        file.write_text(file.read_text() + "\n# changed\n")
+        kernels._read.cache_clear()
+        return {name for name in modules if made_of(name) != before[name]}
+
+    assert changed("connectors/numbers.py") == {"connectors.columns", "connectors.csvscan"}
+    assert changed("connectors/times.py") == {"connectors.columns", "connectors.csvscan", "connectors.lines"}
+    assert changed("cep/goals/store.py") >= {"cep.goals.pairing"}
+    assert changed("connectors/tcp.py") == changed("cep/cli.py") == set()
+    kernels._read.cache_clear()
