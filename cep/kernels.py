@@ -33,7 +33,7 @@ _OURS = ("cep", "connectors", "knowledge")
 _IMPORT = re.compile(r"^from ((?:cep|connectors|knowledge)(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
-class Locator(_CacheLocator):  # type: ignore[misc]
+class Locator(_CacheLocator):
     """Where the kernels of a file of ours are kept."""
 
     def __init__(self, module: str, folder: Path) -> None:
