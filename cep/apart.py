@@ -101,11 +101,11 @@ class Apart:
         return None
 
     def _held(self, folder: Identity, option: str) -> tuple[str, str] | None:
-        """Something that is read and lies in a folder; in one that is a run's own also deep in it."""
+        """An input that lies in a folder; in one that is a run's own anything that is read, also deep in it."""
         deep = self._spark or option in _OWN
         for what, path in self._read:
             above = os.path.dirname(os.path.realpath(path))
-            while path != "-":
+            while path != "-" and (deep or what == READ["inputs"]):
                 if _identity(above) == folder:
                     return what, path
                 if not deep or above == (above := os.path.dirname(above)):

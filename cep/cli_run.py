@@ -207,8 +207,6 @@ def _here(wish: Wish, batch: int, apart: Apart) -> int:
     ):
 
         def take(batch: Records | None, tables: dict[str, DataFrame]) -> None:
-            if batch is not None and batch.times and not any(writer.counts.values()):
-                writer.times = batch.times  # as the input writes them
             writer.write(tables)
 
         looked_at = watch if wish.metrics is not None or wish.log is objects else None

@@ -96,11 +96,11 @@ def test_every_value_is_a_term_and_none_breaks_out_of_it() -> None:
     assert found["string"] == [str(ox.Literal(nasty)), '""']
     assert found["iri"] == ["<http://example.org/é#a>", f'"x:a> <b"{xsd}anyURI>', f'"no iri"{xsd}anyURI>']
     assert found["int"] == [f'"{-(2**63)}"{xsd}integer>', f'"{2**63 - 1}"{xsd}integer>']
-    assert found["float"] == [f'"0.1"{xsd}double>', f'"INF"{xsd}double>', f'"-1e+300"{xsd}double>']
+    assert found["float"] == [f'"0.1"{xsd}double>', f'"INF"{xsd}double>', f'"-1{"0" * 300}"{xsd}double>']
     assert found["bool"] == [f'"true"{xsd}boolean>', f'"false"{xsd}boolean>']
-    stamp = f"{xsd}dateTimeStamp>"
-    assert found["time"] == [f'"2024-05-01T08:00:00.000001Z"{stamp}', f'"1970-01-01T00:00:00.000000Z"{stamp}']
-    assert found["duration"] == [f'"PT90.000001S"{xsd}dayTimeDuration>', f'"-PT0.000001S"{xsd}dayTimeDuration>']
+    stamp = f"{xsd}dateTime>"
+    assert found["time"] == [f'"2024-05-01T08:00:00.000001Z"{stamp}', f'"1970-01-01T00:00:00Z"{stamp}']
+    assert found["duration"] == [f'"PT1M30.000001S"{xsd}dayTimeDuration>', f'"-PT0.000001S"{xsd}dayTimeDuration>']
     assert found["any"] == [str(ox.Literal(nasty)), f'"3"{xsd}integer>', f'"2.5"{xsd}double>']
 
 
@@ -369,7 +369,7 @@ def test_a_run_writes_what_it_derives_as_rdf(tmp_path: Path) -> None:
     assert all(graph == graphs[0] for graph in graphs)
     (id,) = {line.split(">")[0].rpartition("/")[2] for line in graphs[0] if "type/warm>" in line}
     assert len(id) == 32 and sum("wasDerivedFrom" in line and id in line for line in graphs[0]) == 1
-    folder = ["-o", f"{tmp_path}/", "--output-format", "turtle"]
+    folder = ["-o", f"{tmp_path}/all/", "--output-format", "turtle"]
     told = CliRunner().invoke(app, ["run", str(rules), "-i", f"reading={readings}", *folder])
     assert told.exit_code == 2 and "one file" in told.output
 

@@ -1,9 +1,14 @@
-"""Occurrences as triples, by columns: N-Triples text, which N-Quads, Turtle and TriG read as well."""
+"""Occurrences as triples, by columns: N-Triples text, which N-Quads, Turtle and TriG read as well.
+
+Literals are in the form in which the store gives them back: a file and a server agree (decisions/2026-11-22-forms.md).
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
@@ -31,7 +36,7 @@ def readings(table: pl.DataFrame, schema: Schema, words: Words) -> str:
     ids = hashed(spelt(table, schema), "")
     table = table.with_columns(pl.Series(ID, ids, dtype=pl.String)).unique(ID, maintain_order=True)
     subject = pl.lit(f"<{words.reading()}") + pl.col(ID) + ">"
-    stamp = pl.lit('"') + _stamp(pl.col("end")) + f'"^^<{XSD}dateTimeStamp>'
+    stamp = _typed(_moment(pl.col("end")), "dateTime")
     begin, end = (f"<{words.instant()}" + _stamp(pl.col(column)) + ">" for column in ("start", "end"))
     interval = f"<{words.interval()}" + _stamp(pl.col("start")) + "/" + _stamp(pl.col("end")) + ">"
     lasting = pl.col("start") < pl.col("end")
@@ -47,7 +52,7 @@ def readings(table: pl.DataFrame, schema: Schema, words: Words) -> str:
 
 
 def stamp(time: int) -> str:
-    """An instant, microseconds, as xsd:dateTimeStamp has it: `2013-02-08T21:00:00.000000Z`."""
+    """An instant, microseconds, as IRIs have it, which are sorted as time is: `2013-02-08T21:00:00.000000Z`."""
     return str(pl.select(_stamp(pl.lit(time, dtype=pl.Int64))).item())
 
 
@@ -78,7 +83,7 @@ def _instants(times: pl.Series, words: Words) -> str:
     instant = pl.lit(f"<{words.instant()}") + pl.col("s") + ">"
     found = found.with_columns(pl.col("s").str.head(-11).alias("m"))  # `:00.000000Z` goes
     lines = found.select(
-        instant + f' <{TIME}inXSDDateTimeStamp> "' + pl.col("s") + f'"^^<{XSD}dateTimeStamp> .\n'
+        instant + f" <{TIME}inXSDDateTimeStamp> " + _typed(_moment(pl.col("t")), "dateTime") + " .\n"
         f"<{words.hour()}" + pl.col("m") + f"> <{TIME}inside> " + instant + " .\n"
     )
     minutes = found.select("m").unique(maintain_order=True).with_columns(pl.col("m").str.head(-3).alias("h"))
@@ -101,6 +106,41 @@ def _stamp(ticks: pl.Expr) -> pl.Expr:
     return time.dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").str.strip_prefix("+")
 
 
+def _moment(ticks: pl.Expr) -> pl.Expr:
+    """A time as a literal has it."""
+    return _stamp(ticks).str.replace(r"\.?0+Z$", "Z")
+
+
+def _period(ticks: pl.Expr) -> pl.Expr:
+    """A duration: `-P1DT2H3M4.5S`, `PT0S`."""
+    whole, nothing = ticks.abs() // _SECOND, pl.lit("")
+    rest = (
+        ("." + (ticks.abs() % _SECOND).cast(pl.String).str.zfill(6)).str.strip_chars_end("0").str.strip_chars_end(".")
+    )
+    days = whole // 86_400
+    parts = [(whole // 3_600 % 24, "H"), (whole // 60 % 60, "M")]
+    found = [pl.when(part > 0).then(part.cast(pl.String) + unit).otherwise(nothing) for part, unit in parts]
+    second = (whole % 60).cast(pl.String) + rest + "S"
+    found.append(pl.when((second != "0S") | (ticks == 0)).then(second).otherwise(nothing))
+    clock = pl.concat_str(found)
+    day = pl.when(days > 0).then(days.cast(pl.String) + "D").otherwise(nothing)
+    sign = pl.when(ticks < 0).then(pl.lit("-")).otherwise(nothing)
+    return sign + "P" + day + pl.when(clock != "").then("T" + clock).otherwise(nothing)
+
+
+def _numbers(column: pl.Series) -> pl.Series:
+    texts = column.cast(pl.String).str.strip_suffix(".0")
+    odd = texts.str.contains("[einN]").fill_null(False).arg_true()
+    return texts.scatter(odd, [_number(value) for value in column[odd].to_list()]) if len(odd) else texts
+
+
+def _number(value: float) -> str:
+    """A float without an exponent, as the store writes it."""
+    if not math.isfinite(value):
+        return str(value).replace("inf", "INF").replace("nan", "NaN")
+    return format(Decimal(repr(value)), "f").removesuffix(".0")
+
+
 def _value(column: pl.Series, attribute: Attribute) -> pl.Series:
     """Values as terms, null where there is none."""
     name, kind = column.name, attribute.type
@@ -117,15 +157,12 @@ def _value(column: pl.Series, attribute: Attribute) -> pl.Series:
         case "bool":
             term = _typed(of.cast(pl.String), "boolean")
         case "float":
-            text = of.cast(pl.String).str.replace("inf", "INF", literal=True)
-            term = _typed(text, "double")
+            column, term = _numbers(column), _typed(of, "double")
         case "time":
-            term = _typed(_stamp(of), "dateTimeStamp")
+            term = _typed(_moment(of), "dateTime")
         case _:
             assert kind == "duration", "all types are known"
-            rest = (of.abs() % _SECOND).cast(pl.String).str.zfill(6)
-            sign = pl.when(of < 0).then(pl.lit("-")).otherwise(pl.lit(""))
-            term = _typed(sign + "PT" + (of.abs() // _SECOND).cast(pl.String) + "." + rest + "S", "dayTimeDuration")
+            term = _typed(_period(of), "dayTimeDuration")
     return column.to_frame().select(term.alias(name)).to_series()
 
 
@@ -150,7 +187,7 @@ def _term(value: Any) -> str | None:
     if isinstance(value, int):
         return f'"{value}"^^<{XSD}integer>'
     if isinstance(value, float):
-        return f'"{str(value).replace("inf", "INF").replace("nan", "NaN")}"^^<{XSD}double>'
+        return f'"{_number(value)}"^^<{XSD}double>'
     if type(value) is not str and re.match(_IRI, value):
         return f"<{value}>"
     return quoted(value)

@@ -38,7 +38,7 @@ def rdf_format(path: str, format: str | None) -> str | None:
 class RdfWriter:
     """Writes tables of derived events to `path`, `-` for standard output, and first the rules that derive them.
 
-    `schemas`: the events that are written. `times` is not looked at: times are xsd:dateTimeStamp.
+    `schemas`: the events that are written. `times` is not looked at: times are xsd:dateTime.
     """
 
     def __init__(
