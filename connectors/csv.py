@@ -15,6 +15,7 @@ from connectors.batch import Block, DeadRecord, dead_record, too_long
 from connectors.columns import Cells, Refusal, field, table
 from connectors.csvscan import FIELDS, FINE, OPEN, scan
 from connectors.header import bind
+from connectors.numbers import NULL
 from connectors.records import Record, Unreadable, converted, decode, guessed, read_fields, time_keys
 from connectors.streams import BOM, LONGEST, Stream, not_utf8, skip_line
 from connectors.times import is_number
@@ -154,11 +155,13 @@ class Fields:
         block = Block(self._file, first, n, line, None if consecutive else lines + line, starts, position, data)
         if n == 0:
             return used, breaks, None, [], block
-        cells = Cells(buffer, offset[:, :n], length[:, :n], kind[:, :n], True)
         good = state[:n] == FINE
+        wrong = not_utf8(data, starts)
+        wrong = wrong[wrong < n]  # not what is left for the next block
+        good[wrong] = False
+        kind[:, wrong] = NULL  # nothing of such a line is a text
+        cells = Cells(buffer, offset[:, :n], length[:, :n], kind[:, :n], True)
         block = replace(block, times=self._form(cells))
-        if not data.isascii():
-            good[not_utf8(data, starts[:-1])] = False
 
         def read(row: int) -> Record:
             if state[row] != FINE:

@@ -81,10 +81,10 @@ def read_parquet(
     wanted = dict.fromkeys([*keys, *(attribute.source or attribute.name for attribute in schema.attributes)])
     line = 1
     for batch in _batches(file, opened, rows, list(wanted)):
-        columns = pl.DataFrame(pl.from_arrow(batch))
+        reasons: Reasons = {}
+        columns = pl.DataFrame(pl.from_arrow(_textual(batch, reasons)))
         n = columns.height
         block = Block(file, first, n, line)
-        reasons: Reasons = {}
         times = []
         for key in keys:
             ticks = _ticks(file, columns[key], Attribute(key, "time"), reasons, "time")
@@ -117,6 +117,32 @@ def _batches(file: str, opened: pq.ParquetFile, rows: int, columns: list[str]) -
         yield from opened.iter_batches(batch_size=rows, columns=columns)
     except pa.ArrowException as error:
         raise CepError(f"{file}: {_first(error)}", code="input") from None
+
+
+def _textual(batch: pa.RecordBatch, reasons: Reasons) -> pa.RecordBatch:
+    """The same; texts that are not UTF-8, which nobody has looked at, are missing, and their rows noted."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns):
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            try:
+                (column.dictionary if pa.types.is_dictionary(column.type) else column).validate(full=True)
+            except pa.ArrowInvalid:
+                column = _decoded(name, column, reasons)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _decoded(name: str, column: pa.Array, reasons: Reasons) -> pa.Array:
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    texts: list[str | None] = []
+    for row, raw in enumerate(plain.cast(pa.large_binary()).to_pylist()):
+        try:
+            texts.append(None if raw is None else raw.decode("utf-8"))
+        except UnicodeDecodeError:
+            texts.append(None)
+            reasons.setdefault(row, ("utf-8", f"{name}: a text is not UTF-8"))
+    return pa.array(texts, pa.large_string())
 
 
 def _first(error: Exception) -> str:

@@ -24,6 +24,9 @@ BOM = b"\xef\xbb\xbf"
 LONGEST = 1 << 24
 """Bytes of the longest line that is read as a record."""
 
+MOST = 1 << 28
+"""Bytes of a block, but for the beginning of a line before it: within one, places are numbers of 32 bits."""
+
 _LITTLE = 1 << 20  # bytes from a pipe not worth handing over while more is about to come
 _MOMENT = 0.01  # seconds: how long more may take to come, all of it
 
@@ -89,7 +92,8 @@ class Stream:
         return not poll.poll(0)
 
     def read(self, most: int) -> bytes:
-        """Up to `most` bytes, b"" at the end. From a pipe what has arrived, without waiting for all."""
+        """Up to `most` bytes (and MOST), b"" at the end. From a pipe what has arrived, without waiting for all."""
+        most = min(most, MOST)
         stops.look()
         if self._descriptor is not None:
             stops.wait(self._descriptor, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from cep.errors import CepError
 from cep.schema import Attribute, Schema
 from cep.spark.ledger import LOG, Ledger, entry, place
 from connectors.batch import Batch, Block, DeadRecord
-from connectors.jsonl import Lines
+from connectors.files import CHUNK
+from connectors.jsonl import Lines, read_jsonl
 from connectors.parquet import open_parquet, read_parquet
+from connectors.streams import Stream
 
 PAUSE = 0.5
 """Seconds between two looks at the log."""
@@ -117,7 +120,10 @@ class Folder:
                 for table, dead, block in read_parquet(path, opened, bound, _ROWS, self._rows):
                     yield {schema.name: table}, dead, block
             else:
-                yield self._lines.read(path, Path(path).read_bytes(), 0, 1, self._rows)
+                with closing(Stream(path)) as stream:
+                    for tables, dead, part in read_jsonl(path, stream, self._lines, CHUNK, self._rows):
+                        if part is not None:
+                            yield tables, dead, part.without_data()
         except FileNotFoundError as error:
             if name in map(place, Ledger(self.path).lines()):
                 raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="input") from None
