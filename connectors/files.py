@@ -6,12 +6,14 @@ import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import polars as pl
 
 from cep.errors import CepError
+from cep.near import astray
 from cep.schema import ARRIVAL, Schema
 from cep.signals import stops
 from connectors.batch import Batch, Block, DeadRecord
@@ -98,10 +100,10 @@ def replay(
     them in order. Inputs that are no regular files are read as they come, without watermark, as by `read`.
     """
     found = inputs(specs, schemas, format)
-    sizes = [one.size for one in found]
-    if any(size is None for size in sizes):
+    known = sizes(found)
+    if any(size is None for size in known):
         yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first, sources)
-    elif sum(size or 0 for size in sizes) > large and _ordered(found, schemas, chunk, rows):
+    elif sum(size or 0 for size in known) > large and _ordered(found, schemas, chunk, rows):
         latest: int | None = None
         for batch in _read(found, schemas, chunk, rows, stdin):
             latest = max([*_ends(batch, "max"), *([] if latest is None else [latest])], default=None)
@@ -122,11 +124,11 @@ def _read(
     first: int = 0,
     sources: Sources | None = None,
 ) -> Iterator[Batch]:
-    sizes = [one.size for one in found]
-    total = 0 if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
+    known = sizes(found)
+    total = 0 if any(size is None for size in known) else sum(size or 0 for size in known)
     done = 0
     feeds = [one for one in found if one.address is not None and not _whole(one, sources)]
-    for one, size in zip(found, sizes):
+    for one, size in zip(found, known):
         if one in feeds:
             continue
         for tables, dead, block, position, silence in _parts(one, schemas, chunk, rows, first, stdin, idle):
@@ -188,9 +190,21 @@ def _parts(
         stream.close()
 
 
+def sizes(found: Sequence[Input]) -> list[int | None]:
+    """Bytes of each, None: it is no regular file. CepError: one cannot be looked at."""
+    made: list[int | None] = []
+    for one in found:
+        try:
+            made.append(one.size)
+        except OSError as error:
+            raise _unreadable(one.path, error) from None
+    return made
+
+
 def _unreadable(path: str, error: OSError) -> CepError:
     name = "standard input" if path == "-" else path
     told = str(error).splitlines()[0].rstrip(".") if error.errno is None else os.strerror(error.errno)
+    told = astray(Path(path)) or told
     code = ABSENT if error.errno in _NOT_HERE else "input" if error.errno in _ITS_OWN else DEVICE
     return CepError(f"{name}: {told.lower()}", code=code)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cep.errors import CepError
+from cep.near import astray
 from cep.schema import Schema
 from connectors.addresses import Address, address, bare, live
 from connectors.records import closest
@@ -135,6 +136,8 @@ def _files(path: str, spec: str, known: Set[str]) -> list[str]:
         if files or len(new) < len(matched):
             return files
         raise CepError(f"{bare(spec)}: no file matches", code="no-files")
+    if (lost := astray(Path(path))) is not None:
+        raise CepError(f"{bare(spec)}: {lost}", code="no-file")
     beside = Path(path).parent
     names = [entry.name for entry in sorted(beside.iterdir())] if beside.is_dir() else []
     raise CepError(f"{bare(spec)}: no such file{closest(Path(path).name, names)}", code="no-file")
@@ -146,11 +149,19 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
     with os.scandir(path) as listed:
         there = list(listed)
     new = [entry for entry in there if above + entry.name not in known]
-    files = sorted(entry.name for entry in new if known_format(entry.name) and entry.is_file())
+    files = sorted(entry.name for entry in new if known_format(entry.name) and _is_file(entry))
     if not files and len(new) == len(there):
         suffixes = ", ".join(FORMATS)
         raise CepError(f"{spec}: no file in this directory ends in {suffixes}", code="no-files")
     return [str(Path(path, name)) for name in files]
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Also a link that leads back to itself: what is wrong with it is told where it is read."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return True
 
 
 def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: str | None) -> Input:

