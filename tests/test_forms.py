@@ -74,16 +74,18 @@ def test_literals_are_in_the_form_in_which_the_store_gives_them_back() -> None:
         "bool": [random.random() < 0.5 for _ in range(600)],
     }
     values["float"][:4] = [0.0, float("inf"), float("-inf"), 1e-300]
+    missing = {f"no_{kind}": [None if n % 3 else value for n, value in enumerate(values[kind])] for kind in kinds[:5]}
     mixed = [random.choice([values[kind][n] for kind in ("float", "int", "bool")]) for n in range(600)]
-    table = pl.DataFrame({"start": values["time"], "end": values["time"], **values})
+    table = pl.DataFrame({"start": values["time"], "end": values["time"], **values, **missing})
     table = table.with_columns(pl.Series("any", mixed, dtype=pl.Object))
     table = table.with_columns(pl.Series("@id", [f"{n:032x}" for n in range(600)]))
-    schema = Schema("e", tuple(Attribute(kind, kind) for kind in kinds), True, True)
+    none = tuple(Attribute(f"no_{kind}", kind, True) for kind in kinds[:5])
+    schema = Schema("e", tuple(Attribute(kind, kind) for kind in kinds) + none, True, True)
     for text in (triples.events(table, schema, Words(), None), triples.readings(table, schema, Words())):
         written = set(ox.parse(text, ox.RdfFormat.N_QUADS))
         store = ox.Store()
         store.extend(written)
-        assert set(store) == written
+        assert set(store) == written and sum("/no_" in one.predicate.value for one in written) == 5 * 200
 
 
 def test_numbers_and_texts_as_times_give_the_same_lines_and_ids(folder: Path) -> None:

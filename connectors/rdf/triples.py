@@ -125,7 +125,9 @@ def _period(ticks: pl.Expr) -> pl.Expr:
     clock = pl.concat_str(found)
     day = pl.when(days > 0).then(days.cast(pl.String) + "D").otherwise(nothing)
     sign = pl.when(ticks < 0).then(pl.lit("-")).otherwise(nothing)
-    return sign + "P" + day + pl.when(clock != "").then("T" + clock).otherwise(nothing)
+    return pl.when(ticks.is_not_null()).then(
+        sign + "P" + day + pl.when(clock != "").then("T" + clock).otherwise(nothing)
+    )
 
 
 def _numbers(column: pl.Series) -> pl.Series:
