@@ -19,7 +19,7 @@ from cep.schema import Attribute, Schema
 from connectors.rdf import triples
 from connectors.rdf.identity import identified
 from connectors.rdf.process import StoreProcess
-from connectors.rdf.store import Question
+from connectors.rdf.question import Question
 from connectors.rdf.words import PREFIXES, Words
 
 SCHEMA = Schema("warning", (Attribute("station", "string"), Attribute("readings", "int")), True, False)

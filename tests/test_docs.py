@@ -37,7 +37,8 @@ from cep.syntax import parser
 from cep.syntax.constants import UNITS
 from cep.syntax.patterns import AGGREGATES
 from cep.syntax.tokens import KEYWORDS
-from connectors.rdf.store import EventStore, Question
+from connectors.rdf.question import Question
+from connectors.rdf.store import EventStore
 from connectors.rdf.words import Words
 from tests import reference
 from tests.cases_format import difference, known, read_event, read_events, sort_key, write_event

@@ -21,7 +21,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
 from connectors.rdf.elsewhere import stays
-from connectors.rdf.store import Answer, Question, Refused
+from connectors.rdf.question import Answer, Question, Refused
 from connectors.serving.guard import Guard, Limits
 from connectors.serving.negotiation import negotiated
 from connectors.serving.subscribe import Pace, Subscriptions, named

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import pyoxigraph as ox
 
-from connectors.rdf.store import Refused
+from connectors.rdf.question import Refused
 
 REFUSED = "`SERVICE` is refused: this endpoint asks no other one"
 

@@ -19,7 +19,7 @@ from connectors.serving.service import Round, Service
 from knowledge.followed import Followed
 from knowledge.graph import Knowledge
 
-HOUR = 3_600_000_000
+_MINUTE = 60_000_000
 
 Told = Callable[[Sequence[str] | None], None]
 """Gets the events of which something new can be asked for, None: the knowledge has changed."""
@@ -28,8 +28,9 @@ Told = Callable[[Sequence[str] | None], None]
 class History:
     """Fills a store with what a service derives.
 
-    `keep`: microseconds for which an event is kept after its end, by the watermark; None: for ever. `readings`: input
-    records go in as well. `again`: whatever was derived before this start will be derived again.
+    `keep`: microseconds for which an event is kept after its end, by the watermark, and until its minute is over;
+    None: for ever. `readings`: input records go in as well. `again`: whatever was derived before this start will be
+    derived again.
     """
 
     def __init__(
@@ -109,9 +110,9 @@ class History:
             self._reach(one.watermark)
         else:  # where there is nothing new either: what came before may still be written
             self._last.add_done_callback(lambda future: self._reach(one.watermark))
-        if oldest is not None and (self._swept is None or oldest >= self._swept + min(HOUR, self._keep or HOUR)):
+        if oldest is not None and (self._swept is None or oldest // _MINUTE > self._swept):
             self.store.forget(triples.stamp(oldest))
-            self._swept = oldest
+            self._swept = oldest // _MINUTE
         if one.watermark >= END_OF_TIME:
             self.store.settle()
 

@@ -7,20 +7,28 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
+from cep.geodesy import geod
 from connectors.rdf import elsewhere, offline
-from connectors.rdf.store import Answer, EventStore, Question, Refused
+from connectors.rdf.forked import Forked
+from connectors.rdf.places import PLACES
+from connectors.rdf.question import Answer, Question, Refused
+from connectors.rdf.store import EventStore
 from connectors.rdf.words import Words
 
-_WORKERS = 4  # questions answered side by side; the others wait
+QUESTIONS = ("ask", "page", "hours")
+"""What is only read, within some time."""
+
 _FILLS = ("know", "derive")  # what a store is filled by at the beginning
-_QUESTIONS = ("ask", "page", "hours")  # what is only read, within some time
 _AT_ONCE = 1 << 24  # bytes, about, that are written together
+_STEP = 2_000  # lines written for which there is one step of forgetting, at least one after each writing
+_STACK = 1 << 25  # bytes, for what is nested deep
 
 
 def main(descriptor: str, path: str, base: str, memory: str) -> None:
@@ -33,93 +41,150 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
 
             resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
     offline.shut()  # where that cannot be done there remains what `elsewhere` finds
-    connection, saying = Connection(int(descriptor)), threading.Lock()
+    connection = Connection(int(descriptor))
     try:
         store = EventStore(path, Words(base))
     except (OSError, RuntimeError) as error:  # of what is damaged Oxigraph says RuntimeError
         connection.send(str(error))
         return
     connection.send("")
+    _Worker(store, connection, int(memory)).work()
 
-    def ask(question: Question) -> Answer:
-        elsewhere.stays(question.text, dict(question.prefixes))
-        return store.ask(question)
 
-    calls: Mapping[str, Callable[..., Any]] = {
-        "knows": store.knows,
-        "know": store.know,
-        "unlearn": store.unlearn,
-        "learn": store.learn,
-        "derive": store.derive,
-        "add": store.add,
-        "forget": store.forget,
-        "settle": store.settle,
-        "flush": lambda: None,
-        "ask": ask,
-        "page": store.page,
-        "hours": lambda *values: [hour.value for hour in store.hours(*values)],
-    }
+class _Worker:
+    """One thread writes, one settles, others wait for the forks that answer."""
 
-    texts: deque[tuple[int, bytes]] = deque()
-    settled, filling = threading.Condition(), 0  # questions are not answered from half of the knowledge
+    def __init__(self, store: EventStore, connection: Connection, memory: int) -> None:
+        self.store, self.connection, self.memory = store, connection, memory
+        self.calls: Mapping[str, Callable[..., Any]] = {
+            "knows": store.knows,
+            "know": store.know,
+            "unlearn": store.unlearn,
+            "learn": store.learn,
+            "derive": store.derive,
+            "add": store.add,
+            "settle": store.settle,
+            "flush": lambda: None,
+            "ask": self._asked,
+            "page": store.page,
+            "hours": lambda *values: [hour.value for hour in store.hours(*values)],
+        }
+        self.texts: deque[tuple[int, bytes]] = deque()
+        self.old: deque[tuple[int, Iterator[int]]] = deque()  # what is being forgotten
+        self.asked: dict[int, Forked] = {}
+        self.saying = threading.Lock()
+        self.settled, self.filling = threading.Condition(), 0  # nothing is answered from half of the knowledge
+        threading.stack_size(_STACK)
+        self.writer, self.settler = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        self.readers = ThreadPoolExecutor(2 * PLACES)
 
-    def fill(more: int) -> None:
-        nonlocal filling
-        with settled:
-            filling += more
-            settled.notify_all()
-
-    def work(numbers: Sequence[int], call: tuple[Any, ...]) -> None:
-        name, *values = call
-        if name in _QUESTIONS:
-            with settled:
-                settled.wait_for(lambda: filling == 0)
-            say(*numbers, "began", None)
-        if name == "learn":  # nor from half of a change
-            fill(1)
-        try:
-            kind, value = "done", calls[name](*values)
-        except Refused as error:
-            kind, value = "refused", (error.code, str(error))
-        except Exception as error:
-            kind, value = "refused", ("failed", f"{type(error).__name__}: {error}")
-        if name in (*_FILLS, "learn"):
-            fill(-1)
-        for number in numbers:
-            say(number, kind, value)
-
-    def write() -> None:
-        taken: list[tuple[int, bytes]] = []
-        while texts and sum(len(text) for _, text in taken) < _AT_ONCE:  # what waits, together
-            taken.append(texts.popleft())
-        if taken:
-            work([number for number, _ in taken], ("add", b"".join(text for _, text in taken)))
-
-    def say(*what: Any) -> None:
-        with saying, contextlib.suppress(OSError):
-            connection.send(what)
-
-    with ThreadPoolExecutor(1) as writer, ThreadPoolExecutor(_WORKERS) as readers:
-        while (told := _next(connection)) is not None:
-            number, call = told
-            if call[0] == "add":
-                texts.append((number, call[1]))
-                writer.submit(write)
+    def work(self) -> None:
+        while (told := self._next()) is not None:
+            number, (name, *values), seconds = told
+            if name == "stop":
+                if (one := self.asked.get(number)) is not None:
+                    one.end()
+            elif name in QUESTIONS:
+                self.asked[number] = one = Forked()
+                self.readers.submit(self._answer, number, one, name, values, time.monotonic() + seconds)
+            elif name == "add":
+                self.texts.append((number, values[0]))
+                self.writer.submit(self._write)
+            elif name == "forget":
+                self.old.append((number, self.store.forget(*values)))
+                if len(self.old) == 1:
+                    self.writer.submit(self._forget)
             else:
-                if call[0] in _FILLS:
-                    fill(1)
-                pool = readers if call[0] in _QUESTIONS else writer
-                pool.submit(work, [number], call)
-        writer.shutdown()
-        store.store.flush()
-        os._exit(0)  # whatever is still being asked
+                if name in _FILLS:
+                    self._fill(1)
+                (self.settler if name == "settle" else self.writer).submit(self._do, [number], name, values)
+        for one in list(self.asked.values()):
+            one.end()
+        self.writer.shutdown()
+        self.store.store.flush()
+        os._exit(0)  # whatever is still being done
+
+    def _next(self) -> Any:
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError):
+            return None
+
+    def _say(self, *what: Any) -> None:
+        with self.saying, contextlib.suppress(OSError):
+            self.connection.send(what)
+
+    def _fill(self, more: int) -> None:
+        with self.settled:
+            self.filling += more
+            self.settled.notify_all()
+
+    def _do(self, numbers: Sequence[int], name: str, values: Sequence[Any]) -> None:
+        if name == "learn":  # nor from half of a change
+            self._fill(1)
+        kind, value = _tried(self.calls[name], *values)
+        if name in (*_FILLS, "learn"):
+            self._fill(-1)
+        for number in numbers:
+            self._say(number, kind, value)
+
+    def _write(self) -> None:
+        """What waits, together; for every so much that is written, a little of what is old goes."""
+        taken: list[tuple[int, bytes]] = []
+        while self.texts and sum(len(text) for _, text in taken) < _AT_ONCE:
+            taken.append(self.texts.popleft())
+        if not taken:
+            return
+        text = b"".join(text for _, text in taken)
+        self._do([number for number, _ in taken], "add", [text])
+        if self.store.loose:
+            self.settler.submit(self.store.settle)
+        for _ in range(text.count(b"\n") // _STEP):
+            self._step()
+
+    def _forget(self) -> None:
+        """One step, then whatever waits to be written."""
+        self._step()
+        if self.old:
+            with contextlib.suppress(RuntimeError):  # it is being closed: what is left goes after the next start
+                self.writer.submit(self._forget)
+
+    def _step(self) -> None:
+        if self.old:
+            number, steps = self.old[0]
+            kind, value = _tried(next, steps, None)
+            if kind == "refused" or value is None:
+                self.old.popleft()
+                self._say(number, kind, value)
+
+    def _answer(self, number: int, one: Forked, name: str, values: Sequence[Any], until: float) -> None:
+        try:
+            with self.settled:
+                if not self.settled.wait_for(lambda: self.filling == 0, max(0.0, until - time.monotonic())):
+                    raise Refused("slow", "the knowledge is being loaded")
+            if name == "ask" and "distance" in values[0].text:
+                geod()  # so that not every fork has to begin with it
+            memory, shut = self.memory // PLACES, [self.connection.fileno()]
+            said = "done", one.answer(lambda: self.calls[name](*values), self.settled, until, memory, shut)
+        except Refused as error:
+            said = "refused", (error.code, str(error))
+        except Exception as error:
+            said = "refused", ("failed", f"{type(error).__name__}: {error}")
+        del self.asked[number]
+        self._say(number, *said)
+
+    def _asked(self, question: Question) -> Answer:
+        elsewhere.stays(question.text, dict(question.prefixes))
+        return self.store.ask(question)
 
 
-def _next(connection: Connection) -> Any:
+def _tried(call: Callable[..., Any], *values: Any) -> tuple[str, Any]:
     try:
-        return connection.recv()
-    except (EOFError, OSError):
-        return None
+        return "done", call(*values)
+    except Refused as error:
+        return "refused", (error.code, str(error))
+    except Exception as error:
+        return "refused", ("failed", f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

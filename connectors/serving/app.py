@@ -9,7 +9,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from connectors.rdf.store import Refused
+from connectors.rdf.question import Refused
 from connectors.serving.below import Below
 from connectors.serving.codings import Codings
 from connectors.serving.described import Told, answers, description

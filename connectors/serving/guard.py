@@ -70,7 +70,7 @@ class Guard:
             return
         headers, limits = Headers(scope=scope), self.limits
         given = _token_in_address(scope)
-        root, client = scope.get("root_path", ""), _client(scope)
+        root, client = scope.get("root_path", ""), client_of(scope)
         path = scope["path"].removeprefix(root)
         free, endless = path in OPEN, path in STREAMS
         refused = None
@@ -162,7 +162,7 @@ class Guard:
         return left >= 1
 
 
-def _client(scope: Scope) -> str:
+def client_of(scope: Scope) -> str:
     """Who counts as one: an address, of IPv6 all that are given out together (/64)."""
     host = (scope.get("client") or ("", 0))[0]
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,11 +12,12 @@ from starlette.responses import PlainTextResponse
 
 from connectors.rdf.compact import compact
 from connectors.rdf.history import History
-from connectors.rdf.store import Page, Refused
+from connectors.rdf.question import Page, Refused
 from connectors.rdf.words import LDES, PREFIXES, RDF, TIME, TREE, XSD
 from connectors.serving.described import answers
+from connectors.serving.guard import client_of
 from connectors.serving.negotiation import negotiated
-from connectors.serving.sparql import GRAPHS, STATUS
+from connectors.serving.sparql import GRAPHS, STATUS, awaited
 
 _PAGE = 500  # members
 _LASTING = {10: timedelta(days=1), 13: timedelta(hours=1), 16: timedelta(minutes=1), 19: timedelta(seconds=1)}
@@ -44,7 +44,7 @@ def router(history: History, kept: str | None) -> APIRouter:
     async def view(request: Request) -> Response:
         """The days."""
         try:
-            hours = await asyncio.wrap_future(store.hours())
+            hours = await awaited(request, store.hours(client=client_of(request.scope)))
         except Refused as error:
             return _refused(error)
         days = sorted({hour[-13:-3] for hour in hours})
@@ -73,9 +73,9 @@ def router(history: History, kept: str | None) -> APIRouter:
         over = history.reached >= (end - _EPOCH) // timedelta(microseconds=1)  # before what is written is looked at
         try:
             if "T" in part:
-                found = await asyncio.wrap_future(store.page(part, page, _PAGE))
+                found = await awaited(request, store.page(part, page, _PAGE, client_of(request.scope)))
             else:
-                hours = await asyncio.wrap_future(store.hours(part, part + "~"))
+                hours = await awaited(request, store.hours(part, part + "~", client_of(request.scope)))
                 found = Page(parts=tuple(hour[-13:] for hour in hours)) if hours else None
         except Refused as error:
             return _refused(error)

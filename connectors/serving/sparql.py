@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request, Response
@@ -17,9 +18,10 @@ from starlette.responses import PlainTextResponse
 from cep.logs import Log
 from connectors.rdf.elsewhere import REFUSED
 from connectors.rdf.process import StoreProcess
-from connectors.rdf.store import Question, Refused
+from connectors.rdf.question import Question, Refused
 from connectors.rdf.words import DISTANCE
 from connectors.serving.described import answers, query
+from connectors.serving.guard import client_of
 from connectors.serving.negotiation import negotiated
 from knowledge.asking.checked import no_query
 from knowledge.asking.sparql import tokens
@@ -47,7 +49,7 @@ GRAPHS: Mapping[str, str] = {
 DEEPEST = 200
 """Brackets of a query in one another."""
 
-STATUS = {"syntax": 400, "large": 400, "service": 403, "slow": 503, "busy": 503, "failed": 500}
+STATUS = {"syntax": 400, "large": 400, "service": 403, "gone": 499, "slow": 503, "busy": 503, "failed": 500}
 _TYPES = {
     "json": "application/sparql-results+json",
     "xml": "application/sparql-results+xml",
@@ -58,6 +60,7 @@ _TYPES = {
     "jsonld": "application/ld+json",
     "rdf": "application/rdf+xml",
 }
+T = TypeVar("T")
 _SHOWN = 10_000  # letters of a query that are logged
 _FORM, _DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
 
@@ -146,9 +149,10 @@ async def _answered(request: Request, store: StoreProcess, asking: Asking, found
         question = asked(pairs, asking)
         found.append(question)
         table, graph = formats(request.headers)
-        question = replace(question, table=table or "json", graph=graph or "ttl")
+        client = client_of(request.scope)
+        question = replace(question, table=table or "json", graph=graph or "ttl", client=client)
         await asyncio.to_thread(stays, question.text)
-        answer = await asyncio.wrap_future(store.ask(question))
+        answer = await awaited(request, store.ask(question))
         if answer.format not in (table, graph):  # only the query says which of the two it is
             kinds = TABLES if answer.format in TABLES.values() else GRAPHS
             raise Malformed(406, f"the answer of this query is {', '.join(kinds)}")
@@ -157,6 +161,24 @@ async def _answered(request: Request, store: StoreProcess, asking: Asking, found
     except Refused as error:
         return await asyncio.to_thread(refused, error, question)
     return Response(answer.body, media_type=_TYPES[answer.format], headers={"Vary": "Accept"})
+
+
+async def awaited(request: Request, asked: Future[T]) -> T:
+    """What was asked for. Refused: the client has gone before it came; then it is ended."""
+    answer, gone = asyncio.wrap_future(asked), asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise Refused("gone", "nobody waits for the answer")
+        return answer.result()
+    finally:
+        answer.cancel()
+        gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def parameters(request: Request) -> list[tuple[str, str]] | None:

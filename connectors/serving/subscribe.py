@@ -20,9 +20,10 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 
 from cep.schema import Schema
 from connectors.rdf.history import History
-from connectors.rdf.store import Answer, Question, Refused
+from connectors.rdf.question import Answer, Question, Refused
 from connectors.rdf.words import Words
 from connectors.serving.described import answers
+from connectors.serving.guard import client_of
 from connectors.serving.sparql import ASKED, REFUSALS, Asking, Malformed, asked, parameters, refused, stays
 from knowledge.asking.sparql import tokens
 
@@ -183,7 +184,8 @@ def router(subscriptions: Subscriptions, asking: Asking) -> APIRouter:
         """A SELECT whose answer is sent again in part when it changes, as Server-Sent Events."""
         try:
             pairs = await parameters(request)
-            question = replace(asked(pairs or (), asking), table="json", bytes=min(MOST, asking.bytes))
+            most = min(MOST, asking.bytes)
+            question = replace(asked(pairs or (), asking), table="json", bytes=most, client=client_of(request.scope))
             await asyncio.to_thread(stays, question.text)
             queue = await subscriptions.watch(question)
         except Malformed as error:

@@ -24,7 +24,7 @@ from cep.why.judging import Facts
 from cep.why.occurrences import Occurrence
 from cep.why.wanted import wanted
 from connectors.rdf.process import StoreProcess
-from connectors.rdf.store import Question
+from connectors.rdf.question import Question
 from connectors.rdf.words import TIME, Words
 from connectors.serving.described import answers
 from connectors.serving.negotiation import negotiated

@@ -1,0 +1,145 @@
+"""A question in a process of its own: a fork has the store as it is at that moment, and can be ended at any.
+
+Whatever a query does, it does it there: it takes its time, overflows its stack, wants more memory than there is. A fork
+has one thread. Where another one of Oxigraph held a lock at that moment, it waits for it for ever; that is seen (it
+sleeps, and nothing else lets it), and another fork takes its place.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from connectors.rdf.question import Refused
+
+_LOOK = 0.05  # seconds between two looks at a process that says nothing
+_LONG = 1.0  # seconds from which on a question gives way to all else
+_TRIES = 10  # forks that wait for a lock, one after the other
+_GIVES_WAY = 10
+BROKE = "the query needs more memory than it may have, or is nested so deep that it broke its process"
+
+
+class Forked:
+    """One question; it may be ended by another thread, also before it begins."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process = 0
+        self._ended = False
+
+    def answer(
+        self, work: Callable[[], Any], gate: threading.Condition, until: float, memory: int, shut: Sequence[int]
+    ) -> Any:
+        """What the work gives, done in a fork that is made while `gate` is had. `until`: when it is ended. `memory`:
+        bytes that it may have more than this process, 0: any. `shut`: files that are not for it. Raises Refused."""
+        for _ in range(_TRIES):
+            with gate, self._lock:
+                if self._ended:
+                    raise Refused("slow", "nobody waits for the answer")
+                reading, writing = os.pipe()
+                self._process = os.fork()
+                if self._process == 0:
+                    _work(work, writing, (*shut, reading), until, memory)
+                os.close(writing)  # before another fork is made, which would keep it open
+            try:
+                told = self._read(reading, until)
+            finally:
+                os.close(reading)
+                self._kill(reap=True)
+            if told is None:
+                continue
+            if not told:
+                raise Refused("failed", BROKE)
+            kind, value = pickle.loads(told)
+            if kind == "refused":
+                raise Refused(*value)
+            return value
+        raise Refused("failed", "the store is too busy for a query")
+
+    def end(self) -> None:
+        """Nobody waits for it."""
+        with self._lock:
+            self._ended = True
+        self._kill()
+
+    def _read(self, reading: int, until: float) -> bytes | None:
+        """All that the fork says; None: it waits for a lock that nobody will free."""
+        parts: list[bytes] = []
+        began, before, slow = time.monotonic(), -1, False
+        while True:
+            if select.select([reading], [], [], _LOOK)[0]:
+                part = os.read(reading, 1 << 20)
+                if not part:
+                    return b"".join(parts)
+                parts.append(part)
+                continue
+            now = time.monotonic()
+            if now > until:
+                raise Refused("slow", "the query took longer than it may")
+            if not slow and now - began > _LONG:
+                slow = True
+                with suppress(OSError):
+                    os.setpriority(os.PRIO_PROCESS, self._process, _GIVES_WAY)
+            asleep = _asleep(self._process)
+            if asleep is not None and asleep == before:
+                return None
+            before = -1 if asleep is None else asleep
+
+    def _kill(self, reap: bool = False) -> None:
+        with self._lock:
+            if self._process:
+                os.kill(self._process, signal.SIGKILL)
+                if reap:
+                    os.waitpid(self._process, 0)
+                    self._process = 0
+
+
+def _asleep(process: int) -> int | None:
+    """Ticks of CPU that a process has had if it waits for something that is no disk, else None."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return int(fields[11]) + int(fields[12]) if fields[0] == "S" else None
+
+
+def _work(work: Callable[[], Any], writing: int, shut: Sequence[int], until: float, memory: int) -> None:
+    """In the fork, which ends with it."""
+    try:
+        for descriptor in shut:
+            os.close(descriptor)
+        _limit(until, memory)
+        try:
+            told = "done", work()
+        except Refused as error:
+            told = "refused", (error.code, str(error))
+        except Exception as error:
+            told = "refused", ("failed", f"{type(error).__name__}: {error}")
+        text = memoryview(pickle.dumps(told))
+        while text:
+            text = text[os.write(writing, text) :]
+    finally:
+        os._exit(0)
+
+
+def _limit(until: float, memory: int) -> None:
+    """Where the process that began it ends, it ends soon after."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        seconds = int(max(0.0, until - time.monotonic())) + 2
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if memory:
+            with open("/proc/self/statm") as file:
+                had = int(file.read().split()[5]) * resource.getpagesize()
+            most = min(had + memory, resource.getrlimit(resource.RLIMIT_DATA)[1] % (1 << 63))
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))

@@ -1,0 +1,65 @@
+"""What is asked of the store, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyoxigraph as ox
+
+RESULTS = {
+    "json": ox.QueryResultsFormat.JSON,
+    "xml": ox.QueryResultsFormat.XML,
+    "csv": ox.QueryResultsFormat.CSV,
+    "tsv": ox.QueryResultsFormat.TSV,
+}
+GRAPHS = {
+    "nt": ox.RdfFormat.N_TRIPLES,
+    "ttl": ox.RdfFormat.TURTLE,
+    "rdf": ox.RdfFormat.RDF_XML,
+    "jsonld": ox.RdfFormat.JSON_LD,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query. `table` and `graph`: the formats of a table (or yes and no) and of triples. `default` and `named`: the
+    graphs it is asked over, None: all there are. `seconds` and `bytes`: what it may take, from when it comes, and what
+    its answer may. `client`: who asks; clients take turns."""
+
+    text: str
+    table: str = "json"
+    graph: str = "ttl"
+    default: tuple[str, ...] | None = None
+    named: tuple[str, ...] | None = None
+    prefixes: tuple[tuple[str, str], ...] = ()
+    seconds: float = 10.0
+    bytes: int = 1 << 26
+    client: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`format` is that of `body`: a key of RESULTS or GRAPHS."""
+
+    format: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What ends in a span of time: `members`, the IRIs of some events in order of time, and `body`, all that is said of
+    them, in N-Triples; `more`: the instant at which the next page goes on, None: it is the last. Where there is too
+    much for a page there are only `parts`, the smaller spans to look at."""
+
+    members: tuple[str, ...] = ()
+    body: bytes = b""
+    more: str | None = None
+    parts: tuple[str, ...] = ()
+
+
+class Refused(Exception):
+    """A question that has no answer. `code`: `syntax`, `service`, `large`, `slow`, `busy`, `gone`, `failed`."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code

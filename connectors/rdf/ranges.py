@@ -1,0 +1,358 @@
+"""Where a query asks for a time: what its text says of it, for those texts that are surely understood.
+
+Oxigraph gives no algebra, so the text is read by tokens, and only as far as it is plain: one SELECT, ASK or CONSTRUCT
+over the default graph, and of its outermost group the triples and filters that stand in it directly. Whatever is
+unknown, or could be read in two ways, makes that nothing is said at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import pyoxigraph as ox
+
+from connectors.rdf.words import RDF, TIME, XSD
+from knowledge.asking.sparql import Token, tokens
+
+STAMPED = TIME + "inXSDDateTimeStamp"
+_WAYS = (TIME + "hasEnd", TIME + "hasBeginning")
+_NOT = {"graph", "service", "from", "base", "insert", "delete", "load", "clear", "with", "using", "describe", "reduced"}
+_PLAIN = re.compile(
+    r"<[A-Za-z][A-Za-z0-9+.-]*:[^<>\"{}|^`\\\x00-\x20()?$&!,;=]*>"
+)  # of which nothing can be an operator
+_OPENING, _CLOSING = {"(": ")", "[": "]", "{": "}"}, (")", "]", "}")
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+_CONSTANT = ("(", ")", "+", "-", "^^")
+_EMPTY = ox.Store()
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Minutes (`2013-02-08T21:05`) between which a variable lies, both of them in it; None: there is no such bound."""
+
+    since: str | None = None
+    until: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Where a query asks for a time: from the predicate's first letter to behind the variable, and `way`, the first
+    step of a path of two; '': the predicate stands alone."""
+
+    start: int
+    end: int
+    way: str
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The variable by which rows are ordered first, whether downwards, and how many are wanted behind how many."""
+
+    variable: str
+    down: bool
+    limit: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A query that asks for times. `stamps` and `ranges` by variable; `order`: where it wants a few of all rows;
+    `constants`: property and value of patterns that name both. `open`: the offset behind the brace of its group;
+    `star`: that of the `*` that gives out all variables."""
+
+    text: str
+    stamps: Mapping[str, Stamp]
+    ranges: Mapping[str, Range]
+    order: Order | None
+    constants: Sequence[tuple[ox.NamedNode, ox.NamedNode | ox.Literal]]
+    open: int
+    star: int | None
+    prefixes: Mapping[str, str]
+
+    def restricted(self, variable: str, path: str, spans: Iterable[str]) -> str:
+        """The same query over the instants from which a path leads to one of some spans; their time is a variable."""
+        name = "span"
+        while name in self.text:
+            name += "_"
+        stamp = self.stamps[variable]
+        told = f"<{STAMPED}> ?{variable} ; {path} ?{name}"
+        parts = [
+            (self.open, self.open, f" VALUES ?{name} {{ {' '.join(spans)} }} "),
+            (stamp.start, stamp.end, f"<{stamp.way}> [ {told} ]" if stamp.way else told),
+        ]
+        if self.star is not None:
+            parts.append((self.star, self.star + 1, " ".join(map(str, _variables(self.text, self.prefixes)))))
+        text = self.text
+        for start, end, new in sorted(parts, reverse=True):
+            text = f"{text[:start]}{new} {text[end:]}"
+        return text
+
+
+class _Unclear(Exception):
+    pass
+
+
+def timed(text: str, prefixes: Mapping[str, str]) -> Timed | None:
+    """What a query says of times; None: nothing, or nothing that is sure."""
+    if "inXSDDateTimeStamp" not in text or "\\" in text:
+        return None
+    try:
+        return _Reader(text, prefixes).timed()
+    except (_Unclear, IndexError, KeyError, ValueError):  # it is no query, or another one than is understood here
+        return None
+
+
+class _Reader:
+    def __init__(self, text: str, prefixes: Mapping[str, str]) -> None:
+        self.text, self.prefixes = text, dict(prefixes)
+        self.tokens = tokens(text)
+        self.stamps: dict[str, Stamp] = {}
+        self.ranges: dict[str, Range] = {}
+        self.constants: list[tuple[ox.NamedNode, ox.NamedNode | ox.Literal]] = []
+        for each in self.tokens:
+            if each.kind == "iri" and not _PLAIN.fullmatch(each.text):
+                raise _Unclear
+            if each.kind == "word" and each.text.lower() in _NOT:
+                raise _Unclear
+        self.pairs = self._paired()
+
+    def _paired(self) -> dict[int, int]:
+        """Where each bracket that opens is closed."""
+        found: dict[int, int] = {}
+        open: list[int] = []
+        for number, each in enumerate(self.tokens):
+            if each.kind == "mark" and each.text in _OPENING:
+                open.append(number)
+            elif each.kind == "mark" and each.text in _CLOSING:
+                if not open or _OPENING[self.tokens[open[-1]].text] != each.text:
+                    raise _Unclear
+                found[open.pop()] = number
+        if open:
+            raise _Unclear
+        return found
+
+    def word(self, at: int) -> str:
+        """The token there, if it is a word or a mark, in lower case."""
+        one = self.tokens[at] if at < len(self.tokens) else Token("", "", 0, 0)
+        return one.text.lower() if one.kind in ("word", "mark") else ""
+
+    def timed(self) -> Timed:
+        at = 0
+        while self.word(at) == "prefix":
+            name, iri = self.tokens[at + 1], self.tokens[at + 2]
+            if name.kind != "name" or not name.text.endswith(":") or iri.kind != "iri":
+                raise _Unclear
+            self.prefixes[name.text[:-1]] = iri.text[1:-1]
+            at += 3
+        kind, star, plain = self.word(at), None, True
+        at += 1
+        if kind == "construct" and self.word(at) == "{":
+            at = self.pairs[at] + 1
+        elif kind == "select":
+            while self.word(at) not in ("where", "{"):
+                star = self.tokens[at].start if self.word(at) == "*" else star
+                plain = plain and (self.tokens[at].kind == "variable" or self.word(at) == "*")
+                at = self.pairs[at] + 1 if self.word(at) == "(" else at + 1
+        elif kind != "ask":
+            raise _Unclear
+        at += self.word(at) == "where"
+        if self.word(at) != "{":
+            raise _Unclear
+        first, last = at + 1, self.pairs[at]
+        if any(self.word(n) == "*" and self.word(n - 1) in ("select", "distinct") for n in range(first, last)):
+            raise _Unclear  # a variable more would be given out
+        self._group(first, last)
+        order = self._order(last + 1) if kind == "select" and plain else None
+        return Timed(
+            self.text, self.stamps, self.ranges, order, self.constants, self.tokens[at].end, star, self.prefixes
+        )
+
+    def _group(self, at: int, last: int) -> None:
+        """What stands in a group directly."""
+        while at < last:
+            word, before, bracket = self.word(at), self.word(at - 1), self.word(at + 1) == "("
+            if word == "filter" and bracket:
+                for name, one in self._bounds(at + 2, self.pairs[at + 1]):
+                    old = self.ranges.get(name, Range())
+                    since, until = (one.since, old.since), (one.until, old.until)
+                    self.ranges[name] = Range(_of(max, since), _of(min, until))
+                at = self.pairs[at + 1] + 1
+            elif word == "values":
+                at = self.pairs[at + 1] + 1 if bracket else at + 2
+                at = self.pairs[at] + 1
+            elif bracket and (word == "bind" or before == "filter"):
+                at = self.pairs[at + 1] + 1
+            elif word in ("filter", "optional", "minus", "union", "not", "exists", "."):
+                at += 1
+            elif word == "{":
+                at = self.pairs[at] + 1
+            elif self.tokens[at].kind in ("variable", "iri", "name", "blank") or word == "[":
+                at = self._triples(at, last)
+            else:
+                raise _Unclear
+
+    def _triples(self, at: int, last: int) -> int:
+        """A subject with its properties and values; gives what comes behind them."""
+        at = self.pairs[at] + 1 if self.word(at) == "[" else at + 1
+        while at < last and self.word(at) != ".":
+            verb, at = at, self._path(at)
+            value, end = at, self._value(at)
+            if self.word(end) != ",":
+                self._told(verb, value, end)
+            at = end
+            while self.word(at) == ",":
+                at = self._value(at + 1)
+            if self.word(at) != ";":
+                return at
+            while self.word(at) == ";":
+                at += 1
+        return at
+
+    def _told(self, verb: int, value: int, end: int) -> None:
+        """Of one property with one value."""
+        path = [self._iri(n) or self.word(n) for n in range(verb, value)]
+        if self.tokens[value].kind == "variable":
+            name, start, behind = self.tokens[value].text[1:], self.tokens[verb].start, self.tokens[value].end
+            if path == [STAMPED]:
+                self.stamps.setdefault(name, Stamp(start, behind, ""))
+            elif len(path) == 3 and path[0] in _WAYS and path[1:] == ["/", STAMPED]:
+                self.stamps.setdefault(name, Stamp(start, behind, path[0]))
+        elif len(path) == 1 and end == value + 1 and (term := self._constant(value)) is not None:
+            property = RDF + "type" if path[0] == "a" else path[0]
+            if ":" in property:
+                self.constants.append((ox.NamedNode(property), term))
+
+    def _path(self, at: int) -> int:
+        """What comes behind a property, or a path of them."""
+        while True:
+            while self.word(at) in ("^", "!"):
+                at += 1
+            if self.word(at) == "(":
+                at = self.pairs[at] + 1
+            elif self.tokens[at].kind in ("iri", "name", "variable") or self.tokens[at].text == "a":
+                at += 1
+            else:
+                raise _Unclear
+            while self.word(at) in ("*", "+", "?"):
+                at += 1
+            if self.word(at) not in ("/", "|"):
+                return at
+            at += 1
+
+    def _value(self, at: int) -> int:
+        """What comes behind a value."""
+        if self.word(at) in ("[", "("):
+            return self.pairs[at] + 1
+        if self.tokens[at].kind == "string":
+            at += 1
+            return at + 2 if self.word(at) == "^^" else at + (self.tokens[at].kind == "language")
+        at += self.word(at) in ("+", "-")
+        one = self.tokens[at]
+        if one.kind in ("variable", "iri", "name", "blank", "number") or one.text in ("true", "false"):
+            return at + 1
+        raise _Unclear
+
+    def _constant(self, at: int) -> ox.NamedNode | ox.Literal | None:
+        one = self.tokens[at]
+        if one.kind == "string":
+            return ox.Literal(one.text[1:-1]) if re.fullmatch(r'"[^"]+"', one.text) else None
+        iri = self._iri(at)
+        return ox.NamedNode(iri) if iri else None
+
+    def _iri(self, at: int) -> str:
+        one = self.tokens[at]
+        if one.kind == "iri":
+            return one.text[1:-1]
+        prefix, _, local = one.text.partition(":")
+        return self.prefixes[prefix] + local if one.kind == "name" and prefix in self.prefixes else ""
+
+    def _bounds(self, at: int, last: int) -> Iterator[tuple[str, Range]]:
+        """What a filter says of variables, where it is a comparison or several that all hold."""
+        cuts, n = [at - 1], at
+        while n < last:
+            if self.word(n) == "||":
+                return
+            if self.word(n) == "&&":
+                cuts.append(n)
+            n = self.pairs[n] + 1 if self.word(n) in _OPENING else n + 1
+        for before, behind in pairwise([*cuts, last]):
+            yield from self._compared(before + 1, behind)
+
+    def _compared(self, start: int, end: int) -> Iterator[tuple[str, Range]]:
+        if self.word(start) == "(" and self.pairs[start] == end - 1:
+            yield from self._bounds(start + 1, end - 1)
+        if end - start < 3:
+            return
+        if self.tokens[start].kind == "variable" and self.word(start + 1) in _TURNED:
+            name, sign, stamps = self.tokens[start].text[1:], self.word(start + 1), self._stamps(start + 2, end)
+        elif self.tokens[end - 1].kind == "variable" and self.word(end - 2) in _TURNED:
+            name, sign, stamps = (
+                self.tokens[end - 1].text[1:],
+                _TURNED[self.word(end - 2)],
+                self._stamps(start, end - 2),
+            )
+        else:
+            return
+        if stamps is not None:
+            yield name, Range(None if sign[0] == "<" else stamps[0], None if sign[0] == ">" else stamps[1])
+
+    def _stamps(self, start: int, end: int) -> tuple[str, str] | None:
+        """Minutes between which the value of an expression lies that has no variables; None: it is no time. The query
+        itself is asked a little later, so that `NOW()` is then more."""
+        for n in range(start, end):
+            plain = self.tokens[n].kind in ("string", "iri", "name") or self.word(n) == "now"
+            if not plain and self.tokens[n].text not in _CONSTANT:
+                return None
+        value = f"<{XSD}dateTime>({self.text[self.tokens[start].start : self.tokens[end - 1].end]})"
+        ask = f'SELECT ({value} AS ?a) ({value} + "PT10M"^^<{XSD}dayTimeDuration> AS ?b) {{}}'
+        try:
+            found = _EMPTY.query(ask, prefixes=self.prefixes)
+            assert isinstance(found, ox.QuerySolutions), "it is a SELECT"
+            (stamps,) = ([_minute(term) for term in row] for row in found)
+        except (SyntaxError, ValueError, RuntimeError, OSError, OverflowError):
+            return None
+        return (stamps[0], stamps[1]) if stamps[0] and stamps[1] else None
+
+    def _order(self, at: int) -> Order | None:
+        """By what rows are ordered first, and how many of them are wanted."""
+        if self.word(at) != "order" or self.word(at + 1) != "by":
+            return None
+        at += 2
+        down = self.word(at) == "desc"
+        if self.word(at) in ("asc", "desc"):
+            if self.word(at + 1) != "(" or self.pairs[at + 1] != at + 3:
+                return None
+            at += 2
+        if self.tokens[at].kind != "variable":
+            return None
+        name, counts = self.tokens[at].text[1:], {"limit": 0, "offset": 0}
+        for n in range(at, len(self.tokens)):
+            if self.word(n) == "values":
+                return None
+            if self.word(n) in counts:
+                counts[self.word(n)] = int(self.tokens[n + 1].text)
+        return Order(name, down, **counts) if counts["limit"] else None
+
+
+def _of(choose: Callable[[list[str]], str], bounds: Iterable[str | None]) -> str | None:
+    some = [each for each in bounds if each is not None]
+    return choose(some) if some else None
+
+
+def _minute(term: Any) -> str:
+    """The minute of a time, as the names of spans have it; '': it has no zone, or is no time."""
+    if not isinstance(term, ox.Literal) or term.datatype.value != XSD + "dateTime":
+        return ""
+    time = datetime.fromisoformat(re.sub(r"\.\d+", "", term.value))
+    return "" if time.tzinfo is None else time.astimezone(UTC).isoformat()[:16]
+
+
+def _variables(text: str, prefixes: Mapping[str, str]) -> Sequence[ox.Variable]:
+    found = _EMPTY.query(text, prefixes=dict(prefixes))
+    assert isinstance(found, ox.QuerySolutions), "it has a `*`"
+    return found.variables

@@ -1,0 +1,205 @@
+"""Many ask at once, and ask what has no end: each has its share, what nobody waits for ends, and the store stays."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+
+from connectors.rdf.places import PLACES, SHARE, Places
+from connectors.rdf.process import StoreProcess
+from connectors.rdf.question import Question, Refused
+from connectors.rdf.store import EventStore
+from connectors.rdf.words import Words
+from tests.serving import served
+
+HOUR = 3600.0  # seconds, so that nothing ends because of its time
+PRODUCT = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?o ?p . ?q ?r ?s }"
+TRIPLES = "".join(f"<urn:s{n}> <urn:p> <urn:o{n % 7}> .\n" for n in range(300))
+MANY = Question("SELECT (COUNT(*) AS ?n) { ?s <urn:p> ?o }", table="csv", seconds=HOUR)
+
+
+def endless(client: str) -> Question:
+    return Question(PRODUCT, seconds=HOUR, client=client)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StoreProcess:
+    one = StoreProcess(tmp_path / "events", Words(), 1 << 32)
+    one.add(TRIPLES)
+    one.flush()
+    return one
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Fails by the time limit of the whole run, if at all."""
+    while not true():
+        time.sleep(0.01)
+
+
+def test_clients_take_turns_and_none_has_all_the_places() -> None:
+    places = Places()
+    for number in range(20):
+        assert places.add("a", number)
+    assert [places.next(), places.next(), places.next()] == [0, 1, None], "the share of one"
+    assert places.add("b", 20) and places.add("c", 21) and places.add("c", 22)
+    assert [places.next(), places.next(), places.next()] == [20, 21, None], "all places"
+    places.leave("b", 20)
+    assert places.next() == 22, "who has had its turn is behind the others, and has its share"
+    places.leave("a", 0)
+    places.leave("a", 5)  # it waited
+    assert [places.next(), places.next()] == [2, None]
+    assert (PLACES, SHARE) == (4, 2)
+    for client, number in (*(("a", n) for n in (1, 2, 3, 4, *range(6, 20))), ("c", 21), ("c", 22)):
+        places.leave(client, number)
+    assert not places._waiting and not places._asking.total(), "who has gone is not remembered"
+    numbers = iter(range(100, 10_000))
+    taken = [sum(places.add(client, next(numbers)) for _ in range(100)) for client in "abcdefgh"]
+    assert taken == [64] * 4 + [0] * 4 and places.next() == 100
+
+
+def test_one_client_does_not_keep_the_others_from_asking(store: StoreProcess) -> None:
+    """Without places that are left to others this would wait for an hour; nor does it need the server to be told."""
+    flood = [store.ask(endless("greedy")) for _ in range(16)]
+    assert store.ask(MANY).result().body.split() == [b"n", b"300"]
+    for future in flood:
+        assert future.cancel()
+    others = [store.ask(endless(f"c{n}")) for n in range(PLACES)]  # all places are taken, by others than before
+    mine = store.ask(MANY)
+    assert others[0].cancel() and mine.result().body.split() == [b"n", b"300"]
+    for future in others[1:]:
+        assert future.cancel()
+    assert store.restarts == 0
+    store.close()
+
+
+def test_the_time_of_a_question_counts_from_when_it_comes(store: StoreProcess) -> None:
+    flood = [store.ask(endless("greedy")) for _ in range(SHARE)]
+    behind = store.ask(Question("ASK {}", seconds=0.2, client="greedy"))
+    with pytest.raises(Refused, match=r"waited for others, longer than 0\.2 s") as told:
+        behind.result()
+    assert told.value.code == "slow" and not any(future.done() for future in flood)
+    with pytest.raises(Refused, match=r"longer than 0\.3 s"):
+        store.ask(Question(PRODUCT, seconds=0.3)).result()
+    store.close()
+
+
+def test_nothing_that_is_asked_ends_the_process_of_the_store(store: StoreProcess) -> None:
+    """Neither what overflows a stack, nor what takes all memory, nor what takes long to read. Others are answered, and
+    what is written stays."""
+    process = store.process
+    beside = store.ask(endless("beside"))
+    memory = "SELECT ?a ?j { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l } ORDER BY ?l ?i ?a"
+    for text in (
+        "SELECT * " + "{" * 200_000 + "}" * 200_000,
+        "ASK { FILTER(" + "!" * 30_000 + "true) }",
+        "SELECT (" + "1+" * 30_000 + "1 AS ?x) {}",
+        "ASK { FILTER(" + "(" * 20_000 + "1" + ")" * 20_000 + ") }",
+        "SELECT * { ?s ?p ?o " + " ".join(f"OPTIONAL {{ ?s <urn:p> ?o{n} }}" for n in range(3_000)) + " }",
+        "SELECT * { ?s " + "/".join(["<urn:p>"] * 20_000) + " ?o }",
+        memory,
+    ):
+        asked = store.ask(Question(text, seconds=3.0, bytes=1 << 20))
+        store.add("<urn:s0> <urn:p> <urn:o0> .\n")
+        try:
+            asked.result()
+        except Refused as error:
+            assert error.code in ("slow", "failed", "large", "syntax"), text[:40]
+    assert not beside.done() and beside.cancel()
+    assert store.ask(MANY).result().body.split() == [b"n", b"300"]
+    assert (store.process, store.restarts) == (process, 0)
+    store.close()
+
+
+def test_a_store_whose_process_is_ended_all_the_same_goes_on_with_what_was_asked(store: StoreProcess) -> None:
+    waiting = [store.ask(endless("c")), store.ask(endless("d"))]
+    process = store.process
+    until(lambda: _alive(process) == 3)
+    os.kill(process, signal.SIGKILL)
+    until(lambda: store.restarts == 1 and not _alive(process))
+    assert store.ask(MANY).result().body.split() == [b"n", b"300"]
+    for future in waiting:
+        assert not future.done() and future.cancel()
+    store.close()
+
+
+def _alive(group: int) -> int:
+    """How many processes of a group there are."""
+    found = 0
+    for one in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, of = one.read_text().rpartition(")")[2].split()[:3]
+            found += int(of) == group and state not in "ZX"
+    return found
+
+
+def test_what_a_client_that_has_gone_asked_is_ended(tmp_path: Path) -> None:
+    """Sixteen products, each over a connection of its own that is closed: had they stayed, the next one from the same
+    address would wait for an hour."""
+    with served(tmp_path, seconds=HOUR) as one:
+        one.push((0, "milk", 8.2), (50, "milk", 4.2))
+        one.close()
+        where = httpx.URL(one.url)
+        gone = []
+        for path in ("/sparql", "/sparql/subscribe") * 8:
+            connection = socket.create_connection((where.host, where.port))
+            address = f"{path}?{urlencode({'query': PRODUCT})}"
+            connection.sendall(f"GET {address} HTTP/1.1\r\nHost: {where.host}\r\n\r\n".encode())
+            gone.append(connection)
+        until(lambda: len(one.store._orders) >= 9)  # a query is asked once for all who watch it
+        for connection in gone:
+            connection.close()
+        found = httpx.get(one.url + "/sparql", params={"query": "ASK { ?s ?p ?o }"}, timeout=HOUR)
+        assert found.json()["boolean"] is True and one.store.restarts == 0
+
+
+def test_a_fork_that_waits_for_a_lock_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that sleeps is no use; here the first two do."""
+    import threading
+
+    from connectors.rdf import forked
+
+    store, made = EventStore(str(tmp_path / "events"), Words()), 0
+    fork = os.fork
+
+    def counted() -> int:
+        nonlocal made
+        made += 1
+        return fork()
+
+    monkeypatch.setattr(os, "fork", counted)
+
+    def work() -> int:
+        if made < 3:
+            threading.Event().wait()
+        return len(store.store)
+
+    gate = threading.Condition()
+    assert forked.Forked().answer(work, gate, time.monotonic() + HOUR, 0, []) == 0 and made == 3
+    monkeypatch.undo()
+    with pytest.raises(Refused, match="longer"):
+        forked.Forked().answer(lambda: sum(iter(int, 1)), gate, time.monotonic() + 0.2, 0, [])
+    with pytest.raises(Refused, match="broke its process"):
+        forked.Forked().answer(lambda: os.kill(os.getpid(), signal.SIGKILL), gate, time.monotonic() + HOUR, 0, [])
+    with pytest.raises(Refused, match=r"MemoryError|broke"):
+        forked.Forked().answer(lambda: len(bytearray(1 << 30)), gate, time.monotonic() + HOUR, 1 << 28, [])
+
+
+def test_who_leaves_while_it_is_asked_is_not_told(store: StoreProcess) -> None:
+    async def asked() -> None:
+        task = asyncio.ensure_future(asyncio.wait_for(asyncio.wrap_future(store.ask(endless("a"))), 0.05))
+        with pytest.raises(TimeoutError):
+            await task
+
+    asyncio.run(asked())
+    assert not store._orders
+    store.close()
