@@ -2,6 +2,7 @@
 
 python -m benchmarks.alerts
 python -m benchmarks.alerts --clients 1000 --rate 10 --readings 300 --idle 20ms
+python -m benchmarks.alerts --rate 1000 --readings 200000 --keep 60s
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=200, help="readings, and so alerts, a second")
     parser.add_argument("--readings", type=int, default=2000)
     parser.add_argument("--idle", default=None, help="as for `cep serve`")
+    parser.add_argument("--keep", default=None, help="as for `cep serve`")
     options = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -127,6 +129,7 @@ def main() -> None:
         command += ["--rate", "0", "--state", f"{folder}/state"]
         limit = (min(1024, most), most)  # as a shell has it
         command += ["--idle", options.idle] if options.idle else []
+        command += ["--keep", options.keep] if options.keep else []
         with subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -135,8 +138,7 @@ def main() -> None:
         ) as server:
             assert server.stderr is not None, "it tells there"
             told = (json.loads(line) for line in server.stderr)
-            first = next(told)
-            assert first["event"] == "serving", first["text"]
+            first = next(line for line in told if line["event"] == "serving")
             reading = threading.Thread(target=lambda: [_complain(line, server) for line in told])
             reading.start()
             try:

@@ -24,6 +24,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import polars as pl
 import pyoxigraph as ox
 import pytest
 from typer.testing import CliRunner
@@ -33,13 +34,16 @@ from cep.engine import Engine, detect
 from cep.errors import CepError
 from cep.events import Event
 from cep.functions import FUNCTIONS
+from cep.schema import Attribute, Schema
 from cep.syntax import parser
 from cep.syntax.constants import UNITS
 from cep.syntax.patterns import AGGREGATES
 from cep.syntax.tokens import KEYWORDS
+from connectors.rdf import triples
+from connectors.rdf.identity import identified
 from connectors.rdf.question import Question
 from connectors.rdf.store import EventStore
-from connectors.rdf.words import Words
+from connectors.rdf.words import PREFIXES, Words
 from tests import reference
 from tests.cases_format import difference, known, read_event, read_events, sort_key, write_event
 from tests.reference_knowledge import read
@@ -214,7 +218,7 @@ def untimed(printed: str) -> str:
 
 
 def test_the_query_of_the_readme(tmp_path: Path) -> None:
-    """It finds the place that is near, once; that it is quick lies in its braces, which the first `FILTER` is in."""
+    """It finds the place that is near, once, and not that of a warning of before."""
     (query,) = re.findall(r"--data-urlencode 'query=\n(.*?)'\n```", README.read_text(encoding="utf-8"), re.DOTALL)
     store = EventStore(str(tmp_path / "store"), Words())
     facts = "".join(
@@ -222,14 +226,17 @@ def test_the_query_of_the_readme(tmp_path: Path) -> None:
         for name, lat, long in (("Newark", 40.74, -74.17), ("Albany", 41.9, -73.75), ("Newark upon Trent", 53.07, -0.8))
     )
     facts += '[] om-owl:ID "EWR" ; wgs84:lat 40.69 ; wgs84:long -74.17 .\n'
-    facts += "".join(
-        f'<urn:w{n}> a <urn:semcep:type/warning> ; <urn:semcep:attribute/warning/station> "EWR" .' for n in range(2)
-    )
+    facts += '[] om-owl:ID "ALB" ; wgs84:lat 41.9 ; wgs84:long -73.75 .\n'
     prefixes = "".join(f"{line} .\n" for line in re.findall(r"^PREFIX.*$", query, re.MULTILINE)).replace(
         "PREFIX", "@prefix"
     )
     store.store.load((prefixes + facts).encode(), ox.RdfFormat.TURTLE)
-    assert store.ask(Question(query, table="csv", seconds=600)).body.split() == [b"name", b"Newark"]
+    schema = Schema("warning", (Attribute("station", "string"),), True, False)
+    times = [1_360_447_200_000_000 + hour * 3_600_000_000 for hour in (0, 1, -2)]  # 22, 23 and 20 o'clock
+    table = pl.DataFrame({"start": times, "end": times, "station": ["EWR", "EWR", "ALB"]})
+    store.add(triples.events(identified(table, schema, "p"), schema, Words(), None).encode())
+    known = tuple(PREFIXES.items())
+    assert store.ask(Question(query, table="csv", prefixes=known, seconds=600)).body.split() == [b"name", b"Newark"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +28,7 @@ _PLAIN = re.compile(
 _OPENING, _CLOSING = {"(": ")", "[": "]", "{": "}"}, (")", "]", "}")
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 _CONSTANT = ("(", ")", "+", "-", "^^")
+_LATER = timedelta(minutes=10)  # in which a question is begun
 _EMPTY = ox.Store()
 
 
@@ -309,14 +310,13 @@ class _Reader:
             if not plain and self.tokens[n].text not in _CONSTANT:
                 return None
         value = f"<{XSD}dateTime>({self.text[self.tokens[start].start : self.tokens[end - 1].end]})"
-        ask = f'SELECT ({value} AS ?a) ({value} + "PT10M"^^<{XSD}dayTimeDuration> AS ?b) {{}}'
         try:
-            found = _EMPTY.query(ask, prefixes=self.prefixes)
+            found = _EMPTY.query(f"SELECT ({value} AS ?time) {{}}", prefixes=self.prefixes)
             assert isinstance(found, ox.QuerySolutions), "it is a SELECT"
-            (stamps,) = ([_minute(term) for term in row] for row in found)
+            (time,) = (_time(row["time"]) for row in found)
+            return None if time is None else (_minute(time), _minute(time + _LATER))
         except (SyntaxError, ValueError, RuntimeError, OSError, OverflowError):
             return None
-        return (stamps[0], stamps[1]) if stamps[0] and stamps[1] else None
 
     def _order(self, at: int) -> Order | None:
         """By what rows are ordered first, and how many of them are wanted."""
@@ -344,12 +344,17 @@ def _of(choose: Callable[[list[str]], str], bounds: Iterable[str | None]) -> str
     return choose(some) if some else None
 
 
-def _minute(term: Any) -> str:
-    """The minute of a time, as the names of spans have it; '': it has no zone, or is no time."""
+def _time(term: Any) -> datetime | None:
+    """A time that has a zone, to the second."""
     if not isinstance(term, ox.Literal) or term.datatype.value != XSD + "dateTime":
-        return ""
+        return None
     time = datetime.fromisoformat(re.sub(r"\.\d+", "", term.value))
-    return "" if time.tzinfo is None else time.astimezone(UTC).isoformat()[:16]
+    return None if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _minute(time: datetime) -> str:
+    """As the names of spans have it."""
+    return time.isoformat()[:16]
 
 
 def _variables(text: str, prefixes: Mapping[str, str]) -> Sequence[ox.Variable]:

@@ -39,7 +39,7 @@ async function begin() {
   const choose = (what) => why.open(what);
   parts.timeline = new Timeline(store, kinds, { alerting: program.events.some((each) => each.alerts), asks: program.lineage }, choose);
   parts.lists = new Lists(store, kinds, choose);
-  new Query(program, choose);
+  new Query(program, store, choose);
   new Tabs((name) => { why.leave(); parts.lists.show(name); rules.show(name); });
   nothing(program, choose);
   header(store);

@@ -7,13 +7,14 @@ const EVENT = /event\/([0-9a-f]{32})$/;
 const TIME = "http://www.w3.org/2006/time#";
 
 export class Query {
-  constructor(program, choose) {
+  constructor(program, store, choose) {
+    this.store = store;
     this.choose = choose;
     this.base = program.base;
     const examples = this.examples(program);
     by("examples").replaceChildren(...examples.map(([name], number) => el("option", { value: number }, name)));
-    by("examples").addEventListener("change", (event) => { by("sparql").value = examples[event.target.value][1]; });
-    by("sparql").value = examples[0][1];
+    by("examples").addEventListener("change", (event) => { by("sparql").value = examples[event.target.value][1](); });
+    by("sparql").value = examples[0][1]();
     by("sparql").addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); this.run(); }
     });
@@ -21,13 +22,21 @@ export class Query {
   }
 
   examples(program) {
-    const found = [["the newest events", `PREFIX time: <${TIME}>\nSELECT ?event ?class ?end WHERE {\n  ?event a ?class ; time:hasEnd/time:inXSDDateTimeStamp ?end\n}\nORDER BY DESC(?end) LIMIT 20`],
-      ["how many of each", `PREFIX time: <${TIME}>\nSELECT ?class (COUNT(*) AS ?events) WHERE {\n  ?event a ?class ; time:hasEnd []\n}\nGROUP BY ?class ORDER BY DESC(?events)`]];
+    const since = () => this.hourAgo();
+    const found = [["the newest events", () => `PREFIX time: <${TIME}>\nSELECT ?event ?class ?end WHERE {\n  ?event a ?class ; time:hasEnd/time:inXSDDateTimeStamp ?end\n}\nORDER BY DESC(?end) LIMIT 20`],
+      ["how many of each in the last hour", () => `PREFIX time: <${TIME}>\nPREFIX xsd: <http://www.w3.org/2001/XMLSchema#>\nSELECT ?class (COUNT(*) AS ?events) WHERE {\n  ?event a ?class ; time:hasEnd/time:inXSDDateTimeStamp ?end\n  FILTER(?end > ${since()})\n}\nGROUP BY ?class ORDER BY DESC(?events)`]];
     for (const event of program.events.filter((each) => each.derived).slice(0, 10)) {
       const parts = event.attributes.map((each) => `    <${each.iri}> ?${each.name}`);
-      found.push([`events ${event.name}`, `SELECT * WHERE {\n  ?event a <${event.iri}>${parts.length ? ` ;\n${parts.join(" ;\n")}` : ""}\n}\nLIMIT 50`]);
+      found.push([`events ${event.name}`, () => `SELECT * WHERE {\n  ?event a <${event.iri}>${parts.length ? ` ;\n${parts.join(" ;\n")}` : ""}\n}\nLIMIT 50`]);
     }
     return found;
+  }
+
+  // By the time of the events, as far as it has come.
+  hourAgo() {
+    const reached = this.store.numbers?.watermark ?? this.store.events.at(-1)?.end;
+    if (reached === null || reached === undefined) return 'NOW() - "PT1H"^^xsd:dayTimeDuration';
+    return `"${new Date(Math.floor(reached / 1000) - 3600e3).toISOString()}"^^xsd:dateTime`;
   }
 
   async run() {

@@ -1,0 +1,115 @@
+"""The queries of the page and of the documents over many events: as they are answered, and without the index of time.
+
+python -m benchmarks.asked --events 1000000
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import polars as pl
+import pyoxigraph as ox
+
+from benchmarks.serve import SCHEMA, SECOND, STATIONS
+from connectors.rdf import triples
+from connectors.rdf.asking import asked
+from connectors.rdf.identity import identified
+from connectors.rdf.question import Question, Refused
+from connectors.rdf.recent import Recent
+from connectors.rdf.store import EventStore
+from connectors.rdf.words import PREFIXES, Words
+from knowledge.rdf.names import KNOWN
+
+ROOT = Path(__file__).parents[1]
+LAST = 1_360_447_200 * SECOND  # 2013-02-09T22:00:00Z, in the storm of the documents
+BATCH, PLACES = 20_000, 60_000
+OM = "http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#"
+PAGE = "PREFIX time: <http://www.w3.org/2006/time#>\n"
+
+
+def examples() -> dict[str, str]:
+    """Queries by what they ask."""
+    js = (ROOT / "connectors" / "serving" / "page" / "query.js").read_text()
+    newest, each = re.findall(r"`PREFIX time: <\$\{TIME\}>(.*?)`", js, re.DOTALL)
+    readme, serve = ((ROOT / page).read_text() for page in ("README.md", "docs/serve.md"))
+    (places,) = re.findall(r"--data-urlencode 'query=\n(PREFIX om-owl.*?)'\n```", readme, re.DOTALL)
+    (fridges,) = re.findall(r"--data-urlencode 'query=\n(.*?)'\n```", serve, re.DOTALL)
+    (schools,) = re.findall(r"```sparql\n(.*?)```", serve, re.DOTALL)
+    warnings, nine = "<urn:semcep:type/warning>", '"2013-02-09T21:00:00Z"^^xsd:dateTime'
+    ours = fridges.replace("k:Warming", warnings).replace("k:name ?name ;", f"{_of('station')} ?name ;", 1)
+    ours = ours.replace("?fridge k:name", f"?fridge <{OM}ID>").replace("; a k:Fridge", "")
+    last = f"?e a {warnings} ; time:hasEnd/time:inXSDDateTimeStamp ?end FILTER(?end > {nine})"
+    return {
+        "the page: the newest events": PAGE + newest.replace("\\n", "\n"),
+        "the page: how many of each in the last hour": PAGE + each.replace("${since()}", nine).replace("\\n", "\n"),
+        "the page: events of a kind": f"SELECT * {{ ?event a {warnings} ; {_of('station')} ?station }} LIMIT 50",
+        "README: places near a warning since nine": places,
+        "docs/serve.md: the newest, with what is known": ours,
+        "docs/serve.md: schools near": schools.replace("weather:Blizzard", warnings).replace("08T12", "09T21"),
+        "the last hour": f"SELECT * {{ {last} }}",
+        "the last hour of a station": f'SELECT * {{ {last} ?e {_of("station")} "s17" }}',
+    }
+
+
+def _of(attribute: str) -> str:
+    return f"<urn:semcep:attribute/warning/{attribute}>"
+
+
+def filled(folder: str, events: int) -> EventStore:
+    """Warnings of thirty days, the last at LAST, of stations with places; and other places."""
+    store = EventStore(folder, Words())
+    step = 30 * 86_400 * SECOND // events
+    for first in range(0, events, BATCH):
+        number = pl.int_range(first, min(events, first + BATCH), eager=True)
+        end = LAST - (events - 1 - number) * step
+        station = "s" + (number * 7919 % STATIONS).cast(pl.String)
+        table = pl.DataFrame({"start": end - 600 * SECOND, "end": end, "station": station, "readings": number})
+        text = triples.events(
+            identified(table, SCHEMA, "p"), SCHEMA, Words(), Words().derivation("p", "warning", ["1"])
+        )
+        store.add(text.encode())
+    wgs, gn = KNOWN["wgs84"], KNOWN["gn"]
+    lines = []
+    for n in range(STATIONS):
+        lines.append(
+            f'<urn:st{n}> <{OM}ID> "s{n}" ; <{wgs}lat> {25 + n % 240 / 10} ; <{wgs}long> {-120 + n % 499 / 10} .'
+        )
+    for n in range(PLACES):
+        where = f"<{wgs}lat> {25 + n % 2411 / 100} ; <{wgs}long> {-120 + n % 5009 / 100}"
+        lines.append(f'<urn:pl{n}> <{gn}name> "place {n}" ; <{gn}featureCode> <{gn}S.SCH> ; {where} .')
+    store.store.bulk_load("\n".join(lines).encode(), ox.RdfFormat.TURTLE)
+    store.settle()
+    return store
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--store", help="a folder to keep the store in, and to take it from")
+    options = parser.parse_args()
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        kept = options.store is not None and Path(options.store).exists()
+        store = EventStore(options.store, Words()) if kept else filled(options.store or folder, options.events)
+        index = Recent(store.store, store.spans)
+        for name, text in examples().items():
+            times = [_seconds(store.store, text, each) for each in (index, index, index, None)]
+            before = "longer than 60 s" if times[-1] is None else f"{1000 * times[-1]:,.0f} ms"
+            best = min(each for each in times[:3] if each is not None)
+            print(f"{name}: {1000 * best:,.0f} ms of CPU; without the index {before}", flush=True)
+
+
+def _seconds(store: ox.Store, text: str, index: Recent | None) -> float | None:
+    began = time.process_time()
+    try:
+        asked(store, Question(text, prefixes=tuple({**KNOWN, **PREFIXES}.items()), table="csv", seconds=60.0), index)
+    except Refused:
+        return None
+    return time.process_time() - began
+
+
+if __name__ == "__main__":
+    main()
