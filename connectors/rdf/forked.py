@@ -19,7 +19,7 @@ from typing import Any
 
 from connectors.rdf.question import Refused
 
-_LOOK = 0.05  # seconds between two looks at a process that says nothing
+_LOOK = 50  # milliseconds between two looks at a process that says nothing
 _LONG = 1.0  # seconds from which on a question gives way to all else
 _TRIES = 10  # forks that wait for a lock, one after the other
 _GIVES_WAY = 10
@@ -73,8 +73,10 @@ class Forked:
         """All that the fork says; None: it waits for a lock that nobody will free."""
         parts: list[bytes] = []
         began, before, slow = time.monotonic(), -1, False
+        ready = select.poll()
+        ready.register(reading, select.POLLIN)
         while True:
-            if select.select([reading], [], [], _LOOK)[0]:
+            if ready.poll(_LOOK):
                 part = os.read(reading, 1 << 20)
                 if not part:
                     return b"".join(parts)

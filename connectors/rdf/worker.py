@@ -28,7 +28,7 @@ QUESTIONS = ("ask", "page", "hours")
 _FILLS = ("know", "derive")  # what a store is filled by at the beginning
 _AT_ONCE = 1 << 24  # bytes, about, that are written together
 _STEP = 2_000  # lines written for which there is one step of forgetting, at least one after each writing
-_STACK = 1 << 25  # bytes, for what is nested deep
+_STACK = 1 << 24  # bytes, for what is nested deep
 
 
 def main(descriptor: str, path: str, base: str, memory: str) -> None:
