@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +192,28 @@ def test_rows_are_those_of_the_query_as_it_stands(made: Rows, texts: list[str]) 
         store, index = filled(made)
         for text in texts:
             assert told(store, text, index) == told(store, text, None), text
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_newest_are_the_newest_of_all(seed: int) -> None:
+    """Among so many events that a few minutes have enough of them, mostly."""
+    draw = random.Random(seed)
+    made = [
+        (draw.randrange(2), draw.randrange(3_000), draw.choice([0, 0, 3, 40]), draw.choice("abc"), draw.randrange(4))
+        for _ in range(300)
+    ]
+    store, index = filled(made)
+    before = f'FILTER(?t < "{moment(1_500)[:19]}Z"^^xsd:dateTime)'
+    enough = 0
+    for about, more, order in product(
+        (f"?e a ?class ; {END} ?t", "?e time:hasEnd ?i . ?i time:inXSDDateTimeStamp ?t", f"?e ?p ?n ; {END} ?t"),
+        ("", "OPTIONAL { ?e <urn:semcep:attribute/warm/temp> ?v }", "MINUS { ?e a <urn:semcep:type/door> }", before),
+        ("DESC(?t) LIMIT 3", "?t LIMIT 5 OFFSET 2", "ASC(?t) ?e LIMIT 20", "DESC(?t) ?e LIMIT 400"),
+    ):
+        text = f"SELECT * {{ {about} {more} }} ORDER BY {order}"
+        enough += any(each.enough for each in ways(index, text))
+        assert told(store, text, index) == told(store, text, None), text
+    assert enough > 24, "of 48"
 
 
 def ways(index: Recent, text: str) -> list[recent.Rewritten]:
