@@ -21,7 +21,7 @@ from connectors.rdf.spans import CONTAINS, HERE, INSIDE, Spans
 _MINUTES, _HOURS = 240, 240  # spans of a kind that are asked for; of more, the next larger ones
 _FEW = 2_000  # what a pattern may find for the query to be quick as it stands
 _LOOKED = 20_000  # instants of a range that are counted against what a pattern finds
-_FIRST, _MORE, _MOST = 50, 16, 100_000  # instants looked at for the newest rows; how many times more; where it ends
+_FIRST, _MORE, _MOST = 50, 16, 20_000  # instants looked at for the newest rows; how many times more; where it ends
 _INTO = [f"^{INSIDE}", f"^{INSIDE}/^{CONTAINS}", f"^{INSIDE}/^{CONTAINS}/^{CONTAINS}"]  # minutes, hours, days
 
 
