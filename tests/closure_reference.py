@@ -31,7 +31,7 @@ LEAST_AND_MOST: dict[Node, tuple[int | None, int | None]] = {
 
 
 class Corrected(OWLRL_Semantics):  # type: ignore[misc]
-    """owlrl where it follows the W3C's rules; what it does otherwise (O1 to O6) is overridden."""
+    """owlrl where it follows the W3C's rules; what it does otherwise (O1 to O7) is overridden."""
 
     def _properties(self, triple: Triple, cycle_num: int) -> None:
         s, p, o = triple
@@ -85,6 +85,10 @@ class Corrected(OWLRL_Semantics):  # type: ignore[misc]
             for datatype in LEAST_AND_MOST:
                 if holds(datatype, literal):
                     self.store_triple((literal, RDF.type, datatype))
+        literals = sorted({o for o in self.graph.objects() if isinstance(o, Literal)})
+        for x, y in product(literals, literals):  # O7
+            if x != y and standing(x) == standing(y):
+                self.store_triple((x, OWL.sameAs, y))
 
     def post_process(self) -> None:
         for s, _, o in self.graph.triples((None, RDF.type, None)):  # O4
@@ -161,11 +165,25 @@ def kept(triple: Triple, semantics: type[Any] = Corrected) -> bool:
 
 
 def comparable(triples: Iterable[Triple]) -> set[Triple]:
-    """Without datatypes as types of what is no literal (D5), and without what eq-ref and another rule give (D1)."""
+    """Without datatypes as types of what is no literal (D5), without what eq-ref and another rule give (D1), and with
+    one literal for each value (D6)."""
     datatypes = {RDFS.Datatype, *OWL_RL_Datatypes}
     return {
-        (s, p, o) for s, p, o in triples if not (p == RDF.type and o in datatypes) and not (p == OWL.sameAs and s == o)
+        (s, p, standing(o))
+        for s, p, o in triples
+        if not (p == RDF.type and o in datatypes) and not (p == OWL.sameAs and s == o)
     }
+
+
+def standing(term: Node) -> Node:
+    """The same for all literals of one value, of those that random graphs have."""
+    if not isinstance(term, Literal) or isinstance(term.value, str) or term.value is None:
+        return term
+    if isinstance(term.value, int | Decimal) and not isinstance(term.value, bool):
+        value = Decimal(term.value)
+        whole = value == value.to_integral_value()
+        return Literal(str(int(value)), datatype=XSD.integer) if whole else Literal(value.normalize())
+    return Literal(str(term.value).lower(), datatype=term.datatype)
 
 
 def texts(triples: Iterable[Triple]) -> set[str]:

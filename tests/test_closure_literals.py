@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from knowledge.namespaces import RDF, RDFS, XSD
 from knowledge.rdf.terms import Terms
+from knowledge.reasoning.equals import standing_for
 from knowledge.reasoning.literals import different, ill_formed, inside, outside, well_formed
 
 FORMS = {
@@ -139,3 +140,43 @@ def test_numbers(number: Decimal, other: int) -> None:
         held = [least <= value <= most and value == int(value) for value in (number, Decimal(other))]
         assert inside(terms, ids, XSD + datatype).tolist() == held
         assert outside(terms, ids, XSD + datatype).tolist() == [not one for one in held]
+
+
+ONE = [
+    ("5", "5.0", True),
+    ("5", '"05"^^integer', True),
+    ("5", '"+5."^^decimal', True),
+    ("-0.50", '"-.5"^^decimal', True),
+    ("0", '"-0.00"^^decimal', True),
+    ("1" + "0" * 40, f'"{"1" + "0" * 40}.0"^^decimal', True),
+    ("5", "5e0", False),
+    ("5e0", '"5"^^float', False),
+    ("5e0", '"50.0e-1"^^double', True),
+    ('"NaN"^^double', '"NaN"^^double', True),
+    ("0e0", '"-0"^^double', False),
+    ('"0.1"^^float', '"0.100000001"^^float', True),
+    ("true", '"1"^^boolean', True),
+    ('"x"', '"x"^^token', True),
+    ('"x"', '"x"@en', False),
+    ('"x"@en', '"x"@EN', True),
+    ('"x"', '"x"^^anyURI', False),
+    ('"0a"^^hexBinary', '"0A"^^hexBinary', True),
+    ('"QQ =="^^base64Binary', '"QQ=="^^base64Binary', True),
+    ('"2024-01-01T00:00:00Z"^^dateTime', '"2024-01-01T00:00:00.0+00:00"^^dateTimeStamp', True),
+    ('"2024-01-01T00:00:00Z"^^dateTime', '"2024-01-01T01:00:00+01:00"^^dateTime', False),
+    ('"2024-01-01T24:00:00Z"^^dateTime', '"2024-01-02T00:00:00Z"^^dateTime', True),
+    ('"P1D"^^duration', '"PT24H"^^dayTimeDuration', True),
+    ('"1"^^urn:x', '"01"^^urn:x', False),
+]
+
+
+@pytest.mark.parametrize("first, second, one", ONE)
+def test_literals_of_one_value(first: str, second: str, one: bool) -> None:
+    terms = Terms()
+    x, y = standing_for(terms, terms.ids([literal(first), literal(second)])).tolist()
+    assert (x == y) == one
+    for other in (first, second):  # one at a time as together
+        (id,) = terms.ids([literal(other)]).tolist()
+        assert standing_for(terms, np.array([id])).tolist() == standing_for(terms, np.array([id, id])).tolist()[:1]
+    if one:
+        assert not different(terms, *terms.ids([literal(first), literal(second)]).tolist())

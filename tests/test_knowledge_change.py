@@ -29,8 +29,9 @@ SCHEMA = f"""
 @prefix ex: <{EX}> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
 ex:p rdfs:subPropertyOf ex:q . ex:r a owl:TransitiveProperty . ex:q owl:inverseOf ex:s .
+ex:Ones owl:hasValue 1 ; owl:onProperty ex:p . ex:Twos owl:hasValue 2.0 ; owl:onProperty ex:q .
 """
-NUMBERS = ['"1"', '"01"', '"1"^^<int>', '"+1"', '"2"']
+NUMBERS = ['"1.0"^^<decimal>', '"2."^^<decimal>', '"1"', '"01"', '"1"^^<int>', '"+1"', '"2"']
 
 named = maker.lines.map(lambda line: line.removesuffix(".") + f"<{EX}g> .")
 numbers = st.sampled_from(NUMBERS).map(
@@ -44,6 +45,8 @@ ASKED = [
     "{ ?A ex:p ?B . ?B ex:p ?A }",
     "{ ?A ?v ?B . ?B ex:q ?d }",
     "{ ?A ex:p ?A }",
+    "{ ?A a ex:Ones }",
+    "{ ?A a ex:Twos ; ex:p 2 }",
     "{ ?A ex:p ?B . ex:a ex:q ?C . ?d ex:r ?e }",
     "{ ?A ex:p ?d ; ex:q ?d }",
     "{ ?A ex:p 1 ; ?B ?d }",
@@ -222,3 +225,24 @@ def test_places_follow_a_change_of_where_things_are() -> None:
     assert near() == 1
     knowledge.apply(knowledge.change(text.replace("x:a", "x:b")))
     assert near() == 2
+
+
+def test_reasoning_compares_literals_by_value() -> None:
+    owl = "<http://www.w3.org/2002/07/owl#"
+    schema = f"<x:Five> {owl}hasValue> 5 ; {owl}onProperty> <x:p> . <x:n> a {owl}InverseFunctionalProperty> ."
+    facts = '<x:a> <x:p> 5.0 . <x:b> <x:p> "05"^^<http://www.w3.org/2001/XMLSchema#int> . <x:c> <x:p> 5e0 .'
+    knowledge = Knowledge.of(ox.parse(schema + facts, ox.RdfFormat.TURTLE), "owlrl")
+    assert rows(knowledge, "{ ?S a <x:Five> }") == [(("Iri", "x:a"),), (("Iri", "x:b"),)]
+    assert rows(knowledge, "{ ?S <x:p> 5 }") == [(("Iri", "x:a"),), (("Iri", "x:b"),)]
+    knowledge.apply(knowledge.change("<x:d> <x:p> 5.00 ; <x:n> 7 . <x:e> <x:n> 7.0 .", "<x:a> <x:p> 5.0 ."))
+    assert rows(knowledge, "{ ?S a <x:Five> }") == [(("Iri", "x:b"),), (("Iri", "x:d"),), (("Iri", "x:e"),)]
+    knowledge.apply(knowledge.change(remove="<x:e> <x:n> 7.0 ."))
+    assert rows(knowledge, "{ ?S a <x:Five> }") == [(("Iri", "x:b"),), (("Iri", "x:d"),)]
+
+
+def test_a_literal_is_told_as_it_was_written() -> None:
+    schema = "<x:p> <http://www.w3.org/2000/01/rdf-schema#subPropertyOf> <x:q> . <x:a> <x:p> 5.0 . <x:b> <x:r> 5 ."
+    knowledge = Knowledge.of(ox.parse(schema, ox.RdfFormat.TURTLE), "owlrl")
+    assert rows(knowledge, "{ <x:a> <x:q> ?V }") == [(5.0,)]
+    assert type(rows(knowledge, "{ <x:a> <x:q> ?V }")[0][0]) is float
+    assert type(rows(knowledge, "{ <x:b> <x:r> ?V }")[0][0]) is int

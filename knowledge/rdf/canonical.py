@@ -14,7 +14,7 @@ from knowledge.rdf.triples import Triples, expand
 
 _DIGITS = r"(?:0|-?[1-9][0-9]{0,14})"
 _REAL = r"^(?:0|-?[1-9][0-9]{0,6}|-?(?:0|[1-9][0-9]{0,6})\.[0-9]{0,6}[1-9])$"
-_CANONICAL = {
+CANONICAL = {
     XSD + "integer": f"^{_DIGITS}$",
     XSD + "decimal": _REAL,
     XSD + "double": _REAL,
@@ -80,7 +80,7 @@ class Canonical:
         sort = Sort(LITERAL if datatype or language else IRI, LANG_STRING if language else datatype, language)
         token = sort.written(pl.Series([text], dtype=pl.String))
         if datatype in _BY_VALUE:
-            token = _given_back(token)
+            token = given_back(token)
         found = int(self.ids(self._terms.tokens(token, add=False))[0])
         if found != NONE:
             self._found[text, datatype, language] = found
@@ -97,18 +97,18 @@ class Canonical:
             datatype = terms.sorts[index].datatype
             if datatype in _BY_VALUE:
                 ids = new[sorts == index]
-                if datatype in _CANONICAL:
-                    ids = ids[~terms.texts(ids).str.contains(_CANONICAL[datatype]).to_numpy()]
+                if datatype in CANONICAL:
+                    ids = ids[~terms.texts(ids).str.contains(CANONICAL[datatype]).to_numpy()]
                 doubtful.append(ids)
         asked = np.concatenate([new[:0], *doubtful])
-        found = terms.tokens(_given_back(terms.written(asked))) if len(asked) else asked
+        found = terms.tokens(given_back(terms.written(asked))) if len(asked) else asked
         # What was given back may be new itself; it stands for itself.
         self._of = np.concatenate([self._of, np.arange(done, len(terms), dtype=np.int64)])
         self._of[asked] = found
         self.changes = self.changes or bool((asked != found).any())
 
 
-def _given_back(tokens: pl.Series) -> pl.Series:
+def given_back(tokens: pl.Series) -> pl.Series:
     """Literals in N-Triples form as a store gives them back."""
     lines = pl.select(pl.format("<x:{}> <x:p> {} .\n", pl.int_range(len(tokens)), pl.lit(tokens))).to_series()
     store = ox.Store()

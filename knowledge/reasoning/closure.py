@@ -19,6 +19,7 @@ from knowledge.rdf.names import Names
 from knowledge.rdf.terms import IRI, LITERAL, Terms
 from knowledge.rdf.triples import Triples
 from knowledge.reasoning.equality import united
+from knowledge.reasoning.equals import lost_values, more_values, values_of
 from knowledge.reasoning.inconsistency import Check, Contradiction, inconsistent
 from knowledge.reasoning.proof import Proof, Prover
 from knowledge.reasoning.relation import MOST_TERMS, Facts, packed, unpacked
@@ -83,8 +84,11 @@ class Closed:
         if not self.rules.fits(self.terms, more):
             return _closed(self.terms, asserted, self.reasoning, self.prefixes)
         new, round = self.facts.fresh(more), self.round + 1
-        start = replace(self, asserted=asserted, facts=self.facts.plus(new, round), round=round, kept=False)
+        start = replace(self, asserted=asserted)
         start._refuse(start._check.ill_formed(new))
+        if self.reasoning == "owlrl":
+            new = new.plus(more_values(self.terms, self.facts, asserted, more), 0)
+        start = replace(self, asserted=asserted, facts=self.facts.plus(new, round), round=round, kept=False)
         start._refuse(start._check.contradiction(start.facts, new))
         return start._saturated(self.rules.giving, self.rules.giving, new)
 
@@ -92,6 +96,8 @@ class Closed:
         """With fewer asserted triples. What was inferred from them goes, unless it follows in another way too."""
         less = self.asserted.common(Facts.of(*triples.columns))
         asserted = self.asserted.minus(less)
+        if self.reasoning == "owlrl":
+            less = less.plus(lost_values(self.terms, self.facts, asserted, less), 0)
         work = self._work()
         kept = asserted.plus(asserted.fresh(self.rules.lists), 0)
         doubtful = in_doubt(work, self.rules.giving, less, kept) if self.rules.fits(self.terms, less) else None
@@ -144,6 +150,9 @@ def _closed(terms: Terms, asserted: Facts, reasoning: Reasoning, prefixes: Mappi
     if reasoning == "none":
         return start
     start._refuse(start._check.ill_formed(asserted))
+    if reasoning == "owlrl":
+        facts = facts.plus(values_of(terms, asserted), 0)
+        start = replace(start, facts=facts, labels=np.arange(len(terms), dtype=np.int64))
     start = start._saturated(rules.schema, rules.schema, None)
     start._refuse(start._check.contradiction(start.facts, None))
     return start._saturated(rules.data, rules.giving, None)

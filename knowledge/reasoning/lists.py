@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -10,8 +11,11 @@ from cep.errors import CepError
 from cep.values import Ints
 from knowledge.rdf.names import Names
 from knowledge.reasoning.relation import Facts, distinct, packed, unpacked
-from knowledge.reasoning.rule import Atom, Rule
+from knowledge.reasoning.rule import VALUE, Atom, Rule
 from knowledge.reasoning.vocabulary import Vocabulary
+
+MOST_FORMS = 6
+"""Properties of a key, from the first, in which two things may agree by value alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +90,21 @@ def rules_of_lists(facts: Facts, lists: Lists, words: Vocabulary, names: Names) 
         rules.append(Rule("prp-spo2", (axiom, *links), Atom("?u0", "?p", f"?u{len(chain)}")))
     for head in facts[words.key].objects.tolist():
         key = _filled(lists.of(head), words.key, names)
-        same = [Atom(of, p, f"?z{i}") for i, p in enumerate(key) for of in ("?x", "?y")]
         axiom, types = Atom("?c", words.key, head), [Atom(of, words.type, "?c") for of in ("?x", "?y")]
-        rules.append(Rule("prp-key", (axiom, *types, *same), Atom("?x", words.same, "?y"), (("?x", "?y"),)))
+        for forms in product((False, True), repeat=min(len(key), MOST_FORMS)):
+            same = [atom for i, p in enumerate(key) for atom in _agreeing(i, p, i < len(forms) and forms[i])]
+            differ = [(f"?z{i}", f"?w{i}") for i, apart in enumerate(forms) if apart]
+            body = (axiom, *types, *same)
+            rules.append(Rule("prp-key", body, Atom("?x", words.same, "?y"), (("?x", "?y"), *differ)))
     return tuple(rules)
+
+
+def _agreeing(i: int, p: int, forms: bool) -> list[Atom]:
+    """That two things agree in a property; `forms`: in a value that is written in two forms."""
+    if not forms:
+        return [Atom("?x", p, f"?z{i}"), Atom("?y", p, f"?z{i}")]
+    value = [Atom(f"?z{i}", VALUE, f"?v{i}"), Atom(f"?w{i}", VALUE, f"?v{i}")]
+    return [Atom("?x", p, f"?z{i}"), *value, Atom("?y", p, f"?w{i}")]
 
 
 def _filled(members: list[int], predicate: int, names: Names) -> list[int]:

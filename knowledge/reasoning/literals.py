@@ -158,10 +158,9 @@ def _value(sort: Sort, text: str) -> object:
     space = SPACES[sort.datatype]
     if space == "decimal":
         return Decimal(text)
-    if space == "double":
-        return float(text)
-    if space == "float":
-        return float(np.float32(text))
+    if space in ("double", "float"):
+        number = float(text) if space == "double" else float(np.float32(text))
+        return None if np.isnan(number) else number
     if space == "boolean":
         return text in ("true", "1")
     if space in ("dateTime", "date", "duration"):

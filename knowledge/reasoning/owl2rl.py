@@ -3,12 +3,13 @@
 Source: https://www.w3.org/TR/owl2-profiles/#Reasoning_in_OWL_2_RL_and_RDF_Graphs_using_Rules, tables 4 to 9.
 
 `?l has ?m`: the list has this member (`holds`: the same, asked only when both are known; `twice`: at two places).
-`?y a every ?l`: y is of every class in the list. `1` is any literal of an integer type with this value. `?x != ?y` only
-spares what another rule gives, or says which two members of a list are meant.
+`?y a every ?l`: y is of every class in the list. `?y value ?v`: v stands for all literals of the value of y. `1` is
+any literal of an integer type with this value. `?x != ?y` only spares what another rule gives, or says which two
+members of a list, or literals of a value, are meant.
 
 What stands in no line here: eq-ref, dt-type1 and prp-ap (left out, see docs/decisions/2026-11-21-reasoning.md);
-prp-spo2 and prp-key, of which there is one for each list (lists.py); the other dt- rules (literals.py). WALKED and
-cls-int1 are not joined as they are written (saturation.py).
+prp-spo2 and prp-key, of which there is one for each list (lists.py); the other dt- rules (literals.py, equals.py).
+WALKED and cls-int1 are not joined as they are written (saturation.py).
 """
 
 EQUALITY = """
@@ -123,4 +124,25 @@ scm-uni     ?c owl:unionOf ?l . ?l has ?m -> ?m rdfs:subClassOf ?c
 WALKED = ("eq-sym", "eq-trans", "prp-trp")
 """Rules whose results are found along ways of any length at once, not pair by pair."""
 
-DATA = EQUALITY + PROPERTIES + CLASSES + CLASS_AXIOMS
+VALUES = """
+eq-rep-s    ?s value ?v . ?s2 value ?v . ?s != ?s2 . ?s ?p ?o -> ?s2 ?p ?o
+dt-eq       ?x owl:sameAs ?y . ?y value ?v . ?z value ?v . ?y != ?z . ?w owl:sameAs ?z . ?x != ?w -> ?x owl:sameAs ?w
+eq-diff1    ?x owl:sameAs ?y . ?y value ?v . ?z value ?v . ?y != ?z . ?x owl:differentFrom ?z -> false
+eq-diff2    ?x a owl:AllDifferent . ?x owl:members ?l . ?l has ?y . ?y value ?v . ?z value ?v . ?l holds ?z
+            . ?y != ?z -> false
+eq-diff3    ?x a owl:AllDifferent . ?x owl:distinctMembers ?l . ?l has ?y . ?y value ?v . ?z value ?v . ?l holds ?z
+            . ?y != ?z -> false
+prp-ifp     ?p a owl:InverseFunctionalProperty . ?x1 ?p ?y . ?y value ?v . ?z value ?v . ?y != ?z . ?x2 ?p ?z
+            . ?x1 != ?x2 -> ?x1 owl:sameAs ?x2
+prp-pdw     ?p1 owl:propertyDisjointWith ?p2 . ?x ?p1 ?y . ?y value ?v . ?z value ?v . ?y != ?z . ?x ?p2 ?z -> false
+prp-adp     ?a a owl:AllDisjointProperties . ?a owl:members ?l . ?l has ?p1 . ?l has ?p2 . ?p1 != ?p2
+            . ?x ?p1 ?y . ?y value ?v . ?z value ?v . ?y != ?z . ?x ?p2 ?z -> false
+prp-npa2    ?n owl:sourceIndividual ?x . ?n owl:assertionProperty ?p . ?n owl:targetValue ?y . ?y value ?v . ?z value ?v
+            . ?y != ?z . ?x ?p ?z -> false
+cls-hv2     ?c owl:hasValue ?y . ?c owl:onProperty ?p . ?y value ?v . ?z value ?v . ?y != ?z . ?u ?p ?z -> ?u a ?c
+scm-hv      ?c1 owl:hasValue ?i . ?c1 owl:onProperty ?p1 . ?i value ?v . ?j value ?v . ?i != ?j . ?c2 owl:hasValue ?j
+            . ?c2 owl:onProperty ?p2 . ?p1 rdfs:subPropertyOf ?p2 -> ?c1 rdfs:subClassOf ?c2
+"""
+"""RULE dt-eq: the rules above where one thing stands twice as an object, for two literals of one value."""
+
+DATA = EQUALITY + PROPERTIES + CLASSES + CLASS_AXIOMS + VALUES

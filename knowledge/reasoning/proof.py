@@ -10,7 +10,7 @@ import numpy as np
 from knowledge.rdf.names import Names, Triple
 from knowledge.reasoning.join import Part, Rows, solutions
 from knowledge.reasoning.relation import Facts, Relation, flipped, packed
-from knowledge.reasoning.rule import HAS, TWICE, Atom, Rule
+from knowledge.reasoning.rule import HAS, TWICE, VALUE, Atom, Rule
 from knowledge.reasoning.vocabulary import Vocabulary
 
 ASSERTED = "asserted"
@@ -177,8 +177,8 @@ def instance(body: tuple[Atom, ...], row: dict[str, int], facts: Facts) -> list[
     triples: dict[Triple, None] = {}
     for atom in body:
         s, p, o = (row[slot] if isinstance(slot, str) else slot for slot in atom.slots)
-        if p in (HAS, TWICE):
-            continue  # the list is shown with its members
+        if p in (HAS, TWICE, VALUE):
+            continue  # the list is shown with its members, the literal as it is written
         objects = [o]
         if atom.every:
             objects = facts[HAS].objects_of(o)

@@ -59,7 +59,7 @@ def inferred_again(work: Saturation, rules: Sequence[Rule], doubtful: Facts) -> 
     for rule in rules:
         assert rule.head is not None, "a rule without a head gives nothing"
         parts = [Part(atom, work.facts) for atom in rule.body]
-        for predicate in [rule.head.p] if isinstance(rule.head.p, int) else doubtful:
+        for predicate in [rule.head.p] if isinstance(rule.head.p, int) else [p for p in doubtful if p >= 0]:
             start = _bound(rule.head, predicate, doubtful[predicate])
             for rows in solutions(parts, start, set(rule.head.variables), rule.differ):
                 work.give(rule.head, rows, heads)

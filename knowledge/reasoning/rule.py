@@ -14,8 +14,11 @@ HAS = -2
 """Instead of a predicate: the list (subject) has the member (object)."""
 TWICE = -3
 """Instead of a predicate: the list has the member at two places."""
+VALUE = -4
+"""Instead of a predicate: the literal (subject) has the value for which a literal (object) stands. Only said of
+literals of values that are written in several forms."""
 
-_VERBS: dict[str, str | int] = {"a": "rdf:type", "has": HAS, "holds": HAS, "twice": TWICE}
+_VERBS: dict[str, str | int] = {"a": "rdf:type", "has": HAS, "holds": HAS, "twice": TWICE, "value": VALUE}
 
 Slot = str | int
 """A variable (`?x`), the id of a term, or what is still to be replaced by one: a prefixed name, a number."""

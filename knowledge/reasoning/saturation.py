@@ -11,10 +11,11 @@ from cep.errors import CepError
 from cep.values import Ints
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.reasoning.equality import pairs_of, united
+from knowledge.reasoning.equals import one_value
 from knowledge.reasoning.join import BLOCK, Part, Rows, solutions
 from knowledge.reasoning.owl2rl import WALKED
 from knowledge.reasoning.relation import Facts, Relation, distinct, found, packed, unpacked
-from knowledge.reasoning.rule import HAS, Atom, Rule
+from knowledge.reasoning.rule import HAS, VALUE, Atom, Rule
 from knowledge.reasoning.transitivity import reached
 from knowledge.reasoning.vocabulary import Vocabulary
 
@@ -187,6 +188,9 @@ class Saturation:
     def _take(self, heads: Heads) -> Facts:
         """Add what is new to the facts, as a round, and give it."""
         fresh = {p: self.facts[p].fresh(heads.of(p)) for p in sorted(heads.pairs)}
+        if VALUE in self.facts and self.words.same in fresh:  # no triple is said again in another form of its literal
+            pairs = fresh[self.words.same]
+            fresh[self.words.same] = pairs[~one_value(self.facts, pairs)]
         most = max(fresh, key=lambda p: len(fresh[p]), default=None)
         if most is not None and self.facts.count + sum(map(len, fresh.values())) > MOST:
             raise CepError(

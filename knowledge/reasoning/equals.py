@@ -1,0 +1,142 @@
+"""Literals of one value (rule dt-eq): the literal that stands for each, and that two are one where rules compare them.
+
+What the rule gives with eq-rep-o, each triple once more in every form of its literal, is not made: the lines of
+`owl2rl.VALUES` compare by value where a rule asks for one thing twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from cep.values import Ints
+from knowledge.namespaces import XSD
+from knowledge.rdf.canonical import CANONICAL, given_back
+from knowledge.rdf.terms import LITERAL, Terms
+from knowledge.reasoning.literals import SPACES, Bools
+from knowledge.reasoning.relation import Facts, Relation, distinct, packed, unpacked
+from knowledge.reasoning.rule import VALUE
+
+_PLAIN = r"^(?:0|-?[1-9][0-9]*)$"
+_OF_TIME = ("dateTime", "date", "time", "duration")
+
+
+def values_of(terms: Terms, asserted: Facts) -> Facts:
+    """The literals of some triples with what stands for them, as far as that is another one for some of its value."""
+    literals = _literals(terms, asserted)
+    return _paired(literals, standing := standing_for(terms, literals), standing[standing != literals])
+
+
+def more_values(terms: Terms, facts: Facts, asserted: Facts, more: Facts) -> Facts:
+    """Those that more asserted triples bring to `facts`; `asserted`: with them."""
+    literals = _literals(terms, more)
+    standing = standing_for(terms, literals)
+    other = standing[standing != literals]
+    known = _used(asserted, distinct(other))
+    several = np.concatenate([other, facts[VALUE].objects])
+    return facts.fresh(_paired(np.concatenate([literals, known]), np.concatenate([standing, known]), several))
+
+
+def lost_values(terms: Terms, facts: Facts, asserted: Facts, less: Facts) -> Facts:
+    """Those that go from `facts` with some triples; `asserted`: without them."""
+    values = facts[VALUE].pairs
+    literals = _literals(terms, less) if len(values) else values
+    gone = literals[~np.isin(literals, _used(asserted, literals))]
+    return Facts({VALUE: Relation.at(values[np.isin(values >> 32, gone)], 0)})
+
+
+def _literals(terms: Terms, facts: Facts) -> Ints:
+    """The literals that are objects."""
+    used = np.zeros(len(terms), dtype=np.bool_)
+    for predicate in facts:
+        if predicate >= 0:
+            used[unpacked(facts[predicate].pairs)[1]] = True
+    objects = np.flatnonzero(used)
+    literals: Ints = objects[terms.kinds(objects) == LITERAL]
+    return literals
+
+
+def _used(facts: Facts, literals: Ints) -> Ints:
+    """Those of a few literals that are objects."""
+    there = np.zeros(len(literals), dtype=np.bool_)
+    for predicate in facts if len(literals) else ():
+        within = facts[predicate].backward
+        there |= np.searchsorted(within, literals << 32) < np.searchsorted(within, (literals + 1) << 32)
+    return literals[there]
+
+
+def _paired(literals: Ints, standing: Ints, several: Ints) -> Facts:
+    """Literals with what stands for them, where that is one of `several`."""
+    chosen = np.isin(standing, several)
+    return Facts({VALUE: Relation.at(distinct(packed(literals[chosen], standing[chosen])), 0)})
+
+
+def one_value(facts: Facts, pairs: Ints) -> Bools:
+    """Which packed pairs are two literals of one value."""
+    first, second = unpacked(pairs)
+    values = facts[VALUE].pairs
+    one: Bools = (first != second) & (_standing(values, first) == _standing(values, second))
+    return one
+
+
+def _standing(values: Ints, ids: Ints) -> Ints:
+    if not len(values):
+        return ids
+    places = np.minimum(np.searchsorted(values, ids << 32), len(values) - 1)
+    literals, standing = unpacked(values[places])
+    return np.where(literals == ids, standing, ids)
+
+
+def standing_for(terms: Terms, ids: Ints) -> Ints:
+    """For each of some literals, well-formed, the one that stands for all of its value: itself if it is like no other.
+
+    Values are one if they are identical in the sense of OWL 2: numbers of xsd:decimal and below are one space, of
+    xsd:double another, of xsd:float a third; a moment is another one in another time zone.
+    """
+    standing, sorts = ids.copy(), terms.sort_of(ids)
+    for index in np.unique(sorts).tolist():
+        sort, places = terms.sorts[index], np.flatnonzero(sorts == index)
+        space = SPACES.get(sort.datatype, "")
+        texts = terms.texts(ids[places])
+        if space == "decimal":
+            if sort.datatype == XSD + "integer":
+                places = places[~texts.str.contains(_PLAIN).to_numpy()]
+                texts = terms.texts(ids[places])
+            whole, written = _decimals(texts)
+            for is_whole, datatype in ((True, "integer"), (False, "decimal")):
+                rows = np.flatnonzero(whole == is_whole)
+                standing[places[rows]] = terms.literals(written.gather(rows), XSD + datatype)
+        elif space in _OF_TIME:
+            if sort.datatype in CANONICAL:
+                rows = np.flatnonzero(~texts.str.contains(CANONICAL[sort.datatype]).to_numpy())
+                places, texts = places[rows], texts.gather(rows)
+            if len(places):
+                back = given_back(sort.written(texts)).str.extract(r'^"([^"]*)"')
+                standing[places] = terms.literals(back, XSD + space)
+        elif (form := _written(space, texts)) is not None:
+            standing[places] = terms.literals(form, XSD + space)
+    return standing
+
+
+def _written(space: str, texts: pl.Series) -> pl.Series | None:
+    if space == "double":
+        return texts.cast(pl.Float64).cast(pl.String)
+    if space == "float":
+        return texts.cast(pl.Float64).cast(pl.Float32).cast(pl.String)
+    if space == "boolean":
+        return texts.replace({"1": "true", "0": "false"})
+    if space == "hexBinary":
+        return texts.str.to_uppercase()
+    if space == "base64Binary":
+        return texts.str.replace_all(" ", "", literal=True)
+    return texts if space == "string" else None
+
+
+def _decimals(texts: pl.Series) -> tuple[Bools, pl.Series]:
+    """Which numbers are whole, and all of them without needless signs and digits."""
+    parts = texts.str.extract_groups(r"^(?<sign>[+-]?)0*(?<whole>[0-9]*)(?:\.(?<part>[0-9]*?)0*)?$").struct.unnest()
+    part, whole = parts["part"].fill_null(""), parts["whole"].replace("", "0")
+    nothing = (part == "") & (whole == "0")
+    sign = pl.select(pl.when((parts["sign"] == "-") & ~nothing).then(pl.lit("-")).otherwise(pl.lit(""))).to_series()
+    point = pl.select(pl.when(part != "").then(pl.lit(".")).otherwise(pl.lit(""))).to_series()
+    return (part == "").to_numpy(), sign + whole + point + part
