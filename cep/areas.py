@@ -118,7 +118,8 @@ def _unwound(shape: Shape) -> Shape:
     if isinstance(shape, shapely.LineString):
         return shapely.LineString(_continued(shapely.get_coordinates(shape))[0])
     if isinstance(shape, shapely.Polygon):
-        if not any(_crossing(shapely.get_coordinates(ring)).any() for ring in (shape.exterior, *shape.interiors)):
+        rings = [shapely.get_coordinates(ring) for ring in (shape.exterior, *shape.interiors)]
+        if not any(_crossing(ring).any() or _goes_round(ring) for ring in rings):
             return shape
         area = _polygon(shape.exterior)
         for hole in map(_polygon, shape.interiors):
@@ -135,7 +136,8 @@ def _unwound(shape: Shape) -> Shape:
 
 
 def _polygon(ring: Shape) -> Shape:
-    points, turned = _continued(shapely.get_coordinates(ring))
+    points = shapely.get_coordinates(ring)
+    points, turned = (points[:-1], True) if _goes_round(points) else _continued(points)
     if turned:  # it goes round a pole, and holds that of its hemisphere
         lats = points[:, 1]
         if lats.min() < 0 < lats.max():
@@ -154,6 +156,15 @@ def _crossing(points: Floats) -> NDArray[np.bool_]:
     """Which edges cross the antimeridian. One that is exactly once round is a parallel as written."""
     steps = np.abs(np.diff(points[:, 0]))
     return (steps > _HALF) & (steps < _ROUND)
+
+
+def _goes_round(points: Floats) -> bool:
+    """Whether a ring goes once round, on to where it began, as `0 60, 120 60, 240 60, 360 60, 0 60`: what closes it is
+    no edge. One that goes to a pole, or back, is an area as written."""
+    steps = np.diff(points[:, 0])
+    back, forth = steps[-1], steps[:-1]
+    round = abs(back) == _ROUND and points[-2, 1] == points[-1, 1] and bool((forth * back <= 0).all())
+    return round and abs(forth.sum()) == _ROUND and bool((np.abs(points[:, 1]) < 90).all())
 
 
 def _continued(points: Floats) -> tuple[Floats, bool]:

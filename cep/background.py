@@ -11,6 +11,7 @@ import numpy as np
 from cep.conditions import Column, Mask, Probe, Relation
 from cep.errors import CepError, CepErrors, Source, Warning
 from cep.events import Iri
+from cep.mingled import mingled
 from cep.plan.algebra import Given, Rules, Triples
 from cep.plan.patterns import patterns
 from cep.plan.wanted import Place, wanted
@@ -149,7 +150,7 @@ class Known:
     """What the rules of a program can ask of knowledge: `tables` by predicate, and what it `offers` besides.
 
     `supposed`: the columns of tables without a value whose types are those that the rules take them to have; `silent`:
-    what has no answers.
+    what has no answers; `mingled`: what has values of several kinds.
     """
 
     tables: dict[str, Stored]
@@ -157,6 +158,7 @@ class Known:
     errors: list[CepError]
     supposed: frozenset[Place] = frozenset()
     silent: tuple[Graph | Triples, ...] = ()
+    mingled: tuple[Warning, ...] = ()
 
     def relations(self, rules: Rules) -> dict[str, Relation]:
         return {name: relation(rules.asked[name], table) for name, table in self.tables.items()} | self.offers
@@ -180,6 +182,12 @@ def ask(rules: Rules, background: Background | None, tables: Collection[str], po
             known.errors += error.errors if isinstance(error, CepErrors) else [error]
     types = _supposed(rules, found)
     known.supposed, known.silent = frozenset(types), _silent(rules, found)
+    known.mingled = tuple(
+        warning
+        for name, each in found.items()
+        if isinstance(graph := rules.asked[name], Graph)
+        for warning in mingled(graph, each.types, each.columns, pool, rules.source)
+    )
     for name, each in found.items():
         table = known.tables[name] = Stored(
             name, tuple(types.get((name, i), type) for i, type in enumerate(each.types))

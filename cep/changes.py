@@ -273,6 +273,9 @@ def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | Non
     if wanted == "float" and type == "int":
         exact = absent | (np.abs(column) <= 2**53)
         return np.where(absent, np.nan, column.astype(np.float64)) if exact.all() else None
+    if wanted == "int" and type == "float":  # 4.0 among whole numbers is 4
+        exact = absent | ((np.floor(column) == column) & (np.abs(column) <= 2**53))
+        return np.where(absent, MISSING, np.where(absent, 0, column).astype(np.int64)) if exact.all() else None
     if wanted != "any":
         return None
     if type == "float":

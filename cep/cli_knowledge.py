@@ -37,7 +37,10 @@ Prefixes = Annotated[
 
 @knowing.command(cls=Sectioned)
 def stats(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="As for --knowledge.", show_default=False)],
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE", help="As for --knowledge.", show_default=False)
+    ] = None,
+    knowledge: KnowledgeFiles = None,
     reasoning: Reasoning = None,
     prefix: Prefixes = None,
 ) -> None:
@@ -51,6 +54,7 @@ def stats(
 
         from knowledge import report
 
+        files = [*(files or ()), *(knowledge or ())]
         started = process_time()
         known = _loaded(files, reasoning)
         seconds = process_time() - started

@@ -160,10 +160,11 @@ class Engine:
     @property
     def warnings(self) -> tuple[Warning, ...]:
         """What the author should know, by position."""
-        if self.changes is None or not self.changes.known.silent:
+        if self.changes is None:
             return self.plan.warnings
         silent = [self.changes.loaded.silence(each, self.plan.source) for each in self.changes.known.silent]
-        return tuple(sorted((*self.plan.warnings, *silent), key=lambda warning: warning.span or NOWHERE))
+        told = (*self.plan.warnings, *silent, *self.changes.known.mingled)
+        return tuple(sorted(told, key=lambda warning: warning.span or NOWHERE))
 
     @property
     def answers(self) -> dict[str, Held]:

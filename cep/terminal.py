@@ -108,14 +108,18 @@ def facts_of(given: list[str] | None) -> dict[str, DataFrame]:
 
 
 def knowledge_of(files: list[str] | None, reasoning: str | None) -> Knowledge | None:
-    """What the files hold and what follows from it; None without files."""
+    """What the files hold and what follows from it; None without files. Says what they import and do not hold."""
     if not files:
         if reasoning is not None:
             raise CepError("--reasoning: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
         return None
     from knowledge.graph import Knowledge
+    from knowledge.imports import warnings
 
-    return Knowledge.load(files, "owlrl" if reasoning is None else reasoning)
+    known = Knowledge.load(files, "owlrl" if reasoning is None else reasoning)
+    for warning in warnings(known):
+        complain(warning)
+    return known
 
 
 def warnings_of(engine: Engine, rules: Path) -> tuple[Warning, ...]:

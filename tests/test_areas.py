@@ -104,6 +104,25 @@ def test_a_ring_round_a_pole(
     assert found(text, [(12.0, 90.0 * side), (12.0, -90.0 * side)]) == [True, False]
 
 
+@pytest.mark.parametrize("step", [90, 120, 180])
+@pytest.mark.parametrize("west", [0, -180])
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("side", [-1, 1])
+def test_a_cap_is_written_once_round(step: int, west: int, back: bool, side: int) -> None:
+    around = [(float(west + long), float(side * (60 + long // 10 % 25))) for long in range(0, 361, step)]
+    around[-1] = (around[-1][0], around[0][1])
+    text = "POLYGON(" + ring(around[::-1] if back else around) + ")"
+    points = [(12.0, 90.0 * side), (200.0, 85.0 * side), (3.0, 59.0 * side), (12.0, -90.0 * side), (179.0, 0.0)]
+    assert found(text, points) == [True, True, False, False, False]
+    globe = "POLYGON((-180 -90, 180 -90, 180 90, -180 90, -180 -90), " + ring(around) + ")"
+    assert found(globe, points[1:]) == [False, True, True, True]
+
+
+def test_what_goes_round_on_a_parallel_is_as_written() -> None:
+    assert found("POLYGON((-180 -10, 180 -10, 180 10, -180 10, -180 -10))", [(5, 0), (5, 20)]) == [True, False]
+    assert found("POLYGON((180 60, 0 90, -180 60, 180 60))", [(0, 80), (170, 80)]) == [True, False]
+
+
 def test_edges_belong_to_an_area() -> None:
     text = "POLYGON((170 -20, -170 -20, -170 20, 170 20, 170 -20), (175 0, 178 0, 178 3, 175 0))"
     edge = [(170.0, 0.0), (-170.0, 5.0), (190.0, 5.0), (180.0, 20.0), (-180.0, -20.0), (176.0, 0.0), (530.0, 1.0)]

@@ -115,6 +115,13 @@ def test_types_stay_as_they_were(height: str, kind: str) -> None:
     assert given(engine, EVENTS) == ['e("JFK", 4) @ 1', 'e("JFK", 4) @ 2', 'e("JFK", 4) @ 3', 'e("LGA", 6) @ 3']
 
 
+def test_whole_numbers_of_another_type_fit() -> None:
+    engine = start(HEIGHTS)
+    engine.update(2_000_000, P + "wt:jfk wt:height 5.0 .", P + "wt:jfk wt:height 4 .")
+    engine.update(3_000_000, P + "wt:jfk wt:height 6e0 .", P + "wt:jfk wt:height 5.0 .")
+    assert given(engine, EVENTS)[:3] == ['e("JFK", 4) @ 1', 'e("JFK", 5) @ 2', 'e("JFK", 6) @ 3']
+
+
 def test_what_has_no_value_yet_takes_the_type_that_is_declared() -> None:
     """M23: through static rules, undeclared events, equations, aggregates and arithmetic."""
     text = (

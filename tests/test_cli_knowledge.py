@@ -236,3 +236,41 @@ def test_malformed_knowledge_is_told_with_its_place() -> None:
     assert result.stderr.startswith("broken.ttl:3:1: this is no Turtle")
     assert cep("check").exit_code == 2
     assert "no --knowledge" in cep("check", "rules.cep", "--reasoning", "rdfs").stderr
+
+
+def test_stats_take_knowledge_as_other_commands_do() -> None:
+    assert (
+        cep("knowledge", "stats", "--knowledge", "weather.ttl").stdout[:30]
+        == cep("knowledge", "stats", "weather.ttl").stdout[:30]
+    )
+    assert cep("knowledge", "stats").exit_code == 2
+
+
+def test_imports_that_were_not_loaded_are_told() -> None:
+    owl = "@prefix owl: <http://www.w3.org/2002/07/owl#> .\n"
+    Path("top.ttl").write_text(owl + "<urn:top> a owl:Ontology ; owl:imports <urn:parts>, <urn:parts/2> .\n")
+    Path("parts.ttl").write_text(owl + "<urn:p> a owl:Ontology ; owl:versionIRI <urn:parts/2> .\n")
+    told = cep("check", "rules.cep", "-k", "weather.ttl", "-k", "top.ttl", "-k", "parts.ttl")
+    assert told.exit_code == 0
+    assert "warning: <urn:parts> is imported (owl:imports) and was not loaded\nhint: nothing is fetched" in told.stderr
+    both = cep("run", "rules.cep", "-i", "events.jsonl", "-k", "weather.ttl", "-k", "top.ttl")
+    assert "<urn:parts>, <urn:parts/2> are imported" in both.stderr
+    Path("whole.ttl").write_text(owl + "<urn:parts> a owl:Ontology .\n")
+    assert "imported" not in cep("check", "-k", "top.ttl", "-k", "parts.ttl", "-k", "whole.ttl").stderr
+
+
+def test_values_of_another_kind_are_told() -> None:
+    Path("mixed.ttl").write_text(
+        '@prefix ex: <http://example.org/> .\nex:a ex:warn 4.0 . ex:b ex:warn 3.5 . ex:c ex:warn "3,0" .\n'
+    )
+    Path("warn.cep").write_text(
+        "PREFIX ex: <http://example.org/>\nevent level(of: iri, v: float) TIME t.\n"
+        "high(S) <- level(S, V) WHERE { ?S ex:warn ?W }, V > W.\n"
+    )
+    result = cep("check", "warn.cep", "-k", "mixed.ttl")
+    told = '`?W` is a float 2 times, a string once: "3,0", where `?S` is <http://example.org/c>'
+    assert result.exit_code == 0 and told in result.stderr and "warn.cep:3:" in result.stderr
+    Path("levels.csv").write_text("of,v,t\nhttp://example.org/a,5.0,2024-01-01T00:00:00Z\n")
+    assert told in cep("run", "warn.cep", "-i", "level=levels.csv", "-k", "mixed.ttl").stderr
+    Path("mixed.ttl").write_text("@prefix ex: <http://example.org/> .\nex:a ex:warn 4.0 . ex:b ex:warn 3 .\n")
+    assert "`?W` is" not in cep("check", "warn.cep", "-k", "mixed.ttl").stderr

@@ -336,3 +336,26 @@ def test_patterns_see_what_owlrl_infers(triples: list[tuple[str, str, str]]) -> 
     DeductiveClosure(OWLRL_Semantics).expand(data.default_graph)
     for pattern in INFERRED:
         assert set(rows(knowledge, pattern)) == by_rdflib(data, pattern)
+
+
+@pytest.mark.parametrize(
+    ("text", "mark"),
+    [
+        ("{ ?X <x:says> <<( <x:a> <x:p> ?C )>> }", "<<"),
+        ("{ << <x:a> <x:p> ?Y >> <x:q> 1 }", "<<"),
+        ("{ <x:a> <x:p> <x:c> {| <x:q> ?Z |} }", "{|"),
+        ("{ <x:a> <x:p> <x:c> ~ ?R }", "~"),
+        ("{ ?X <x:p> ?T FILTER(isTriple(?T)) }", "isTriple"),
+        ("{ ?X <x:p> ?T BIND(subject(?T) AS ?S) }", "subject"),
+    ],
+)
+def test_triples_about_triples_are_refused(text: str, mark: str) -> None:
+    knowledge = Knowledge.of(ox.parse("<x:a> <x:p> 1 .", ox.RdfFormat.TURTLE))
+    with pytest.raises(CepError, match=r"of RDF 1\.2, and the knowledge has none") as refused:
+        rows(knowledge, text)
+    assert refused.value.message.startswith(f"`{mark}`")
+
+
+def test_names_and_texts_like_those_of_triples_about_triples_are_not() -> None:
+    knowledge = Knowledge.of(ox.parse('<x:a> <x:p> "<<a~b{|" .', ox.RdfFormat.TURTLE))
+    assert len(rows(knowledge, '{ ?subject <x:p> "<<a~b{|" FILTER(1<2) }')) == 1

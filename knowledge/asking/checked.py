@@ -22,6 +22,10 @@ _NOTHING = ox.Store()
 def check(graph: Graph, source: Source) -> None:
     """Raises CepError, with the place between the braces, for a pattern that cannot be asked."""
     found = tokens(graph.text)
+    if (mark := quoting(graph.text)) is not None:
+        message = f"`{mark.text}` asks for a triple about a triple, of RDF 1.2, and the knowledge has none"
+        hint = "what is said about a triple is said of a thing of its own: `?R rdf:subject ?S ; rdf:object ?O`"
+        raise refused(message, graph, source, mark, hint)
     for token, following in zip(found, [*found[1:], Token("end", "", 0, 0)]):
         word = token.text.lower() if token.kind == "word" else ""
         if "service" in word:  # it needs no space around it
@@ -49,6 +53,21 @@ def check(graph: Graph, source: Source) -> None:
             message = f"`?{name}` gets no value from this pattern, which is answered before any event"
             hint = f"a test of the rule's `{name}` stands after the braces: `{{ ... }}, {name} > 3`"
             raise refused(message, graph, source, Token("variable", name, at - 1, at + len(name)), hint)
+
+
+_TRIPLES = ("isTRIPLE", "TRIPLE", "SUBJECT", "PREDICATE", "OBJECT")
+
+
+def quoting(text: str) -> Token | None:
+    """Where a pattern or a query asks for triples about triples: `<<`, `{|`, `~` after a triple, `TRIPLE(...)`."""
+    found = tokens(text)
+    for token, following in zip(found, found[1:]):
+        joined = token.text + following.text
+        if token.end == following.start and joined in ("<<", "{|"):
+            return Token("mark", joined, token.start, following.end)
+        if token.text == "~" or (following.text == "(" and token.text.upper() in map(str.upper, _TRIPLES)):
+            return token
+    return None
 
 
 def _iri(token: Token, graph: Graph) -> str:

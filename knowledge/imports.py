@@ -1,0 +1,42 @@
+"""Ontologies that the knowledge imports (owl:imports) and that were not loaded with it: nothing is fetched."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep.errors import Warning
+from knowledge.graph import Knowledge
+from knowledge.namespaces import OWL, RDF_TYPE
+from knowledge.rdf.terms import IRI, NONE
+
+_SHOWN = 3
+
+
+def missing(knowledge: Knowledge) -> list[str]:
+    """The IRIs of ontologies that are imported, and that no loaded file says it is, by name or version."""
+    triples, terms = knowledge.asserted, knowledge.terms
+    imports, version, kind, ontology = (
+        terms.id_of(iri) for iri in (OWL + "imports", OWL + "versionIRI", RDF_TYPE, OWL + "Ontology")
+    )
+    if imports == NONE:
+        return []
+    wanted = np.unique(triples.match(p=imports)[2])
+    there = [triples.match(p=version)[2]] if version != NONE else []
+    if NONE not in (kind, ontology):
+        there.append(triples.match(p=kind, o=ontology)[0])
+    wanted = wanted[terms.kinds(wanted) == IRI]
+    for ids in there:
+        wanted = wanted[~np.isin(wanted, ids)]
+    return sorted(terms.texts(wanted).to_list())
+
+
+def warnings(knowledge: Knowledge) -> list[Warning]:
+    """What is said of them."""
+    found = missing(knowledge)
+    if not found:
+        return []
+    named = ", ".join(f"<{iri}>" for iri in found[:_SHOWN])
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    hint = "nothing is fetched: load its file too, `--knowledge FILE`"
+    what = "is imported (owl:imports) and was" if len(found) == 1 else "are imported (owl:imports) and were"
+    return [Warning(f"{named}{more} {what} not loaded", hint=hint, code="imports")]
