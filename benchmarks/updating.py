@@ -1,0 +1,96 @@
+"""Knowledge that changes while events come: CPU for an update, in order and out of order, and what is held after many.
+
+`python -m benchmarks.updating`: 400 thousand triples, ten rules, an event between any two updates.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+from time import process_time
+
+import numpy as np
+import pyoxigraph as ox
+
+from cep.engine import Engine
+from cep.events import Event
+
+STATIONS, UPDATES = 40_000, 1_000
+PREFIX = "PREFIX x: <urn:x:>\nevent r(s: string, v: float) TIME t.\n"
+LEVELS = "".join(
+    f"high{i}(S, L) <- r(S, V) WHERE {{ ?p x:code ?S ; x:kind x:k{i} ; x:level ?L }}, V > L.\n" for i in range(10)
+)
+OPTIONAL = LEVELS + "noted(S, N) <- r(S, V) WHERE { ?p x:code ?S ; x:level ?L OPTIONAL { ?p x:note ?N } }, V > L.\n"
+
+
+def knowledge(stations: int = STATIONS) -> str:
+    """Ten triples for each station."""
+    lines = []
+    for i in range(stations):
+        rest = " ; ".join(f"<urn:x:p{j}> <urn:x:o{i % (97 + j)}>" for j in range(6))
+        lines.append(
+            f'<urn:x:s{i}> a <urn:x:Station> ; <urn:x:code> "S{i}" ; <urn:x:kind> <urn:x:k{i % 10}> ; '
+            f"<urn:x:level> {i % 50 + 0.5} ; {rest} ."
+        )
+    return "\n".join(lines)
+
+
+def changes(count: int, stations: int = STATIONS) -> list[tuple[int, str, str]]:
+    """At a time, in microseconds, the level of a station is another one."""
+    random = np.random.default_rng(1)
+    level = {}
+    made = []
+    for n, i in enumerate(random.integers(0, stations, count).tolist()):
+        old, new = level.get(i, i % 50 + 0.5), float(n % 100_003) + 0.25
+        level[i] = new
+        made.append((1_000_000 + 1000 * n, f"<urn:x:s{i}> <urn:x:level> {new} .", f"<urn:x:s{i}> <urn:x:level> {old} ."))
+    return made
+
+
+def events(count: int, stations: int = STATIONS) -> list[Event]:
+    """One between any two changes."""
+    random = np.random.default_rng(2)
+    times = [1_000_500 + 1000 * n for n in range(count)]
+    return [Event("r", (f"S{i}", 1e6), t, t) for t, i in zip(times, random.integers(0, stations, count).tolist())]
+
+
+def run(known: object, rules: str, count: int, every: int = 50, shuffled: bool = False) -> float:
+    """CPU seconds; `every`: updates between pushes."""
+    engine = Engine(PREFIX + rules, knowledge=known)  # type: ignore[arg-type]
+    told, read = changes(count), events(count)
+    engine.push([Event("r", ("S1", 0.0), 0, 0)])
+    random = np.random.default_rng(3)
+    began, found = process_time(), 0
+    for at in range(0, count, every):
+        piece = told[at : at + every]
+        if shuffled:
+            piece = [piece[i] for i in random.permutation(len(piece))]
+        for time, add, remove in piece:
+            engine.update(time, add=add, remove=remove)
+        found += sum(frame.height for frame in engine.push(read[at : at + every]).values())
+    engine.close()
+    return process_time() - began
+
+
+def main(count: int = UPDATES) -> None:
+    """Print the table."""
+    from knowledge.graph import Knowledge
+
+    known = Knowledge.of(ox.parse(knowledge(), ox.RdfFormat.TURTLE), "owlrl")
+    print(f"{len(known):,} triples")
+    run(known.fork(), LEVELS, 60)
+    for name, rules, shuffled in (
+        ("in order", LEVELS, False),
+        ("out of order", LEVELS, True),
+        ("with OPTIONAL", OPTIONAL, False),
+    ):
+        some = count if name == "in order" else max(50, count // 5)
+        seconds = run(known.fork(), rules, some, shuffled=shuffled)
+        print(f"{name:<16}{some / seconds:>10,.0f} updates a second of CPU{1000 * seconds / some:>10.2f} ms each")
+    gc.collect()
+    print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024:,} MiB at most")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else UPDATES)
