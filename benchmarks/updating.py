@@ -44,7 +44,9 @@ def changes(count: int, stations: int = STATIONS) -> list[tuple[int, str, str]]:
     for n, i in enumerate(random.integers(0, stations, count).tolist()):
         old, new = level.get(i, i % 50 + 0.5), float(n % 100_003) + 0.25
         level[i] = new
-        made.append((1_000_000 + 1000 * n, f"<urn:x:s{i}> <urn:x:level> {new} .", f"<urn:x:s{i}> <urn:x:level> {old} ."))
+        made.append(
+            (1_000_000 + 1000 * n, f"<urn:x:s{i}> <urn:x:level> {new} .", f"<urn:x:s{i}> <urn:x:level> {old} .")
+        )
     return made
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from cep.background import Background, Known, Rows, answers, relation
+from cep.background import Answers, Background, Known, Rows, answers, relation
 from cep.conditions import Column, Relation
 from cep.datalog import Statics, close
 from cep.errors import CepError
@@ -62,6 +62,7 @@ class Changes:
     news: list[bytes] | None = None
     _seen: dict[int, tuple[Background, Moment]] = field(default_factory=dict)  # of the past, by place
     _remember: int = 0
+    _answered: dict[str, tuple[Answers, Rows]] = field(default_factory=dict)  # last, by table
     _ahead: Background | None = None  # as it is after all pending changes
 
     # --- changes come ---
@@ -96,14 +97,17 @@ class Changes:
         for name, asked in self.rules.asked.items():
             stored = self.known.tables[name]
             answered = answers(background, asked, self.pool, self.rules.source)
+            if name in self._answered and self._answered[name][0] is answered and name in before:
+                found[name] = self._kept(stored, self._answered[name][1], before[name])
+                given |= self._given(name, found[name])
+                continue
             columns = tuple(
                 self._fitted(name, i, answered.columns[i], type, stored.types[i])
                 for i, type in enumerate(answered.types)
             )
             found[name] = self._kept(stored, (columns, answered.rows), before.get(name))
-            table = Stored(name, stored.types)
-            table.add(*found[name])
-            given[name] = relation(asked, table)
+            self._answered[name] = answered, found[name]
+            given |= self._given(name, found[name])
         if self.rules.statics:
             given |= {name: each for name, each in offers.items() if name in self.known.offers}
             closed = close(self.rules.statics, self.facts, self.pool, self.rules.source, given=given)
@@ -115,7 +119,17 @@ class Changes:
                     found[name] = self._kept(old, rows, before.get(name))
         return found
 
+    def _given(self, name: str, rows: Rows) -> dict[str, Relation]:
+        """A table as static rules ask it, where there are any."""
+        if not self.rules.statics:
+            return {}
+        table = Stored(name, self.known.tables[name].types)
+        table.add(*rows)
+        return {name: relation(self.rules.asked[name], table)}
+
     def _kept(self, stored: Stored, rows: Rows, before: Rows | None) -> Rows:
+        if before is rows:
+            return rows
         old = before or (tuple(stored.column(i) for i in range(stored.arity)), stored.count)
         if rows[1] == old[1] and np.array_equal(words(rows[0], rows[1]), words(old[0], old[1])):
             return old
@@ -155,8 +169,18 @@ class Changes:
             self.applied.append(moment.change)
             if self.news is not None:
                 self.news.append(moment.change)
-            if len(self.applied) > COMPACT:
-                self.applied = [self.loaded.net(self.applied)]
+            self._compact()
+
+    def _compact(self) -> None:
+        """Put changes together, those that are as many as all after them: each is taken up a few times, not always."""
+        if len(self.applied) <= COMPACT:
+            return
+        place, after = len(self.applied) - 1, len(self.applied[-1])
+        while place and (len(self.applied[place - 1]) <= 2 * after or place > COMPACT // 2):
+            place -= 1
+            after += len(self.applied[place])
+        put = self.loaded.merge if place else self.loaded.net
+        self.applied[place:] = [put(self.applied[place:])]
 
     # --- what was known before ---
 

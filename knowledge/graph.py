@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _Asked = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
+_PLACED = pl.Series([f"<{iri}>" for iri in geometry.PROPERTIES])
 _MANY = 8  # a change of more than one triple in so many: a store is filled anew when it is needed
 _OPEN = frozenset(("limit", "offset", "sample", "group_concat"))  # what SPARQL leaves to the order of solutions
 
@@ -303,7 +304,9 @@ class Knowledge:
 
     def _placed(self, *changed: Triples) -> bool:
         """Whether some of these triples say where something is."""
-        ids = [self.terms.id_of(iri) for iri in geometry.PROPERTIES]
+        if not any(map(len, changed)):
+            return False
+        ids = self.terms.tokens(_PLACED, add=False)
         return any(bool(np.isin(triples.p, ids).any()) for triples in changed)
 
     # --- inside ---

@@ -242,6 +242,20 @@ def test_values_that_come_and_go_are_forgotten() -> None:
     assert engine.pool.size < 20
 
 
+def test_many_changes_are_kept_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cep.changes.COMPACT", 4)
+    engine, times = start(HEIGHTS), range(1_000_000, 60_000_000, 1_000_000)
+    for second, time in enumerate(times):
+        old, new = (f"wt:jfk wt:height {second + n} ; wt:seen {second + n} ." for n in (4, 5))
+        engine.update(time, P + new, P + old)
+        engine.advance(time)
+        assert engine.changes is not None and len(engine.changes.applied) <= 4
+    again = Engine.from_text(HEIGHTS, knowledge=known(KNOWLEDGE), lateness=None).restore(engine.snapshot())
+    for each in (engine, again):
+        made = rows(each.push([Event("a", ("JFK",), 70_000_000, 70_000_000)])) + rows(each.close())
+        assert [write_event(event) for event in made] == [f'e("JFK", {len(times) + 4}) @ 70']
+
+
 @pytest.mark.parametrize(
     ("column", "type", "wanted", "fits"),
     [

@@ -91,7 +91,7 @@ def test_changed_knowledge_is_that_of_a_fresh_start(
 def by_difference() -> Iterator[None]:
     """No change is so large, beside what there is, that all is done anew."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((triples, "_FEW"), (tables, "_LARGE"), (graph, "_MANY")):
+        for module, name in ((triples, "_FEW"), (triples, "_MANY"), (tables, "_LARGE"), (graph, "_MANY")):
             patch.setattr(module, name, 0)
         yield
 
@@ -246,3 +246,15 @@ def test_a_literal_is_told_as_it_was_written() -> None:
     assert rows(knowledge, "{ <x:a> <x:q> ?V }") == [(5.0,)]
     assert type(rows(knowledge, "{ <x:a> <x:q> ?V }")[0][0]) is float
     assert type(rows(knowledge, "{ <x:b> <x:r> ?V }")[0][0]) is int
+
+
+@examples(30)
+@given(st.lists(st.tuples(st.lists(quads, max_size=3), st.lists(quads, max_size=3)), max_size=6), st.lists(quads))
+def test_changes_put_together_are_all_of_them(steps: list[tuple[list[str], list[str]]], lines: list[str]) -> None:
+    lines = [line for line in lines if "[" not in line]
+    one, other = (knowledge_of(set(lines), "none") for _ in range(2))
+    changes = [one.change("\n".join(add), "\n".join(remove)) for add, remove in steps]
+    for change in changes:
+        one.apply(change)
+    other.apply(other.merge([other.merge(changes[:2]), other.merge(changes[2:])]))
+    assert one.fingerprint == other.fingerprint

@@ -17,6 +17,7 @@ Slot = str | int
 Pattern = tuple[Slot, Slot, Slot]
 
 _SAMPLE = 512  # rows by which the size of a join is guessed
+_SMALL = 4096  # rows that are sorted here
 
 
 class TooLarge(Exception):
@@ -37,6 +38,14 @@ class Bindings:
         """These columns, each row once, sorted."""
         if not names:
             return Bindings({}, min(self.rows, 1))
+        if self.rows <= _SMALL:
+            order = np.lexsort([self.columns[name] for name in reversed(list(names))])
+            sorted = {name: self.columns[name][order] for name in names}
+            first = np.zeros(self.rows, dtype=np.bool_)
+            first[:1] = True
+            for column in sorted.values():
+                first[1:] |= column[1:] != column[:-1]
+            return Bindings({name: column[first] for name, column in sorted.items()}, int(first.sum()))
         frame = pl.DataFrame({name: self.columns[name] for name in names})
         frame = frame.unique().sort(frame.columns)
         return Bindings({name: frame[name].to_numpy() for name in names}, frame.height)
@@ -82,12 +91,13 @@ def _keys(pattern: Pattern, found: Bindings, rows: Ints | slice) -> list[Ints | 
 def _guess(pattern: Pattern, triples: Triples, found: Bindings) -> float:
     if NONE in pattern:
         return 0
-    rows = np.unique(np.linspace(0, found.rows - 1, min(found.rows, _SAMPLE)).astype(np.int64))
+    rows: Ints = np.arange(found.rows, dtype=np.int64)
+    if found.rows > _SAMPLE:
+        rows = np.unique(np.linspace(0, found.rows - 1, _SAMPLE).astype(np.int64))
     keys = _keys(pattern, found, rows)
     if all(key is None for key in keys):
         return float(found.rows) * len(triples)
-    _, start, stop = triples.ranges(*keys)
-    return float((stop - start).sum()) * found.rows / len(rows)
+    return float(triples.counts(*keys).sum()) * found.rows / len(rows)
 
 
 def _joined(pattern: Pattern, triples: Triples, found: Bindings, needed: Set[str], most: int) -> Bindings:
@@ -95,30 +105,30 @@ def _joined(pattern: Pattern, triples: Triples, found: Bindings, needed: Set[str
     if NONE in pattern:
         return Bindings({}, 0)
     keys = _keys(pattern, found, slice(None))
-    if all(key is None for key in keys):
-        order = 0
-        start: Ints = np.zeros(found.rows, dtype=np.int64)
-        stop: Ints = np.full(found.rows, len(triples), dtype=np.int64)
-    else:
-        order, start, stop = triples.ranges(*keys)
+    free = all(key is None for key in keys)
+    counts: Ints = np.full(found.rows, len(triples), dtype=np.int64) if free else triples.counts(*keys)
     names = [name for name in found.columns if name in needed]
     new = [slot for slot, key in zip(pattern, keys) if isinstance(slot, str) and key is None]
     if len(set(new)) == len(new) and not needed & set(new):  # only whether there is a triple matters
-        there = np.flatnonzero(stop > start)
+        there = np.flatnonzero(counts > 0)
         some = Bindings({name: found.columns[name][there] for name in names}, len(there))
         return some if len(names) == len(found.columns) else some.distinct(names)
-    total = int((stop - start).sum())
+    total = int(counts.sum())
     if total * len({*names, *new} & needed) > most:
         raise TooLarge(total)
-    index, rows = expand(start, stop)
+    if free:
+        index, rows = expand(np.zeros_like(counts), counts)
+        every = triples.columns[0][rows], triples.columns[1][rows], triples.columns[2][rows]
+    else:
+        index, every = triples.found(*keys)
     columns = {name: found.columns[name][index] for name in names}
     same = np.ones(total, dtype=np.bool_)
-    for slot, key, column in zip(pattern, keys, triples.ordered(order)):
+    for slot, key, column in zip(pattern, keys, every):
         if key is None and isinstance(slot, str):
             if slot in columns:  # a variable that the pattern has twice
-                same &= columns[slot] == column[rows]
+                same &= columns[slot] == column
             elif slot in needed or new.count(slot) > 1:
-                columns[slot] = column[rows]
+                columns[slot] = column
     if not same.all():
         columns = {name: column[same] for name, column in columns.items()}
     some = Bindings(columns, int(same.sum()))

@@ -17,6 +17,7 @@ from knowledge.rdf.triples import Triples
 Resolve = Callable[[Constant], int]
 """The id of a constant, NONE while the knowledge has no such term."""
 
+_SINGLE = 64  # answers that come and go one by one
 _LARGE = 8  # a change of more than one in so many triples: all is answered anew
 
 
@@ -43,6 +44,9 @@ class Piece:
             return self
         if not wanted:
             return self.solved(after, resolve, most)
+        if lost.rows + won.rows <= _SINGLE:
+            kept = solve(patterns, after, wanted, lost, most)
+            return replace(self, found=_one_by_one(self.found, lost, kept, won, wanted))
         here, gone, new = (_frame(bindings, wanted) for bindings in (self.found, lost, won))
         still = _frame(solve(patterns, after, wanted, lost, most), wanted)
         here = here.join(gone.join(still, on=wanted, how="anti"), on=wanted, how="anti")
@@ -53,6 +57,12 @@ class Piece:
         """The bindings that have at least one of a few triples in them."""
         parts: list[Bindings] = []
         for i, pattern in enumerate(patterns) if len(few) else ():
+            fits = np.ones(len(few), dtype=np.bool_)
+            for slot, column in zip(pattern, few.columns):
+                if isinstance(slot, int):
+                    fits &= column == slot
+            if not fits.any():
+                continue
             variables = [slot for slot in pattern if isinstance(slot, str)]
             start = solve([pattern], few, variables)
             if start.rows:
@@ -129,6 +139,31 @@ def _connected(patterns: Sequence[sparql.Pattern]) -> list[tuple[sparql.Pattern,
         groups = [g for g in groups if g not in touching]
         groups.append(sorted([i, *(j for g in touching for j in g)]))
     return [tuple(patterns[i] for i in group) for group in sorted(groups)]
+
+
+def _one_by_one(here: Bindings, gone: Bindings, still: Bindings, new: Bindings, names: Sequence[str]) -> Bindings:
+    """Bindings without some that are gone and not still there, and with new ones; sorted as they are."""
+    columns = [here.columns[name] for name in names]
+    kept = {tuple(row) for row in zip(*(still.columns[name].tolist() for name in names))}
+    for row in zip(*(gone.columns[name].tolist() for name in names)):
+        start, stop = _stretch(columns, row)
+        if stop > start and row not in kept:
+            columns = [np.delete(column, start) for column in columns]
+    for row in zip(*(new.columns[name].tolist() for name in names)):
+        start, stop = _stretch(columns, row)
+        if stop == start:
+            columns = [np.insert(column, start, value) for column, value in zip(columns, row)]
+    return Bindings(dict(zip(names, columns)), len(columns[0]))
+
+
+def _stretch(columns: Sequence[Ints], row: Sequence[int]) -> tuple[int, int]:
+    """Where a row lies, or would lie, in sorted ones."""
+    start, stop = 0, len(columns[0])
+    for column, value in zip(columns, row):
+        within = column[start:stop]
+        low, high = (int(np.searchsorted(within, value, side)) for side in ("left", "right"))
+        start, stop = start + low, start + high
+    return start, stop
 
 
 def _frame(bindings: Bindings, names: Sequence[str]) -> pl.DataFrame:

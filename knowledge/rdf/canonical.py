@@ -10,7 +10,7 @@ from cep.values import Ints
 from knowledge.asking.values import INTEGERS
 from knowledge.namespaces import XSD
 from knowledge.rdf.terms import IRI, LANG_STRING, LITERAL, NONE, Sort, Terms
-from knowledge.rdf.triples import Triples, expand
+from knowledge.rdf.triples import Triples
 
 _DIGITS = r"(?:0|-?[1-9][0-9]{0,14})"
 _REAL = r"^(?:0|-?[1-9][0-9]{0,6}|-?(?:0|[1-9][0-9]{0,6})\.[0-9]{0,6}[1-9])$"
@@ -66,9 +66,7 @@ class Canonical:
         if not self.changes:
             return closed, new, gone
         if len(gone):  # another literal of the same value may still be there
-            order, start, stop = closed.ranges(gone.s, gone.p, None)
-            rows = expand(start, stop)[1]
-            s, p, o = (column[rows] for column in closed.ordered(order))
+            s, p, o = closed.found(gone.s, gone.p, None)[1]
             gone = gone.minus(Triples.of(s, p, self.ids(o)))
         return before.minus(gone).plus(new), new, gone
 

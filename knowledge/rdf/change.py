@@ -48,36 +48,41 @@ class Change:
         lines = [*("D " + line for line in sorted(self.removed)), *("A " + line for line in sorted(self.added))]
         return "".join(line + "\n" for line in lines).encode()
 
-    def then(self, later: Change) -> Change:
-        """Both, one after the other, as one."""
-        kept = {line for line in self.added if line not in later.removed and _unnamed(line) not in later.removed}
-        return Change(self.removed | later.removed, later.added | kept)
-
     def quads(self, terms: Terms) -> tuple[load.Quads, load.Quads]:
         """What is removed and what is added as columns of ids."""
         removed, added = (
-            _columns(list(ox.parse("\n".join(sorted(lines)), ox.RdfFormat.N_QUADS)), terms)
-            for lines in (self.removed, self.added)
+            list(ox.parse("\n".join(sorted(lines)), ox.RdfFormat.N_QUADS)) for lines in (self.removed, self.added)
         )
-        return removed, added
+        if len(removed) + len(added) > _FEW:
+            gone, new = (load.Quads.joined(list(load.columns(quads, terms, None))) for quads in (removed, added))
+            return gone, new
+        every = _columns(removed + added, terms)
+        return every.rows(slice(None, len(removed))), every.rows(slice(len(removed), None))
 
 
 def _columns(quads: list[ox.Quad], terms: Terms) -> load.Quads:
-    if len(quads) > _FEW:
-        return load.Quads.joined(list(load.columns(quads, terms, None)))
-    s, p, o = (terms.ids([q.triple[place] for q in quads]) for place in range(3))
-    g: Ints = np.full(len(quads), NONE, dtype=np.int64)
     named = [i for i, q in enumerate(quads) if not isinstance(q.graph_name, ox.DefaultGraph)]
-    g[named] = terms.ids([quads[i].graph_name for i in named])
+    ids = terms.ids([*(q.triple[place] for place in range(3) for q in quads), *(quads[i].graph_name for i in named)])
+    s, p, o = ids[: 3 * len(quads)].reshape(3, -1)
+    g: Ints = np.full(len(quads), NONE, dtype=np.int64)
+    g[named] = ids[3 * len(quads) :]
     return load.Quads(s, p, o, g)
 
 
 def merge(changes: Sequence[bytes]) -> bytes:
     """Changes one after the other as one."""
-    merged = Change(frozenset(), frozenset())
+    removed: set[str] = set()
+    added: dict[str, set[str]] = {}  # by what takes them away in every graph
     for blob in changes:
-        merged = merged.then(Change.read(blob))
-    return merged.written()
+        change = Change.read(blob)
+        for line in change.removed:
+            added.pop(line, None)
+            if (unnamed := _unnamed(line)) in added:
+                added[unnamed].discard(line)
+        removed |= change.removed
+        for line in change.added:
+            added.setdefault(_unnamed(line), set()).add(line)
+    return Change(frozenset(removed), frozenset().union(*added.values())).written()
 
 
 def _unnamed(line: str) -> str:

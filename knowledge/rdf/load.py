@@ -50,6 +50,10 @@ class Quads:
     o: Ints
     g: Ints
 
+    def rows(self, rows: slice) -> Quads:
+        """Some of them."""
+        return Quads(self.s[rows], self.p[rows], self.o[rows], self.g[rows])
+
     @classmethod
     def joined(cls, parts: Sequence[Quads]) -> Quads:
         nothing: Ints = np.empty(0, dtype=np.int64)

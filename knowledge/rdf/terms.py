@@ -50,6 +50,7 @@ class Sort:
         return pl.select(pl.lit(before) + pl.lit(texts) + pl.lit(after)).to_series()
 
 
+_MET = 1 << 14  # terms asked for one by one that are remembered
 _IRIS, _BLANKS, _STRINGS = range(3)  # the sorts every dictionary has
 
 
@@ -68,6 +69,7 @@ class Terms:
         self._texts = pl.Series(dtype=pl.String)  # of the first terms
         self._tail = pl.Series(dtype=pl.String)  # of those after them; of the rest the pieces as they came
         self._recent: list[pl.Series] = []
+        self._met: dict[tuple[Sort, str], int] = {}  # some that were asked for one by one
 
     def __len__(self) -> int:
         return self._keys.count
@@ -206,15 +208,28 @@ class Terms:
 
     def id_of(self, term: Any) -> int:
         """The id of an rdflib or pyoxigraph term, or of an IRI given as a string; NONE if it is not known."""
-        sort, text = parts(term)
-        known = self._sort_ids.get(sort)
-        return NONE if known is None else int(self._find(pl.Series([text], dtype=pl.String), known)[0])
+        sort, text = part = parts(term)
+        id = self._met.get(part)
+        if id is None:
+            known = self._sort_ids.get(sort)
+            id = NONE if known is None else int(self._find(pl.Series([text], dtype=pl.String), known)[0])
+            if id != NONE:
+                self._meet(part, id)
+        return id
 
     def ids(self, terms: Sequence[Any]) -> Ints:
         """Ids of rdflib or pyoxigraph terms, added where new."""
         split = [parts(term) for term in terms]
-        sorts = np.fromiter((self.sort_id(sort) for sort, _ in split), dtype=np.int64, count=len(split))
-        return self._insert(pl.Series([text for _, text in split], dtype=pl.String), sorts)
+        met = [self._met.get(part, NONE) for part in split]
+        new = list(dict.fromkeys(part for part, id in zip(split, met) if id == NONE))
+        if not new:
+            return np.array(met, dtype=np.int64)
+        sorts = np.fromiter((self.sort_id(sort) for sort, _ in new), dtype=np.int64, count=len(new))
+        made = dict(zip(new, self._insert(pl.Series([text for _, text in new], dtype=pl.String), sorts).tolist()))
+        if len(new) <= _MET:
+            for part, id in made.items():
+                self._meet(part, id)
+        return np.array([made[part] if id == NONE else id for part, id in zip(split, met)], dtype=np.int64)
 
     def term(self, id: int) -> Term:
         """The term of an id, of pyoxigraph."""
@@ -231,6 +246,11 @@ class Terms:
         return ox.Literal(text, language=language)
 
     # --- the dictionary ---
+
+    def _meet(self, part: tuple[Sort, str], id: int) -> None:
+        if len(self._met) >= _MET:
+            self._met.clear()
+        self._met[part] = id
 
     def _insert(self, texts: pl.Series, sorts: Ints | int) -> Ints:
         ids, fresh = self._keys.insert(self._hashed(texts, sorts))
@@ -250,8 +270,10 @@ class Terms:
     def _hashed(self, texts: pl.Series, sorts: Ints | int) -> Ints:
         assert not texts.null_count(), "a term has a text"
         keys: Ints = np.empty((len(texts), 2), dtype=np.int64)
-        keys[:, 0] = texts.hash(1).to_numpy().view(np.int64)
-        keys[:, 1] = texts.hash(2).to_numpy().view(np.int64)
+        text = pl.col("text")
+        hashed = pl.DataFrame({"text": texts}).select(text.hash(1).alias("1"), text.hash(2).alias("2"))
+        keys[:, 0] = hashed["1"].to_numpy().view(np.int64)
+        keys[:, 1] = hashed["2"].to_numpy().view(np.int64)
         keys[:, 1] ^= np.asarray(sorts, dtype=np.int64) * np.int64(0x1F83D9ABFB41BD6B)
         return keys
 

@@ -16,17 +16,23 @@ Columns = tuple[Ints, Ints, Ints]
 
 _ORDERS = ((0, 1, 2), (1, 2, 0), (2, 0, 1))  # of positions: any set of fixed ones is a beginning of one of them
 _FEW = 16  # one in how many makes a change small: then rows are put in, else all is sorted again
+_MANY = 64  # one in how many makes few triples many, so that they are put into the columns
+_SMALL = 4096  # rows that are sorted here
 
 
 class Triples:
-    """Distinct triples of ids, sorted by subject, predicate, object. Never changed; `plus` and `minus` give others."""
+    """Distinct triples of ids, sorted by subject, predicate, object. Never changed; `plus` and `minus` give others.
 
-    __slots__ = ("_orders", "columns")
+    What a small change makes is held as the triples before it, the few that are gone and the few that are new, and put
+    into columns when these are asked for, or when the few are many.
+    """
+
+    __slots__ = ("_beside", "_orders")
 
     def __init__(self, columns: Columns) -> None:
         """Of columns that are sorted and distinct; `Triples.of` takes any."""
-        self.columns = columns
         self._orders: dict[int, Columns] = {0: columns}
+        self._beside: tuple[Triples, Triples, Triples] | None = None  # triples, those of them that are gone, new ones
 
     @classmethod
     def of(cls, s: Ints, p: Ints, o: Ints) -> Triples:
@@ -37,8 +43,27 @@ class Triples:
     def empty(cls) -> Triples:
         return cls(_room(0))
 
+    @classmethod
+    def _of_few(cls, base: Triples, less: Triples, more: Triples) -> Triples:
+        # `less` are among those of `base`, `more` are not.
+        if (len(less) + len(more)) * _MANY > len(base):
+            orders = {order: _replaced(base, less, more, order) for order in base._orders}
+            made = cls(orders[0])
+            made._orders = orders
+            return made
+        made = object.__new__(cls)
+        made._orders, made._beside = {}, (base, less, more)
+        return made
+
     def __len__(self) -> int:
-        return len(self.columns[0])
+        if self._beside is not None:
+            base, less, more = self._beside
+            return len(base) - len(less) + len(more)
+        return len(self._orders[0][0])
+
+    @property
+    def columns(self) -> Columns:
+        return self.ordered(0)
 
     @property
     def s(self) -> Ints:
@@ -70,6 +95,9 @@ class Triples:
 
     def count(self, s: int | None = None, p: int | None = None, o: int | None = None) -> int:
         """How many triples have these ids, without making them."""
+        if self._beside is not None:
+            base, less, more = self._beside
+            return base.count(s, p, o) - less.count(s, p, o) + more.count(s, p, o)
         _, start, stop = self._one(s, p, o)
         return stop - start
 
@@ -95,16 +123,48 @@ class Triples:
             _locate(a, b, c, x, y, z, len(keys), start, stop)
         return order, start, stop
 
+    def counts(self, s: Ints | None, p: Ints | None, o: Ints | None) -> Ints:
+        """For each row of the columns given (None: any, not all) how many triples have these ids."""
+        if self._beside is None:
+            _, start, stop = self.ranges(s, p, o)
+            return stop - start
+        base, less, more = self._beside
+        found = base.counts(s, p, o)
+        if len(less):
+            found = found - less.counts(s, p, o)
+        return found + more.counts(s, p, o) if len(more) else found
+
+    def found(self, s: Ints | None, p: Ints | None, o: Ints | None) -> tuple[Ints, Columns]:
+        """The triples for all rows of the columns given (None: any, not all): which row each is for, and they."""
+        if self._beside is None:
+            order, start, stop = self.ranges(s, p, o)
+            index, rows = expand(start, stop)
+            columns = self.ordered(order)
+            return index, (columns[0][rows], columns[1][rows], columns[2][rows])
+        base, less, new = self._beside
+        index, columns = base.found(s, p, o)
+        if len(less):
+            kept = ~less.has(*columns)
+            if not kept.all():
+                index, columns = index[kept], (columns[0][kept], columns[1][kept], columns[2][kept])
+        others, more = new.found(s, p, o)
+        if not len(others):
+            return index, columns
+        every = tuple(np.concatenate(pair) for pair in zip(columns, more))
+        return np.concatenate([index, others]), (every[0], every[1], every[2])
+
     def ordered(self, order: int) -> Columns:
         """The columns s, p, o, with rows in an order: 0: s p o, 1: p o s, 2: o s p. Made when first asked for."""
         if order not in self._orders:
-            self._orders[order] = _sorted(self.columns, order, distinct=True)
+            if self._beside is not None:
+                self._orders[order] = _replaced(*self._beside, order)
+            else:
+                self._orders[order] = _sorted(self.columns, order, distinct=True)
         return self._orders[order]
 
     def has(self, s: Ints, p: Ints, o: Ints) -> NDArray[np.bool_]:
         """Which of these triples are here."""
-        _, start, stop = self.ranges(s, p, o)
-        return stop > start
+        return self.counts(s, p, o) > 0
 
     # --- more and fewer ---
 
@@ -112,21 +172,17 @@ class Triples:
         """The union."""
         if not len(self):
             return more
-        more = more.minus(self)
+        more = more._without(self)
         if not len(more):
             return self
         if len(more) * _FEW > len(self):
             s, p, o = (np.concatenate(pair) for pair in zip(self.columns, more.columns))
             return Triples.of(s, p, o)
-        orders: dict[int, Columns] = {}
-        for order, columns in self._orders.items():
-            new = more.ordered(order)
-            places = self._places(order, new)[0]
-            made = _room(len(self) + len(more))
-            for old, ids, out in zip(columns, new, made):
-                _put(old, places, ids, out)
-            orders[order] = made
-        return self._with(orders)
+        if self._beside is None:
+            return Triples._of_few(self, Triples.empty(), more)
+        base, gone, new = self._beside
+        back = gone.common(more)
+        return Triples._of_few(base, gone._without(back), new._with(more._without(back)))
 
     def minus(self, less: Triples) -> Triples:
         """Those that are not in `less`."""
@@ -135,32 +191,59 @@ class Triples:
         if len(less) * _FEW > len(self):
             keep = ~less.has(*self.columns)
             return Triples((self.s[keep], self.p[keep], self.o[keep]))
-        orders: dict[int, Columns] = {}
-        for order, columns in self._orders.items():
-            start, stop = self._places(order, less.ordered(order))
-            gone = start[stop > start]
-            if not len(gone):
-                return self
-            made = _room(len(self) - len(gone))
-            for old, out in zip(columns, made):
-                _take(old, gone, out)
-            orders[order] = made
-        return self._with(orders)
+        less = less.common(self)
+        if not len(less):
+            return self
+        if self._beside is None:
+            return Triples._of_few(self, less, Triples.empty())
+        base, gone, new = self._beside
+        back = less.common(new)
+        return Triples._of_few(base, gone._with(less._without(back)), new._without(back))
 
-    def _places(self, order: int, triples: Columns) -> tuple[Ints, Ints]:
-        # Where triples lie, or would lie, in an order: a stretch of one row or none.
-        start: Ints = np.empty(len(triples[0]), dtype=np.int64)
-        stop: Ints = np.empty(len(triples[0]), dtype=np.int64)
-        a, b, c = (self.ordered(order)[place] for place in _ORDERS[order])
-        x, y, z = (triples[place] for place in _ORDERS[order])
-        _locate(a, b, c, x, y, z, 3, start, stop)
-        return start, stop
+    def common(self, other: Triples) -> Triples:
+        """Those that are in another too."""
+        return self._chosen(other.has(*self.columns))
 
-    @staticmethod
-    def _with(orders: dict[int, Columns]) -> Triples:
-        made = Triples(orders[0])
-        made._orders = orders
-        return made
+    # Of few triples, or to few, all in columns.
+
+    def _without(self, other: Triples) -> Triples:
+        return self._chosen(~other.has(*self.columns)) if len(other) else self._chosen(None)
+
+    def _with(self, more: Triples) -> Triples:
+        s, p, o = (np.concatenate(pair) for pair in zip(self.columns, more.columns))
+        return Triples.of(s, p, o)
+
+    def _chosen(self, keep: NDArray[np.bool_] | None) -> Triples:
+        if keep is None or keep.all():
+            return self if self._beside is None else Triples(self.columns)
+        return Triples((self.s[keep], self.p[keep], self.o[keep]))
+
+
+def _replaced(base: Triples, less: Triples, more: Triples, order: int) -> Columns:
+    """The columns of `base` in an order, without some triples and with others."""
+    columns = base.ordered(order)
+    if len(less):
+        gone = _places(columns, order, less)
+        kept = _room(len(columns[0]) - len(less))
+        for old, out in zip(columns, kept):
+            _take(old, gone, out)
+        columns = kept
+    if len(more):
+        places, made = _places(columns, order, more), _room(len(columns[0]) + len(more))
+        for old, ids, out in zip(columns, more.ordered(order), made):
+            _put(old, places, ids, out)
+        columns = made
+    return columns
+
+
+def _places(columns: Columns, order: int, triples: Triples) -> Ints:
+    """Where triples lie, or would lie, in an order."""
+    start: Ints = np.empty(len(triples), dtype=np.int64)
+    stop: Ints = np.empty(len(triples), dtype=np.int64)
+    a, b, c = (columns[place] for place in _ORDERS[order])
+    x, y, z = (triples.ordered(order)[place] for place in _ORDERS[order])
+    _locate(a, b, c, x, y, z, 3, start, stop)
+    return start
 
 
 def _room(rows: int) -> Columns:
@@ -176,8 +259,12 @@ def expand(start: Ints, stop: Ints) -> tuple[Ints, Ints]:
 
 
 def _sorted(columns: Columns, order: int, distinct: bool = False) -> Columns:
-    frame = pl.DataFrame(dict(zip("spo", columns))).sort(["spo"[place] for place in _ORDERS[order]])
-    s, p, o = (series.to_numpy() for series in frame)
+    if len(columns[0]) <= _SMALL:
+        by = np.lexsort([columns[place] for place in reversed(_ORDERS[order])])
+        s, p, o = columns[0][by], columns[1][by], columns[2][by]
+    else:
+        frame = pl.DataFrame(dict(zip("spo", columns))).sort(["spo"[place] for place in _ORDERS[order]])
+        s, p, o = (series.to_numpy() for series in frame)
     if distinct or not len(s):
         return s, p, o
     first = np.ones(len(s), dtype=np.bool_)

@@ -47,11 +47,8 @@ def lost_values(terms: Terms, facts: Facts, asserted: Facts, less: Facts) -> Fac
 
 def _literals(terms: Terms, facts: Facts) -> Ints:
     """The literals that are objects."""
-    used = np.zeros(len(terms), dtype=np.bool_)
-    for predicate in facts:
-        if predicate >= 0:
-            used[unpacked(facts[predicate].pairs)[1]] = True
-    objects = np.flatnonzero(used)
+    columns = [unpacked(facts[predicate].pairs)[1] for predicate in facts if predicate >= 0]
+    objects = distinct(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
     literals: Ints = objects[terms.kinds(objects) == LITERAL]
     return literals
 

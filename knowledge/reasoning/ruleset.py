@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-import polars as pl
 
 from cep.values import Ints
 from knowledge.asking.values import READ
 from knowledge.rdf.names import Names
-from knowledge.rdf.terms import LITERAL, Terms
+from knowledge.rdf.terms import IRI, LITERAL, Terms
 from knowledge.reasoning import owl2rl, rdfs
 from knowledge.reasoning.lists import lists_of, rules_of_lists
 from knowledge.reasoning.literals import KNOWN, inside
@@ -22,6 +21,7 @@ from knowledge.reasoning.rule import HAS, TWICE, Rule, rules_of
 from knowledge.reasoning.vocabulary import Vocabulary
 
 Reasoning = Literal["none", "rdfs", "owlrl"]
+_FEW = 100  # terms that are looked at one by one
 REASONING: tuple[Reasoning, ...] = ("none", "rdfs", "owlrl")
 
 
@@ -113,13 +113,17 @@ def _typed(terms: Terms, asserted: Facts, words: Vocabulary) -> Facts:
 
 def _asked(terms: Terms, facts: Facts, words: Vocabulary) -> Ints:
     """Datatypes that triples speak of otherwise than as a range or to declare them."""
-    names = [*KNOWN, *(sort.datatype for sort in terms.sorts if sort.kind == LITERAL)]
-    tokens = pl.Series([f"<{name}>" for name in dict.fromkeys(names)])
-    datatypes = distinct(terms.tokens(tokens, add=False))
-    datatypes = datatypes[datatypes >= 0]
-    speaking = np.zeros(len(terms), dtype=np.bool_)
-    for predicate in facts:
-        if predicate not in (words.range, words.type):
-            for column in unpacked(facts[predicate].pairs):
-                speaking[column] = True
-    return datatypes[speaking[datatypes]]
+    names = {*KNOWN, *(sort.datatype for sort in terms.sorts if sort.kind == LITERAL)}
+    columns = [
+        column
+        for predicate in facts
+        if predicate not in (words.range, words.type)
+        for column in unpacked(facts[predicate].pairs)
+    ]
+    spoken = distinct(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
+    spoken = spoken[terms.kinds(spoken) == IRI]
+    texts = terms.texts(spoken)
+    few = len(spoken) <= _FEW
+    among = [text in names for text in texts] if few else texts.is_in(list(names)).to_list()
+    known: Ints = spoken[np.array(among, dtype=np.bool_)]
+    return known
