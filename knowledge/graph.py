@@ -20,7 +20,7 @@ from cep.syntax.ast import Graph
 from cep.values import Areas, Pool
 from knowledge import geometry
 from knowledge.asking import checked, patterns, silence, solutions, store
-from knowledge.asking.answers import answered, rank
+from knowledge.asking.answers import Before, answered, rank
 from knowledge.asking.bindings import TooLarge
 from knowledge.asking.sparql import Constant, basic, tokens
 from knowledge.asking.tables import Table
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _Asked = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
-_PLACED = pl.Series([f"<{iri}>" for iri in geometry.PROPERTIES])
+_PLACED = [ox.NamedNode(iri) for iri in geometry.PROPERTIES]
 _MANY = 8  # a change of more than one triple in so many: a store is filled anew when it is needed
 _OPEN = frozenset(("limit", "offset", "sample", "group_concat"))  # what SPARQL leaves to the order of solutions
 
@@ -71,7 +71,7 @@ class Knowledge:
         self._stores: dict[bool, ox.Store] = {}
         self._lent = False  # whether a fork has these stores too
         self._tables: dict[_Asked, Table | None] = {}
-        self._answers: dict[_Asked, tuple[Table, Pool, Answers]] = {}
+        self._answers: dict[_Asked, tuple[Table, Pool, Answers, Before]] = {}
         self._places: geometry.Places | None = None
         self._fingerprint: str | None = None
 
@@ -119,7 +119,9 @@ class Knowledge:
             return patterns.by_sparql(graph, self.store(ordered=not words.isdisjoint(_OPEN)), pool, source)
         known = self._answers.get(key)
         if known is None or known[0] is not table or known[1] is not pool:
-            known = self._answers[key] = (table, pool, patterns.of_table(table, graph, self.terms, pool, source))
+            before = Before() if known is None or known[1] is not pool else known[3]
+            made = patterns.of_table(table, graph, self.terms, pool, source, before)
+            known = self._answers[key] = (table, pool, made, before)
         return known[2]
 
     def by_difference(self, graph: Graph) -> bool:
@@ -306,7 +308,7 @@ class Knowledge:
         """Whether some of these triples say where something is."""
         if not any(map(len, changed)):
             return False
-        ids = self.terms.tokens(_PLACED, add=False)
+        ids = self.terms.ids(_PLACED)
         return any(bool(np.isin(triples.p, ids).any()) for triples in changed)
 
     # --- inside ---

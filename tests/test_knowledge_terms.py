@@ -205,6 +205,7 @@ def test_more_and_fewer_triples(first: list[Any], second: list[Any], orders: lis
     with pytest.MonkeyPatch.context() as patch:
         if small:
             patch.setattr("knowledge.rdf.triples._FEW", 0)
+            patch.setattr("knowledge.rdf.triples._MANY", 0)
         one, two = table(first), table(second)
         for order in orders:
             one.ordered(order)
@@ -215,3 +216,27 @@ def test_more_and_fewer_triples(first: list[Any], second: list[Any], orders: lis
                 assert listed(tuple(columns[p] for p in places)) == sorted(
                     tuple(triple[p] for p in places) for triple in expected
                 )
+
+
+@given(rows, st.lists(st.tuples(st.booleans(), rows), max_size=6), few, few)
+def test_many_small_changes_of_triples(first: list[Any], steps: list[tuple[bool, list[Any]]], s: int, p: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_FEW", "_MANY"):
+            patch.setattr(f"knowledge.rdf.triples.{name}", 0)
+        made, expected = table(first), {*first}
+        for more, changed in steps:
+            made = made.plus(table(changed)) if more else made.minus(table(changed))
+            expected = expected | {*changed} if more else expected - {*changed}
+            assert len(made) == len(expected)
+            asked = np.array([s, p], dtype=np.int64)
+            for keys in ((asked, None, None), (None, asked, None), (asked, asked[::-1].copy(), None)):
+                index, columns = made.found(*keys)
+                wanted = [
+                    (i, *triple)
+                    for i in range(2)
+                    for triple in sorted(expected)
+                    if all(key is None or int(key[i]) == triple[place] for place, key in enumerate(keys))
+                ]
+                assert sorted(zip(index.tolist(), *(column.tolist() for column in columns))) == sorted(wanted)
+                assert made.counts(*keys).tolist() == [sum(row[0] == i for row in wanted) for i in range(2)]
+        assert listed(made.columns) == sorted(expected)

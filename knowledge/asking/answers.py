@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,16 @@ from cep.values import FLOAT, INT, Ints, Pool
 from knowledge.rdf.terms import Terms
 
 
-def answered(terms: Terms, columns: Sequence[Ints], rows: int, pool: Pool) -> Answers:
+@dataclass(slots=True)
+class Before:
+    """The last answers of one pattern, column by column: ids, type, values and ranks. A change often leaves a column
+    as it was."""
+
+    generation: int = -1
+    columns: dict[int, tuple[Ints, str, Column, pl.Series]] = field(default_factory=dict)
+
+
+def answered(terms: Terms, columns: Sequence[Ints], rows: int, pool: Pool, before: Before | None = None) -> Answers:
     """Rows of ids as rows of values, sorted by the first column, then the second, ...
 
     Missing values come first; then numbers and times by size, booleans, strings, IRIs by their letters. So the order is
@@ -21,8 +31,18 @@ def answered(terms: Terms, columns: Sequence[Ints], rows: int, pool: Pool) -> An
     """
     if not columns:
         return Answers((), (), min(rows, 1))
-    types, values = terms.columns(columns, pool)
-    frame = pl.DataFrame([rank(c, t, pool).alias(f"{i}") for i, (c, t) in enumerate(zip(values, types))])
+    before = before or Before()
+    known = before.columns if before.generation == pool.generation else {}
+    every: dict[int, tuple[Ints, str, Column, pl.Series]] = {}
+    for i, ids in enumerate(columns):
+        if i in known and np.array_equal(known[i][0], ids):
+            every[i] = known[i]
+        else:
+            (type,), (column,) = terms.columns([ids], pool)
+            every[i] = ids, type, column, rank(column, type, pool)
+    before.generation, before.columns = pool.generation, every
+    types, values = tuple(each[1] for each in every.values()), tuple(each[2] for each in every.values())
+    frame = pl.DataFrame([each[3].alias(f"{i}") for i, each in every.items()])
     order = frame.with_row_index("row").unique(frame.columns, keep="any").sort(frame.columns)["row"].to_numpy()
     return Answers(types, tuple(column[order] for column in values), len(order))
 

@@ -9,7 +9,7 @@ from cep.errors import CepError, Source
 from cep.syntax.ast import Graph
 from cep.values import Pool
 from knowledge.asking import solutions
-from knowledge.asking.answers import answered
+from knowledge.asking.answers import Before, answered
 from knowledge.asking.bindings import TooLarge
 from knowledge.asking.checked import check, refused
 from knowledge.asking.products import groups, refuse_product, refuse_products, stretch
@@ -41,7 +41,9 @@ def table(graph: Graph, triples: Triples, resolve: Resolve, source: Source) -> T
         raise _too_large(error.rows, graph, source) from None
 
 
-def of_table(found: Table, graph: Graph, terms: Terms, pool: Pool, source: Source) -> Answers:
+def of_table(
+    found: Table, graph: Graph, terms: Terms, pool: Pool, source: Source, before: Before | None = None
+) -> Answers:
     """The answers as the engine takes them. Raises CepError where they are too many."""
     several = [piece for piece in found.pieces if piece.wanted]
     if len(several) > 1:
@@ -49,7 +51,7 @@ def of_table(found: Table, graph: Graph, terms: Terms, pool: Pool, source: Sourc
         refuse_product([piece.found.rows for piece in several], texts, graph, source)
     if found.rows * len(found.variables) > MOST_CELLS:
         raise _too_large(found.rows, graph, source)
-    return answered(terms, found.columns(), found.rows, pool)
+    return answered(terms, found.columns(), found.rows, pool, before)
 
 
 def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answers:

@@ -102,6 +102,10 @@ def standing_for(terms: Terms, ids: Ints) -> Ints:
             whole, written = _decimals(texts)
             for is_whole, datatype in ((True, "integer"), (False, "decimal")):
                 rows = np.flatnonzero(whole == is_whole)
+                if sort.datatype == XSD + datatype:
+                    rows = rows[(written.gather(rows) != texts.gather(rows)).to_numpy()]
+                if not len(rows):
+                    continue
                 standing[places[rows]] = terms.literals(written.gather(rows), XSD + datatype)
         elif space in _OF_TIME:
             if sort.datatype in CANONICAL:
