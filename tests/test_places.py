@@ -624,3 +624,14 @@ def test_a_malformed_dump_loads_nothing(tmp_path: Path) -> None:
 def test_a_folder_with_a_dump_is_read_once(tmp_path: Path) -> None:
     registers.dump(tmp_path, 4000)
     assert len(Knowledge.load(tmp_path)) == len(Knowledge.load(tmp_path / "US.txt"))
+
+
+def test_an_airport_without_an_icao_code_has_a_station() -> None:
+    command = [sys.executable, "-m", "knowledge.stations"]
+    made = subprocess.run([*command, "AHD"], capture_output=True, text=True, check=True)
+    assert "station:AHD a sosa:Platform" in made.stdout and 'om-owl:ID "AHD"' in made.stdout
+    missing = subprocess.run([*command, "AHD", "QQQ"], capture_output=True, text=True, check=False)
+    assert missing.returncode == 1 and not missing.stdout
+    assert missing.stderr == (
+        "error: airportsdata has no airport `QQQ`\nhint: IATA codes are three letters: `EWR JFK LGA`\n"
+    )
