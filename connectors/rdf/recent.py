@@ -21,7 +21,8 @@ from connectors.rdf.spans import CONTAINS, HERE, INSIDE, Spans
 _MINUTES, _HOURS = 240, 240  # spans of a kind that are asked for; of more, the next larger ones
 _FEW = 2_000  # what a pattern may find for the query to be quick as it stands
 _LOOKED = 20_000  # instants of a range that are counted against what a pattern finds
-_FIRST, _MORE, _MOST = 50, 16, 20_000  # instants looked at for the newest rows; how many times more; where it ends
+_LONGEST = 5_000  # minutes that a query is given
+_FIRST, _MORE, _MOST = 50, 16, 200_000  # instants looked at for the newest rows; how many times more; where it ends
 _INTO = [f"^{INSIDE}", f"^{INSIDE}/^{CONTAINS}", f"^{INSIDE}/^{CONTAINS}/^{CONTAINS}"]  # minutes, hours, days
 
 
@@ -85,6 +86,8 @@ class Recent:
         for hour in self._hours(asked, order.down):
             for minute in self._minutes(hour, asked, order.down):
                 minutes.append(str(minute))
+                if len(minutes) > _LONGEST:
+                    return
                 instants += self._inside(minute, _MOST)
                 if instants >= goal:
                     yield Rewritten(found.restricted(order.variable, _INTO[0], minutes), order.limit)
