@@ -49,10 +49,10 @@ def did_you_mean(word: str, words: Iterable[str]) -> str | None:
 
 def astray(path: Path) -> str | None:
     """Why a link leads nowhere: it leads back to itself, or to what is not there; None: it is no such link."""
-    if not path.is_symlink():
+    if not os.path.islink(path):
         return None
     try:
-        path.stat()
+        os.stat(path)
     except OSError as error:
         if error.errno == errno.ELOOP:
             return "the link leads back to itself"
