@@ -198,7 +198,7 @@ def test_files_of_a_sink_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.
     lines = [{"type": "x", "start": n, "end": n, "k": f"k{n % 3}", "n": n} for n in range(3000)]
     (tmp_path / sink.LOG).mkdir()
     (tmp_path / "part-0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (tmp_path / sink.LOG / "0").write_text("v1\n" + json.dumps({"path": (tmp_path / "part-0.jsonl").as_uri()}) + "\n")
+    (tmp_path / sink.LOG / "0").write_text("v1\n" + json.dumps({"path": (tmp_path / "part-0.jsonl").as_uri()}))
     sizes: list[int] = []
     before = Lines.read
 

@@ -26,7 +26,7 @@ from connectors.feeds.events import Stream
 from connectors.feeds.router import router
 from connectors.feeds.targets import public, target
 from connectors.ip import here, named
-from connectors.serving.guard import HEAD, Limits, _client, _host
+from connectors.serving.guard import HEAD, Limits, _host, client_of
 from connectors.serving.negotiation import negotiated, takes, takes_coding
 from tests.alert_server import expected
 from tests.page_server import Shown, shown
@@ -278,7 +278,7 @@ def test_headers_have_a_limit_that_is_kept() -> None:
 def test_this_machine_has_many_names() -> None:
     """An address of IPv4 stands in one of IPv6 in several ways."""
     for local in ("127.0.0.1", "::1", "127.9.9.9", "::ffff:127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::7f00:1"):
-        assert here(local) and here(f"[{local}]") and _client({"client": (local, 1)}) == "this machine", local
+        assert here(local) and here(f"[{local}]") and client_of({"client": (local, 1)}) == "this machine", local
         if local != "::1":
             assert not public(local), local
             with pytest.raises(CepError, match="an address of the own network"):
@@ -294,8 +294,8 @@ def test_this_machine_has_many_names() -> None:
         assert _host(text) == "127.0.0.1", text
     assert (_host("[0:0::1]:80"), _host("LocalHost.:1"), named("Example.ORG.")) == ("::1", "localhost", "example.org")
     assert (
-        _client({"client": ("2001:db8::1:2", 1)}) == "2001:db8::/64"
-        and _client({"client": ("9.9.9.9", 1)}) == "9.9.9.9"
+        client_of({"client": ("2001:db8::1:2", 1)}) == "2001:db8::/64"
+        and client_of({"client": ("9.9.9.9", 1)}) == "9.9.9.9"
     )
 
 

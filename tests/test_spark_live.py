@@ -266,7 +266,7 @@ def test_an_input_that_ends_unasked_is_told(
                 post.latest(0, None)
         post.stop()
     (tmp_path / "address").write_text("")
-    with pytest.raises(CepError, match="address: what was kept of the input is damaged"):
+    with pytest.raises(CepError, match="address is damaged"):
         live(one, 0, tmp_path)
 
 

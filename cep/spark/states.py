@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from cep import sealed
 from cep.errors import CepError
-from cep.runtime import snapshot
 from cep.spark.durable import BACK, damaged, put
 from cep.spark.room import onto
 from cep.spark.tidy import hidden
@@ -119,6 +118,8 @@ def read(path: Path) -> bytes:
 
 def head(path: Path) -> dict[str, Any]:
     """What a state says of itself. CepError: it is damaged."""
+    from cep.runtime import snapshot  # Arrow with it: who plans a query alone needs neither
+
     try:
         return snapshot.header(read(path))
     except CepError as error:
