@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from cep.schema import Schema
     from connectors.batch import Batch as Records
     from connectors.deadletters import DeadLetters
+    from connectors.inputs import Input
     from connectors.rdf.writer import RdfWriter
     from connectors.writers import Writer
 
@@ -190,6 +191,7 @@ def _here(wish: Wish, batch: int, apart: Apart) -> int:
     from cep.watch import Watch
     from connectors.addresses import bare
     from connectors.deadletters import DeadLetters
+    from connectors.forms import ISO, form
 
     source = _sourced(wish, batch)
     engine = source.engine
@@ -205,13 +207,20 @@ def _here(wish: Wish, batch: int, apart: Apart) -> int:
         _compiling(wish),  # outputs that cannot be written have been refused
         watch.looking(wish.metrics, wish.output == "-" and sys.stdout.isatty(), **begins),
     ):
+        times = form(source.found, engine.inputs)
+        writer.times = times or ISO
 
         def take(batch: Records | None, tables: dict[str, DataFrame]) -> None:
+            nonlocal times
+            if times is None and batch is not None and not any(writer.counts.values()):  # as what comes live
+                times = batch.times
+                writer.times = times or ISO
             writer.write(tables)
 
+        files = [one.path for one in source.found if one.address is None]
         looked_at = watch if wish.metrics is not None or wish.log is objects else None
         flow(engine, source.batches, tally, take, letters, interrupt, looked_at, source.changes)
-        tally.empty = [] if interrupt.wished else [name for name in source.files if name not in tally.held]
+        tally.empty = [] if interrupt.wished else [name for name in files if name not in tally.held]
         tally.written = Counter({type: number for type, number in writer.counts.items() if number})
     closing_line = ("stopped: " if interrupt.wished else "") + tally.closing()
     wish.log("stop", closing_line, signal=interrupt.wished or None, **tally.numbers())
@@ -224,13 +233,13 @@ def _here(wish: Wish, batch: int, apart: Apart) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Sourced:
-    """A program and what it is given. `derived`: the events that are wanted of it; `files`: the inputs that end."""
+    """A program and what it is given. `derived`: the events that are wanted of it; `found`: the inputs."""
 
     engine: Engine
     derived: Mapping[str, Schema]
     batches: Iterator[Records]
     changes: Feed
-    files: tuple[str, ...]
+    found: Sequence[Input]
 
 
 @contextmanager
@@ -277,7 +286,7 @@ def _sourced(wish: Wish, batch: int) -> _Sourced:
         idle=silence,
         sources=Sources(of_sources(wish.log)),
     )
-    return _Sourced(engine, derived, batches, changes, tuple(one.path for one in found if one.address is None))
+    return _Sourced(engine, derived, batches, changes, found)
 
 
 def _writer(wish: Wish, source: _Sourced, apart: Apart) -> Writer | RdfWriter:

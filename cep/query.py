@@ -35,6 +35,7 @@ from cep.spark.relay import FOLDER
 from cep.spark.room import room
 from cep.terminal import compiles, facts_of, knowledge_of, text_of, warn, warnings_of
 from cep.wish import Wish
+from connectors.forms import ISO, form
 from connectors.inputs import Input
 from connectors.live import reach
 from connectors.sending import Sending, is_topic, outlet
@@ -181,15 +182,15 @@ def claimed(asked: Asked, reads: Reads, held: ExitStack) -> Job:
     with kept.reached(folder):
         folder.mkdir(parents=True, exist_ok=True)
         held.enter_context(lock.locked(folder))
-        state, moved = kept.claim(
-            folder, _kept(asked, query), wish.migrate, query.lateness or 0, migratable=not reads.beside
-        )
+        mine = _kept(asked, query, ISO if kept.begun(folder) else _times(asked))
+        state, moved = kept.claim(folder, mine, wish.migrate, query.lateness or 0, migratable=not reads.beside)
     room("--checkpoint", folder)
     _agrees(asked, reads, query, state)
     if moved is not None:
         carried = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
         wish.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
-    query = replace(query, generation=state.generation, mark=f"{state.name}-" if state.name else "")
+    mark = f"{state.name}-" if state.name else ""
+    query = replace(query, generation=state.generation, mark=mark, times=state.times)
     room("--output", Path(query.output))
     if query.letters is not None:
         room("--dead-letter", Path(query.letters))
@@ -200,8 +201,14 @@ def claimed(asked: Asked, reads: Reads, held: ExitStack) -> Job:
     return query
 
 
-def _kept(asked: Asked, query: Job) -> kept.Kept:
-    """What the checkpoint is to be of."""
+def _times(asked: Asked) -> str:
+    """How the files that are there when a checkpoint begins write their times."""
+    schemas, absent = asked.engine.inputs, ("no-file", "no-files")
+    return form(files.found(schemas, asked.inputs, asked.wish.format, absent), schemas) or ISO
+
+
+def _kept(asked: Asked, query: Job, times: str) -> kept.Kept:
+    """What the checkpoint is to be of; `times`: how they are written, where it begins."""
     engine = asked.engine
     return kept.Kept(
         engine.program,
@@ -214,6 +221,7 @@ def _kept(asked: Asked, query: Job) -> kept.Kept:
         query.format,
         list(asked.wanted),
         migration.Laid.of(engine, asked.wanted),
+        times=times,
     )
 
 

@@ -30,8 +30,8 @@ class Block:
 
     `lines`: the line of each, None where they are on consecutive lines from `line`. `starts`: the byte each starts at
     and the end of the last, counted from byte `position` of the file; None where there is no text. `data`: the bytes
-    from `position` on, None where they are to be read again. `times`: how its first time is written, `iso` or
-    `seconds`.
+    from `position` on, None where they are to be read again. `times`: how the first record that was read writes its
+    times, `iso` or `seconds`; None: none was.
     """
 
     file: str

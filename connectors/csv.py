@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from cep.errors import CepError
-from cep.schema import Schema
+from cep.schema import ARRIVAL, Schema
 from connectors.batch import Block, DeadRecord, dead_record, too_long
 from connectors.columns import Cells, Refusal, field, table
 from connectors.csvscan import FIELDS, FINE, OPEN, scan
@@ -161,7 +161,6 @@ class Fields:
         good[wrong] = False
         kind[:, wrong] = NULL  # nothing of such a line is a text
         cells = Cells(buffer, offset[:, :n], length[:, :n], kind[:, :n], True)
-        block = replace(block, times=self._form(cells))
 
         def read(row: int) -> Record:
             if state[row] != FINE:
@@ -173,15 +172,10 @@ class Fields:
         refused: list[Refusal] = []
         found = table(self._schema, cells, good, np.arange(first, first + n), read, refused)
         dead = [dead_record(block, first + row, code, reason) for row, code, reason in refused]
+        if found.height:
+            text = field(cells, 0, found[ARRIVAL][0] - first) or ""
+            block = replace(block, times="seconds" if is_number(text.strip(" \t")) else "iso")
         return used, breaks, found, dead, block
-
-    def _form(self, cells: Cells) -> str | None:
-        """How the first time is written."""
-        try:
-            text = field(cells, 0, 0)
-        except Unreadable:
-            return None
-        return None if text is None else "seconds" if is_number(text.strip(" \t")) else "iso"
 
     def _wrong(self, state: int) -> str:
         if state == FIELDS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -72,7 +72,7 @@ def read(
     yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin, idle, rest, first, sources)
 
 
-def read_one(one: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Iterator[Batch]:
+def read_one(one: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Generator[Batch]:
     """Batches of a file that was found some time ago. CepError: it cannot be read, or not to its end; says why."""
     try:
         yield from _read([sure(one, schemas)], schemas, chunk, rows, None)

@@ -9,12 +9,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.schema import Schema
+from cep.schema import ARRIVAL, Schema
 from connectors.batch import Block, DeadRecord, dead_record, too_long
 from connectors.columns import Cells, Refusal, table
 from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, enter, gather, scan
-from connectors.numbers import NUMBER, STRING
-from connectors.records import Record, Unreadable, read_line, time_keys
+from connectors.records import Real, Record, Unreadable, parse, read_line, time_keys
 from connectors.streams import Stream, not_utf8, whole_lines
 
 
@@ -123,8 +122,6 @@ class Lines:
                 rows, positional, begin, entries, *names.cells[i], times, width, len(names.index), not schema.declared
             )
             good &= types[rows] == i
-            if block.times is None:
-                block = replace(block, times=_form(kind[:times]))
             dead: list[Refusal] = []
             tables[schema.name] = table(
                 schema,
@@ -136,11 +133,10 @@ class Lines:
             )
             refused.extend((int(rows[k]), code, reason) for k, code, reason in dead)
         refused.sort(key=lambda refusal: refusal[0])
-        return (
-            tables,
-            [dead_record(block, int(order[row]), code, reason) for row, code, reason in refused],
-            block,
-        )
+        if firsts := {int(found[ARRIVAL][0]): type for type, found in tables.items() if found.height}:
+            row = int(filled[min(firsts) - first])
+            block = replace(block, times=_form(data[starts[row] : stops[row]], self._schemas[firsts[min(firsts)]]))
+        return tables, [dead_record(block, int(order[row]), code, reason) for row, code, reason in refused], block
 
     def _settle(self, types: NDArray[np.int32]) -> None:
         """Give lines their type by default; what then is without one of the program's types is odd."""
@@ -168,7 +164,8 @@ class Lines:
         return Block(file, first, len(filled), line, None if dense else filled + line, places, position, data)
 
 
-def _form(kind: NDArray[np.uint8]) -> str | None:
-    """How the first time of the cells is written."""
-    found = kind[(kind == NUMBER) | (kind == STRING)]
-    return None if not len(found) else "seconds" if found[0] == NUMBER else "iso"
+def _form(line: bytes, schema: Schema) -> str:
+    """How a record that can be read writes its times."""
+    found = parse(line)
+    first = next(found[key] for key in time_keys(schema) if found.get(key) is not None)
+    return "iso" if isinstance(first, str) and not isinstance(first, Real) else "seconds"

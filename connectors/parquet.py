@@ -91,8 +91,6 @@ def read_parquet(
             for row in np.flatnonzero(ticks.is_null().to_numpy()).tolist():
                 reasons.setdefault(row, ("time", f"no time: `{key}` is missing"))
             times.append(ticks)
-        number = columns[keys[0]].dtype.is_numeric()
-        block = replace(block, times="seconds" if number else "iso")
         found = [
             times[0].alias("start"),
             times[-1].alias("end"),
@@ -106,6 +104,8 @@ def read_parquet(
             good = np.ones(n, np.bool_)
             good[list(reasons)] = False
             table = table.filter(pl.Series(good))
+        if table.height:
+            block = replace(block, times="seconds" if columns[keys[0]].dtype.is_numeric() else "iso")
         dead = [DeadRecord(file, line + row, reason, code, None) for row, (code, reason) in sorted(reasons.items())]
         yield table, dead, block
         line += n

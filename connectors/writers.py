@@ -19,7 +19,7 @@ from connectors.addresses import live
 from connectors.because import BECAUSE, because
 from connectors.inputs import FORMATS, known_format
 from connectors.lines import Pieces, as_is, as_json, as_ticks, lines, merged, ticks_text
-from connectors.sending import Sending
+from connectors.sending import Sending, named
 from connectors.sinks import Sink, writing
 from connectors.times import SECOND
 
@@ -37,13 +37,13 @@ class Writer:
     """Writes tables of derived events to `path`, `-` for standard output, or as messages to a broker's topic.
 
     JSON Lines take all types in one file, by (end, start, type) within a call. A CSV or Parquet file holds one type:
-    where the program derives several, `out.csv` becomes `out.<type>.csv` for each; in a directory (there is one, or
-    the path ends in `/`) every type has a file of its own, `<type>.<suffix>`. All files are made, also those of types
-    that do not occur. `times` says how times are written, `iso` or `seconds`; it may be set until the first write (in
-    Parquet they are timestamps). A missing value is null, in CSV empty. Durations are seconds. In CSV and Parquet,
-    values of type `any` are text; durations in Parquet are exact below 2**33 seconds. `inputs`: the events read, where
-    tables hold the lineage of their rows, which is written then. `opening` is told each
-    file before it is opened, and may refuse.
+    where the program derives several, `out.csv` becomes `out.<type>.csv` for each; in a directory (there is one, or the
+    path ends in `/`) every type has a file of its own, `<type>.<suffix>`. All files are made, also those of types that
+    do not occur. `times` says how times are written, `iso` or `seconds`; it may be set until the first write (in
+    Parquet they are timestamps, and the `id`s of messages do not depend on it). A missing value is null, in CSV empty.
+    Durations are seconds. In CSV and Parquet, values of type `any` are text; durations in Parquet are exact below 2**33
+    seconds. `inputs`: the events read, where tables hold the lineage of their rows, which is written then. `opening` is
+    told each file before it is opened, and may refuse.
     """
 
     def __init__(
@@ -86,17 +86,15 @@ class Writer:
         tables = {type: tables[type] for type in self._schemas if type in tables and tables[type].height}
         for type, table in tables.items():
             self.counts[type] += table.height
-        if self._inputs is not None:
-            calendar = self.times == "iso"
-            tables = {
-                type: table.with_columns(because(table[BECAUSE], self._inputs, calendar))
-                for type, table in tables.items()
-            }
         if self._single and tables:
-            self._sinks[next(iter(self._sinks))].write(self._lines(tables))
+            ((place, sink),) = self._sinks.items()
+            written = self._lines(tables)
+            if live(place) and self.times != "iso":
+                written = named(written, self._lines(tables, "iso"))
+            sink.write(written)
         elif self.format == "parquet":
             for type, table in tables.items():
-                self._groups[type].add(self._typed(type, table))
+                self._groups[type].add(self._typed(type, self._told(table)))
         else:
             for type, table in tables.items():
                 text = self._lines({type: table}) if self.format == "jsonl" else self._delimited(type, table)
@@ -139,8 +137,16 @@ class Writer:
         suffix += path[len(path.removesuffix(".gz")) :]
         return {type: f"{stem}.{type}{suffix}" for type in self._schemas}
 
-    def _lines(self, tables: Mapping[str, pl.DataFrame]) -> bytes:
-        return json_lines(tables, self._schemas, self.times == "iso", self._inputs is not None)
+    def _lines(self, tables: Mapping[str, pl.DataFrame], times: str | None = None) -> bytes:
+        calendar = (times or self.times) == "iso"
+        told = {type: self._told(table, times) for type, table in tables.items()}
+        return json_lines(told, self._schemas, calendar, self._inputs is not None)
+
+    def _told(self, table: pl.DataFrame, times: str | None = None) -> pl.DataFrame:
+        """The table, with what its rows come from as text."""
+        if self._inputs is None:
+            return table
+        return table.with_columns(because(table[BECAUSE], self._inputs, (times or self.times) == "iso"))
 
     def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
         """The rows as text fields; of no table the header."""
@@ -150,7 +156,7 @@ class Writer:
         if table is None:
             found = pl.DataFrame({key: [] for key in keys}, schema=dict.fromkeys(keys, pl.String))
         else:
-            calendar = self.times == "iso"
+            table, calendar = self._told(table), self.times == "iso"
             columns = [ticks_text(table[key], calendar).alias(key) for key in ("start", "end")]
             columns += [_field(table[one.name], one, calendar) for one in schema.attributes]
             found = pl.DataFrame(columns + ([table[BECAUSE]] if self._inputs is not None else []))

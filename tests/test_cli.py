@@ -34,13 +34,7 @@ EVENTS = [
 ]
 COMPILING = "compiling the kernels, once: about half a minute\n"
 compiled = progress.compiled
-FIRE = {
-    "type": "fire",
-    "start": "1970-01-01T00:00:01Z",
-    "end": "1970-01-01T00:00:04Z",
-    "room": "attic",
-    "temp": 80.5,
-}
+FIRE = {"type": "fire", "start": 1, "end": 4, "room": "attic", "temp": 80.5}
 
 
 @pytest.fixture(autouse=True)
@@ -203,12 +197,12 @@ def test_files_are_sorted_unless_a_lateness_is_given() -> None:
 def test_explain_adds_what_an_event_comes_from() -> None:
     (found,) = events(cep("run", "fire.cep", "--input", "events.jsonl", "--explain").stdout)
     assert found["because"] == [
-        {"type": "smoke", "start": FIRE["start"], "end": FIRE["start"], "room": "attic", "level": 3},
-        {"type": "heat", "start": FIRE["end"], "end": FIRE["end"], "room": "attic", "temp": 80.5},
+        {"type": "smoke", "start": 1, "end": 1, "room": "attic", "level": 3},
+        {"type": "heat", "start": 4, "end": 4, "room": "attic", "temp": 80.5},
     ]
 
 
-def test_explain_writes_times_as_all_times_are_written() -> None:
+def test_explain_writes_times_as_the_input_does() -> None:
     Path("late.cep").write_text("event due(n: int, at: time, slack: duration).\nlate(N, T, S) <- due(N, T, S).\n")
     due = {"type": "due", "time": "2024-05-01T08:00:00Z", "n": 1, "at": "2024-05-01T07:59:58.5Z", "slack": "PT1.5S"}
     Path("due.jsonl").write_text(jsonl([due]))
@@ -335,7 +329,7 @@ def test_idle_ends_the_latest_instant() -> None:
         assert json.loads(running.stdout.readline()) == FIRE  # without another record
         running.stdin.write(jsonl([EVENTS[1], {**EVENTS[0], "time": 5}, {**EVENTS[1], "time": 6}]))
         running.stdin.close()
-        assert [one["start"][-3:] for one in events(running.stdout.read())] == ["01Z", "05Z"]
+        assert [one["start"] for one in events(running.stdout.read())] == [1, 5]
         told = running.stderr.read().removeprefix(COMPILING)
     assert told.startswith("5 records, 1 dead letter (1 late), 3 derived events"), told
 

@@ -1,10 +1,14 @@
-"""One form, one id: what a program derives is written alike by a run, a server, on Spark and for a broker."""
+"""One form, one id: times are written as the input writes them, in one process and on Spark; ids do not tell them."""
 
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import polars as pl
 import pyoxigraph as ox
@@ -12,14 +16,26 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.cli import app
+from cep.engine import Engine
 from cep.schema import Attribute, Schema
+from connectors import forms
+from connectors.files import read
+from connectors.inputs import inputs
 from connectors.rdf import triples
 from connectors.rdf.store import Question
 from connectors.rdf.words import Words
 from connectors.sending import Message, Sending
 from connectors.times import SECOND, iso
+from connectors.writers import Writer
 from tests import spark_runs
+from tests.brokers import Cluster
 from tests.serving import EIGHT, program
+
+
+def needs_java(test: Any) -> Any:
+    grouped = pytest.mark.xdist_group("spark")(test)
+    return pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)(grouped)
+
 
 RULES = """
 event reading(fridge: string, temp: float) TIME time.
@@ -30,10 +46,10 @@ warm(F, T, U, E, D) <- (reading(F, T) SEQ reading(F, U)) WITHIN 2 h WHERE U > T,
 READINGS = [(0, "a", 8.0), (20, "a", 1e-7), (40, "b", 1e22), (61, "b", 2e22)]
 
 
-def run(rules: Path, out: Path, *more: str) -> bytes:
+def run(rules: Path, out: Path | str, *more: str) -> bytes:
     told = CliRunner().invoke(app, ["run", str(rules), "-o", str(out), *more])
     assert told.exit_code == 0, told.output
-    return out.read_bytes() if out.is_file() else b""
+    return Path(out).read_bytes() if Path(out).is_file() else b""
 
 
 @pytest.fixture
@@ -88,39 +104,134 @@ def test_literals_are_in_the_form_in_which_the_store_gives_them_back() -> None:
         assert set(store) == written and sum("/no_" in one.predicate.value for one in written) == 5 * 200
 
 
-def test_numbers_and_texts_as_times_give_the_same_lines_and_ids(folder: Path) -> None:
-    found = [
-        run(folder / "fridge.cep", folder / f"{name}.jsonl", "-i", f"reading={folder}/{name}.csv")
-        for name in ("numbers", "texts")
-    ]
-    assert found[0] == found[1]
-    assert json.loads(found[0].splitlines()[0])["end"] == "2024-05-01T08:00:00Z"
-
-
-@pytest.mark.xdist_group("spark")
-@pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
-def test_spark_writes_the_same_lines_so_a_broker_gets_the_same_ids(folder: Path) -> None:
+def spark(folder: Path, out: Path | str, *more: str) -> list[bytes]:
+    """The lines that a run on Spark writes."""
     spark_runs.spark()
-    source = ["-i", f"reading={folder}/numbers.csv"]
-    here = run(folder / "fridge.cep", folder / "out.jsonl", *source).splitlines()
-    out = folder / "out"
-    places = ["--checkpoint", str(folder / "state"), "--output-format", "jsonl", "--buckets", "2"]
-    run(folder / "fridge.cep", out, "--on", "spark", *source, *places)
-    there = [line for file in out.glob("[!._]*") for line in file.read_bytes().splitlines()]
-    assert sorted(there) == sorted(here) and len(here) > 3
-    ids = [_ids(lines) for lines in (here, there)]
-    assert ids[0] == ids[1] and len(ids[0]) == len(set(here))
+    given = ["run", str(folder / "fridge.cep"), "--on", "spark", "-o", str(out), "--buckets", "2"]
+    given += ["--checkpoint", str(folder / "state"), "--dead-letter", str(folder / "dead"), *more]
+    told = CliRunner().invoke(app, given)
+    assert told.exit_code == 0, told.output
+    return [line for file in Path(out).glob("[!._]*") for line in file.read_bytes().splitlines()]
 
 
-def _ids(lines: list[bytes]) -> set[str]:
-    """Those of messages."""
+def times(lines: Iterable[bytes]) -> set[Any]:
+    """All that events say of times."""
+    return {event[key] for event in map(json.loads, lines) for key in ("start", "end", "at")}
+
+
+def test_times_are_written_as_the_input_writes_them(folder: Path) -> None:
+    found = {
+        (name, out): run(folder / "fridge.cep", folder / out, "-i", f"reading={folder}/{name}.csv", "--only", "warm")
+        for name in ("numbers", "texts")
+        for out in ("out.jsonl", "out.csv")
+    }
+    numbers, texts = (found[name, "out.jsonl"].splitlines() for name in ("numbers", "texts"))
+    seconds = {(EIGHT + 60 * minute * SECOND) // SECOND for minute, _, temp in READINGS if temp > 7}
+    assert times(numbers) == seconds
+    assert times(texts) == {iso(one * SECOND) for one in seconds}
+    assert pl.read_csv(found["numbers", "out.csv"])["end"].to_list() == [json.loads(line)["end"] for line in numbers]
+    assert b'"because": [{"type": "reading", "start": 1714550400, "end": 1714550400,' in run(
+        folder / "fridge.cep", folder / "why.jsonl", "-i", f"reading={folder}/numbers.csv", "--explain"
+    )
+
+
+def test_what_comes_live_writes_them_as_its_first_record_does_unless_there_is_a_file(folder: Path) -> None:
+    text = "time,fridge,temp\nnever,a,8\n1714550400,a,8\n2024-05-01T09:00:00Z,a,8\n"
+    for source, form in (([], int), (["-i", f"reading={folder}/texts.csv"], str)):
+        given = ["run", str(folder / "fridge.cep"), "-i", "reading=-", "--format", "csv", *source]
+        told = CliRunner().invoke(app, given, input=text)
+        assert told.exit_code == 0 and {type(one) for one in times(told.stdout.encode().splitlines())} == {form}
+
+
+@needs_java
+def test_spark_writes_them_likewise_and_goes_on_with_it(folder: Path) -> None:
+    days = folder / "days"
+    days.mkdir()
+    shutil.copy(folder / "numbers.csv", days / "1.csv")
+    both = ["-i", f"reading={days}", "--output-format", "jsonl", "--lateness", "1 s"]
+    spark(folder, folder / "out", *both, "--once")
+    (days / "0.csv").write_text((folder / "texts.csv").read_text().replace("2024", "2025"))  # by name the first now
+    later = b"2024-01-01T00:00:00Z,a,8.0\n"
+    (days / "2.csv").write_bytes(b"time,fridge,temp\n" + later)  # late
+    there = spark(folder, folder / "out", *both)
+    (days / "2.csv").unlink()
+    (days / "0.csv").rename(days / "3.csv")
+    here = run(folder / "fridge.cep", folder / "out.jsonl", *both[:2]).splitlines()
+    assert sorted(there) == sorted(here) and len(times(here)) == 6
+    assert all(isinstance(one, int) for one in times(there))
+    (letter,) = [json.loads(line) for file in (folder / "dead").iterdir() for line in file.read_text().splitlines()]
+    assert (letter["code"], letter["record"]["end"]) == ("late", 1704067200)
+
+
+@needs_java
+def test_an_id_does_not_depend_on_how_times_are_written(folder: Path) -> None:
+    cluster = Cluster("derived")
+    place = f"kafka://{cluster.servers}/derived"
+    lines = len(run(folder / "fridge.cep", folder / "out.jsonl", "-i", f"reading={folder}/texts.csv").splitlines())
+    for name in ("texts", "numbers"):
+        run(folder / "fridge.cep", place, "-i", f"reading={folder}/{name}.csv")
+    spark(folder, place, "-i", f"reading={folder}/numbers.csv")
+    found = cluster.received("derived", 3 * lines)
+    rounds = [found[:lines], found[lines : 2 * lines], found[2 * lines :]]
+    assert all({id for id, _, _ in each} == {id for id, _, _ in found} for each in rounds)
+    assert len({id for id, _, _ in found}) == lines > 3
+    texts, numbers, there = ({payload for _, _, payload in each} for each in rounds)
+    assert numbers == there and times(texts) == {iso(one * SECOND) for one in times(numbers)}
+
+
+def test_an_id_is_that_of_the_line_with_iso_8601(folder: Path) -> None:
+    (table,) = [pl.DataFrame({"start": [EIGHT, EIGHT], "end": [EIGHT, EIGHT + 1], "because": ["[]", "[]"]})]
+    schemas = {"e": Schema("e", (), True, True)}
     sent: list[Message] = []
 
     class Broker:
         def send(self, messages: list[Message]) -> None:
             sent.extend(messages)
 
-    sending = object.__new__(Sending)
-    sending._topic, sending._by, sending._sender = "derived", None, Broker()  # type: ignore[assignment]
-    sending.write(b"\n".join(lines))
-    return {message.id for message in sent}
+    for form in ("iso", "seconds"):
+        writer = Writer(str(folder / "unused"), schemas, times=form, inputs={})
+        writer.close()
+        sending = object.__new__(Sending)
+        sending._topic, sending._by, sending._sender = "{type}", None, Broker()  # type: ignore[assignment]
+        writer._sinks = {"kafka://host/{type}": sending}
+        writer.write({"e": table})
+    first, second = sent[:2], sent[2:]
+    assert [one.id for one in first] == [blake2b(one.payload, digest_size=16).hexdigest() for one in first]
+    assert [one.id for one in second] == [one.id for one in first]
+    assert [one.topic for one in second] == ["e", "e"]
+    assert second[1].payload == b'{"type": "e", "start": 1714550400, "end": 1714550400.000001, "because": []}'
+
+
+MIXED = "event a(v: int). event b(v: int) TIME at. hit(V) <- a(V). hit(V) <- b(V)."
+A = '{"type": "a", "time": "2024-05-01T08:00:00Z", "v": 1}'
+B = '{"type": "b", "at": 5, "v": 1}'
+
+
+@pytest.mark.parametrize(
+    "files, form",
+    [
+        (
+            {"1.jsonl": [A, B]},
+            "iso",
+        ),
+        ({"1.jsonl": [B, A]}, "s"),
+        ({"1.jsonl": ['{"type": "b", "at": 5.5e0, "v": 1, "x": {"y": "\\u0041"}}']}, "s"),
+        ({"1.jsonl": ["nothing", '{"type": "b", "at": "2024", "v": 1}', B]}, "s"),
+        ({"1.jsonl": ['{"type": "a", "start": 5, "end": 6, "v": 1}']}, "s"),
+        ({"1.jsonl": ["{}"], "2.jsonl": [B]}, "s"),
+        ({"a.csv": ["time,v", "x,1", ",1", " 5,no", "2024-05-01,1", "5,1"], "b.csv": ["time,v", "5,1"]}, "iso"),
+        ({"a.csv": ["v", "1"], "b.csv": ["time,v", " 5 ,1"]}, "s"),
+        ({"a.csv": ["time,v"], "b.csv": ["time,v", "2024-05-01,1"], "c.csv": ["time,v", "5,1"]}, "iso"),
+        ({"a.csv": [], "b.csv": []}, None),
+    ],
+)
+def test_it_is_the_form_of_the_first_record_of_the_first_file(tmp_path: Path, files: Any, form: str | None) -> None:
+    for name, lines in files.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    schemas = Engine.from_text(MIXED).inputs
+    csv = any(name.endswith("csv") for name in files)
+    found = inputs([f"a={tmp_path}" if csv else str(tmp_path)], schemas)
+    assert forms.form(found, schemas) == ("seconds" if form == "s" else form)
+    for chunk in () if csv else (1, 1 << 20):
+        told = [batch.times for batch in read([str(tmp_path)], schemas, chunk=chunk) if batch.times]
+        assert told[0] == forms.form(found, schemas)

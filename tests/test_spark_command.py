@@ -74,9 +74,9 @@ def test_files_of_several_formats_with_dead_letters(session: None) -> None:
         "8 records, 2 dead letters (1 out of range, 1 with a wrong time), 3 derived events: fire 3\n",
     )
     assert sorted((fire["room"], fire["temp"], fire["end"]) for fire in lines("out")) == [
-        ("attic", 60.0, "1970-01-01T00:01:15Z"),
-        ("attic", 80.5, "1970-01-01T00:00:04Z"),
-        ("cellar", 90.0, "1970-01-01T00:00:05Z"),
+        ("attic", 60.0, 75),
+        ("attic", 80.5, 4),
+        ("cellar", 90.0, 5),
     ]
     dead = [(letter["code"], Path(letter["file"]).name, letter["line"]) for letter in lines("dead")]
     assert sorted(dead) == [("range", "heat.csv", 4), ("time", "heat.csv", 5)]
@@ -98,14 +98,13 @@ def test_a_run_goes_on_where_the_one_before_it_ended(session: None) -> None:
     day("2.jsonl", ("heat", 21, "attic", 70.0), ("heat", 12, "attic", 90.0), ("heat", 80, "attic", 75.0))
     result = run(*options, "--once")
     assert result.stderr == "3 records, 1 dead letter (1 late), 1 derived event: fire 1\n"
-    moment = "1970-01-01T00:00:12Z"
     assert lines("dead") == [
         {
             "reason": "is late: the watermark has passed it",
             "code": "late",
             "file": str(Path("days/2.jsonl").absolute()),
             "line": 2,
-            "record": {"type": "heat", "start": moment, "end": moment, "room": "attic", "temp": 90.0},
+            "record": {"type": "heat", "start": 12, "end": 12, "room": "attic", "temp": 90.0},
         }
     ]
     day("3.jsonl", ("smoke", 79, "attic", None))
@@ -180,11 +179,11 @@ def test_knowledge_and_its_changes(session: None) -> None:
     result = run(*files, *knowledge, "--strict", rules="floors.cep", dead=None)
     told = "5 records, 1 dead letter (1 with a wrong time), 4 derived events: hot 4\n"
     assert (result.exit_code, result.stderr) == (1, told)
-    assert sorted((hot["n"], hot["f"], hot["end"][-4:]) for hot in lines("out")) == [
-        ("attic", 3, ":04Z"),
-        ("attic", 3, ":15Z"),
-        ("cellar", 0, ":05Z"),
-        ("cellar", 0, ":06Z"),
+    assert sorted((hot["n"], hot["f"], hot["end"]) for hot in lines("out")) == [
+        ("attic", 3, 4),
+        ("attic", 3, 75),
+        ("cellar", 0, 5),
+        ("cellar", 0, 6),
     ]
 
 

@@ -34,7 +34,8 @@ class Kept:
     """`program`: the fingerprint of text, policy, facts and knowledge together; `facts`, `knowledge`: those of each.
     `output`, its `format` and the events that go there (`only`): Spark's sink keeps there how far it is. `laid`: where
     its state is. `generation`: which of its folders are in use, and with what they begin. `name`: what tells it from
-    others where they write to one folder."""
+    others where they write to one folder. `times`: how they are written, `iso` or `seconds`, as the input did when the
+    run began."""
 
     program: str
     text: str
@@ -48,6 +49,7 @@ class Kept:
     laid: Laid
     generation: Generation = field(default=FIRST, compare=False)
     name: str = field(default="", compare=False)
+    times: str = field(default="iso", compare=False)
 
     @classmethod
     def read(cls, file: Path) -> Kept:
@@ -125,7 +127,7 @@ def _migrated(folder: Path, before: Kept, now: Kept, lateness: int) -> tuple[Kep
         _empty(now.output, f"{before.output} has what was derived before")
         sweep(Path(before.output))
         generation = replace(generation, first=0)
-    kept = replace(now, generation=generation, name=before.name)
+    kept = replace(now, generation=generation, name=before.name, times=before.times)
     kept.write(folder / NAME)
     return kept, moved
 

@@ -31,7 +31,7 @@ class Outlet:
     `merged` may come from several buckets, identical ones. `keep`: for how many microseconds of the events' time files
     stay, None: for good; `passing`: whoever takes them removes them. `holder`: the run that holds the folder
     `checkpoint`, where there is one; `spark`: the folder of Spark's own files there. `first`: the number that the
-    query's first micro-batch has in the log."""
+    query's first micro-batch has in the log. `times`: how they are written, `iso` or `seconds`."""
 
     folder: str
     format: str
@@ -43,6 +43,7 @@ class Outlet:
     passing: bool = False
     spark: str = SPARK
     first: int = 0
+    times: str = "iso"
 
 
 class Written(WriterCommitMessage):

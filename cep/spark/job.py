@@ -34,7 +34,8 @@ class Job:
     `format`: jsonl or parquet. `letters`: a folder, in which names of files begin with `mark`. `every`: microseconds
     from one look for more to the next. `idle`: those of silence after which time goes on by itself. `keep`: those of
     the events' time for which files stay. `updates`: where changes of the knowledge are. `generation`: of the
-    checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads."""
+    checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads. `times`: how they are written,
+    `iso` or `seconds`."""
 
     program: Program
     inputs: tuple[str, ...]
@@ -55,6 +56,7 @@ class Job:
     generation: Generation = FIRST
     mark: str = ""
     beside: Mapping[int, Input] = field(default_factory=dict)
+    times: str = "iso"
 
     @property
     def dead(self) -> str | None:
@@ -93,7 +95,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     held, passing = holder(folder), Path(job.output) == folder / OUTGOING
     own, first = job.generation.spark(folder), job.generation.first
     places = job.checkpoint, held, passing, own.name, first
-    to = sink(Outlet(job.output, job.format, schemas, merged, job.keep, *places))
+    to = sink(Outlet(job.output, job.format, schemas, merged, job.keep, *places, job.times))
     spark.dataSource.register(to)
     writer = world(parcels, job.program).writeStream.outputMode("append").format(to.name())
     beside = f"file://{own}"  # whatever the cluster's own file system is
@@ -114,7 +116,7 @@ def derived(records: DataFrame, job: Job) -> DataFrame:
     given = None if start is None else Given(generation.number, start, generation.before(folder))
     for stage in job.program.stages:
         own = States(str(states), stage.number)
-        parcels = stepped(parcels, Work(job.program, stage.number, run, job.wanted, job.dead, own, given))
+        parcels = stepped(parcels, Work(job.program, stage.number, run, job.wanted, job.dead, own, given, job.times))
     return watched(parcels)
 
 

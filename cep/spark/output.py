@@ -16,6 +16,7 @@ from cep.spark.garbage import spare
 from cep.spark.ledger import File, Ledger
 from cep.spark.room import onto
 from connectors.packed import unpack
+from connectors.sending import named
 from connectors.writers import arrow, json_lines, typed
 
 _TYPES: Mapping[str, pa.DataType] = {
@@ -50,7 +51,10 @@ def _lines(outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], ledger: Ledg
     with at.open("wb") as file:
         for event, tables in found.items():
             for table in tables:
-                file.write(json_lines({event: table}, outlet.schemas, True, False))
+                written = json_lines({event: table}, outlet.schemas, outlet.times == "iso", False)
+                if outlet.passing and outlet.times != "iso":
+                    written = named(written, json_lines({event: table}, outlet.schemas, True, False))
+                file.write(written)
     rows = {event: sum(table.height for table in tables) for event, tables in found.items()}
     latest = _latest([table for tables in found.values() for table in tables])
     yield File.of(at, ledger.files / name, rows, latest)

@@ -59,7 +59,7 @@ class Given:
 class Work:
     """What there is to do in the stage of a `number`. `run`: a name of this run of the query, by which a worker knows
     its engines again. `wanted`: the events that go out; `letters`: what paths of dead letters begin with; `states`: of
-    this stage; `given`: with what the buckets begin."""
+    this stage; `given`: with what the buckets begin; `times`: how they are written, `iso` or `seconds`."""
 
     program: Program
     number: int
@@ -68,6 +68,7 @@ class Work:
     letters: str | None
     states: States
     given: Given | None
+    times: str = "iso"
 
 
 class Stepping:
@@ -76,7 +77,7 @@ class Stepping:
     def __init__(self, work: Work, turn: Turn) -> None:
         self.program, self.stage, self.given = work.program, work.program.stages[work.number - 1], work.given
         self.run, self.wanted, self.letters, self.states = work.run, work.wanted, work.letters, work.states
-        self.turn, self.places = turn, places(self.program.buckets)
+        self.turn, self.places, self.times = turn, places(self.program.buckets), work.times
         self.reached: dict[int, int] = {}
         for key, (known, _) in list(_engines.items()):
             run, stage, bucket = key
@@ -217,7 +218,7 @@ class Stepping:
 
     def records(self, table: pl.DataFrame, event: str) -> list[str]:
         """Rows of an event as records, if anyone keeps the letters of them."""
-        return [""] * table.height if self.letters is None else records(table, self.program.schemas[event])
+        return [""] * table.height if self.letters is None else records(table, self.program.schemas[event], self.times)
 
 
 def _plain(change: str) -> str:

@@ -9,11 +9,11 @@ from cep.schema import Schema
 from connectors.writers import json_lines
 
 
-def records(table: pl.DataFrame, schema: Schema) -> list[str]:
-    """A line of JSON for each row, in their order."""
+def records(table: pl.DataFrame, schema: Schema, times: str) -> list[str]:
+    """A line of JSON for each row, in their order; `times` are `iso` or `seconds`."""
     if not table.height:
         return []
-    written = json_lines({schema.name: table}, {schema.name: schema}, True, False).decode().split("\n")
+    written = json_lines({schema.name: table}, {schema.name: schema}, times == "iso", False).decode().split("\n")
     order = np.lexsort((table["start"].to_numpy(), table["end"].to_numpy()))  # as it is written
     found = [""] * table.height
     for row, line in zip(order.tolist(), written):
