@@ -223,13 +223,16 @@ def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: Feed) 
     from cep.progress import Tally
     from connectors.deadletters import DeadLetters
     from connectors.files import replay
+    from connectors.forms import SECONDS, form
+    from connectors.inputs import inputs as find
     from connectors.why.origins import Origins
     from connectors.why.plain import Asked
 
     origins, interrupt = Origins(), Interrupt()
     batches = origins.noted(replay(inputs, engine.inputs, format=format))
     with closing(DeadLetters(None)) as letters, interrupt.listening():
+        times = form(find(inputs, engine.inputs, format), engine.inputs)
         flow(engine, batches, Tally(), lambda batch, tables: None, letters, interrupt, feed=feed)
     if interrupt.wished:
         raise typer.Exit(128 + interrupt.wished)
-    return Asked(engine, None, origins, origins.times != "seconds")
+    return Asked(engine, None, origins, (times or origins.times) != SECONDS)

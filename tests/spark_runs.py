@@ -155,7 +155,7 @@ def _value(value: Any, type: str) -> Any:
     return _ticks(value) if type == "time" else round(value * 1e6)
 
 
-def _ticks(text: str) -> int:
+def _ticks(time: str | float) -> int:
     from connectors.times import of_iso
 
-    return of_iso(text)
+    return of_iso(time) if isinstance(time, str) else round(time * 1e6)
