@@ -103,7 +103,7 @@ def begin(state: Path) -> None:
 def test_a_checkpoint_goes_from_one_program_to_the_next(tmp_path: Path) -> None:
     state = tmp_path / "state"
     texts = [READING + rules for rules in (RISE + PAIR, RISE, RISE + PAIR)]
-    first, moved = claim(state, kept(texts[0], tmp_path))
+    first, moved = claim(state, kept(texts[0], tmp_path, times="seconds"))
     assert moved is None
     begin(state)
     with pytest.raises(CepError, match="is of another program") as refused:
@@ -115,6 +115,7 @@ def test_a_checkpoint_goes_from_one_program_to_the_next(tmp_path: Path) -> None:
     third, moved = claim(state, kept(texts[2], tmp_path), True)
     assert moved is not None and moved.empty == ("line 4: pair",)
     assert claim(state, kept(texts[2], tmp_path)) == (third, None)
+    assert {one.times for one in (second, third, claim(state, kept(texts[2], tmp_path))[0])} == {"seconds"}
     with pytest.raises(CepError, match="buckets: 4 before, 8 now"):
         claim(state, kept(texts[2], tmp_path, buckets=8), True)
     (state / "semcep.json").write_text("{}")
