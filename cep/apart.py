@@ -82,11 +82,19 @@ class Apart:
             raise refuse(f"{option}: {shown} is {what} as well", _HINT)
         if path == "-":
             return
+        self._beside(option, path)
         if os.path.isdir(path):
             if (held := self._held(found, option)) is not None:
                 raise refuse(f"{option}: the folder {shown} holds `{held[1]}`, which is {held[0]}", "name another one")
         elif (place := self._read_with(path)) is not None:
             raise refuse(f"{option}: {shown} would be {place[0]} as well, by `{place[1]}`", _HINT)
+
+    def _beside(self, option: str, path: str) -> None:
+        """CepError: a file lies in a folder that is another option's own, or such a folder has another's file in it."""
+        for other, before in self._written:
+            for inner, one, outer, folder in ((option, path, other, before), (other, before, option, path)):
+                if other != option and outer in _OWN and one != "-" and _identity(folder) in _above(one):
+                    raise refuse(f"{inner}: `{one}` lies in the folder of {outer}, `{folder}`", _HINT)
 
     def _is(self, wanted: tuple[int, int]) -> str | None:
         """What a file or folder is that is read, None: it is not."""
@@ -121,11 +129,36 @@ class Apart:
             if os.path.isdir(one):
                 if known_format(name) and _identity(one) == above:
                     return what, one
-            elif glob.has_magic(one) and not os.path.exists(one):
-                pattern = os.path.basename(one)
-                if fnmatch.fnmatch(name, pattern) and _identity(os.path.dirname(os.path.abspath(one))) == above:
-                    return what, one
+            elif glob.has_magic(one) and not os.path.exists(one) and _matches(path, one):
+                return what, one
         return None
+
+
+def _above(path: str) -> Iterator[Identity | None]:
+    """The folders that a file lies in, however deep."""
+    folder, above = os.path.realpath(path), os.path.dirname(os.path.realpath(path))
+    while above != folder:
+        yield _identity(above)
+        folder, above = above, os.path.dirname(above)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Whether a pattern would find a file that is not there yet; `**` stands for any number of folders."""
+    parts = os.path.abspath(pattern).split(os.sep)
+    fixed = next(at for at, part in enumerate(parts) if glob.has_magic(part))
+    start = os.path.realpath(os.sep.join(parts[:fixed]) or os.sep)
+    found = os.path.join(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
+    if os.path.commonpath((start, found)) != start:
+        return False
+
+    def fits(names: list[str], wanted: list[str]) -> bool:
+        if not names or not wanted:
+            return not names and not any(part != "**" for part in wanted)
+        if wanted[0] == "**":
+            return fits(names, wanted[1:]) or fits(names[1:], wanted)
+        return fnmatch.fnmatch(names[0], wanted[0]) and fits(names[1:], wanted[1:])
+
+    return fits(os.path.relpath(found, start).split(os.sep), parts[fixed:])
 
 
 def _texts(given: Any) -> list[str]:

@@ -121,6 +121,37 @@ def test_two_outputs_are_two_files(how: str) -> None:
     refused("demo", "blizzard", "--output", "out.jsonl", "--map", other, told="as well")
 
 
+def test_what_lies_in_a_folder_of_state_is_not_written_by_another_option() -> None:
+    """It would be written over, as `events.nq` of a server is, or removed as what the run does not know."""
+    Path("state").mkdir()
+    Path("state", "events.nq").write_text("kept")
+    Path("link").symlink_to("state")
+    for place in ("state/events.nq", "link/new.jsonl", "state/deep/new.jsonl"):
+        refused(
+            "serve", *RUN, "--state", "state", "--dead-letter", place, told="lies in the folder of --state, `state`"
+        )
+        told = "lies in the folder of --checkpoint, `state`"
+        refused(*SPARK, "--checkpoint", "state", "--output", place, told=told)
+        refused(*SPARK, "--checkpoint", "state", "--output", "out", "--dead-letter", place, told=told)
+    assert Path("state", "events.nq").read_text() == "kept"
+
+
+def test_a_pattern_of_folders_finds_the_output_too() -> None:
+    Path("days", "one", "two").mkdir(parents=True)
+    Path("days", "one", "a.jsonl").write_text(NAMES["events.jsonl"])
+    for pattern, place in (
+        ("days/**/*.jsonl", "days/new.jsonl"),
+        ("days/**/*.jsonl", "days/one/two/new.jsonl"),
+        ("days/*/*.jsonl", "days/one/new.jsonl"),
+        ("d*s/one/*.jsonl", "days/one/../one/new.jsonl"),
+    ):
+        refused("run", "rules.cep", "-i", pattern, "-o", place, told="would be an input as well")
+    assert not list(Path("days").rglob("new*"))
+    for pattern, place in (("days/*/*.jsonl", "days/new.jsonl"), ("days/**/*.jsonl", "new.jsonl")):
+        result = CliRunner().invoke(app, ["run", "rules.cep", "-i", pattern, "-o", place])
+        assert result.exit_code == 0, result.output
+
+
 def test_a_demo_does_not_write_over_its_own_files() -> None:
     import demos
 
