@@ -197,6 +197,22 @@ def test_another_program_ends_what_was_open(tmp_path: Path) -> None:
     outbox.close()
 
 
+def test_a_disk_that_is_full_is_told(tmp_path: Path) -> None:
+    """What was written before is whole, and it goes on when there is room."""
+    lives, outbox = lives_of(TABLES), Outbox(tmp_path / "alerts.db")
+    changes = lives.take(tables([(0, "kewr", end, 0, 4) for end in range(0, 8000, 20)], -1, 10_000), END_OF_TIME)
+    outbox.add(changes[:2], {"p": 0})
+    (pages,) = outbox._sqlite.execute("pragma page_count").fetchone()
+    outbox._sqlite.execute(f"pragma max_page_count = {pages + 1}")
+    with pytest.raises(CepError, match=r"alerts\.db: alerts cannot be written: database or disk is full"):
+        outbox.add(changes[2:], {"p": 1})
+    assert [entry.change for entry in outbox.after(0)] == changes[:2]
+    outbox._sqlite.execute("pragma max_page_count = 1000000")
+    outbox.add(changes[2:], {"p": 1})
+    assert outbox.last == len(changes)
+    outbox.close()
+
+
 def test_old_entries_go_when_all_receivers_have_them() -> None:
     outbox = Outbox(None, kept=10)
     outbox.receiver("slow")

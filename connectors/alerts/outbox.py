@@ -89,7 +89,7 @@ class Outbox:
 
     def kept(self, name: str, value: str) -> str:
         """What was first said under a name, by this call or one of before."""
-        with self._lock:
+        with self._lock, rows.writing(self._where):
             self._base.execute(
                 "insert or ignore into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))",
                 (f"kept {name}", value),
@@ -293,13 +293,15 @@ class Outbox:
     @contextmanager
     def _at_once(self) -> Iterator[None]:
         """All that the block writes, or, if it fails, nothing."""
-        self._base.execute("begin immediate")
-        try:
-            yield
-        except BaseException:
-            self._base.execute("rollback")
-            raise
-        self._base.execute("commit")
+        with rows.writing(self._where):
+            self._base.execute("begin immediate")
+            try:
+                yield
+                self._base.execute("commit")
+            except BaseException:
+                if self._base.in_transaction:  # a disk that is full has ended it already
+                    self._base.execute("rollback")
+                raise
 
     def _count(self, cursor: int) -> int:
         return self._one("select count(*) from changes where number > ?", cursor) or 0
@@ -342,9 +344,10 @@ class Outbox:
         return None if row is None else row[0]
 
     def _set(self, name: str, value: str) -> None:
-        self._base.execute(
-            "insert or replace into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))", (name, value)
-        )
+        with rows.writing(self._where):
+            self._base.execute(
+                "insert or replace into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))", (name, value)
+            )
 
     def _tell(self) -> None:
         with self._came:

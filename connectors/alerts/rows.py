@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from cep import sealed
 from cep.errors import CepError
@@ -38,8 +40,6 @@ _NOT_OPEN = (
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_FULL,
 )
 
 
@@ -59,10 +59,34 @@ def opened(where: str) -> sqlite3.Connection:
             base.close()
         if isinstance(error, CepError):
             raise
-        if (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF in _NOT_OPEN:
+        if code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise unwritten(where, error) from None
+        if code_of(error) in _NOT_OPEN:
             hint = "one server has it at a time; another `--state` is another outbox"
             raise CepError(f"{where}: the outbox cannot be opened: {error}", hint=hint, code="outbox") from None
         raise damaged(where, str(error)) from None
+
+
+def code_of(error: Exception) -> int:
+    """What SQLite calls it, without what it adds to that; 0: it is none of its errors."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def unwritten(where: str, error: Exception) -> CepError:
+    """A disk that takes no more."""
+    hint = "make room there, or see to the disk, and start again: what was written is whole"
+    return CepError(f"{where}: alerts cannot be written: {error}", hint=hint, code="outbox")
+
+
+@contextmanager
+def writing(where: str) -> Iterator[None]:
+    """CepError: the disk takes no more."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if code_of(error) not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise
+        raise unwritten(where, error) from None
 
 
 def _prove(base: sqlite3.Connection, where: str) -> None:
