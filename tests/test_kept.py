@@ -22,3 +22,20 @@ def test_it_says_what_has_changed_and_one_has_it_at_a_time(tmp_path: Path) -> No
     with closing(Kept(tmp_path, {"warm": "5"})), pytest.raises(CepError, match="another server has it"):
         Kept(tmp_path, {})
     assert changed(warm="5") == [], "who cannot have it changes nothing"
+
+
+@pytest.mark.parametrize("name", ["events.nq", "alerts.db", "journal", "snapshot", "program", "events/mine.txt"])
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(CepError, match="written"):
+        Kept(tmp_path, {"warm": "1"})
+    assert (tmp_path / name).read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("begun", ["", '{"warm": "20', "{}"])
+def test_a_start_that_was_killed_is_gone_on_from(tmp_path: Path, begun: str) -> None:
+    (tmp_path / "program").write_text(begun)
+    (tmp_path / "events").mkdir()
+    with closing(Kept(tmp_path, {"warm": "1"})) as kept:
+        assert kept.changed == []
