@@ -131,6 +131,8 @@ def test_queries_and_pages_of_events_negotiate_alike(fridges: Served) -> None:
         parameters = {} if query is None else {"query": query}
         answer = httpx.get(url, params=parameters, headers={"Accept": accept})
         assert (answer.status_code, answer.headers["vary"].split(", ")[0]) == (status, "Accept"), (query, accept)
+    answer = httpx.get(url, params={"query": table}, headers={"Accept": "text/*"})
+    assert answer.headers["content-type"].startswith("text/csv"), "what is sent is what was taken"
     assert httpx.get(fridges.url + "/ldes", headers={"Accept": "text/csv"}).status_code == 406
     assert httpx.get(fridges.url + "/ldes", headers={"Accept": "text/csv, */*;q=0.1"}).status_code == 200
 

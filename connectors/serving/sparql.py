@@ -31,9 +31,9 @@ TABLES: Mapping[str, str] = {
     "application/json": "json",
     "application/sparql-results+xml": "xml",
     "application/xml": "xml",
-    "text/xml": "xml",
     "text/csv": "csv",
     "text/tab-separated-values": "tsv",
+    "text/xml": "xml",
 }
 """Media types of a table, and of yes and no, with the format."""
 
