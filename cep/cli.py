@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -19,6 +21,7 @@ from cep.terminal import (
     CLEAN,
     REFUSED,
     complain,
+    drain,
     facts_of,
     knowledge_of,
     say,
@@ -42,7 +45,15 @@ app = typer.Typer(
 
 def main() -> NoReturn:
     """The entry point of the command."""
-    app(prog_name="cep")
+    try:
+        app(prog_name="cep")
+    except OSError as error:  # of `--help`, which typer writes, too
+        if error.errno != errno.ENOSPC:
+            raise
+        where = "" if error.filename is None else f" {error.filename}"
+        complain(CepError(f"cannot write{where}: {error.strerror}", hint="make room there"))
+        drain()
+        sys.exit(REFUSED)
     raise AssertionError("typer exits")
 
 

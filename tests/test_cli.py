@@ -521,6 +521,14 @@ def test_a_standard_output_that_cannot_be_written_is_told(command: list[str]) ->
         assert ran.returncode == 2 and said.endswith(told) and said.count("\n") == 1, ran.stderr
 
 
+@pytest.mark.parametrize("words", ["--help", "run --help"])
+def test_so_is_one_that_cannot_take_the_help(words: str) -> None:
+    root = str(Path(__file__).parent.parent)
+    shell = ["sh", "-c", f"{sys.executable} -m cep {words} >/dev/full"]
+    ran = subprocess.run(shell, env={**os.environ, "PYTHONPATH": root}, stderr=subprocess.PIPE, text=True)
+    assert (ran.returncode, ran.stderr) == (2, "cannot write: No space left on device\nhint: make room there\n")
+
+
 @pytest.mark.parametrize("name", ["out.xlsx", "out.parquet.gz", "out.txt.gz"])
 def test_an_unknown_suffix_is_refused(name: str) -> None:
     result = cep("run", "fire.cep", "--input", "events.jsonl", "--output", name)
