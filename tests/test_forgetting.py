@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from cep.schema import Attribute, Schema
 from connectors.rdf import forgetting, triples
 from connectors.rdf.forgetting import Forgetting
+from connectors.rdf.history import History
 from connectors.rdf.identity import identified
 from connectors.rdf.process import StoreProcess
 from connectors.rdf.spans import Spans
@@ -125,3 +127,14 @@ def test_who_writes_does_not_wait_while_little_is_waiting(tmp_path: Path) -> Non
             os.kill(store.process, signal.SIGCONT)
         for future in futures:
             future.result()
+
+
+def test_what_could_not_be_stored_is_told_once() -> None:
+    """A disk that is full: who starts the server sees it, not only who asks `/ready`."""
+    history, told = object.__new__(History), list[str]()
+    history._trouble, history._told, history.troubled = None, [], told.append
+    failed = Future[None]()
+    failed.set_exception(OSError("No space left on device"))
+    history._tell(failed, "events", [])
+    history._tell(failed, "events", [])
+    assert told == ["events were not stored: No space left on device"]

@@ -50,6 +50,7 @@ class History:
             engine.history.tells = (BECAUSE, CONSTITUENTS)
         self._swept: int | None = None
         self._trouble: str | None = None
+        self.troubled: Callable[[str], None] = lambda text: None
         self._loading: Future[None] | None = None
         self._last: Future[None] | None = None
         self._reached, self._reaching = -END_OF_TIME, threading.Lock()
@@ -134,7 +135,9 @@ class History:
     def _tell(self, future: Future[None], what: str, events: Sequence[str] | None) -> None:
         error = future.exception()
         if error is not None:
-            self._trouble = f"{what} were not stored: {error}"
+            first, self._trouble = self._trouble is None, f"{what} were not stored: {error}"
+            if first:
+                self.troubled(self._trouble)
             return
         for told in self._told:
             told(events)
