@@ -114,6 +114,15 @@ def test_times_within_times_is_refused_where_it_makes_too_many_events() -> None:
     assert read("event a(x: int) TIME t. o(1) <- ((a(X) TIMES 10) TIMES 10) WITHIN 1 h.").startswith("read")
 
 
+def test_times_within_times_is_renamed_once_a_level() -> None:
+    def nested(n: int) -> str:
+        return f"event a(x: int) TIME t. o(1) <- {'(' * n}a(X){' TIMES 1)' * n} TIMES 2 WITHIN 1 h."
+
+    assert calls(nested(16)) < 3 * calls(nested(8))
+    events = [Event("a", (x,), x, x) for x in (1, 2, 3)]
+    assert len(detect(nested(60), events)) == 3
+
+
 def test_a_hundred_mistakes_are_told_and_then_no_more() -> None:
     wrong = "".join(f"r{i}(I) <- e(I, _, _, _) WHERE nothing{i}(I).\n" for i in range(1000))
     with pytest.raises(CepErrors) as raised:

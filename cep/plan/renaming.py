@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cep.plan import algebra
@@ -43,6 +43,18 @@ def renamed(pattern: algebra.Pattern, names: Mapping[str, str]) -> algebra.Patte
     def choice(policy: ast.PolicyChoice) -> ast.PolicyChoice:
         return replace(policy, by=names.get(policy.by, policy.by)) if policy.by else policy
 
+    def chained(chain: algebra.Pattern, links: Sequence[algebra.Pattern]) -> algebra.Pattern:
+        # Of the links as they are renamed, not of itself: TIMES in TIMES would be renamed twice as often at each level.
+        pairs: list[algebra.Pair] = []
+        for _ in links[1:]:
+            assert isinstance(chain, algebra.Pair), "a chain has a pair for each link but the first"
+            pairs.append(chain)
+            chain = chain.left
+        made = links[0]
+        for pair, link in zip(reversed(pairs), links[1:]):
+            made = replace(pair, left=made, right=link, policy=choice(pair.policy))
+        return made
+
     def go(p: algebra.Pattern) -> algebra.Pattern:
         match p:
             case algebra.Atom():
@@ -64,7 +76,8 @@ def renamed(pattern: algebra.Pattern, names: Mapping[str, str]) -> algebra.Patte
             case algebra.Unless():
                 return replace(p, left=go(p.left), absent=go(p.absent))
             case algebra.Repeat():
-                return replace(p, links=tuple(go(link) for link in p.links), chain=go(p.chain))
+                links = tuple(go(link) for link in p.links)
+                return replace(p, links=links, chain=chained(p.chain, links))
             case algebra.Window():
                 return replace(
                     p,
