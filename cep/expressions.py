@@ -13,7 +13,7 @@ from cep.functions import FUNCTIONS
 from cep.near import did_you_mean
 from cep.syntax import messages
 from cep.syntax.ast import Call, Comparison, Constant, Expression, Variable
-from cep.syntax.constants import write_duration, write_time
+from cep.syntax.constants import FARTHEST, too_long, write_duration, write_time
 from cep.syntax.patterns import AGGREGATES
 from cep.syntax.spelling import respelling
 from cep.texts import regex_error
@@ -253,7 +253,8 @@ class _Checker:
                 raise self.error(f"`{call.function}` does not work on {kind}{others}", expression.span)
             common = joined
         arguments: list[Typed] = []
-        for argument in typed:
+        for expression, argument in zip(call.arguments, typed):
+            self.within_reach(expression, argument, common)
             side = coerced(argument, common)
             assert side is not None, "what has a common type can be coerced to it"
             arguments.append(side)
@@ -281,9 +282,19 @@ class _Checker:
             for constant, other in ((left, right), (right, left)):
                 if isinstance(constant, TypedConstant) and other.type == "int" and float(constant.value).is_integer():
                     common = "int" if abs(float(constant.value)) < 2.0**63 else common
+        self.within_reach(comparison.left, left, common)
+        self.within_reach(comparison.right, right, common)
         sides = (coerced(left, common), coerced(right, common))
         assert sides[0] is not None and sides[1] is not None, "what has a common type can be coerced to it"
         return TypedCall(operator, (sides[0], sides[1]), "bool")
+
+    def within_reach(self, expression: Expression, typed: Typed, type: str) -> None:
+        """Refuses a number that as a time or duration is out of reach: it would be missing, and nobody told."""
+        if type not in TICKS or not isinstance(typed, TypedConstant) or typed.type not in ("int", "float"):
+            return
+        if abs(float(typed.value)) * 1_000_000 > FARTHEST:
+            refused = too_long()
+            raise self.error(refused.message, expression.span, refused.hint)
 
     def kind(self, expression: Expression, typed: Typed) -> str:
         """`the float `Wind``."""
