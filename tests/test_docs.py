@@ -49,8 +49,9 @@ from tests.cases_format import difference, known, read_event, read_events, sort_
 from tests.reference_knowledge import read
 
 ROOT = Path(__file__).parent.parent
-README, LANGUAGE = ROOT / "README.md", ROOT / "docs" / "language.md"
-PAGES = (README, LANGUAGE)
+DOCS = ROOT / "docs"
+README, LANGUAGE, TOUR, CLI = ROOT / "README.md", DOCS / "language.md", DOCS / "tour.md", DOCS / "cli.md"
+PAGES = (README, LANGUAGE, TOUR, CLI, DOCS / "python.md", DOCS / "limits.md", DOCS / "benchmarks.md")
 SCALES = {"seconds": 1_000_000, "minutes": 60_000_000, "hours": 3_600_000_000}
 _ROW = re.compile(r"(.+? @ (?:\[[^\]]*\]|\S+(?: (?:ms|s|min|h|d)\b)?))(?: |$)")
 
@@ -217,9 +218,9 @@ def untimed(printed: str) -> str:
     return "\n".join(lines).strip("\n")
 
 
-def test_the_query_of_the_readme(tmp_path: Path) -> None:
+def test_the_query_of_the_tour(tmp_path: Path) -> None:
     """It finds the place that is near, once, and not that of a warning of before."""
-    (query,) = re.findall(r"--data-urlencode 'query=\n(.*?)'\n```", README.read_text(encoding="utf-8"), re.DOTALL)
+    (query,) = re.findall(r"--data-urlencode 'query=\n(.*?)'\n```", TOUR.read_text(encoding="utf-8"), re.DOTALL)
     store = EventStore(str(tmp_path / "store"), Words())
     facts = "".join(
         f'[] gn:name "{name}" ; wgs84:lat {lat} ; wgs84:long {long} .\n'
@@ -266,7 +267,7 @@ def test_every_word_of_the_language_is_explained() -> None:
 
 
 def test_every_option_of_the_command_line_is_explained() -> None:
-    text = README.read_text(encoding="utf-8") + LANGUAGE.read_text(encoding="utf-8")
+    text = CLI.read_text(encoding="utf-8") + LANGUAGE.read_text(encoding="utf-8")
     for command in ("check", "plan", "run"):
         usage = CliRunner().invoke(cli.app, [command, "--help"], prog_name="cep").output
         for option in re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", usage, flags=re.MULTILINE):
