@@ -105,8 +105,8 @@ def _load(source: str | Path) -> dict[str, Any]:
 
 def pattern(stations: int, name: str) -> dict[str, Any]:
     """A table for an engine, of knowledge that is loaded; the store that SPARQL asks is filled."""
-    from cep.errors import Source
-    from cep.values import Pool
+    from cep.core.errors import Source
+    from cep.core.values import Pool
 
     knowledge = _network(stations)
     watch, number = Watch(), 0
@@ -123,8 +123,8 @@ def pattern(stations: int, name: str) -> dict[str, Any]:
 
 def change(stations: int) -> dict[str, Any]:
     """A triple that a pattern asks for comes: its table follows."""
-    from cep.errors import Source
-    from cep.values import Pool
+    from cep.core.errors import Source
+    from cep.core.values import Pool
 
     knowledge, asked, pool = _network(stations).fork(), _graph(PATTERNS["pattern, triples"]), Pool()
     knowledge.answers(asked, pool, Source(asked.text))
@@ -147,8 +147,8 @@ def _network(stations: int) -> Any:
 
 
 def _graph(text: str) -> Any:
-    from cep.syntax.ast import Graph
-    from cep.syntax.graphs import of_the_rule
+    from cep.language.syntax.ast import Graph
+    from cep.language.syntax.graphs import of_the_rule
 
     return Graph(text, tuple(of_the_rule(text)), tuple(network.PREFIXES.items()))
 

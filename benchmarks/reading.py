@@ -235,8 +235,8 @@ class Read:
 
 def read(text: str) -> str:
     """What becomes of a text: `read`, or the first line of what is wrong with it. All that a `cep check` does."""
+    from cep.core.errors import CepError
     from cep.engine import Engine
-    from cep.errors import CepError
 
     try:
         engine = Engine.from_text(text)

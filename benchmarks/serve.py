@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
-from cep.schema import Attribute, Schema
+from cep.core.schema import Attribute, Schema
 from connectors.rdf import triples
 from connectors.rdf.identity import identified
 from connectors.rdf.process import StoreProcess

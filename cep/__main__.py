@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cep.signals import stops
+from cep.core.signals import stops
 
 stops.begin()
 
@@ -12,7 +12,7 @@ stops.begin()
 def main() -> None:
     """The command; the exit status is 130 after Ctrl-C, 143 after SIGTERM."""
     try:
-        from cep.cli import main as command
+        from cep.command import main as command
 
         command()
     except SystemExit as ended:

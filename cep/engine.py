@@ -14,36 +14,36 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from cep.background import Background, Held, ask
-from cep.changes import Changes
-from cep.datalog import close
-from cep.dialects.etalis import lower
-from cep.errors import NOWHERE, CepError, CepErrors, Warning
+from cep.core.errors import NOWHERE, CepError, CepErrors, Warning
+from cep.core.relation import FIRST, Table, concat, slice_until
+from cep.core.schema import ARRIVAL, Schema
+from cep.core.values import Pool
 from cep.events import Event, types_of
-from cep.goals.build import Builder
-from cep.goals.contract import demand, from_arrow, to_arrow
+from cep.language.dialects.etalis import lower
+from cep.language.syntax.ast import Graph, PolicyChoice, PolicyStatement
+from cep.language.syntax.constants import FARTHEST
+from cep.language.syntax.parser import parse
+from cep.operators.build import Builder
+from cep.operators.contract import demand, from_arrow, to_arrow
 from cep.plan.advice import arrowed
 from cep.plan.alerts import without_alerts
 from cep.plan.order import Unit
 from cep.plan.plan import Plan, plan
 from cep.plan.staged import staged, telling
-from cep.runtime import carried, intake, snapshot
-from cep.runtime.carried import Before, State
-from cep.runtime.clock import BEGINNING, END_OF_TIME, Clock
+from cep.rules.datalog import close
+from cep.runtime import encode, prior_state, snapshot
+from cep.runtime.atomic_step import wholly
 from cep.runtime.counts import Count
+from cep.runtime.decode import frames, places, to_events
+from cep.runtime.encode import Dead
+from cep.runtime.fingerprint import Meant
 from cep.runtime.history import History
-from cep.runtime.intake import Dead
+from cep.runtime.knowledge_changes import Changes
+from cep.runtime.knowledge_source import Background, Held, ask
 from cep.runtime.machine import Machine
-from cep.runtime.meant import Meant
 from cep.runtime.memory import keep_freed
-from cep.runtime.outlet import frames, places, to_events
-from cep.runtime.whole import wholly
-from cep.schema import ARRIVAL, Schema
-from cep.syntax.ast import Graph, PolicyChoice, PolicyStatement
-from cep.syntax.constants import FARTHEST
-from cep.syntax.parser import parse
-from cep.table import FIRST, Table, concat, slice_until
-from cep.values import Pool
+from cep.runtime.prior_state import Before, State
+from cep.runtime.reorder_buffer import BEGINNING, END_OF_TIME, Clock
 
 Frames = dict[str, pl.DataFrame]
 Batch = Mapping[str, pl.DataFrame] | Iterable[Event]
@@ -140,12 +140,12 @@ class Engine:
 
         Options: `name` (for messages), `facts` ({predicate: table}), `knowledge` (what graph patterns ask), `types` (of
         undeclared input events), `policy`, `lateness` (microseconds; None: only `advance` moves the watermark),
-        `explain` (lineage), `remember` (for `cep.why`: keep what ended in the last so many microseconds, and what led
-        to it), `max_derivations`; `stage`: of the stages of `cep.plan.partition` run this one alone, from 1
+        `explain` (lineage), `remember` (for `cep.explain`: keep what ended in the last so many microseconds, and what
+        led to it), `max_derivations`; `stage`: of the stages of `cep.plan.partition` run this one alone, from 1
         (`cep.runtime.buckets` says how its rows come and go), 0: the ALERT statements alone, over what was derived;
         `before`: the state of another program, of which it takes over that of the goals that mean the same (`carried`:
         of which rules); `alerts`: make the occurrences of ALERT statements too, which go out as tables of their own
-        (`cep.alert`).
+        (`cep.rules.alert`).
         """
         return cls(text, **options)  # type: ignore[arg-type]
 
@@ -226,7 +226,7 @@ class Engine:
     def goals(self, rules: Collection[int] | None = None) -> dict[str, frozenset[str]]:
         """The rules that remember something, as `line 3: warning`, with the names of their goals that do: all of them,
         or those of these numbers."""
-        return carried.rules_with(self.plan, self.named(), rules)
+        return prior_state.rules_with(self.plan, self.named(), rules)
 
     # --- running ---
 
@@ -243,14 +243,14 @@ class Engine:
     @wholly(refuses=True)
     def receive(self, batch: Batch) -> None:
         """Take a batch as `push` does and complete nothing: `advance(reached)` goes on."""
-        admitted: dict[str, intake.Admitted] = {}
+        admitted: dict[str, encode.Admitted] = {}
         first = position = self.position
         if isinstance(batch, Mapping):
             ordered = any(ARRIVAL in frame.columns for frame in batch.values())
             if ordered and not all(ARRIVAL in frame.columns for frame in batch.values()):
                 raise CepError("either all tables of a push have a column `@order` or none", code="column")
             for name, frame in batch.items():
-                admitted[name] = intake.admit(frame, self._schema(name), self.pool, position)
+                admitted[name] = encode.admit(frame, self._schema(name), self.pool, position)
                 position += frame.height
         else:
             ordered = False
@@ -258,13 +258,13 @@ class Engine:
             for place, event in enumerate(batch):
                 by_type.setdefault(event.type, []).append((place, event))
             for name, events in by_type.items():
-                admitted[name] = intake.admit_events(events, self._schema(name), self.pool, first)
+                admitted[name] = encode.admit_events(events, self._schema(name), self.pool, first)
                 position += len(events)
         self.position = position
         tables = {name: one.table for name, one in admitted.items()}
         for one in admitted.values():
             self.dead += one.dead
-        for name, mask in intake.late(tables, self.clock.watermark, self.clock.lateness, ordered).items():
+        for name, mask in encode.late(tables, self.clock.watermark, self.clock.lateness, ordered).items():
             if mask.any():
                 refused = admitted[name].rows[mask]
                 self.dead += [Dead(name, int(row), "late", "is late: the watermark has passed it") for row in refused]
@@ -326,7 +326,7 @@ class Engine:
             "waiting": {name: [a.type for a in self.plan.schemas[name].attributes] for name in self.clock.waiting},
         }
         states = self.machine.snapshot()
-        header["goals"] = carried.shortened(self._order(), states)
+        header["goals"] = prior_state.shortened(self._order(), states)
         batches = [*values, to_arrow(self.clock.snapshot()), *states]
         if self.changes is not None:
             batches.append(self.changes.snapshot())

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 
 PORTS: Mapping[str, int | None] = {
     "mqtt": 1883,

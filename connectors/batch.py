@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.schema import ARRIVAL
+from cep.core.schema import ARRIVAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from cep.schema import Schema
+from cep.core.schema import Schema
 from connectors.times import FIRST, LAST, iso, seconds
 
 BECAUSE = "because"

@@ -11,9 +11,9 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cep.core.kernels import njit
+from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.events import Value
-from cep.kernels import njit
-from cep.schema import ARRIVAL, Attribute, Schema
 from connectors.numbers import (
     BAD,
     ESCAPED,

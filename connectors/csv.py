@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from cep.errors import CepError
-from cep.schema import ARRIVAL, Schema
+from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL, Schema
 from connectors.batch import Block, DeadRecord, dead_record, too_long
 from connectors.columns import Cells, Refusal, field, table
 from connectors.csvscan import FIELDS, FINE, OPEN, scan

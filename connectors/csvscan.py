@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep.kernels import njit
+from cep.core.kernels import njit
 from connectors.numbers import ESCAPED, NULL, STRING
 
 # What became of a line of fields.

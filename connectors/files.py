@@ -12,10 +12,10 @@ from typing import BinaryIO
 import numpy as np
 import polars as pl
 
-from cep.errors import CepError
-from cep.near import astray
-from cep.schema import ARRIVAL, Schema
-from cep.signals import stops
+from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL, Schema
+from cep.core.signals import stops
+from cep.core.suggest import astray
 from connectors.batch import Batch, Block, DeadRecord
 from connectors.csv import read_csv
 from connectors.inputs import RDF, Input, inputs, sure

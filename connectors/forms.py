@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from itertools import islice
 
-from cep.errors import CepError
-from cep.schema import Schema
+from cep.core.errors import CepError
+from cep.core.schema import Schema
 from connectors.files import read_one
 from connectors.inputs import RDF, Input
 

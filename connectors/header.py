@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cep.errors import CepError
-from cep.schema import Schema
+from cep.core.errors import CepError
+from cep.core.schema import Schema
 from connectors.records import RESERVED, closest, declaration
 
 

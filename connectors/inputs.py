@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from cep.errors import CepError
-from cep.near import astray
-from cep.schema import Schema
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.core.suggest import astray
 from connectors.addresses import Address, address, bare, live
 from connectors.records import closest
 

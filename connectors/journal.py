@@ -20,9 +20,9 @@ from zlib import crc32
 import numpy as np
 import polars as pl
 
-from cep import sealed
-from cep.errors import CepError
-from cep.schema import Schema
+from cep.core import checksum
+from cep.core.errors import CepError
+from cep.core.schema import Schema
 from connectors.batch import Batch, Block, DeadRecord
 from connectors.packed import pack, unpack
 
@@ -104,7 +104,7 @@ class Journal:
         written."""
         assert self.whole, "what is still to come would be lost"
         try:
-            file = self._begun(sealed.name(blob).hex())
+            file = self._begun(checksum.name(blob).hex())
             part = self._saved.with_suffix(".part")
             with part.open("wb") as out:
                 out.write(blob)
@@ -129,12 +129,12 @@ class Journal:
         """What the snapshot is known by. CepError: it is damaged."""
         blob = self.snapshot()
         try:
-            if sealed.is_sealed(blob):
-                sealed.content(blob)
-        except sealed.Broken:
+            if checksum.is_sealed(blob):
+                checksum.content(blob)
+        except checksum.Broken:
             hint = "bring the whole folder back from a copy, or begin anew with another one"
             raise CepError(f"--state: {self._saved}: it is damaged", hint=hint, code="state") from None
-        return sealed.name(blob).hex()
+        return checksum.name(blob).hex()
 
     def _opened(self, name: str) -> BinaryIO:
         """The journal that belongs to the snapshot of that name, read; a new one where there is none."""
@@ -164,7 +164,7 @@ class Journal:
             self._note(self._batch({**head, "tables": []}, b""))
             fit = [self._schemas.get(name) == fields for name, fields, _ in head["tables"]]
             self.behind += sum(rows for rows, fits in zip(head["rows"], fit) if fits) + len(head["dead"])
-        if not data.startswith(sealed.MARK):  # of the version before
+        if not data.startswith(checksum.MARK):  # of the version before
             records = [(head, tables, 0) for head, tables, _ in records]
             self._written(_record(head, tables) for head, tables, _ in records).close()
             path = self._part
@@ -183,7 +183,7 @@ class Journal:
 
     def _written(self, records: Iterable[bytes]) -> BinaryIO:
         file = self._part.open("wb")
-        file.write(sealed.MARK)
+        file.write(checksum.MARK)
         file.writelines(records)
         file.flush()
         os.fsync(file.fileno())
@@ -212,19 +212,19 @@ def _fields(schema: Schema) -> list[list[str]]:
 
 def _record(head: Mapping[str, Any], tables: bytes) -> bytes:
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    return sealed.record(text, tables)
+    return checksum.record(text, tables)
 
 
 def _whole(data: bytes) -> tuple[list[_Record], bool]:
     """The records up to what is torn, or damaged; and whether it is that."""
     found: list[_Record] = []
     try:
-        if not sealed.marked(data):
+        if not checksum.marked(data):
             found += _records_before(data)
             return found, bool(found) and _more(data, found[-1][2])
-        for text, tables, stop in sealed.records(data, len(sealed.MARK)):
+        for text, tables, stop in checksum.records(data, len(checksum.MARK)):
             found.append((json.loads(text.decode("utf-8", "surrogatepass")), tables, stop))
-    except sealed.Broken:
+    except checksum.Broken:
         return found, True
     return found, False
 

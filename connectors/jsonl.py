@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.schema import ARRIVAL, Schema
+from cep.core.schema import ARRIVAL, Schema
 from connectors.batch import Block, DeadRecord, dead_record, too_long
 from connectors.columns import Cells, Refusal, table
 from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, enter, gather, scan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep.kernels import njit
+from cep.core.kernels import njit
 from connectors.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
 
 # What a line is, besides the index of its type: it names none, one the program has not, it must be read

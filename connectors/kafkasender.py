@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.addresses import Address
 from connectors.kafka import WAIT as ANSWER
 from connectors.kafka import settings, told

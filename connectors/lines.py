@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cep.kernels import njit
+from cep.core.kernels import njit
 from connectors.times import FIRST, LAST, SECOND
 
 Bytes = NDArray[np.uint8]

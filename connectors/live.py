@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Protocol
 
-from cep.schema import Schema
-from cep.signals import stops
+from cep.core.schema import Schema
+from cep.core.signals import stops
 from connectors.addresses import Address
 from connectors.batch import Batch
 from connectors.inputs import Input

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.schema import Schema
+from cep.core.schema import Schema
 from connectors.batch import Batch, Block, DeadRecord
 from connectors.inputs import RDF, Input
 from connectors.jsonl import Lines

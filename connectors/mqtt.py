@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.addresses import Address
 from connectors.messages import Messages
 from connectors.sources import Away

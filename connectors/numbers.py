@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep.kernels import njit
+from cep.core.kernels import njit
 from connectors.times import FIRST, LAST, SECOND
 
 MISSING, GOOD, BAD, HARD = 0, 1, 2, 3

@@ -11,8 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cep.errors import CepError
-from cep.schema import ARRIVAL, Attribute, Schema
+from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL, Attribute, Schema
 from connectors.batch import Block, DeadRecord
 from connectors.header import bind
 from connectors.records import NOT_IRI, time_keys

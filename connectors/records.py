@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
+from cep.core.schema import Attribute, Schema
+from cep.core.suggest import nearest
 from cep.events import Value
-from cep.near import nearest
-from cep.schema import Attribute, Schema
 from connectors.times import LARGEST, decimal, is_number, of_duration, of_iso, scaled, shown, since_epoch
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")

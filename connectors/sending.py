@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Protocol
 
-from cep.errors import CepError
-from cep.schema import Schema
+from cep.core.errors import CepError
+from cep.core.schema import Schema
 from connectors.addresses import OUTPUTS, Address, address
 from connectors.records import closest
 

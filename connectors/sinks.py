@@ -10,8 +10,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cep.errors import CepError
-from cep.signals import STOPS
+from cep.core.errors import CepError
+from cep.core.signals import STOPS
 
 
 class Sink:

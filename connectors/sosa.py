@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.errors import CepError
+from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.events import Value
-from cep.schema import ARRIVAL, Attribute, Schema
 from connectors.batch import Block, DeadRecord
 from connectors.records import Record, Unreadable, series, text_time, text_value
 from connectors.streams import Stream, whole_lines

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.messages import Messages
 
 FIRST, LONGEST = 1.0, 30.0

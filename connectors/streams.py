@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.signals import stops
+from cep.core.signals import stops
 from connectors.silence import Silence
 
 BOM = b"\xef\xbb\xbf"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import BinaryIO, cast
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.addresses import Address
 from connectors.messages import Messages
 from connectors.mqtt import Arrival

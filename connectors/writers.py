@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cep.errors import CepError
-from cep.schema import Attribute, Schema
+from cep.core.errors import CepError
+from cep.core.schema import Attribute, Schema
 from connectors.addresses import live
 from connectors.because import BECAUSE, because
 from connectors.inputs import FORMATS, known_format

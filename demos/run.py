@@ -10,12 +10,13 @@ from pathlib import Path
 
 import polars as pl
 
-from cep.background import Background
+from cep.app.durations import refuse
+from cep.app.pipeline import Interrupt, flow
+from cep.app.progress import shown
+from cep.core.schema import Schema
 from cep.engine import Engine
-from cep.options import refuse
-from cep.pipeline import Interrupt, flow
-from cep.progress import Tally, shown
-from cep.schema import Schema
+from cep.runtime.knowledge_source import Background
+from cep.runtime.run_stats import Tally
 from connectors.batch import Batch, DeadRecord
 from connectors.files import replay
 from connectors.writers import Writer

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 import pyoxigraph as ox
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from knowledge.rdf.unreadable import plain
 from knowledge.updates import Graphs, Refused, Update
 

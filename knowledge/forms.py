@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyoxigraph as ox
 
+from cep.core.values import Pool
 from cep.events import Iri, Value
-from cep.values import Pool
 from knowledge.rdf.terms import Term, Terms
 
 

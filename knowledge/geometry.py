@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 import shapely
 
-from cep import geodesy
-from cep.areas import WrongArea, read_all
-from cep.conditions import Column, Mask, Probe
-from cep.errors import CepError
-from cep.values import MISSING, Floats, Ints, Pool
+from cep.core.errors import CepError
+from cep.core.values import MISSING, Floats, Ints, Pool
+from cep.rules import geodesy
+from cep.rules.areas import WrongArea, read_all
+from cep.rules.conditions import Column, Mask, Probe
 from knowledge.globe import Globe
 from knowledge.namespaces import GEO, WGS84
 from knowledge.rdf.terms import IRI, NONE, Terms

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from cep.geodesy import cartesian
-from cep.kernels import njit
-from cep.values import Floats, Ints
+from cep.core.kernels import njit
+from cep.core.values import Floats, Ints
+from cep.rules.geodesy import cartesian
 
 LEAF = 16  # points in a box that is not divided, at most
 MOST = 1 << 20  # rows of a piece

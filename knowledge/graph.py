@@ -10,14 +10,14 @@ import numpy as np
 import polars as pl
 import pyoxigraph as ox
 
-from cep.background import Answers, Fixed
-from cep.conditions import Relation
-from cep.errors import CepError, Source, Warning
-from cep.near import did_you_mean
+from cep.core.errors import CepError, Source, Warning
+from cep.core.suggest import did_you_mean
+from cep.core.values import Areas, Pool
+from cep.language.syntax.ast import Graph
 from cep.plan import algebra
-from cep.stored import series_of
-from cep.syntax.ast import Graph
-from cep.values import Areas, Pool
+from cep.rules.conditions import Relation
+from cep.rules.materialized import series_of
+from cep.runtime.knowledge_source import Answers, Fixed
 from knowledge import geometry
 from knowledge.asking import checked, patterns, silence, solutions, store
 from knowledge.asking.answers import Before, answered, rank

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyoxigraph as ox
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from knowledge.rdf.change import Change
 from knowledge.rdf.load import files
 from knowledge.rdf.unreadable import plain

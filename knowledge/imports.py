@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep.errors import Warning
+from cep.core.errors import Warning
 from knowledge.graph import Knowledge
 from knowledge.namespaces import OWL, RDF_TYPE
 from knowledge.rdf.terms import IRI, NONE

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from knowledge.gazetteers import airports, cities, geonames, regions
 from knowledge.gazetteers.gazetteer import DATASET, Columns, Gazetteer
 from knowledge.namespaces import DCTERMS, RDF_TYPE

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyoxigraph as ox
 
-from cep.errors import CepError, Source, Span
-from cep.values import Ints
+from cep.core.errors import CepError, Source, Span
+from cep.core.values import Ints
 from knowledge.graph import Knowledge
 from knowledge.namespaces import RDF_TYPE
 from knowledge.places import attributions

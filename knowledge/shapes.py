@@ -14,8 +14,8 @@ from pyshacl.errors import ReportableRuntimeError
 from rdflib import RDF, SH, XSD, BNode, Graph, Literal, URIRef
 from rdflib.collection import Collection
 
-from cep.errors import CepError
-from cep.near import SURE, nearest
+from cep.core.errors import CepError
+from cep.core.suggest import SURE, nearest
 from knowledge.rdf.load import files, load, opened, rdf_format, subjects
 from knowledge.rdf.names import KNOWN
 from knowledge.rdf.terms import NONE, Terms

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rdflib import OWL, RDF, RDFS, SH, BNode, Graph, Literal, URIRef
 
-from cep.values import Ints
+from cep.core.values import Ints
 from knowledge.gazetteers.gazetteer import Columns
 from knowledge.namespaces import XSD
 from knowledge.rdf.terms import BLANK, IRI, NONE, Terms

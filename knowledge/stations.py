@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 import pyoxigraph as ox
 
-from cep.errors import CepError
-from cep.geodesy import distance
+from cep.core.errors import CepError
+from cep.rules.geodesy import distance
 from knowledge.gazetteers import airports, cities
 from knowledge.gazetteers.gazetteer import OWN, Columns, Origin, Property, described, joined
 from knowledge.namespaces import GN, RDF_TYPE, WGS84, XSD

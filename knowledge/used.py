@@ -8,10 +8,10 @@ from functools import lru_cache
 import numpy as np
 import pyoxigraph as ox
 
-from cep.background import Background, Fixed
 from cep.events import Iri, Value
-from cep.syntax.ast import Graph
-from cep.why.judging import Fact, Step, Triple
+from cep.explain.judging import Fact, Step, Triple
+from cep.language.syntax.ast import Graph
+from cep.runtime.knowledge_source import Background, Fixed
 from knowledge.asking.products import groups
 from knowledge.asking.sparql import Constant, Pattern, Slot, basic
 from knowledge.forms import equal, first_like

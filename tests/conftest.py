@@ -11,7 +11,7 @@ import signal
 import httpx
 from hypothesis import HealthCheck, settings
 
-from cep.room import CHECKED
+from cep.core.room import CHECKED
 from tests import kernels
 
 FUZZ = int(os.environ.get("SEMCEP_FUZZ", "0"))

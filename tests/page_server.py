@@ -16,7 +16,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from cep.engine import Engine
-from cep.progress import Tally
+from cep.runtime.run_stats import Tally
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.batch import Batch

@@ -15,7 +15,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from cep.engine import Engine
-from cep.progress import Tally
+from cep.runtime.run_stats import Tally
 from connectors.batch import Batch
 from connectors.rdf.history import History
 from connectors.rdf.process import StoreProcess

@@ -9,15 +9,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event
-from cep.schema import Schema
+from cep.rules.typed import TICKS
 from cep.spark.job import Job, start
-from cep.spark.patience import endured
 from cep.spark.program import Options, Program
+from cep.spark.retry import endured
 from cep.spark.session import OLDEST, java, session
 from cep.spark.stopping import Wish
-from cep.typed import TICKS
 from connectors.files import read
 from connectors.times import iso
 from knowledge.updates import FROM, UNTIL

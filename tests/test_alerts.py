@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from cep.core.errors import CepError, CepErrors
 from cep.engine import Engine
-from cep.errors import CepError, CepErrors
 from cep.events import Event
-from cep.progress import Tally
-from cep.runtime.clock import END_OF_TIME
+from cep.runtime.reorder_buffer import END_OF_TIME
+from cep.runtime.run_stats import Tally
 from connectors.alerts.life import Change, Lives, meant
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from cep.engine import Engine
-from cep.progress import Tally
+from cep.runtime.run_stats import Tally
 from connectors.alerts.life import Change
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox

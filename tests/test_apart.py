@@ -13,8 +13,8 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from cep.apart import READ, WRITTEN
-from cep.cli import app
+from cep.app.conflicts import READ, WRITTEN
+from cep.command import app
 
 NAMES = {
     "rules.cep": "event a(v: int).\nb(V) <- a(V).\nc(V) <- a(V) WHERE V > 1.\n",

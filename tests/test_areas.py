@@ -10,11 +10,11 @@ import shapely
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cep.areas import WrongArea, containment, covers, read, read_all
+from cep.core.errors import CepError
+from cep.core.values import MISSING, Pool
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Iri
-from cep.values import MISSING, Pool
+from cep.rules.areas import WrongArea, containment, covers, read, read_all
 from tests import reference_places
 
 Point = tuple[float, float]

@@ -12,10 +12,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep.app.knowledge_feed import Feed
 from cep.engine import Engine
 from cep.events import Event
-from cep.feed import Feed
-from cep.runtime.clock import END_OF_TIME
+from cep.runtime.reorder_buffer import END_OF_TIME
 from connectors.times import iso
 from knowledge.arriving import Arriving
 from knowledge.updates import FROM, UNTIL, Update, read

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.serving import below as path_of
 from connectors.serving.guard import MANY, Guard, Limits
 from tests.page_server import shown

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cep.core.schema import Schema
 from cep.engine import Engine
-from cep.schema import Schema
 from connectors import streams
 from connectors.files import read
 from connectors.header import bind

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Event
+from cep.language.syntax.ast import EventRule
+from cep.language.syntax.parser import parse
+from cep.language.syntax.printer import print_program
 from cep.plan.partition import partition
-from cep.runtime.carried import Before
-from cep.syntax.ast import EventRule
-from cep.syntax.parser import parse
-from cep.syntax.printer import print_program
+from cep.runtime.prior_state import Before
 from knowledge.graph import Knowledge
 from tests.keyed_programs import keyed_programs
 from tests.program_maker import SECOND

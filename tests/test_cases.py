@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cep.core.errors import CepError
 from cep.engine import Engine, detect
-from cep.errors import CepError
 from tests import reference
 from tests.cases_format import FOLDER, difference, known, read_case, read_events, sort_key
 from tests.reference_knowledge import read

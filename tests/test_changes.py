@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cep.changes import refitted
+from cep.core.errors import CepError
+from cep.core.values import MISSING, Pool
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Event
-from cep.values import MISSING, Pool
+from cep.runtime.knowledge_changes import refitted
 from tests.cases_format import known, read_events, write_event
 from tests.test_equivalence import rows
 
@@ -243,7 +243,7 @@ def test_values_that_come_and_go_are_forgotten() -> None:
 
 
 def test_many_changes_are_kept_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cep.changes.COMPACT", 4)
+    monkeypatch.setattr("cep.runtime.knowledge_changes.COMPACT", 4)
     engine, times = start(HEIGHTS), range(1_000_000, 60_000_000, 1_000_000)
     for second, time in enumerate(times):
         old, new = (f"wt:jfk wt:height {second + n} ; wt:seen {second + n} ." for n in (4, 5))

@@ -15,10 +15,11 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep import cli_demo, progress
-from cep.cli import app
-from cep.errors import CepError
-from cep.options import duration, named
+from cep.app import progress
+from cep.app.durations import duration, named
+from cep.command import app
+from cep.core.errors import CepError
+from demos import command as cli_demo
 
 PROGRAM = """\
 event heat(room: string, temp: float in -50..500).
@@ -289,7 +290,7 @@ def test_the_first_run_says_what_takes_so_long(monkeypatch: pytest.MonkeyPatch, 
     assert isinstance(compiled(), bool)
     monkeypatch.setattr(progress, "compiled", lambda: False)
     assert cep("run", "fire.cep", "--input", "events.jsonl").stderr.startswith(COMPILING)
-    code = "from cep.progress import compiled; print(compiled())"
+    code = "from cep.app.progress import compiled; print(compiled())"
     root = Path(__file__).parent.parent
     for made in (False, True):
         ran = subprocess.run(
@@ -300,14 +301,13 @@ def test_the_first_run_says_what_takes_so_long(monkeypatch: pytest.MonkeyPatch, 
             text=True,
         )
         assert ran.stdout == f"{made}\n", ran.stderr
-        (folder,) = [one for one in (tmp_path / "cache").iterdir() if one.name.startswith("goals_")]
+        (folder,) = [one for one in (tmp_path / "cache").iterdir() if one.name.startswith("operators_")]
         (folder / "arrival.take-.py311.nbi").touch()
 
 
 def test_no_folder_for_kernels_is_told() -> None:
-    code = (
-        "from numba.core import caching; caching.CacheImpl._locator_classes.clear(); from cep.cli import main; main()"
-    )
+    code = "from numba.core import caching; caching.CacheImpl._locator_classes.clear(); "
+    code += "from cep.command import main; main()"
     ran = subprocess.run(
         [sys.executable, "-c", code, "check", "fire.cep"],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "NUMBA_CACHE_DIR": "fire.cep/below"},
@@ -718,5 +718,5 @@ def test_version() -> None:
 
 def test_help_asks_for_nothing_heavy() -> None:
     heavy = "{'polars', 'numba', 'pyarrow', 'rich'}"
-    code = f"import sys; import cep.cli; sys.exit(bool({heavy} & set(sys.modules)))"
+    code = f"import sys; import cep.command; sys.exit(bool({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent).returncode == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.cli import app
+from cep.command import app
 
 ONTOLOGY = """\
 @prefix ex: <http://example.org/> .

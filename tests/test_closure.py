@@ -12,7 +12,7 @@ from rdflib import Graph
 from rdflib.namespace import OWL, RDF
 
 from benchmarks import network
-from cep.errors import CepError
+from cep.core.errors import CepError
 from knowledge.rdf.triples import Triples
 from knowledge.reasoning import equality, join, removal, saturation, transitivity
 from knowledge.reasoning.closure import Closed, close

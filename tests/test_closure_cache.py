@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from cep.cli_knowledge import knowing
-from cep.errors import CepError
+from cep.app.cli_knowledge import knowing
+from cep.core.errors import CepError
 from knowledge.graph import Knowledge
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import Triples

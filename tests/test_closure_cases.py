@@ -9,7 +9,7 @@ import pytest
 from owlrl import OWLRL_Semantics
 from rdflib import Graph
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from knowledge.reasoning import owl2rl
 from knowledge.reasoning.rule import rules_of
 from tests.closure_reference import closed_by_owlrl, comparable, texts

@@ -13,12 +13,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cep.errors import CepError
-from cep.schema import Attribute, Schema
-from cep.spark import ledger, lock, mending
+from cep.core.errors import CepError
+from cep.core.schema import Attribute, Schema
+from cep.spark import checkpoint_repair, commit_log, lock
+from cep.spark.checkpoint_repair import agree, settle
+from cep.spark.commit_log import COMING, COMPACTED, LOG, File, Ledger, place
 from cep.spark.commits import FileWriter, Outlet, Written
-from cep.spark.ledger import COMING, COMPACTED, LOG, File, Ledger, place
-from cep.spark.mending import agree, settle
 from cep.spark.sink import Folder
 from cep.spark.tidy import sweep
 from tests import spark_runs
@@ -67,8 +67,8 @@ def test_files_of_micro_batches_count_once(tmp_path: Path) -> None:
 
 def test_a_long_log_is_written_rarely_and_old_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its readers go on: Spark, which finds whole entries by the way between two of them, and a server that follows."""
-    monkeypatch.setattr(ledger, "LONG", 1)
-    monkeypatch.setattr(ledger, "WIDEST", 40)
+    monkeypatch.setattr(commit_log, "LONG", 1)
+    monkeypatch.setattr(commit_log, "WIDEST", 40)
     log, folder = tmp_path / LOG, Folder(str(tmp_path), {"found": FOUND})
     read: list[int] = []
     whole: list[int] = []
@@ -200,15 +200,15 @@ def test_a_micro_batch_counts_whole_or_not_at_all_wherever_it_is_cut(
         for batch in range(9):
             writer.commit([Written([written(folder, f"0-{batch}-0", 1)])], batch)
         killed = cut(steps)
-        ledger, files = Ledger(folder), set(folder.glob("part-*"))
-        assert all((folder / place(line)).exists() for line in ledger.lines())
-        counts = ledger.last == 9
+        commit_log, files = Ledger(folder), set(folder.glob("part-*"))
+        assert all((folder / place(line)).exists() for line in commit_log.lines())
+        counts = commit_log.last == 9
         assert counts or len(files) == 9
         sweep(folder)
-        assert {folder / place(line) for line in ledger.lines()} == set(folder.glob("part-*")) >= files
-        assert len(set(folder.glob("part-*"))) == 9 + 2 * counts and ledger.entered == ledger.last
+        assert {folder / place(line) for line in commit_log.lines()} == set(folder.glob("part-*")) >= files
+        assert len(set(folder.glob("part-*"))) == 9 + 2 * counts and commit_log.entered == commit_log.last
         writer.commit([Written([written(folder, f"{task}-2", 2) for task in range(2)])], 9)
-        assert ledger.totals() == {"found": 13} and len(set(folder.glob("part-*"))) == 11
+        assert commit_log.totals() == {"found": 13} and len(set(folder.glob("part-*"))) == 11
         assert not list((folder / LOG / COMING).iterdir())
         if not killed:
             break
@@ -254,16 +254,16 @@ def test_what_counts_is_on_disk_and_what_a_cut_of_power_emptied_is_done_again(
         whole.writestr("a", "b")
     for batch in range(7):
         Ledger(out).add(batch, [])
-    monkeypatch.setattr(mending, "settled", lambda file: synced.append(Path(file.name).name))
-    monkeypatch.setattr(mending, "named", lambda folder: synced.append(folder.name))
-    monkeypatch.setattr(ledger, "named", lambda folder: synced.append(folder.name))
+    monkeypatch.setattr(checkpoint_repair, "settled", lambda file: synced.append(Path(file.name).name))
+    monkeypatch.setattr(checkpoint_repair, "named", lambda folder: synced.append(folder.name))
+    monkeypatch.setattr(commit_log, "named", lambda folder: synced.append(folder.name))
     outlet = Outlet(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(tmp_path / "state"))
     FileWriter(outlet).commit([], 7)
     assert synced == ["7", "8.changelog", "offsets", LOG] and Ledger(out).last == 7
-    assert [path.name for path in mending.mend(own)] == ["8.zip"], "it is torn"
+    assert [path.name for path in checkpoint_repair.mend(own)] == ["8.zip"], "it is torn"
     for name in ("commits/5", "commits/7", "commits/.7.crc", "offsets/8", "offsets/9", "offsets/.6.crc", "metadata"):
         (own / name).write_text("")
-    mending.mend(own)
+    checkpoint_repair.mend(own)
     left = [sorted(path.name for path in (own / log).iterdir()) for log in ("offsets", "commits")]
     assert left == [["6", "7"], ["5", "6"]] and not (own / "metadata").exists()
     synced.clear()

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.arrange import arrange
-from cep.conditions import Conditions, compile_conditions
-from cep.datalog import close
-from cep.errors import CepError, CepErrors, Source
+from cep.core.errors import CepError, CepErrors, Source
+from cep.core.values import MISSING, Pool
 from cep.events import Iri
-from cep.syntax import ast
-from cep.syntax.parser import parse
-from cep.values import MISSING, Pool
+from cep.language.syntax import ast
+from cep.language.syntax.parser import parse
+from cep.rules.binding_order import arrange
+from cep.rules.conditions import Conditions, compile_conditions
+from cep.rules.datalog import close
 
 KNOWLEDGE = """
 linked(a, b). linked(b, c). linked(a, c). linked(c, c).

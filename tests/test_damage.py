@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cep import sealed
+from cep.core import checksum
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Event
-from cep.goals import ring, window
-from cep.goals.contract import from_arrow, to_arrow
-from cep.goals.store import HEADER, NEXT, OTHER, SIDE, SLOT
+from cep.operators import ring, window
+from cep.operators.contract import from_arrow, to_arrow
+from cep.operators.store import HEADER, NEXT, OTHER, SIDE, SLOT
 from cep.runtime import snapshot
-from cep.runtime.carried import Before
+from cep.runtime.prior_state import Before
 from tests.damage import cut, flipped
 
 SECOND = 1_000_000
@@ -89,7 +89,7 @@ def test_a_snapshot_of_the_version_before_is_read() -> None:
 
 def before(blob: bytes) -> bytes:
     """A snapshot as the version before has written it."""
-    content = bytes(sealed.content(blob))
+    content = bytes(checksum.content(blob))
     length = 8 + int.from_bytes(content[:8], "little")
     text = json.dumps(json.loads(content[8:length]) | {"version": 1}).encode()
     return len(text).to_bytes(8, "little") + text + content[length:]
@@ -104,7 +104,7 @@ def resealed(blob: bytes, change: Change) -> bytes:
     change(header, batches)
     parts = [snapshot._bytes(batch) for batch in batches]
     text = json.dumps(header | {"lengths": [len(part) for part in parts]}).encode()
-    return sealed.seal(len(text).to_bytes(8, "little"), text, *parts)
+    return checksum.seal(len(text).to_bytes(8, "little"), text, *parts)
 
 
 WRONG = (-(2**40), -2, 2**20, 2**62)
@@ -217,53 +217,53 @@ def test_lineage_that_goes_round_is_refused() -> None:
 
 
 def test_seals() -> None:
-    blob = sealed.seal(b"one", b"two", of=b"7")
-    assert bytes(sealed.content(blob, b"7")) == b"onetwo" == sealed.plain(b"onetwo")
-    assert sealed.name(blob) != sealed.name(b"onetwo")
+    blob = checksum.seal(b"one", b"two", of=b"7")
+    assert bytes(checksum.content(blob, b"7")) == b"onetwo" == checksum.plain(b"onetwo")
+    assert checksum.name(blob) != checksum.name(b"onetwo")
     for damaged in (*(each for _, each in flipped(blob, 8 * len(blob), None)), *(blob[:n] for n in range(len(blob)))):
-        with pytest.raises(sealed.Broken):
-            sealed.content(damaged, b"7")
-    with pytest.raises(sealed.Broken):
-        sealed.content(blob, b"8")
+        with pytest.raises(checksum.Broken):
+            checksum.content(damaged, b"7")
+    with pytest.raises(checksum.Broken):
+        checksum.content(blob, b"8")
 
 
 def test_records_of_which_any_bit_may_flip() -> None:
     """A flipped bit is told wherever it is; only what is cut short, or was never on disk, is torn."""
-    whole = [sealed.record(b"head %d" % n, bytes(n) + b"x" * n) for n in range(4)]
+    whole = [checksum.record(b"head %d" % n, bytes(n) + b"x" * n) for n in range(4)]
     data = b"".join(whole)
     ends = [len(b"".join(whole[: n + 1])) for n in range(4)]
-    assert [(bytes(head), stop) for head, _, stop in sealed.records(data)] == [
+    assert [(bytes(head), stop) for head, _, stop in checksum.records(data)] == [
         (b"head %d" % n, end) for n, end in enumerate(ends)
     ]
     for place, damaged in flipped(data, 8 * len(data), None):
-        with pytest.raises(sealed.Broken) as caught:
-            list(sealed.records(damaged))
+        with pytest.raises(checksum.Broken) as caught:
+            list(checksum.records(damaged))
         assert caught.value.number == sum(end <= place // 8 for end in ends)
     for size in range(len(data)):
-        found = [stop for _, _, stop in sealed.records(data[:size])]
+        found = [stop for _, _, stop in checksum.records(data[:size])]
         assert found == [end for end in ends if end <= size]
-        if size - max([0, *found]) < len(whole[len(found)]) - sealed.SIZE:
-            assert [stop for _, _, stop in sealed.records(data[:size] + bytes(len(data)))] == found, "never on disk"
+        if size - max([0, *found]) < len(whole[len(found)]) - checksum.SIZE:
+            assert [stop for _, _, stop in checksum.records(data[:size] + bytes(len(data)))] == found, "never on disk"
 
 
 def test_lines_in_a_chain() -> None:
     texts = [json.dumps({"n": n, "t": "ä\\"}, ensure_ascii=False).encode() for n in range(4)]
-    chain = sealed.Chain(b"x")
+    chain = checksum.Chain(b"x")
     lines = [chain.add(text) for text in texts]
     assert [json.loads(line)["n"] for line in lines] == [0, 1, 2, 3]
 
     def read(lines: list[bytes], of: bytes = b"x") -> list[bytes]:
-        chain = sealed.Chain(of)
+        chain = checksum.Chain(of)
         return [chain.read(line) for line in lines]
 
     assert read(lines) == texts
     assert read([text + b"\n" for text in texts]) == texts, "of the version before"
     for wrong in (lines[1:], lines[:1] + lines[2:], lines[::-1], [lines[0], texts[1] + b"\n"]):
-        with pytest.raises(sealed.Broken):
+        with pytest.raises(checksum.Broken):
             read(wrong)
-    with pytest.raises(sealed.Broken):
+    with pytest.raises(checksum.Broken):
         read(lines, b"y")
-    old = sealed.Chain(b"x")
+    old = checksum.Chain(b"x")
     old.read(texts[0] + b"\n")
     mixed = [texts[0] + b"\n", old.add(texts[1])]
     assert read(mixed) == texts[:2]
@@ -271,6 +271,6 @@ def test_lines_in_a_chain() -> None:
     last = len(data) - len(lines[-1])
     for place, damaged in flipped(data, 8 * last, None, until=last):
         found = [line for line in damaged.split(b"\n") if line]
-        with pytest.raises(sealed.Broken):
+        with pytest.raises(checksum.Broken):
             read([line + b"\n" for line in found])
         assert place < 8 * last

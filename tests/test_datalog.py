@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.conditions import compile_conditions
-from cep.datalog import Statics, close
-from cep.errors import CepError, CepErrors
+from cep.core.errors import CepError, CepErrors
+from cep.core.values import Pool
 from cep.events import Iri
-from cep.syntax import ast
-from cep.syntax.parser import parse
-from cep.values import Pool
+from cep.language.syntax import ast
+from cep.language.syntax.parser import parse
+from cep.rules.conditions import compile_conditions
+from cep.rules.datalog import Statics, close
 
 
 def statics(text: str, tables: Mapping[str, pl.DataFrame] | None = None, **more: Any) -> tuple[Statics, Pool]:

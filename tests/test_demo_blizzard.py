@@ -19,7 +19,7 @@ from PIL import Image
 from pyproj import Geod
 from typer.testing import CliRunner
 
-from cep.cli import app
+from cep.command import app
 from cep.engine import detect
 from cep.events import Event
 from demos import run

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from typer.testing import CliRunner
 
-from cep.cli import app
+from cep.command import app
 from demos.fire import demo
 
 WT = "http://knoesis.wright.edu/ssw/ont/weather.owl#"

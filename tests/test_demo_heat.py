@@ -10,7 +10,7 @@ from math import sqrt
 import pytest
 from typer.testing import CliRunner
 
-from cep.cli import app
+from cep.command import app
 from demos.heat import demo
 from demos.run import Found, weather
 

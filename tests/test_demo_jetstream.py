@@ -11,7 +11,7 @@ import pytest
 from pyproj import Geod
 from typer.testing import CliRunner
 
-from cep.cli import app
+from cep.command import app
 from demos.jetstream import demo, positions, routes
 
 SECOND = 1_000_000

@@ -29,16 +29,17 @@ import pyoxigraph as ox
 import pytest
 from typer.testing import CliRunner
 
-from cep import cli, progress
+from cep import command
+from cep.app import progress
+from cep.core.errors import CepError
+from cep.core.schema import Attribute, Schema
 from cep.engine import Engine, detect
-from cep.errors import CepError
 from cep.events import Event
-from cep.functions import FUNCTIONS
-from cep.schema import Attribute, Schema
-from cep.syntax import parser
-from cep.syntax.constants import UNITS
-from cep.syntax.patterns import AGGREGATES
-from cep.syntax.tokens import KEYWORDS
+from cep.language.syntax import parser
+from cep.language.syntax.constants import UNITS
+from cep.language.syntax.patterns import AGGREGATES
+from cep.language.syntax.tokens import KEYWORDS
+from cep.rules.functions import FUNCTIONS
 from connectors.rdf import triples
 from connectors.rdf.identity import identified
 from connectors.rdf.question import Question
@@ -210,7 +211,7 @@ def run(words: list[str]) -> str:
     if words[0] == "cat":
         return Path(words[1]).read_text(encoding="utf-8")
     assert words[0] == "cep", f"{words[0]} is no command of ours"
-    return CliRunner().invoke(cli.app, words[1:], prog_name="cep").output
+    return CliRunner().invoke(command.app, words[1:], prog_name="cep").output
 
 
 def untimed(printed: str) -> str:
@@ -268,11 +269,11 @@ def test_every_word_of_the_language_is_explained() -> None:
 
 def test_every_option_of_the_command_line_is_explained() -> None:
     text = CLI.read_text(encoding="utf-8") + LANGUAGE.read_text(encoding="utf-8")
-    for command in ("check", "plan", "run"):
-        usage = CliRunner().invoke(cli.app, [command, "--help"], prog_name="cep").output
+    for name in ("check", "plan", "run"):
+        usage = CliRunner().invoke(command.app, [name, "--help"], prog_name="cep").output
         for option in re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", usage, flags=re.MULTILINE):
-            assert option in text or option == "--help", f"cep {command} {option}"
-            assert f"cep {command}" in text
+            assert option in text or option == "--help", f"cep {name} {option}"
+            assert f"cep {name}" in text
 
 
 def test_links_lead_somewhere() -> None:

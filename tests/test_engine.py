@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cep.core.errors import CepError, CepErrors
 from cep.engine import Engine, detect
-from cep.errors import CepError, CepErrors
 from cep.events import Event
 
 SECOND = 1_000_000

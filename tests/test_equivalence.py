@@ -13,9 +13,9 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep.core.room import CHECKED
 from cep.engine import Engine, detect
 from cep.events import Event
-from cep.room import CHECKED
 from tests import reference
 from tests.cases_format import difference, same
 from tests.conftest import FUZZ

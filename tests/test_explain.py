@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from cep.app.terminal import warnings_of
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.plan.explain import explain
 from cep.plan.plan import Plan
-from cep.terminal import warnings_of
 from knowledge.graph import Knowledge
 from tests.cases_format import FOLDER, Case, known, read_case
 from tests.programs import Program, programs, recursions

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.errors import CepError, Source
+from cep.core.errors import CepError, Source
+from cep.core.values import MISSING, Pool
 from cep.events import Iri
-from cep.expressions import (
+from cep.language.syntax import ast
+from cep.language.syntax.parser import parse
+from cep.rules.expressions import (
     Typed,
     TypedCall,
     TypedConstant,
@@ -22,9 +25,6 @@ from cep.expressions import (
     compile,
     compile_test,
 )
-from cep.syntax import ast
-from cep.syntax.parser import parse
-from cep.values import MISSING, Pool
 
 TYPES = {
     "I": "int", "J": "int", "F": "float", "G": "float", "S": "string", "T": "time", "D": "duration", "B": "bool",

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from cep.cli import app
+from cep.app.durations import duration
+from cep.command import app
+from cep.core.errors import CepError
 from cep.engine import Engine, detect
-from cep.errors import CepError
 from cep.events import Event
-from cep.options import duration
-from cep.syntax.constants import FARTHEST, say_duration, write_duration
+from cep.language.syntax.constants import FARTHEST, say_duration, write_duration
 from connectors.times import of_duration
 from tests import reference
 

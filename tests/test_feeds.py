@@ -27,7 +27,7 @@ from fastapi import FastAPI
 from lxml import etree
 from starlette.testclient import TestClient
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.alerts.life import Change
 from connectors.alerts.outbox import Entry, Outbox
 from connectors.alerts.plain import clean

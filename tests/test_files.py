@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.errors import CepError
-from cep.schema import Attribute, Schema
+from cep.core.errors import CepError
+from cep.core.schema import Attribute, Schema
 from connectors.batch import Batch
 from connectors.files import read, replay
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.schema import Attribute, Schema
+from cep.core.schema import Attribute, Schema
 from connectors.rdf import forgetting, triples
 from connectors.rdf.forgetting import Forgetting
 from connectors.rdf.history import History

@@ -15,9 +15,9 @@ import pyoxigraph as ox
 import pytest
 from typer.testing import CliRunner
 
-from cep.cli import app
+from cep.command import app
+from cep.core.schema import Attribute, Schema
 from cep.engine import Engine
-from cep.schema import Attribute, Schema
 from connectors import forms
 from connectors.files import read
 from connectors.inputs import inputs

@@ -12,11 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyproj import Geod
 
-from cep import geodesy
-from cep.expressions import check, check_comparison, compile, compile_test
-from cep.syntax import ast
-from cep.syntax.parser import parse
-from cep.values import Pool
+from cep.core.values import Pool
+from cep.language.syntax import ast
+from cep.language.syntax.parser import parse
+from cep.rules import geodesy
+from cep.rules.expressions import check, check_comparison, compile, compile_test
 
 ELLIPSOID = Geod(ellps="WGS84")
 lats = st.one_of(st.floats(-90, 90), st.sampled_from([-90.0, -89.999999, -0.0, 0.0, 1e-9, 45.0, 89.999999, 90.0]))

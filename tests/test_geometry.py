@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep import geodesy
+from cep.core.errors import CepError
+from cep.core.values import Pool
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Event, Iri
-from cep.values import Pool
+from cep.rules import geodesy
 from knowledge import geometry, globe
 from knowledge.geometry import Near, Places
 from knowledge.globe import Globe

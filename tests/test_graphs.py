@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep.errors import Span
-from cep.syntax import ast
-from cep.syntax.graphs import on_one_line, pieces
-from cep.syntax.parser import parse
-from cep.syntax.printer import print_program
+from cep.core.errors import Span
+from cep.language.syntax import ast
+from cep.language.syntax.graphs import on_one_line, pieces
+from cep.language.syntax.parser import parse
+from cep.language.syntax.printer import print_program
 
 PREFIXES = "PREFIX wt: <http://example.org/w#>\nPREFIX : <urn:x>\n"
 CLOSED = [

@@ -19,7 +19,7 @@ from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.testclient import TestClient
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import Origin
 from connectors.feeds.events import Stream

@@ -12,12 +12,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cep.app.durations import waiting
+from cep.app.pipeline import Interrupt, flow
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Event
-from cep.options import waiting
-from cep.pipeline import Interrupt, flow
-from cep.progress import Tally
+from cep.runtime.run_stats import Tally
 from connectors.batch import Batch, DeadRecord
 from connectors.deadletters import DeadLetters
 from connectors.silence import Silence

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.spark import files, journal
 from cep.spark.journal import FILE_BITS, Journal, Some
 from connectors.inputs import Input

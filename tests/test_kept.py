@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.serving.kept import Kept
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.keys import Chains, KeySet
+from cep.core.hashtable import Chains, KeySet
 
 words = st.sampled_from([0, 1, 2, -1, 2**63 - 1, -(2**63), 2**32, 2**33])
 batches = st.lists(st.lists(st.tuples(words, words), max_size=12), max_size=4)

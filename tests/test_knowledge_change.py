@@ -13,8 +13,8 @@ import rdflib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep.errors import CepError
-from cep.values import Pool
+from cep.core.errors import CepError
+from cep.core.values import Pool
 from knowledge import graph
 from knowledge.asking import tables
 from knowledge.graph import Knowledge

@@ -10,8 +10,8 @@ from functools import lru_cache
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.core.errors import CepError
 from cep.engine import Engine, detect
-from cep.errors import CepError
 from cep.events import Event, Iri
 from tests import reference
 from tests.cases_format import known

@@ -11,7 +11,7 @@ import rdflib
 from hypothesis import given
 from rdflib.compare import isomorphic
 
-from cep.errors import CepError, CepErrors
+from cep.core.errors import CepError, CepErrors
 from knowledge.asking import store
 from knowledge.graph import Knowledge
 from knowledge.rdf.terms import NONE

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from owlrl import DeductiveClosure, OWLRL_Semantics
 from rdflib.term import BNode, Literal, URIRef
 
-from cep.background import Answers
-from cep.errors import CepError, Source, Span
+from cep.core.errors import CepError, Source, Span
+from cep.core.values import Pool
 from cep.events import Iri
-from cep.stored import series_of
-from cep.syntax.ast import Graph
-from cep.syntax.graphs import of_the_rule
-from cep.values import Pool
+from cep.language.syntax.ast import Graph
+from cep.language.syntax.graphs import of_the_rule
+from cep.rules.materialized import series_of
+from cep.runtime.knowledge_source import Answers
 from knowledge.asking import patterns, sparql
 from knowledge.graph import Knowledge
 from knowledge.rdf import foreign

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rdflib.term import BNode, Literal, URIRef
 
-from cep.stored import series_of
-from cep.values import Pool
+from cep.core.values import Pool
+from cep.rules.materialized import series_of
 from knowledge.namespaces import XSD
 from knowledge.rdf.foreign import of_rdflib, to_rdflib
 from knowledge.rdf.terms import BLANK, IRI, LITERAL, NONE, Terms

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep import progress
-from cep.cli import app
+from cep.app import progress
+from cep.command import app
 from cep.engine import Engine
 from connectors.addresses import address
 from connectors.batch import Batch

@@ -12,16 +12,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as families
 from typer.testing import CliRunner
 
-from cep import pipeline, progress, watch
-from cep.cli import app
+from cep.app import pipeline, progress, watch
+from cep.app.meter import Meter, charts
+from cep.app.metrics import address, served
+from cep.command import app
+from cep.core.errors import CepError
+from cep.core.logs import plain
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Event
-from cep.logs import plain
-from cep.meter import Meter, charts
-from cep.metrics import address, served
-from cep.progress import Tally
-from cep.report import Report
+from cep.runtime.report import Report
+from cep.runtime.run_stats import Tally
 from connectors.batch import Batch
 
 PROGRAM = """\
@@ -83,7 +83,7 @@ def test_a_look_during_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
         urls.extend([str(fields["url"])] if event == "metrics" else [])
 
     monkeypatch.setattr(watch.Watch, "batch", looking)
-    monkeypatch.setattr("cep.cli_run.LOGS", {"text": log})
+    monkeypatch.setattr("cep.app.cli_run.LOGS", {"text": log})
     assert run("--metrics", "0", "--lateness", "0", "--output", "out.jsonl").exit_code == 0
     first, last = seen[0], seen[-1]
     assert len(seen) == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep.near import SURE, beside, did_you_mean, nearest
+from cep.core.suggest import SURE, beside, did_you_mean, nearest
 
 KNOWN = ("reading", "warning", "Fridge", "T", "Temp")
 

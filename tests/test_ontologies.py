@@ -11,10 +11,10 @@ import pyoxigraph as ox
 import pytest
 from rdflib import OWL, RDF, RDFS, Graph, Namespace, URIRef
 
+from cep.core.errors import CepError
 from cep.engine import detect
-from cep.errors import CepError
 from cep.events import Event
-from cep.syntax.parser import parse
+from cep.language.syntax.parser import parse
 from knowledge.graph import Knowledge
 
 FOLDER = Path(__file__).parent.parent / "ontologies"

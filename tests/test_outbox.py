@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from prometheus_client import generate_latest
 from starlette.testclient import TestClient
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.alerts.outbox import Entry, Outbox
 from connectors.feeds import posting, senders
 from connectors.feeds.document import Origin, document

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cep.errors import CepError, Span
+from cep.core.errors import CepError, Span
 from cep.events import Iri
-from cep.syntax import ast
-from cep.syntax.ast import (
+from cep.language.syntax import ast
+from cep.language.syntax.ast import (
     Aggregate,
     AggregateResult,
     Attribute,
@@ -35,7 +35,7 @@ from cep.syntax.ast import (
     Where,
     Within,
 )
-from cep.syntax.constants import (
+from cep.language.syntax.constants import (
     FARTHEST,
     LARGEST,
     SECOND,
@@ -45,7 +45,7 @@ from cep.syntax.constants import (
     write_duration,
     write_time,
 )
-from cep.syntax.parser import parse
+from cep.language.syntax.parser import parse
 
 HOUR = 3600 * SECOND
 A, B, C, D = (EventPattern(name, ()) for name in "abcd")

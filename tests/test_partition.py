@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL, TIE, Attribute, Schema
 from cep.engine import Engine, detect
-from cep.errors import CepError
 from cep.events import Event, Iri, types_of
 from cep.plan import partition as module
 from cep.plan.partition import Stage, partition
 from cep.runtime.buckets import buckets, deal, gather, settle, words
-from cep.schema import ARRIVAL, TIE, Attribute, Schema
 from tests.cases_format import FOLDER, difference, known, read_case
 from tests.keyed_programs import keyed_programs
 from tests.program_maker import SECOND

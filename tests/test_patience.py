@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
-from cep.errors import CepError
-from cep.spark import patience, session
-from cep.spark.patience import TRIES, endured
+from cep.core.errors import CepError
+from cep.spark import retry, session
+from cep.spark.retry import TRIES, endured
 from cep.spark.stopping import Wish
 
 BUSY = CepError("the query has failed: Timed out while waiting for the Python worker to connect back", code="failed")
@@ -58,7 +58,7 @@ def test_it_begins_again_where_the_machine_was_slow() -> None:
     stopped.wished = 15
     with pytest.raises(CepError):
         stopped.run()
-    assert patience.passing(CepError("Python worker failed to connect back.")) and not patience.passing(OTHER)
+    assert retry.passing(CepError("Python worker failed to connect back.")) and not retry.passing(OTHER)
 
 
 def test_java_that_has_ended_is_said(tmp_path: Any) -> None:

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from pyproj import Geod
 
 from benchmarks import registers
+from cep.core.errors import CepError
 from cep.engine import detect
-from cep.errors import CepError
 from cep.events import Event
 from demos.blizzard.demo import weather
 from knowledge import places, stations

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from cep.events import Iri, type_names
-from cep.syntax import ast
-from cep.syntax.alerts import CHOICES
-from cep.syntax.constants import FARTHEST, LARGEST, SECOND
-from cep.syntax.parser import parse
-from cep.syntax.printer import print_condition, print_expression, print_pattern, print_program, print_statement
-from cep.syntax.tokens import BINARY_OPERATORS, KEYWORDS
+from cep.language.syntax import ast
+from cep.language.syntax.alerts import CHOICES
+from cep.language.syntax.constants import FARTHEST, LARGEST, SECOND
+from cep.language.syntax.parser import parse
+from cep.language.syntax.printer import print_condition, print_expression, print_pattern, print_program, print_statement
+from cep.language.syntax.tokens import BINARY_OPERATORS, KEYWORDS
 
 # Each line is printed as it stands: spaces, parentheses, units and all.
 CANONICAL = """\

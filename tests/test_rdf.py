@@ -20,12 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from cep.cli import app
+from cep.command import app
+from cep.core.errors import CepError
+from cep.core.schema import Attribute, Schema
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Event
 from cep.runtime.history import CONSTITUENTS
-from cep.schema import Attribute, Schema
 from connectors.rdf import triples
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.identity import identified

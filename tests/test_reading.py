@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from benchmarks.reading import KINDS, READING, read
+from cep.core.errors import MOST, CepErrors
 from cep.engine import Engine, detect
-from cep.errors import MOST, CepErrors
 from cep.events import Event
 
 GROWN = 1.25

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.schema import Attribute, Schema
+from cep.core.schema import Attribute, Schema
 from connectors.rdf import recent, triples
 from connectors.rdf.asking import asked
 from connectors.rdf.identity import identified

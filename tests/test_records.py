@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.schema import Attribute, Schema
+from cep.core.schema import Attribute, Schema
 from connectors.batch import DeadRecord
 from connectors.csv import Fields
 from connectors.header import bind

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
-from cep.spark.ledger import File, Ledger
+from cep.spark.commit_log import File, Ledger
 from cep.spark.relay import FOLDER, Relay, relaying
 from cep.spark.stopping import NAME as STOP
 from connectors.sending import Sending

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from cep import keys
+from cep.core import hashtable
+from cep.core.hashtable import Chains
+from cep.core.room import CHECKED
 from cep.engine import Engine, detect
 from cep.events import Event
-from cep.goals import aggregate, join, pairing, store, unless
-from cep.goals import keys as goal_keys
-from cep.keys import Chains
-from cep.room import CHECKED
+from cep.operators import aggregate, join, pairing, store, unless
+from cep.operators import hashtable as goal_keys
 from connectors.lines import Pieces, merged
 from knowledge.reasoning.relation import packed, unpacked
 from knowledge.reasoning.transitivity import reached
@@ -103,7 +103,7 @@ def outcome(program: Program) -> tuple[list[Event], bytes, list[Event]]:
 def exact_rooms() -> Iterator[None]:
     """Every array that grows has just the room asked for, as in the checked run."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (aggregate, goal_keys, join, keys, store, unless):
+        for module in (aggregate, goal_keys, join, hashtable, store, unless):
             patch.setattr(module, "roomy", lambda needed, likely: needed)
         yield
 

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep.goals import runs
-from cep.goals.lineage import DERIVED, Lineage
-from cep.table import Table
+from cep.core.relation import Table
+from cep.operators import runs
+from cep.operators.lineage import DERIVED, Lineage
 
 SMALL = st.lists(st.integers(0, 30), max_size=20)
 

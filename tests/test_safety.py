@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cep.core.errors import CepError, CepErrors, Source, Span
 from cep.engine import Engine, detect
-from cep.errors import CepError, CepErrors, Source, Span
 from cep.events import Event
 from cep.plan.names import distinct, excerpt
 from tests.cases_format import FOLDER, read_case

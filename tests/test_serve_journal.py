@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep import sealed
+from cep.app.pipeline import Interrupt, flow
+from cep.app.program_thread import Turns
+from cep.core import checksum
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Iri
-from cep.pipeline import Interrupt, flow
-from cep.program import Turns
-from cep.progress import Tally
+from cep.runtime.run_stats import Tally
 from connectors.batch import Batch, Block, DeadRecord
 from connectors.deadletters import DeadLetters
 from connectors.files import read
@@ -143,7 +143,7 @@ def test_a_run_that_is_killed_derives_what_one_derives_that_is_not(
             left, first, now = left[taken:], first + len(gone), now + sum(later for later, *_ in gone)
             if torn:
                 with (folder / "journal").open("ab") as file:
-                    file.write(sealed.record(b"{}", bytes(100))[:-50])
+                    file.write(checksum.record(b"{}", bytes(100))[:-50])
         else:
             run(folder, batches(left, first, now), None, found, often)
     assert found == whole
@@ -200,7 +200,7 @@ def test_damage_is_told_and_what_is_torn_is_cut_off(tmp_path: Path) -> None:
             journal.add(readings(number, (number, "milk", 1.0)))
             ends.append(path.stat().st_size)
     whole = path.read_bytes()
-    first = len(sealed.MARK)
+    first = len(checksum.MARK)
     lengths = [8 * (end + byte) + bit for end in [first, *ends[:-1]] for byte in range(8) for bit in (0, 7)]
     for place in [*lengths, *(place for place, _ in flipped(whole, 200, Random(1)))]:
         damaged = bytearray(whole)
@@ -210,7 +210,7 @@ def test_damage_is_told_and_what_is_torn_is_cut_off(tmp_path: Path) -> None:
         with pytest.raises(CepError, match=f"--state: .*journal: record {record} is damaged"):
             Journal(tmp_path, schemas)
         assert path.read_bytes() == damaged
-    half = sealed.record(b"{}", bytes(100))[:-50]
+    half = checksum.record(b"{}", bytes(100))[:-50]
     for torn, rows in ((whole[:-30] + bytes(30), 2), (whole[:-1], 2), (whole + bytes(4096), 3), (whole + half, 3)):
         path.write_bytes(torn)
         with closing(Journal(tmp_path, schemas)) as journal:
@@ -257,7 +257,7 @@ def test_a_journal_of_the_version_before_goes_on(tmp_path: Path) -> None:
     with closing(Journal(tmp_path, schemas)) as journal:
         journal.add(readings(0, (1, "milk", 1.0)))
     before = b""
-    for head, tables, _ in sealed.records(path.read_bytes(), len(sealed.MARK)):
+    for head, tables, _ in checksum.records(path.read_bytes(), len(checksum.MARK)):
         sizes = len(head).to_bytes(4, "little") + len(tables).to_bytes(4, "little")
         before += crc32(sizes + head + tables).to_bytes(4, "little") + sizes + head + tables
     for torn in (b"", b"half", before[:50]):

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from hypothesis import given, settings
 
-from cep import sealed
-from cep.errors import CepError
+from cep.core import checksum
+from cep.core.errors import CepError
 from connectors.rdf.beside import Damaged, mend
 from connectors.rdf.beside import learned as changes_of
 from connectors.rdf.store import EventStore
@@ -100,7 +100,7 @@ def test_a_store_that_learns_has_what_one_has_that_is_filled_anew(
             store.learn(*quads)
         assert _held(store) == sorted(_quads(now))
     with noted.open("ab") as file:
-        file.write((b"" if file.tell() else sealed.MARK) + sealed.record(b"<http://ex.org/half", b"")[:-20])
+        file.write((b"" if file.tell() else checksum.MARK) + checksum.record(b"<http://ex.org/half", b"")[:-20])
     store.unlearn()
     store.unlearn()
     assert _held(store) == sorted(_quads(knowledge)) and store.knows("it") and not noted.exists()

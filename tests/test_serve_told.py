@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cep.cli import app
+from cep.command import app
 from cep.engine import Engine
-from cep.progress import Tally
-from cep.serve.letters import OFTEN, Telling
+from cep.runtime.run_stats import Tally
+from cep.server.dead_letters import OFTEN, Telling
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.batch import DeadRecord

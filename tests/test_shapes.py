@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rdflib import Graph
 
 from benchmarks import registers
-from cep.errors import CepError
+from cep.core.errors import CepError
 from knowledge.graph import Knowledge
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples

@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cep.core.errors import CepError
+from cep.core.schema import Schema
 from cep.engine import Engine
-from cep.errors import CepError
-from cep.progress import Tally
-from cep.schema import Schema
+from cep.runtime.run_stats import Tally
 from cep.spark.sink import Folder
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from connectors.files import read, replay
 
 PREFIXES = """PREFIX sosa: <http://www.w3.org/ns/sosa/>

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from connectors import kafka, live, sources
 from connectors.addresses import address
 from connectors.batch import Batch

@@ -10,7 +10,7 @@ from random import Random
 import pyoxigraph as ox
 import pytest
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from cep.spark.changes import Chronicle
 from knowledge.graph import Knowledge
 from knowledge.growing import Growing

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep import progress
-from cep.cli import app
+from cep.app import progress
+from cep.command import app
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.spark.files import found
 from tests import spark_runs
 

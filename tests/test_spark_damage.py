@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from cep import sealed
+from cep.core import checksum
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
-from cep.spark import mending, tidy
+from cep.spark import checkpoint_repair, tidy
 from cep.spark.changes import Chronicle
 from cep.spark.checkpoint import NAME, Kept
+from cep.spark.commit_log import COMPACTED, LOG, File, Ledger, intact
 from cep.spark.journal import JOURNAL, Journal
-from cep.spark.ledger import COMPACTED, LOG, File, Ledger, intact
 from cep.spark.live import kept
-from cep.spark.mail import Mail
+from cep.spark.message_log import Mail
 from cep.spark.migration import Laid
 from cep.spark.relay import Relay
 from cep.spark.states import States, begin, head, newest
@@ -200,7 +200,7 @@ def test_what_the_version_before_has_written_goes_on(tmp_path: Path) -> None:
         path.write_bytes(batch.to_bytes(8, "little") + read_state(path))
     (state / "buckets" / "run").unlink()
     for path in (state / "input-0").iterdir():
-        path.write_bytes(sealed.content(path.read_bytes(), path.name.encode()))
+        path.write_bytes(checksum.content(path.read_bytes(), path.name.encode()))
     for path in (state / NAME, state / JOURNAL, state / "changes.jsonl"):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for line in lines:
@@ -208,7 +208,9 @@ def test_what_the_version_before_has_written_goes_on(tmp_path: Path) -> None:
         path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     for path in log.glob("note.*"):
         path.write_bytes(
-            sealed.content(path.read_bytes(), bytes(sealed.content((log / "run").read_bytes())) + path.name.encode())
+            checksum.content(
+                path.read_bytes(), bytes(checksum.content((log / "run").read_bytes())) + path.name.encode()
+            )
         )
     (log / "run").unlink()
     for path in log.glob("[0-9]*"):
@@ -232,7 +234,7 @@ def read_but_mail(folder: Path) -> Any:
 
 
 def test_messages_of_the_version_before_go_on(tmp_path: Path) -> None:
-    from cep.spark.mail import _BEFORE, crc32
+    from cep.spark.message_log import _BEFORE, crc32
 
     def packed(payload: bytes, mid: int) -> bytes:
         body = _BEFORE.pack(0, len(payload), 5, mid, 1)[4:] + b"rooms" + payload
@@ -260,20 +262,20 @@ def test_the_files_of_spark_are_held_against_their_check_sums(tmp_path: Path) ->
     sums = b"crc\0" + (512).to_bytes(4) + b"".join(sealed_crc(data[at : at + 512]) for at in range(0, len(data), 512))
     path, beside = folder / "0", folder / ".0.crc"
     path.write_bytes(data), beside.write_bytes(sums)
-    mending.sound(tmp_path)
+    checkpoint_repair.sound(tmp_path)
     for which, whole in ((path, data), (beside, sums)):
         for _, damaged in flipped(whole, 60, Random(3)):
             which.write_bytes(damaged)
             with pytest.raises(CepError, match=f"--checkpoint: {path} is damaged"):
-                mending.sound(tmp_path)
+                checkpoint_repair.sound(tmp_path)
         which.write_bytes(whole)
     for wrong in cut(data, Random(4)):
         path.write_bytes(wrong)
         with pytest.raises(CepError, match="is damaged"):
-            mending.sound(tmp_path)
+            checkpoint_repair.sound(tmp_path)
     path.unlink()
-    mending.sound(tmp_path)
-    for name, look in (("offsets", mending.offset), ("commits", mending.watermark)):
+    checkpoint_repair.sound(tmp_path)
+    for name, look in (("offsets", checkpoint_repair.offset), ("commits", checkpoint_repair.watermark)):
         (tmp_path / "spark" / name).mkdir(exist_ok=True)
         for text in ("", "v1", "v1\n{}\n[]", "v1\n\n{"):
             (tmp_path / "spark" / name / "3").write_text(text)

@@ -20,16 +20,16 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from typer.testing import CliRunner, Result
 
-from cep import progress
-from cep.cli import app
+from cep.app import progress
+from cep.command import app
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Event
 from cep.spark import connector
+from cep.spark.control import Hush
 from cep.spark.files import alive
 from cep.spark.packages import PACKAGES, connected, joined, unresolved, wanted
 from cep.spark.starting import said
-from cep.spark.telling import Hush
 from connectors.addresses import address
 from connectors.kafka import Topic
 from tests import spark_runs
@@ -338,7 +338,7 @@ def test_the_connector_itself(tmp_path: Path) -> None:
     (tmp_path / "warm.cep").write_text(PROGRAM)
     inputs = ["--input", f"reading=kafka://{cluster.servers}/readings?limit=40", "--input", f"door={doors}"]
     places = ["--output", "out", "--checkpoint", "state", "--output-format", "jsonl", "--lateness", "5s", "--once"]
-    command = [sys.executable, "-c", "from cep.cli import main; main()", "run", "warm.cep", "--on", "spark"]
+    command = [sys.executable, "-c", "from cep.command import main; main()", "run", "warm.cep", "--on", "spark"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     for first in (0, 30):
         cluster.send([(n % 4, n, message(n)) for n in range(first, first + 30)])

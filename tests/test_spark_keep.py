@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cep import progress
-from cep.cli import app
-from cep.spark.ledger import Ledger, place
+from cep.app import progress
+from cep.command import app
+from cep.spark.commit_log import Ledger, place
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -21,10 +21,10 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from cep.errors import CepError
+from cep.core.errors import CepError
+from cep.spark.checkpoint_repair import agree
 from cep.spark.job import start
-from cep.spark.mending import agree
-from cep.spark.patience import TRIES
+from cep.spark.retry import TRIES
 from cep.spark.stopping import Wish
 from cep.spark.tidy import sweep
 from tests import spark_runs

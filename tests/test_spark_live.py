@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Event
 from cep.spark.files import alive
 from cep.spark.live import Shelf, live
-from cep.spark.mail import Mail
+from cep.spark.message_log import Mail
 from cep.spark.pieces import Piece
 from connectors.addresses import address
 from connectors.inputs import Input

@@ -18,8 +18,8 @@ from random import Random
 import pytest
 from typer.testing import CliRunner
 
-from cep.cli import app
-from cep.spark.ledger import Ledger
+from cep.command import app
+from cep.spark.commit_log import Ledger
 from cep.spark.relay import FOLDER
 from connectors.addresses import address
 from connectors.mqtt import Subscription

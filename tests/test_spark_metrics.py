@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cep import progress, watch
-from cep.cli import app
+from cep.app import progress, watch
+from cep.command import app
 from cep.spark import listener
 from tests import spark_runs
 from tests.test_metrics import PROGRAM, Sample, scraped
@@ -51,7 +51,7 @@ def test_a_run_is_looked_at_while_it_lasts(tmp_path: Path, monkeypatch: pytest.M
         told(self, event)
         seen.append(scraped(urls[0]))
 
-    monkeypatch.setattr("cep.cli_run.LOGS", {"json": noted})
+    monkeypatch.setattr("cep.app.cli_run.LOGS", {"json": noted})
     monkeypatch.setattr(listener.Listener, "onQueryProgress", looking)
     places = ["--output", "out", "--checkpoint", "state", "--buckets", "2", "--output-format", "jsonl"]
     options = ["--log", "json", "--metrics", "0", "--lateness", "1 s", "--files", "1", "--input", "days"]

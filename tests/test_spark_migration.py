@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep import progress
-from cep.cli import app
+from cep.app import progress
+from cep.command import app
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.spark import job
 from cep.spark.checkpoint import Kept, claim
 from cep.spark.generation import Generation

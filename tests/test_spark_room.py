@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from cep.errors import CepError
-from cep.spark import noise, room
+from cep.core.errors import CepError
+from cep.spark import noise, writable
+from cep.spark.commit_log import LOG
+from cep.spark.dead_letters import Letter, write
 from cep.spark.failure import failed
-from cep.spark.ledger import LOG
-from cep.spark.letters import Letter, write
 from cep.spark.states import States
 
 
 def test_a_folder_is_made_and_tried_and_nothing_stays_in_it(tmp_path: Path) -> None:
-    room.room("--output", tmp_path / "far/out")
+    writable.room("--output", tmp_path / "far/out")
     assert list((tmp_path / "far/out").iterdir()) == []
     (tmp_path / "file").touch()
     for folder, why in ((tmp_path / "file", "file exists"), (tmp_path / "file/out", "not a directory")):
         with pytest.raises(CepError) as refused:
-            room.room("--output", folder)
+            writable.room("--output", folder)
         assert refused.value.message == f"--output: {folder} cannot be made or written: {why}"
         assert refused.value.code == "option"
 
@@ -46,10 +46,10 @@ def test_a_disk_that_is_full_may_have_room_again(
         tried.append(path)
         raise OSError(number, os.strerror(number), str(path))
 
-    monkeypatch.setattr(room, "put", put)
+    monkeypatch.setattr(writable, "put", put)
     (tmp_path / LOG).mkdir()
     with pytest.raises(CepError) as refused:
-        room.room("--output", tmp_path)
+        writable.room("--output", tmp_path)
     assert (refused.value.message, refused.value.code) == (f"--output: {tmp_path} {told}", code)
     assert [path.parent for path in tried] == [tmp_path / LOG], "where tasks write"
 
@@ -84,9 +84,8 @@ def test_a_full_disk_of_spark_itself_is_named() -> None:
 
 def test_what_a_worker_says_is_a_sentence_and_a_hint() -> None:
     told = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x\n"
-    told += (
-        "cep.errors.CepError: --output: /out cannot be written: no space left on device\nhint: make room on its disk"
-    )
+    told += "cep.core.errors.CepError: --output: /out cannot be written: no space left on device\n"
+    told += "hint: make room on its disk"
     raised = SimpleNamespace(getMessage=lambda: f"{told}\n SQLSTATE: 38000", getCause=lambda: None)
     error: Any = SimpleNamespace(_origin=raised)
     found = failed(error, "spark.log")

@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from typer.testing import CliRunner
 
-from cep import progress
-from cep.cli import app
+from cep.app import progress
+from cep.command import app
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.spark.checkpoint import claim, reached
 from cep.spark.files import FileReader, Files
 from cep.spark.lock import locked
@@ -115,7 +115,7 @@ def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
 def test_the_command_says_why_in_a_sentence(tmp_path: Path, options: list[str], told: str) -> None:
     (tmp_path / "rise.cep").write_text(READING + RISE)
     (tmp_path / "a.jsonl").write_text("")
-    command = "from cep.cli import main; main()"
+    command = "from cep.command import main; main()"
     places = ["--input", "a=a.jsonl", "--output", "out", "--checkpoint", "state", *options]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     found = subprocess.run(

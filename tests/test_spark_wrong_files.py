@@ -12,16 +12,16 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep import progress
-from cep.cli import app
+from cep.app import progress
+from cep.command import app
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
-from cep.report import Report
+from cep.runtime.report import Report
 from cep.spark.files import found
 from cep.spark.journal import Journal
-from cep.spark.parcels import REPORT
 from cep.spark.program import Options, Program
 from cep.spark.reading import parcels
+from cep.spark.shuffle_blocks import REPORT
 from connectors.files import DEVICE, _unreadable
 from connectors.inputs import Input
 from tests import spark_runs

@@ -7,11 +7,11 @@ import pytest
 
 from cep.engine import Engine, detect
 from cep.events import Event
-from cep.goals.bytecode import LEFT, compile_stack, stack_cells
-from cep.goals.chain import Chain
-from cep.goals.join import Join
-from cep.syntax.cursor import DEEPEST
-from cep.typed import TypedCall, TypedConstant, TypedVariable
+from cep.language.syntax.cursor import DEEPEST
+from cep.operators.bytecode import LEFT, compile_stack, stack_cells
+from cep.operators.join import Join
+from cep.operators.linear_recursion import Chain
+from cep.rules.typed import TypedCall, TypedConstant, TypedVariable
 
 DEPTH = DEEPEST - 4  # the pattern and the condition are levels of nesting too
 POLICIES = ("unrestricted", "recent", "chronological")

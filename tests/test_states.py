@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cep.errors import CepError
-from cep.schema import ARRIVAL
-from cep.spark.letters import LINE_BITS, Letter, writing
+from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL
+from cep.spark.dead_letters import LINE_BITS, Letter, writing
 from cep.spark.reading import numbered
 from cep.spark.states import KEPT, States, newest, sweep
 from cep.spark.tidy import hidden

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.errors import CepError, Source
-from cep.syntax.ast import Program
-from cep.syntax.parser import parse
-from cep.syntax.printer import print_program
-from cep.syntax.tokens import KEYWORDS, line_starts, tokenise
+from cep.core.errors import CepError, Source
+from cep.language.syntax.ast import Program
+from cep.language.syntax.parser import parse
+from cep.language.syntax.printer import print_program
+from cep.language.syntax.tokens import KEYWORDS, line_starts, tokenise
 
 VALID = """\
 PREFIX wt: <http://example.org/#> # a comment

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.core.errors import CepError
+from cep.core.values import Pool
 from cep.engine import Engine, detect
-from cep.errors import CepError
 from cep.events import Event, Iri
-from cep.units import QUDT, UNITS, conversion, factors, nearest
-from cep.values import Pool
+from cep.rules.units import QUDT, UNITS, conversion, factors, nearest
 from tests.reference_places import units
 
 PREFIX = f"PREFIX unit: <{QUDT}>\n"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep.core.values import MISSING, Pool
 from cep.events import Iri
-from cep.values import MISSING, Pool
 
 texts = st.sampled_from(["", "a", "b", "snow", "é", "1"])
 values: st.SearchStrategy[Any] = st.one_of(

@@ -8,14 +8,14 @@ from typing import Any
 import polars as pl
 import pytest
 
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Event
-from cep.goals import join, unless
-from cep.goals.aggregate import Aggregate
-from cep.goals.join import Join
-from cep.goals.keys import Keys
-from cep.goals.unless import Deadline
+from cep.operators import join, unless
+from cep.operators.aggregate import Aggregate
+from cep.operators.join import Join
+from cep.operators.keys import Keys
+from cep.operators.unless import Deadline
 from tests.program_maker import SECOND
 
 PROGRAM = """

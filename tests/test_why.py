@@ -14,18 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from cep.cli import app
+from cep.command import app
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Event
+from cep.explain.absence import absence, fixed_of
+from cep.explain.derivation import Node, derivation
+from cep.explain.judging import Judge
+from cep.explain.occurrences import Memory, Occurrence, same
+from cep.explain.question import Wanted, interval, wanted
+from cep.language.syntax.ast import Variable
 from cep.plan.algebra import Atom, Pair, Rule, Window
 from cep.plan.patterns import patterns
-from cep.syntax.ast import Variable
-from cep.why.absence import absence, fixed_of
-from cep.why.derivation import Node, derivation
-from cep.why.judging import Judge
-from cep.why.occurrences import Memory, Occurrence, same
-from cep.why.wanted import Wanted, interval, wanted
 from connectors.why.plain import Asked, why
 from knowledge.graph import Knowledge
 from knowledge.used import Used

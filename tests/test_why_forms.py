@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cep.cli import app
+from cep.command import app
 
 PREFIXES = "@prefix : <urn:x:> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .\n"
 RULES = "PREFIX : <urn:x:>\nevent r(s: string) TIME time.\nfound(S{0}) <- r(S) WHERE {1}.\n"

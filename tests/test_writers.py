@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.errors import CepError
-from cep.schema import ARRIVAL, Attribute, Schema
+from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL, Attribute, Schema
 from connectors.batch import DeadRecord
 from connectors.deadletters import DeadLetters
 from connectors.files import read
@@ -205,7 +205,7 @@ def test_an_interrupt_leaves_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     program = (
         "import polars as pl\n"
-        "from cep.schema import Attribute, Schema\n"
+        "from cep.core.schema import Attribute, Schema\n"
         "from connectors.writers import Writer\n"
         "table = pl.DataFrame({'start': [0] * 20000, 'end': [0] * 20000, 'v': ['x' * 50] * 20000})\n"
         f"with Writer({str(path)!r}, {{'e': Schema('e', (Attribute('v', 'string'),), True, False)}}) as writer:\n"

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from random import Random
 from typing import Any
 
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.events import Event, Iri, types_of
-from cep.functions import TESTS
-from cep.syntax.ast import EventDeclaration, EventPattern, EventRule, Predicate, StaticRule
-from cep.syntax.parser import parse
-from cep.syntax.printer import print_program
+from cep.language.syntax.ast import EventDeclaration, EventPattern, EventRule, Predicate, StaticRule
+from cep.language.syntax.parser import parse
+from cep.language.syntax.printer import print_program
+from cep.rules.functions import TESTS
 from tests import reference
 from tests.cases_format import FOLDER, difference, read_case
 from tests.keyed_programs import keyed

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from cep.errors import CepError, Source
+from cep.core.errors import CepError, Source
+from cep.core.schema import Attribute
+from cep.language.syntax.ast import Comparison, Condition, Constant, Expression, Predicate, StaticRule
 from cep.plan.names import excerpt
-from cep.schema import Attribute
-from cep.syntax.ast import Comparison, Condition, Constant, Expression, Predicate, StaticRule
 
 CONVERSIONS = ("int", "float", "string", "iri")
 

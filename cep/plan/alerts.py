@@ -6,15 +6,15 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cep.alert import AREA, CATEGORY, CERTAINTY, LATITUDE, LONGITUDE, RADIUS, SEVERITY, URGENCY, Alert, Template
-from cep.errors import CepError, Source, Span
-from cep.near import did_you_mean
+from cep.core.errors import CepError, Source, Span
+from cep.core.schema import Attribute, Schema
+from cep.core.suggest import did_you_mean
+from cep.language.syntax.ast import AlertStatement, Comparison, Condition, Constant, Expression, Variable
+from cep.language.syntax.variables import condition_variables, expression_variables
 from cep.plan.algebra import Atom, Given, Pattern, Rule, Rules
 from cep.plan.names import used_variables
-from cep.schema import Attribute, Schema
-from cep.syntax.ast import AlertStatement, Comparison, Condition, Constant, Expression, Variable
-from cep.syntax.variables import condition_variables, expression_variables
-from cep.typed import a
+from cep.rules.alert import AREA, CATEGORY, CERTAINTY, LATITUDE, LONGITUDE, RADIUS, SEVERITY, URGENCY, Alert, Template
+from cep.rules.typed import a
 
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _VARIABLE = re.compile(r"[^\W\d]\w*")
@@ -121,7 +121,7 @@ def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
         return None
     given = value.value
     if column == AREA and value.type == "string":
-        from cep.areas import WrongArea, read  # shapely: loaded only where there are areas
+        from cep.rules.areas import WrongArea, read  # shapely: loaded only where there are areas
 
         try:
             shape = read(str(given))

@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cep.alert import Alert
-from cep.errors import NOWHERE, CepError, Source, Span
+from cep.core.errors import NOWHERE, CepError, Source, Span
+from cep.core.schema import Schema
 from cep.events import Iri
-from cep.schema import Schema
-from cep.syntax.ast import AggregateResult, Condition, Constant, Expression, Graph, PolicyChoice, StaticRule, Variable
+from cep.language.syntax.ast import (
+    AggregateResult,
+    Condition,
+    Constant,
+    Expression,
+    Graph,
+    PolicyChoice,
+    StaticRule,
+    Variable,
+)
+from cep.rules.alert import Alert
 
 # --- lowered patterns -------------------------------------------------------------------------------------------------
 

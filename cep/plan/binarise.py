@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from cep.errors import Span
+from cep.core.errors import Span
+from cep.language.syntax.ast import Call, Comparison, Condition, Constant, Expression, Predicate, Variable
+from cep.language.syntax.variables import condition_variables, rename_condition, rename_expression
 from cep.plan.algebra import (
     Aggregation,
     Atom,
@@ -33,8 +35,6 @@ from cep.plan.algebra import (
 )
 from cep.plan.order import Unit, components
 from cep.plan.patterns import atoms
-from cep.syntax.ast import Call, Comparison, Condition, Constant, Expression, Predicate, Variable
-from cep.syntax.variables import condition_variables, rename_condition, rename_expression
 
 DEFAULT_TIES = {"unrestricted": "longest", "recent": "longest", "chronological": "shortest"}
 

@@ -8,22 +8,22 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cep.functions import TESTS
+from cep.core.schema import Schema
+from cep.language.syntax import ast
+from cep.language.syntax.constants import say_duration
+from cep.language.syntax.graphs import on_one_line
+from cep.language.syntax.printer import print_pattern, print_statement
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Select, Triples, Union
 from cep.plan.horizon import WAITS_LEFT, Horizon, horizon
 from cep.plan.labels import labels, rules, units
 from cep.plan.order import Group
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
-from cep.plan.written import LONGEST, Written
-from cep.schema import Schema
-from cep.syntax import ast
-from cep.syntax.constants import say_duration
-from cep.syntax.graphs import on_one_line
-from cep.syntax.printer import print_pattern, print_statement
+from cep.plan.render import LONGEST, Written
+from cep.rules.functions import TESTS
 
 if TYPE_CHECKING:
-    from cep.background import Held
+    from cep.runtime.knowledge_source import Held
 
 KINDS = {Join: "join", Deadline: "deadline", Aggregation: "window", Union: "union", Select: "filter"}
 MARK, ITEM, LABEL = 4, 6, 11

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cep.errors import Source, Warning
+from cep.core.errors import Source, Warning
+from cep.core.schema import Schema
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
 from cep.plan.binarise import Binarised
+from cep.plan.lint.unsatisfiable import event_of, overlaps
 from cep.plan.names import excerpt
-from cep.plan.never import event_of, overlaps
-from cep.schema import Schema
 
 WAITS_LEFT = ("SEQ", "DURING", "STARTS")  # the right side always completes: only the left one waits
 SAME_INSTANT = ("EQUALS", "FINISHES")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cep.errors import Source, Span, Warning
+from cep.core.errors import Source, Span, Warning
+from cep.core.schema import Schema
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
 from cep.plan.binarise import Binarised
-from cep.plan.never import event_of
-from cep.schema import Schema
+from cep.plan.lint.unsatisfiable import event_of
 
 INSTANT, MADE, GIVEN = range(3)
 """What is known of occurrences: nothing or that they are instants; that they are made of several, one after the other;

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from cep.errors import Source, Span
-from cep.expressions import variables
-from cep.syntax.ast import Comparison, Condition, Expression, Predicate, Variable
+from cep.core.errors import Source, Span
+from cep.language.syntax.ast import Comparison, Condition, Expression, Predicate, Variable
+from cep.rules.expressions import variables
 
 
 def excerpt(source: Source, span: Span, longest: int = 60) -> str | None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from cep.errors import CepError, Source, Span
+from cep.core.errors import CepError, Source, Span
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, children
 
 Unit = int | str

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cep.plan.algebra import Head
-from cep.plan.book import Book
+from cep.plan.copartitioning import EVERYWHERE, Failure, Place, Spread, spread
+from cep.plan.dependencies import Book
 from cep.plan.order import Unit, components
 from cep.plan.plan import Plan
-from cep.plan.spread import EVERYWHERE, Failure, Place, Spread, spread
 from cep.plan.ties import Mixed, Ties
 from cep.plan.variables import candidates
 

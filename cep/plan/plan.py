@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cep.conditions import Relation
-from cep.errors import CepErrors, Source, Span, Warning
+from cep.core.errors import CepErrors, Source, Span, Warning
+from cep.core.schema import Schema
+from cep.core.values import Pool
 from cep.plan import horizon, order, safety, types
 from cep.plan.alerts import ill_placed
 from cep.plan.algebra import Head, Node, Rules
 from cep.plan.binarise import binarise
-from cep.plan.doubts import doubts
-from cep.plan.idle import idle
 from cep.plan.lasting import lasting
-from cep.plan.never import never
+from cep.plan.lint.suspicious import doubts
+from cep.plan.lint.unsatisfiable import never
+from cep.plan.lint.unused import idle
 from cep.plan.order import Group
 from cep.plan.types import Column
-from cep.schema import Schema
-from cep.typed import Typed
-from cep.values import Pool
+from cep.rules.conditions import Relation
+from cep.rules.typed import Typed
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from cep.language.syntax import ast
+from cep.language.syntax.variables import condition_variables, rename_condition, rename_expression
 from cep.plan import algebra
-from cep.syntax import ast
-from cep.syntax.variables import condition_variables, rename_condition, rename_expression
 
 
 def names_in(pattern: algebra.Pattern) -> set[str]:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cep.arrange import denied
-from cep.errors import CepError, Mistakes, Span
-from cep.functions import TESTS
-from cep.near import did_you_mean
+from cep.core.errors import CepError, Mistakes, Span
+from cep.core.suggest import did_you_mean
+from cep.language.syntax.ast import Call, Comparison, Condition, Expression, PolicyChoice, Predicate, Variable
+from cep.language.syntax.graphs import variables as sparql_variables
 from cep.plan.algebra import Either, Given, Pair, Pattern, Rule, Rules, Window
 from cep.plan.binarise import variables
 from cep.plan.names import excerpt, operands, used_variables
 from cep.plan.patterns import absent, atoms, mentioned, parts, patterns
-from cep.syntax.ast import Call, Comparison, Condition, Expression, PolicyChoice, Predicate, Variable
-from cep.syntax.graphs import variables as sparql_variables
+from cep.rules.binding_order import denied
+from cep.rules.functions import TESTS
 
 
 def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import count
 
-from cep.errors import CepError, Mistakes, Span
-from cep.schema import Attribute, Schema
-from cep.syntax import ast
-from cep.syntax.events import events
+from cep.core.errors import CepError, Mistakes, Span
+from cep.core.schema import Attribute, Schema
+from cep.language.syntax import ast
+from cep.language.syntax.events import events
 
 RESERVED = ("type", "time", "start", "end", "args")
 

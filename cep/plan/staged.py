@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cep.alert import Alert
+from cep.core.schema import Schema
 from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Tick, Union
-from cep.plan.book import Book
+from cep.plan.dependencies import Book
 from cep.plan.order import order
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
-from cep.schema import Schema
+from cep.rules.alert import Alert
 
 
 def staged(plan: Plan, number: int) -> Plan:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Tick, children
-from cep.plan.book import Book
+from cep.plan.copartitioning import EVERYWHERE, Place
+from cep.plan.dependencies import Book
 from cep.plan.horizon import WAITS_LEFT
-from cep.plan.spread import EVERYWHERE, Place
 
 TIME_POINT = ""
 """As an origin: an order that no occurrence has but a time point's."""

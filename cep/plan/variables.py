@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice, product
 
+from cep.language.syntax.ast import Variable
 from cep.plan.algebra import Aggregation, Deadline, Join, Scan, Select, Tick, Union
-from cep.plan.book import Book, Slot
-from cep.syntax.ast import Variable
+from cep.plan.dependencies import Book, Slot
 
 MOST = 16
 """How many choices are tried where a variable is in several arguments of the same events."""

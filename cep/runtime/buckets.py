@@ -14,11 +14,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from cep.goals.keys import mix
-from cep.kernels import njit
+from cep.core.kernels import njit
+from cep.core.schema import ARRIVAL, TIE, Schema
+from cep.core.values import MISSING, Floats, Ints, Pool
+from cep.operators.keys import mix
 from cep.plan.partition import Route, Stage
-from cep.schema import ARRIVAL, TIE, Schema
-from cep.values import MISSING, Floats, Ints, Pool
 
 PLACE = ["end", "start", ARRIVAL, TIE]
 """The columns by which the rows of one event that stages made are sorted. (`tie` is new in every round.)"""

@@ -1,4 +1,4 @@
-"""What was taken and made, and what led to what: for `because` and `constituents`, and for `cep.why`."""
+"""What was taken and made, and what led to what: for `because` and `constituents`, and for `cep.explain`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, rows
+from cep.core.schema import Schema
+from cep.core.values import Pool
 from cep.events import Value
-from cep.goals import runs
-from cep.goals.contract import Ints, demand, from_arrow, to_arrow
-from cep.goals.lineage import DERIVED, Lineage
+from cep.operators import runs
+from cep.operators.contract import Ints, demand, from_arrow, to_arrow
+from cep.operators.lineage import DERIVED, Lineage
 from cep.plan.plan import Plan
-from cep.runtime.outlet import Made, values
-from cep.schema import Schema
-from cep.table import END, FIRST, IDENTITY, ORDER, START, Table, concat, rows
-from cep.values import Pool
+from cep.runtime.decode import Made, values
 
 BECAUSE, CONSTITUENTS = "because", "constituents"
 """The columns that tell where occurrences come from."""

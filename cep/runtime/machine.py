@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cep.errors import CepError
-from cep.goals.arrival import distinct
-from cep.goals.build import Builder
-from cep.goals.chain import Chain
-from cep.goals.contract import Goal, Ints, demand
-from cep.goals.relational import Make, Tick
+from cep.core.errors import CepError
+from cep.core.relation import END, Table, empty, rows, slice_until
+from cep.operators.arrival import distinct
+from cep.operators.build import Builder
+from cep.operators.contract import Goal, Ints, demand
+from cep.operators.linear_recursion import Chain
+from cep.operators.relational import Make, Tick
 from cep.plan.algebra import Join, Scan, children
 from cep.plan.order import Group, Unit
 from cep.plan.plan import Plan
-from cep.runtime.clock import END_OF_TIME
 from cep.runtime.counts import Count
 from cep.runtime.recursion import Part, Recursion
-from cep.table import END, Table, empty, rows, slice_until
+from cep.runtime.reorder_buffer import END_OF_TIME
 
 # Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
 SLICE = 65_536

@@ -1,6 +1,7 @@
 """Recursion in general: slice by slice of equal end, in rounds where a cycle closes inside the instant (M6).
 
-The common iterative rule runs in a kernel of its own (`cep.goals.chain`); this way is the reference for it.
+The common iterative rule runs in a kernel of its own (`cep.operators.linear_recursion`); this way is the reference
+for it.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from cep.errors import CepError
-from cep.goals.arrival import by_arrival, distinct, take
-from cep.goals.contract import Goal
-from cep.keys import KeySet
+from cep.core.errors import CepError
+from cep.core.hashtable import KeySet
+from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
+from cep.operators.arrival import by_arrival, distinct, take
+from cep.operators.contract import Goal
 from cep.plan.order import Unit
-from cep.runtime.clock import END_OF_TIME
-from cep.table import END, FIRST, START, Table, concat, empty, rows
+from cep.runtime.reorder_buffer import END_OF_TIME
 
 Reader = tuple[Unit, Goal, tuple[Unit, ...], str | None]
 # Of what an instant may derive, so many deadlines may pass in a row without any input, besides those that were open: a

@@ -12,10 +12,10 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from cep import sealed
-from cep.errors import CepError
-from cep.goals.contract import DAMAGED as DAMAGED
-from cep.goals.contract import damaged
+from cep.core import checksum
+from cep.core.errors import CepError
+from cep.operators.contract import DAMAGED as DAMAGED
+from cep.operators.contract import damaged
 
 VERSION = 2
 BEFORE = 1
@@ -29,7 +29,7 @@ def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: 
     parts = [_bytes(batch) for batch in batches]
     known = {"version": VERSION, "program": program, "lengths": [len(part) for part in parts]}
     text = json.dumps({**header, **known}).encode()
-    return sealed.seal(len(text).to_bytes(_LENGTH, "little"), text, *parts)
+    return checksum.seal(len(text).to_bytes(_LENGTH, "little"), text, *parts)
 
 
 def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
@@ -78,10 +78,10 @@ def restoring() -> Iterator[None]:
 def _read(blob: bytes) -> tuple[dict[str, Any], memoryview]:
     """The header and what is behind it, once it is known to be what was written."""
     try:
-        whole = sealed.content(blob) if sealed.is_sealed(blob) else memoryview(blob)
+        whole = checksum.content(blob) if checksum.is_sealed(blob) else memoryview(blob)
         start = _LENGTH + int.from_bytes(whole[:_LENGTH], "little")
         found = json.loads(bytes(whole[_LENGTH:start]))
-        if found["version"] != (VERSION if sealed.is_sealed(blob) else BEFORE):
+        if found["version"] != (VERSION if checksum.is_sealed(blob) else BEFORE):
             raise CepError(
                 f"the snapshot is of version {found['version']}, and this reads {BEFORE} and {VERSION}",
                 hint="read it with the version of semcep that made it, or begin anew",

@@ -15,10 +15,10 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cep.errors import CepError
-from cep.sealed import Broken, Chain
+from cep.core.checksum import Broken, Chain
+from cep.core.errors import CepError
+from cep.spark.control import Telling
 from cep.spark.durable import damaged, settled
-from cep.spark.telling import Telling
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,12 +14,12 @@ from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from cep.schema import Schema
-from cep.spark.ledger import File, Ledger
+from cep.core.schema import Schema
+from cep.spark.checkpoint_repair import NAME as SPARK
+from cep.spark.checkpoint_repair import planned, settle
+from cep.spark.commit_log import File, Ledger
 from cep.spark.lock import turn
-from cep.spark.mending import NAME as SPARK
-from cep.spark.mending import planned, settle
-from cep.spark.room import onto
+from cep.spark.writable import onto
 
 if TYPE_CHECKING:  # loaded by those that write alone: who commits need not
     import pyarrow as pa

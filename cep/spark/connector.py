@@ -21,14 +21,14 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from cep.errors import CepError
-from cep.sealed import plain, seal
-from cep.spark import mending
+from cep.core.checksum import plain, seal
+from cep.core.errors import CepError
+from cep.spark import checkpoint_repair
 from cep.spark.durable import damaged, put
 from cep.spark.files import PARCELS
 from cep.spark.journal import FILE_BITS
 from cep.spark.packages import KAFKA, wanted
-from cep.spark.room import onto
+from cep.spark.writable import onto
 from connectors.addresses import Address
 from connectors.inputs import Input
 from connectors.kafka import layer
@@ -93,7 +93,7 @@ def agree(checkpoint: Path, place: int, address: Address, ours: bool) -> None:
     if address.kind != "kafka" or not (folder / "address").exists():
         return
     was = (folder / NOTE).exists()
-    if was and not mending.begun(checkpoint):
+    if was and not checkpoint_repair.begun(checkpoint):
         return  # its run ended before anything was read
     if not was and not ours:
         return
@@ -115,7 +115,7 @@ def agree(checkpoint: Path, place: int, address: Address, ours: bool) -> None:
 def steady(checkpoint: Path, places: Collection[int]) -> None:
     """See that the connector reads the inputs at these places, and had read them before: Spark goes on with as many
     sources as it began with. CepError: it had read others."""
-    if not mending.begun(checkpoint):
+    if not checkpoint_repair.begun(checkpoint):
         return
     before = _places(checkpoint)
     for place in sorted(before.symmetric_difference(places)):
@@ -134,7 +134,7 @@ def steady(checkpoint: Path, places: Collection[int]) -> None:
 def noted(checkpoint: Path, inputs: Mapping[int, Input]) -> None:
     """Where no micro-batch was planned yet, the connector reads from now on the inputs at these places, and no others.
     CepError: it cannot be written."""
-    if mending.begun(checkpoint):
+    if checkpoint_repair.begun(checkpoint):
         return
     with onto("--checkpoint", checkpoint, begins=True):
         for place in _places(checkpoint) - inputs.keys():

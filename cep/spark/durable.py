@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 
 BACK = "put the whole folders of --output and --checkpoint back as they were, or start anew with others"
 """What to do where files are damaged, missing, or not of one time."""

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 
 _RAISED = re.compile(r"^(?:\w+\.)*(\w+): ", re.MULTILINE)
-_OWN = "cep.errors.CepError"
+_OWN = "cep.core.errors.CepError"
 _STATE = re.compile(r"\s+SQLSTATE: \w{5}$")
 _HINT = "\nhint: "
 _FULL = "No space left on device"

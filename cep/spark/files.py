@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
-from cep.errors import CepError
-from cep.schema import Schema
+from cep.core.errors import CepError
+from cep.core.schema import Schema
 from cep.spark.changes import Changed, Chronicle
+from cep.spark.control import Call, Hush, Telling, Until, Waiting, ends
 from cep.spark.generation import FIRST, Generation
 from cep.spark.journal import FILE_BITS, SPECS, Journal, Some
 from cep.spark.stopping import NAME as STOP
-from cep.spark.telling import Call, Hush, Telling, Until, Waiting, ends
 from connectors.inputs import Input, inputs, is_live
 
 if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
     from cep.spark.program import Program
 
 PARCELS = "stage int, key int, event string, place long, source string, rows binary, time timestamp"
-"""As `cep.spark.parcels` makes them."""
+"""As `cep.spark.shuffle_blocks` makes them."""
 
 
 @dataclass(frozen=True, slots=True)

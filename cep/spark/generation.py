@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cep.errors import CepError
-from cep.spark import mending, states
-from cep.spark.ledger import Ledger
+from cep.core.errors import CepError
+from cep.spark import checkpoint_repair, states
+from cep.spark.commit_log import Ledger
 
 if TYPE_CHECKING:  # loaded by those that go on alone: planners come and go
-    from cep.runtime.carried import Before
+    from cep.runtime.prior_state import Before
     from cep.spark.migration import Laid
 
 
@@ -42,7 +42,7 @@ class Start:
     def state(self, folder: str, stage: int, bucket: int) -> Before | None:
         """What a bucket now begins with: what it remembers, or the time alone; None: nothing was there. `folder`: of
         the states."""
-        from cep.runtime.carried import Before
+        from cep.runtime.prior_state import Before
 
         source = states.named(self.sources[stage - 1], bucket)
         goals = None if source in self.versions else frozenset[str]()
@@ -86,7 +86,7 @@ class Generation:
 
     def spark(self, checkpoint: Path) -> Path:
         """The folder of Spark's own files."""
-        return checkpoint / _numbered(mending.NAME, self.number)
+        return checkpoint / _numbered(checkpoint_repair.NAME, self.number)
 
     def states(self, checkpoint: Path) -> Path:
         """The folder of the states of buckets."""
@@ -121,12 +121,12 @@ FIRST = Generation()
 def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, lateness: int) -> Generation:
     """The next generation, of which no stage takes anything over yet. `laid`, `output`: of the program until now;
     `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, the input has ended."""
-    from cep.runtime.clock import BEGINNING
+    from cep.runtime.reorder_buffer import BEGINNING
 
     spark = before.spark(checkpoint)
-    mending.mend(spark)
-    mending.sound(spark)
-    mending.agree(spark, output, before.first)
+    checkpoint_repair.mend(spark)
+    checkpoint_repair.sound(spark)
+    checkpoint_repair.agree(spark, output, before.first)
     done = max((int(file.name) for file in spark.glob(before.done)), default=-1)
     last = max(done, Ledger(output).last - before.first)  # what the sink has counts, also where Spark was killed then
     made = Generation(before.number + 1, before.first + last + 1)
@@ -134,7 +134,7 @@ def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, la
         shutil.rmtree(folder, ignore_errors=True)
     if last < 0:
         return Generation(made.number, made.first, before.start)
-    offset = mending.offset(spark, last)
+    offset = checkpoint_repair.offset(spark, last)
     if offset["end"]:
         told = f"--migrate: the input of {checkpoint} has ended, so nothing more would come to other rules"
         hint = "start anew with another folder; where more is to come, run with `--once` or `--follow`"
@@ -145,10 +145,10 @@ def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, la
     latest = max(heads, key=lambda name: int(heads[name]["watermark"]), default=None)
     time = BEGINNING if latest is None else int(heads[latest]["watermark"])
     if last == done:
-        watermark = mending.watermark(spark, last)
+        watermark = checkpoint_repair.watermark(spark, last)
     else:
         seen = max((int(head["latest"]) for head in heads.values()), default=BEGINNING)
-        watermark = max(mending.planned_at(spark, last), (seen - lateness) // 1000)
+        watermark = max(checkpoint_repair.planned_at(spark, last), (seen - lateness) // 1000)
     start = Start(before.number, laid, offset, watermark, time, versions, latest, [])
     return Generation(made.number, made.first, start)
 

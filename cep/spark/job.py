@@ -18,10 +18,10 @@ from cep.spark.generation import FIRST, Generation
 from cep.spark.journal import JOURNAL
 from cep.spark.listener import watched
 from cep.spark.lock import holder
-from cep.spark.parcels import WORLD
 from cep.spark.processor import stepped
 from cep.spark.program import Program
 from cep.spark.relay import FOLDER as OUTGOING
+from cep.spark.shuffle_blocks import WORLD
 from cep.spark.states import States, begin
 from cep.spark.stepping import Given, Work
 from connectors.inputs import Input

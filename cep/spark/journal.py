@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
 
-from cep.errors import CepError
-from cep.sealed import Broken, Chain
+from cep.core.checksum import Broken, Chain
+from cep.core.errors import CepError
 from cep.spark.durable import damaged, settled
 from connectors.inputs import Input
 

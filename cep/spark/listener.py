@@ -20,8 +20,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from cep.report import Report
-from cep.spark.parcels import REPORT
+from cep.runtime.report import Report
+from cep.spark.shuffle_blocks import REPORT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cep.errors import CepError
-from cep.sealed import plain, seal
+from cep.core.checksum import plain, seal
+from cep.core.errors import CepError
 from cep.spark.durable import damaged, named, put
-from cep.spark.mail import Mail
+from cep.spark.message_log import Mail
 from cep.spark.pieces import Carried, Piece, Range, Ticks
 from cep.spark.stopping import NAME as STOP
 from connectors.addresses import Address

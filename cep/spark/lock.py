@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 
 NAME = "lock"
 TURN = "turn"

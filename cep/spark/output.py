@@ -9,12 +9,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cep.core.schema import Schema
 from cep.runtime.buckets import settle
-from cep.schema import Schema
+from cep.spark.commit_log import File, Ledger
 from cep.spark.commits import Outlet
 from cep.spark.garbage import spare
-from cep.spark.ledger import File, Ledger
-from cep.spark.room import onto
+from cep.spark.writable import onto
 from connectors.packed import unpack
 from connectors.sending import named
 from connectors.writers import arrow, json_lines, typed

@@ -9,7 +9,7 @@ from urllib.parse import urlparse
 
 import pyspark
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 
 PACKAGES = "spark.jars.packages"
 JARS = "spark.jars"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # loaded by those that step alone: who plans a query asks onl
 
 def stepped(parcels: DataFrame, work: Work) -> DataFrame:
     """The parcels after a stage: those for it are gone, what it made is there."""
-    from cep.spark.parcels import PARCEL
+    from cep.spark.shuffle_blocks import PARCEL
 
     processor = Buckets(pickle.dumps(work))
     return parcels.groupBy("key").transformWithState(processor, PARCEL, "Append", "EventTime")

@@ -10,13 +10,13 @@ from io import BytesIO
 
 import polars as pl
 
-from cep.background import Background
+from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.plan.algebra import Tick
-from cep.plan.book import Book
+from cep.plan.dependencies import Book
 from cep.plan.partition import Stage, partition
-from cep.runtime.carried import Before
-from cep.schema import Schema
+from cep.runtime.knowledge_source import Background
+from cep.runtime.prior_state import Before
 
 
 @dataclass(frozen=True, slots=True)

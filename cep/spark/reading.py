@@ -12,21 +12,21 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from cep.errors import CepError
-from cep.report import Report
-from cep.runtime.carried import Before, State
-from cep.runtime.outlet import frame
-from cep.schema import ARRIVAL
+from cep.core.errors import CepError
+from cep.core.relation import ORDER
+from cep.core.schema import ARRIVAL
+from cep.core.values import Pool
+from cep.runtime.decode import frame
+from cep.runtime.prior_state import Before, State
+from cep.runtime.report import Report
 from cep.spark import states
+from cep.spark.dead_letters import LINE_BITS, Letter, write, writing
 from cep.spark.garbage import spare
 from cep.spark.keys import keys
-from cep.spark.letters import LINE_BITS, Letter, write, writing
-from cep.spark.parcels import END, Parcel, batch, from_outside, told
-from cep.spark.parcels import calls as calls_of
-from cep.spark.parcels import changes as changes_of
 from cep.spark.program import Program
-from cep.table import ORDER
-from cep.values import Pool
+from cep.spark.shuffle_blocks import END, Parcel, batch, from_outside, told
+from cep.spark.shuffle_blocks import calls as calls_of
+from cep.spark.shuffle_blocks import changes as changes_of
 from connectors.batch import Batch, Block, DeadRecord
 from connectors.files import ABSENT, DEVICE, read_one
 from connectors.inputs import Input

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from cep.errors import CepError
-from cep.schema import Schema
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.spark.commit_log import Ledger, intact, place
 from cep.spark.durable import damaged
-from cep.spark.ledger import Ledger, intact, place
 from cep.spark.stopping import NAME as STOP
 from connectors.sending import UNREACHABLE, Sending
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from cep.errors import CepError
-from cep.signals import stops
+from cep.core.errors import CepError
+from cep.core.signals import stops
 
 NEEDED: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.providerClass": (

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import polars as pl
 
-from cep.errors import CepError
-from cep.schema import Attribute, Schema
-from cep.spark.ledger import LOG, Ledger, entry, place
+from cep.core.errors import CepError
+from cep.core.schema import Attribute, Schema
+from cep.spark.commit_log import LOG, Ledger, entry, place
 from connectors.batch import Batch, Block, DeadRecord
 from connectors.files import CHUNK
 from connectors.jsonl import Lines, read_jsonl

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from cep.spark.failure import causes, reason
 from cep.spark.noise import NAME as LOG
 from cep.spark.noise import hushed, kept

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cep import sealed
-from cep.errors import CepError
+from cep.core import checksum
+from cep.core.errors import CepError
 from cep.spark.durable import BACK, damaged, put
-from cep.spark.room import onto
 from cep.spark.tidy import hidden
+from cep.spark.writable import onto
 
 Opened = TypeVar("Opened")
 
@@ -29,7 +29,7 @@ RUN = "run"
 """In that folder, the name of the checkpoint."""
 
 _BATCH = 8  # bytes before a state, of its micro-batch
-_BEFORE = sealed.HEAD + _BATCH + sealed.SIZE
+_BEFORE = checksum.HEAD + _BATCH + checksum.SIZE
 
 KEPT = 3
 """Versions of a bucket that are kept: one for Spark to go back to, one more for whoever removes its last log."""
@@ -59,7 +59,7 @@ class States:
         """Put the state after a micro-batch there, and away with what is too old. CepError: it cannot be written."""
         with onto("--checkpoint", Path(self.folder)):
             path = self._path(bucket, version)
-            put(path, sealed.seal(batch.to_bytes(_BATCH, "little"), sealed.name(state), of=_of(path)) + state)
+            put(path, checksum.seal(batch.to_bytes(_BATCH, "little"), checksum.name(state), of=_of(path)) + state)
             self._path(bucket, version - KEPT).unlink(missing_ok=True)
 
     def newest(self, bucket: int, version: int) -> bool:
@@ -103,15 +103,15 @@ def read(path: Path) -> bytes:
             hint="put the whole folder back as it was; on a cluster all workers need it under the same path",
             code="checkpoint",
         ) from None
-    if not sealed.is_sealed(data):  # of the version before
+    if not checksum.is_sealed(data):  # of the version before
         return data[_BATCH:]
     try:
         state = data[_BEFORE:]
-        if sealed.is_sealed(state):
-            sealed.content(state)
-        if sealed.name(state) != _known(path, data)[_BATCH:]:
-            raise sealed.Broken
-    except sealed.Broken:
+        if checksum.is_sealed(state):
+            checksum.content(state)
+        if checksum.name(state) != _known(path, data)[_BATCH:]:
+            raise checksum.Broken
+    except checksum.Broken:
         raise damaged(path) from None
     return state
 
@@ -128,11 +128,11 @@ def head(path: Path) -> dict[str, Any]:
 
 def _known(path: Path, data: bytes) -> bytes:
     """What stands before a state, of the version before only its micro-batch. CepError: it is damaged."""
-    if not sealed.is_sealed(data):
+    if not checksum.is_sealed(data):
         return data[:_BATCH]
     try:
-        return bytes(sealed.content(data[:_BEFORE], _of(path)))
-    except sealed.Broken:
+        return bytes(checksum.content(data[:_BEFORE], _of(path)))
+    except checksum.Broken:
         raise damaged(path) from None
 
 

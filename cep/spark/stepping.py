@@ -15,19 +15,19 @@ import polars as pl
 from pyspark import TaskContext
 from pyspark.sql import Row
 
+from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL
 from cep.engine import Engine
-from cep.errors import CepError
-from cep.report import Report
+from cep.language.syntax.constants import FARTHEST
 from cep.runtime.buckets import gather, stacked
-from cep.schema import ARRIVAL
+from cep.runtime.report import Report
+from cep.spark.dead_letters import Letter, file_of, line_of, write
 from cep.spark.generation import Start
 from cep.spark.keys import keys, places
-from cep.spark.letters import Letter, file_of, line_of, write
-from cep.spark.parcels import CHANGE, from_stage, told
 from cep.spark.program import Program
+from cep.spark.shuffle_blocks import CHANGE, from_stage, told
 from cep.spark.states import States
 from cep.spark.values import records
-from cep.syntax.constants import FARTHEST
 from connectors.packed import unpack
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cep.spark.ledger import LOG, Ledger, place
+from cep.spark.commit_log import LOG, Ledger, place
 
 
 def sweep(folder: Path) -> list[Path]:

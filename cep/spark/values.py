@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from cep.schema import Schema
+from cep.core.schema import Schema
 from connectors.writers import json_lines
 
 

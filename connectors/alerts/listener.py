@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from cep.engine import Engine
-from cep.runtime.clock import BEGINNING
+from cep.runtime.reorder_buffer import BEGINNING
 from connectors.alerts.life import Lives, meant
 from connectors.alerts.outbox import Outbox
 from connectors.serving.service import Round

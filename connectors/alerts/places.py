@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any
 
-from cep.alert import AREA, LATITUDE, LONGITUDE, RADIUS
+from cep.rules.alert import AREA, LATITUDE, LONGITUDE, RADIUS
 
 MOST = 500
 """Points of one polygon; what has more is told as its convex hull, which covers it."""
@@ -42,7 +42,7 @@ def _number(value: object) -> float | None:
 @lru_cache(maxsize=256)
 def _polygons(text: str) -> tuple[tuple[tuple[float, float], ...], ...]:
     """The outlines of a shape in WKT; of what has no inside that of its convex hull, if that has one."""
-    from cep.areas import WrongArea, read
+    from cep.rules.areas import WrongArea, read
 
     try:
         shape = read(text)

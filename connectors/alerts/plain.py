@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 from datetime import UTC, datetime, timedelta
 
-from cep.alert import Template
-from cep.syntax.constants import say_duration
+from cep.language.syntax.constants import say_duration
+from cep.rules.alert import Template
 
 LONGEST = 500
 """Characters of one value; what is longer is cut and ends in `…`."""

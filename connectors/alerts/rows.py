@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cep import sealed
-from cep.errors import CepError
+from cep.core import checksum
+from cep.core.errors import CepError
 
 FORM, BEFORE = "2", "1"
 """In the form before rows have no hash; they get it when it is opened."""
@@ -123,7 +123,7 @@ def _columns(base: sqlite3.Connection, table: str) -> set[str]:
 
 def hashed(*values: object) -> bytes:
     """The hash of a row."""
-    return sealed.digest(json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    return checksum.digest(json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 def damaged(where: str, what: str) -> CepError:

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Sequence
 
-from cep.alert import CERTAINTY, URGENCY
+from cep.rules.alert import CERTAINTY, URGENCY
 from connectors.alerts.life import Change
 from connectors.alerts.outbox import Entry, Outbox
 from connectors.alerts.plain import moment, spoken

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.alerts.life import Change
 from connectors.alerts.plain import clean, moment
 

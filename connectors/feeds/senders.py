@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.alertmanager import Alertmanager
 from connectors.feeds.document import Origin

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from urllib.parse import unquote, urlsplit
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.feeds.sender import ATTEMPTS
 from connectors.ip import inner
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from cep.geodesy import geod
+from cep.rules.geodesy import geod
 from connectors.rdf.question import GRAPHS, RESULTS, Answer, Question, Refused
 from connectors.rdf.recent import Recent, Rewritten
 from connectors.rdf.words import DISTANCE

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cep import sealed
+from cep.core import checksum
 
 HASH = "hash:"
 """What the store's own note of the hash of the file begins with."""
@@ -23,7 +23,7 @@ class Damaged(Exception):
 def hashed(path: str) -> str:
     """The note of a file's hash."""
     with open(path, "rb") as file:
-        return HASH + hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=sealed.SIZE)).hexdigest()
+        return HASH + hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=checksum.SIZE)).hexdigest()
 
 
 def sound(path: str, notes: set[str]) -> bool:
@@ -35,7 +35,7 @@ def sound(path: str, notes: set[str]) -> bool:
 def learn(path: str, gone: bytes, come: bytes) -> None:
     """Note a change; it is on disk when this returns."""
     with open(path, "ab") as file:
-        file.write((b"" if file.tell() else sealed.MARK) + sealed.record(gone, come))
+        file.write((b"" if file.tell() else checksum.MARK) + checksum.record(gone, come))
         file.flush()
         os.fsync(file.fileno())
 
@@ -46,12 +46,12 @@ def mend(path: str) -> None:
         return
     data = Path(path).read_bytes()
     try:
-        if sealed.marked(data):
-            ends = [stop for _, _, stop in sealed.records(data, len(sealed.MARK))]
+        if checksum.marked(data):
+            ends = [stop for _, _, stop in checksum.records(data, len(checksum.MARK))]
             os.truncate(path, ends[-1] if ends else 0)
         else:  # of the version before, which is read to its end before anything is learned
             os.truncate(path, data.rfind(b"\n") + 1)
-    except sealed.Broken:
+    except checksum.Broken:
         return  # it is told when it is read
 
 
@@ -59,12 +59,12 @@ def learned(path: str) -> Iterator[tuple[bytes, bytes]]:
     """The changes that were noted, lines that went and that came; one that is torn was not made. Raises Damaged."""
     data = Path(path).read_bytes()
     try:
-        if not sealed.marked(data):  # of the version before: line by line
+        if not checksum.marked(data):  # of the version before: line by line
             for line in data.splitlines(keepends=True):
                 if line.endswith(b"\n"):
                     yield (line[1:], b"") if line.startswith(b"-") else (b"", line[1:])
             return
-        for gone, come, _ in sealed.records(data, len(sealed.MARK)):
+        for gone, come, _ in checksum.records(data, len(checksum.MARK)):
             yield gone, come
-    except sealed.Broken:
+    except checksum.Broken:
         raise Damaged(path) from None

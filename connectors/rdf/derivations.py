@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from cep.errors import Source, Span
+from cep.core.errors import Source, Span
+from cep.core.schema import Schema
 from cep.plan.plan import Plan
 from cep.runtime.history import CONSTITUENTS
-from cep.schema import Schema
 from connectors.rdf import triples
 from connectors.rdf.identity import ID, hashed
 from connectors.rdf.words import PROV, RDF, RDFS, Words

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 import polars as pl
 import pyoxigraph as ox
 
-from cep.runtime.clock import END_OF_TIME
 from cep.runtime.history import BECAUSE, CONSTITUENTS
+from cep.runtime.reorder_buffer import END_OF_TIME
 from connectors.rdf import triples
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.process import StoreProcess

@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 import polars as pl
 
-from cep.schema import Schema
+from cep.core.schema import Schema
 
 ID = "@id"
 """The column that holds it."""

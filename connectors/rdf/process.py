@@ -25,7 +25,7 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from connectors.rdf.places import Places
 from connectors.rdf.question import Answer, Page, Question, Refused
 from connectors.rdf.words import Words

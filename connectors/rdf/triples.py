@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from cep.schema import Attribute, Schema
+from cep.core.schema import Attribute, Schema
 from connectors.rdf.identity import ID, hashed, spelt
 from connectors.rdf.words import PROV, RDF, SOSA, TIME, XSD, Words
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from cep.schema import Schema
+from cep.core.schema import Schema
 
 BASE = "urn:semcep:"
 DISTANCE = BASE + "distance"

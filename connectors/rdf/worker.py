@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
-from cep.geodesy import geod
+from cep.rules.geodesy import geod
 from connectors.rdf import elsewhere, offline
 from connectors.rdf.forked import Forked
 from connectors.rdf.places import PLACES

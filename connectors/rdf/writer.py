@@ -9,10 +9,10 @@ from types import TracebackType
 import polars as pl
 import pyoxigraph as ox
 
+from cep.core.errors import CepError
+from cep.core.schema import Schema
 from cep.engine import Engine
-from cep.errors import CepError
 from cep.runtime.history import CONSTITUENTS
-from cep.schema import Schema
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.identity import identified
 from connectors.rdf.words import PREFIXES, RDFS, Words

@@ -7,7 +7,7 @@ import re
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 
 PROGRAM = "program"
 

@@ -13,7 +13,7 @@ from math import isfinite
 
 import polars as pl
 
-from cep.schema import Attribute, Schema
+from cep.core.schema import Attribute, Schema
 from knowledge.graph import Knowledge
 from knowledge.places import attributions
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from cep.language.syntax.printer import print_pattern
 from cep.plan.algebra import Scan, Tick
 from cep.plan.labels import labels, rules
 from cep.plan.plan import Plan
-from cep.plan.written import Written
-from cep.syntax.printer import print_pattern
+from cep.plan.render import Written
 from connectors.rdf.words import Words
 from connectors.serving.located import Spoken
 from connectors.serving.service import Service

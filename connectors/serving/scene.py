@@ -16,9 +16,9 @@ from typing import Any
 
 import polars as pl
 
+from cep.core.schema import Schema
 from cep.plan.order import Unit
-from cep.runtime.clock import BEGINNING
-from cep.schema import Schema
+from cep.runtime.reorder_buffer import BEGINNING
 from connectors.alerts.plain import shown
 from connectors.rdf.identity import ID
 from connectors.serving.located import Gazette, Point, Spoken, where

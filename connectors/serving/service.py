@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from cep.core.schema import ARRIVAL, Schema
 from cep.engine import Engine
-from cep.progress import Tally
 from cep.runtime.counts import Count
-from cep.schema import ARRIVAL, Schema
+from cep.runtime.run_stats import Tally
 from connectors.batch import Batch
 from connectors.rdf.identity import identified
 
@@ -41,7 +41,7 @@ Listener = Callable[[Round], None]
 
 
 class Service:
-    """Takes what `cep.pipeline.flow` gives, in the engine's thread; listeners are called there, one after another.
+    """Takes what `cep.app.pipeline.flow` gives, in the engine's thread; listeners are called there, one after another.
 
     `text` is the program's text, `name` that of its file. `rounds`, `last` and `ended` may be read by any thread.
     `written`: of listeners that write later what they are told, whether they have by now; they may take their time.

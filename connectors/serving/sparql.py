@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
-from cep.logs import Log
+from cep.core.logs import Log
 from connectors.rdf.elsewhere import REFUSED
 from connectors.rdf.process import StoreProcess
 from connectors.rdf.question import Question, Refused

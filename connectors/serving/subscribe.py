@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from fastapi import APIRouter, Request, Response
 from starlette.responses import PlainTextResponse, StreamingResponse
 
-from cep.schema import Schema
+from cep.core.schema import Schema
 from connectors.rdf.history import History
 from connectors.rdf.question import Answer, Question, Refused
 from connectors.rdf.words import Words

@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import PlainTextResponse, Response
 
+from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.errors import CepError
-from cep.syntax.constants import say_duration
-from cep.why.derivation import DEEPEST, MOST
-from cep.why.judging import Facts
-from cep.why.occurrences import Occurrence
-from cep.why.wanted import wanted
+from cep.explain.derivation import DEEPEST, MOST
+from cep.explain.judging import Facts
+from cep.explain.occurrences import Occurrence
+from cep.explain.question import wanted
+from cep.language.syntax.constants import say_duration
 from connectors.rdf.process import StoreProcess
 from connectors.rdf.question import Question
 from connectors.rdf.words import TIME, Words

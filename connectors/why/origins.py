@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 
-from cep.why.occurrences import Occurrence
+from cep.explain.occurrences import Occurrence
 from connectors.batch import Batch, Block
 
 MOST = 1 << 22

@@ -2,7 +2,7 @@
 
 A node has `event`, `text` (as a rule writes it), `arguments` by name, `start`, `end`, its `id`; of an input record
 `record` ({file, line} where known), of a derived event the `rule` (name, line, text), `also` (rules that gave the
-same), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out` (`cep.why.derivation.Node`). A
+same), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out` (`cep.explain.derivation.Node`). A
 condition has `text`, `holds`,
 `values`, of a comparison the `sides`; `because`: the conditions of the static rule that it holds by; `triples`: what is
 known that it rests on, each as text with its proof in lines, and as `steps` of N-Triples terms. Times are ISO 8601 or
@@ -16,20 +16,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cep.core.errors import CepError, Span
 from cep.engine import Engine
-from cep.errors import CepError, Span
 from cep.events import Value
+from cep.explain.absence import Absence, Refusal, absence, fixed_of
+from cep.explain.derivation import DEEPEST, MOST, Node, derivation
+from cep.explain.judging import Bound, Fact, Facts, Judge, Judged, Typed
+from cep.explain.matching import Failure
+from cep.explain.occurrences import Memory, Occurrence
+from cep.explain.question import BEGINNING, END, Wanted
+from cep.language.syntax.ast import Comparison, Condition, Constant, Predicate
+from cep.language.syntax.constants import say_duration, write_duration
+from cep.language.syntax.graphs import on_one_line
+from cep.language.syntax.printer import print_condition, print_expression
 from cep.plan.algebra import Atom, Pattern, Rule
-from cep.syntax.ast import Comparison, Condition, Constant, Predicate
-from cep.syntax.constants import say_duration, write_duration
-from cep.syntax.graphs import on_one_line
-from cep.syntax.printer import print_condition, print_expression
-from cep.why.absence import Absence, Refusal, absence, fixed_of
-from cep.why.derivation import DEEPEST, MOST, Node, derivation
-from cep.why.judging import Bound, Fact, Facts, Judge, Judged, Typed
-from cep.why.matching import Failure
-from cep.why.occurrences import Memory, Occurrence
-from cep.why.wanted import BEGINNING, END, Wanted
 from connectors.rdf.identity import hashed
 from connectors.times import iso, seconds
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cep.background import Background
+from cep.runtime.knowledge_source import Background
 from knowledge.graph import Knowledge
 from knowledge.places import attributions, gazetteer
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from cep.progress import count
+from cep.runtime.run_stats import count
 from connectors.batch import DeadRecord
 from demos.blizzard.areas import REACH, Area, Place
 from demos.blizzard.storms import Storm, episodes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cep.options import refuse
+from cep.app.durations import refuse
 
 FILE = Path("data", "samples", "collections", "switzerland.json.gz")
 COMMAND = "pip install --no-deps traffic"

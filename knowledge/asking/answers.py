@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from cep.background import Answers
-from cep.stored import CODED, Column
-from cep.values import FLOAT, INT, Ints, Pool
+from cep.core.values import FLOAT, INT, Ints, Pool
+from cep.rules.materialized import CODED, Column
+from cep.runtime.knowledge_source import Answers
 from knowledge.rdf.terms import Terms
 
 

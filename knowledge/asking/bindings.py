@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from cep.values import Ints
+from cep.core.values import Ints
 from knowledge.rdf.terms import NONE
 from knowledge.rdf.triples import Triples, expand
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pyoxigraph as ox
 
-from cep.errors import CepError, Source, Span
-from cep.syntax.ast import Graph
-from cep.syntax.graphs import of_the_rule
+from cep.core.errors import CepError, Source, Span
+from cep.language.syntax.ast import Graph
+from cep.language.syntax.graphs import of_the_rule
 from knowledge.asking.slips import first_slip, first_slip_of_query
 from knowledge.asking.sparql import Token, tokens
 from knowledge.namespaces import GEOF

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyoxigraph as ox
 
-from cep.background import Answers
-from cep.errors import CepError, Source
-from cep.syntax.ast import Graph
-from cep.values import Pool
+from cep.core.errors import CepError, Source
+from cep.core.values import Pool
+from cep.language.syntax.ast import Graph
+from cep.runtime.knowledge_source import Answers
 from knowledge.asking import solutions
 from knowledge.asking.answers import Before, answered
 from knowledge.asking.bindings import TooLarge

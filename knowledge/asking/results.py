@@ -11,7 +11,7 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from knowledge.graph import Knowledge, in_order
 from knowledge.namespaces import XSD
 from knowledge.rdf.names import Names

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from cep.errors import Source, Span, Warning
-from cep.near import nearest
+from cep.core.errors import Source, Span, Warning
+from cep.core.suggest import nearest
+from cep.language.syntax.ast import Graph
+from cep.language.syntax.graphs import on_one_line
 from cep.plan.algebra import Triples
-from cep.syntax.ast import Graph
-from cep.syntax.graphs import on_one_line
 from knowledge.asking.checked import placed
 from knowledge.asking.groups import parts
 from knowledge.asking.sparql import Constant, Token, basic, tokens

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pyoxigraph as ox
 
-from cep.values import Ints
+from cep.core.values import Ints
 from knowledge.namespaces import XSD
 from knowledge.rdf.terms import NONE, Terms
 

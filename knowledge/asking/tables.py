@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from cep.values import Ints
+from cep.core.values import Ints
 from knowledge.asking import sparql
 from knowledge.asking.bindings import Bindings, Pattern, solve
 from knowledge.asking.sparql import Constant

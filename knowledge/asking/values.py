@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.stored import Column
-from cep.values import MISSING, Ints, Pool
+from cep.core.values import MISSING, Ints, Pool
+from cep.rules.materialized import Column
 from knowledge.namespaces import XSD
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from knowledge.gazetteers.gazetteer import NO_CODES, NO_LINKS, OWN, Gazetteer, Origin
 from knowledge.gazetteers.packages import data, records
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from knowledge.gazetteers import tabbed
 from knowledge.gazetteers.tabbed import DTYPES, Field
 

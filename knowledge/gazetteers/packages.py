@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 
 
 def data(package: str, path: str, install: str = "") -> Path:

@@ -13,7 +13,7 @@ from typing import Literal
 import polars as pl
 import polars.exceptions
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 
 DTYPES: dict[str, type[pl.DataType]] = {"text": pl.String, "int": pl.Int64, "float": pl.Float64}
 

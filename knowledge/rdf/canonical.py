@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pyoxigraph as ox
 
-from cep.values import Ints
+from cep.core.values import Ints
 from knowledge.asking.values import INTEGERS
 from knowledge.namespaces import XSD
 from knowledge.rdf.terms import IRI, LANG_STRING, LITERAL, NONE, Sort, Terms

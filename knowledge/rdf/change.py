@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyoxigraph as ox
 
-from cep.errors import CepError
-from cep.values import Ints
+from cep.core.errors import CepError
+from cep.core.values import Ints
 from knowledge.rdf import foreign, load
 from knowledge.rdf.terms import NONE, Terms
 

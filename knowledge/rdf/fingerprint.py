@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.kernels import njit
-from cep.values import Ints
+from cep.core.kernels import njit
+from cep.core.values import Ints
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyoxigraph as ox
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from knowledge.namespaces import XSD
 
 if TYPE_CHECKING:

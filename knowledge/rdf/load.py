@@ -18,9 +18,9 @@ import numpy as np
 import polars as pl
 import pyoxigraph as ox
 
-from cep.errors import CepError, CepErrors
-from cep.near import astray, beside
-from cep.values import Ints
+from cep.core.errors import CepError, CepErrors
+from cep.core.suggest import astray, beside
+from cep.core.values import Ints
 from knowledge import places
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.unreadable import unreadable

@@ -11,9 +11,9 @@ import polars as pl
 import pyoxigraph as ox
 from numpy.typing import NDArray
 
-from cep.keys import KeySet
-from cep.stored import Column
-from cep.values import Ints, Pool
+from cep.core.hashtable import KeySet
+from cep.core.values import Ints, Pool
+from cep.rules.materialized import Column
 from knowledge.asking.values import columns_of, escaped, unescaped
 from knowledge.namespaces import XSD
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.kernels import njit
-from cep.values import Ints
+from cep.core.kernels import njit
+from cep.core.values import Ints
 
 Columns = tuple[Ints, Ints, Ints]
 """Subjects, predicates and objects of triples."""

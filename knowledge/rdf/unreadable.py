@@ -10,7 +10,7 @@ from xml.parsers import expat
 
 import pyoxigraph as ox
 
-from cep.errors import CepError, Source, Span
+from cep.core.errors import CepError, Source, Span
 
 _WHERE = re.compile(r"^Parser error (?:at|between|on) line .*?: |^Parser error between line .*? and line .*?: ")
 _PREFIX = re.compile(r"[Tt]he prefix (\S*?):? has not been declared|Prefix not found|Unknown prefix")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cep import sealed
+from cep.core import checksum
 from knowledge.rdf.names import Names
 from knowledge.rdf.terms import BLANK, Terms
 from knowledge.rdf.triples import Triples
@@ -94,9 +94,9 @@ def _read(
 ) -> Closed | None:
     try:
         with path.open("rb") as file:
-            if file.read(sealed.HEAD) != sealed.head(file, path.stem.encode()):
+            if file.read(checksum.HEAD) != checksum.head(file, path.stem.encode()):
                 return None
-            file.seek(sealed.HEAD)
+            file.seek(checksum.HEAD)
             with np.load(file, allow_pickle=False) as stored:
                 predicates, stops, pairs, rounds = (stored[name] for name in ("predicates", "stops", "pairs", "rounds"))
                 labels, last = stored["labels"], int(stored["last"])
@@ -133,10 +133,10 @@ def _write(path: Path, closed: Closed) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
     try:
         with os.fdopen(handle, "w+b") as file:
-            file.write(bytes(sealed.HEAD))
+            file.write(bytes(checksum.HEAD))
             np.savez(file, **arrays)  # type: ignore[arg-type]
-            file.seek(sealed.HEAD)
-            head = sealed.head(file, path.stem.encode())
+            file.seek(checksum.HEAD)
+            head = checksum.head(file, path.stem.encode())
             file.seek(0)
             file.write(head)
         os.replace(name, path)

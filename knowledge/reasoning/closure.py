@@ -13,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from cep.errors import CepError
-from cep.values import Ints
+from cep.core.errors import CepError
+from cep.core.values import Ints
 from knowledge.rdf.names import Names
 from knowledge.rdf.terms import IRI, LITERAL, Terms
 from knowledge.rdf.triples import Triples

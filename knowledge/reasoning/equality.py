@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from cep.errors import CepError
-from cep.kernels import njit
-from cep.values import Ints
+from cep.core.errors import CepError
+from cep.core.kernels import njit
+from cep.core.values import Ints
 from knowledge.reasoning.relation import distinct, packed, unpacked
 
 MOST = 20_000_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from cep.values import Ints
+from cep.core.values import Ints
 from knowledge.namespaces import XSD
 from knowledge.rdf.canonical import CANONICAL, given_back
 from knowledge.rdf.terms import LITERAL, Terms

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep.errors import CepError
+from cep.core.errors import CepError
 from knowledge.rdf.names import Names, Triple
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.reasoning.join import Rows, solutions

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.errors import CepError
-from cep.values import Ints
+from cep.core.errors import CepError
+from cep.core.values import Ints
 from knowledge.reasoning.relation import Facts, Relation, found, packed, unpacked
 from knowledge.reasoning.rule import HAS, Atom, Slot
 

@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 
-from cep.errors import CepError
-from cep.values import Ints
+from cep.core.errors import CepError
+from cep.core.values import Ints
 from knowledge.rdf.names import Names
 from knowledge.reasoning.relation import Facts, distinct, packed, unpacked
 from knowledge.reasoning.rule import VALUE, Atom, Rule

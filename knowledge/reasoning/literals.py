@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.values import Ints
+from cep.core.values import Ints
 from knowledge.asking.values import READ
 from knowledge.namespaces import RDF, RDFS, XSD
 from knowledge.rdf.terms import LITERAL, Sort, Terms

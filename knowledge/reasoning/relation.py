@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from cep.values import Ints
+from cep.core.values import Ints
 
 Rounds = NDArray[np.int32]
 

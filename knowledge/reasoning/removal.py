@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cep.values import Ints
+from cep.core.values import Ints
 from knowledge.reasoning.equality import pairs_of
 from knowledge.reasoning.join import Part, Rows, solutions
 from knowledge.reasoning.owl2rl import WALKED

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from cep.values import Ints
+from cep.core.values import Ints
 from knowledge.asking.values import READ
 from knowledge.rdf.names import Names
 from knowledge.rdf.terms import IRI, LITERAL, Terms

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cep.errors import CepError
-from cep.values import Ints
+from cep.core.errors import CepError
+from cep.core.values import Ints
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.reasoning.equality import pairs_of, united
 from knowledge.reasoning.equals import one_value

@@ -1,0 +1,194 @@
+"""The commands `cep knowledge ...`: what knowledge holds, what it answers, and why a triple is there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cep.app.cli_help import KNOWLEDGE, Sectioned
+from cep.app.cli_options import KnowledgeFiles, Reasoning
+from cep.app.terminal import complain, knowledge_of, say, settled
+from cep.core.errors import CepError
+from cep.core.suggest import astray
+
+if TYPE_CHECKING:
+    from knowledge.graph import Knowledge
+    from knowledge.report import Count
+
+SHOWN = 20
+"""Classes and properties that `stats` lists."""
+
+knowing = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+Prefixes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prefix",
+        metavar="NAME=IRI",
+        show_default=False,
+        rich_help_panel=KNOWLEDGE,
+        help="A prefix besides those of the files. Repeatable.",
+    ),
+]
+
+
+@knowing.command(cls=Sectioned)
+def stats(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE", help="As for --knowledge.", show_default=False)
+    ] = None,
+    knowledge: KnowledgeFiles = None,
+    reasoning: Reasoning = None,
+    prefix: Prefixes = None,
+) -> None:
+    """Say how much knowledge there is, and of what.
+
+    \b
+      cep knowledge stats stations.ttl 'ontologies/*.ttl'
+    """
+    with settled():
+        from time import process_time
+
+        from knowledge import report
+
+        files = [*(files or ()), *(knowledge or ())]
+        started = process_time()
+        known = _loaded(files, reasoning)
+        seconds = process_time() - started
+        found = report.stats(known, _prefixes(files, prefix))
+        kept = ", from the cache" if known.closure is not None and known.closure.kept else ""
+        inferred = "" if known.reasoning == "none" else f", {found.inferred:,} inferred ({known.reasoning}{kept})"
+        lines = [f"{found.asserted:,} triples{inferred}, {found.terms:,} terms, {seconds:.1f} s"]
+        for title, counts in (("classes, instances", found.classes), ("properties, triples", found.properties)):
+            lines += ["", *_counted(title, counts)]
+        if found.attributions:
+            lines += ["", *found.attributions]
+        say("\n".join(lines))
+
+
+@knowing.command(cls=Sectioned)
+def query(
+    sparql: Annotated[
+        str, typer.Argument(metavar="SPARQL", help="SELECT, ASK, CONSTRUCT or DESCRIBE; `@file` reads a file.")
+    ],
+    knowledge: KnowledgeFiles = None,
+    reasoning: Reasoning = None,
+    prefix: Prefixes = None,
+    format: Annotated[str, typer.Option(metavar="FORMAT", help="Of a table: text, csv, tsv, json.")] = "text",
+) -> None:
+    """Ask the closed knowledge in SPARQL. Prefixes of the files need not be declared again.
+
+    \b
+      cep knowledge query 'SELECT ?s { ?s a sosa:Platform }' -k stations.ttl
+    """
+    with settled():
+        from knowledge.asking.results import FORMATS, text
+        from knowledge.asking.silence import nowhere
+
+        if format not in FORMATS:
+            told = f"--format: `{format}` is no format of a table"
+            raise CepError(told, hint=f"one of {', '.join(FORMATS)}", code="option")
+        known = _loaded(knowledge, reasoning)
+        name = sparql[1:] if sparql.startswith("@") and sparql != "@-" else "query"
+        asked, prefixes = _read(sparql), _prefixes(knowledge or (), prefix)
+        say(text(known, asked, prefixes, format, name))
+        for warning in nowhere(asked, prefixes, known, name):
+            complain(warning)
+
+
+@knowing.command(cls=Sectioned)
+def explain(
+    triple: Annotated[str, typer.Argument(metavar="TRIPLE", help="As in Turtle: `ex:gale a weather:WindObservation`.")],
+    knowledge: KnowledgeFiles = None,
+    reasoning: Reasoning = None,
+    prefix: Prefixes = None,
+) -> None:
+    """Show why a triple is there.
+
+    \b
+      cep knowledge explain 'ex:gale a weather:Gale' -k gale.ttl -k weather.ttl
+
+    The rule that gives it and what it rests on, down to what the files say.
+    """
+    with settled():
+        from knowledge import report
+
+        known = _loaded(knowledge, reasoning)
+        say("\n".join(report.why(known, triple, _prefixes(knowledge or (), prefix))))
+
+
+# --- for the other commands ---
+
+
+def fits(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence[str] = ()) -> bool:
+    """Whether the knowledge of these files fits the shapes (those of weather stations if there are none); says what
+    does not, and warns of what may be wrong."""
+    if known is None:
+        raise CepError("--shapes: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
+    from cep.runtime.run_stats import count
+    from knowledge.shapes import STATIONS, check, placed, stations, unknown
+
+    found = []
+    for path in shapes or (STATIONS,):
+        if not path.is_file():
+            told = "is a folder, not a file" if path.is_dir() else astray(path) or "is not there"
+            raise CepError(f"--shapes: `{path}` {told}", code="option")
+        found += check(known, path)
+    if not shapes:
+        found += unknown(known)
+    if found:
+        found = placed(found, files)
+    for problem in found:
+        complain(CepError(str(problem), code="shape"))
+    problems = sum(not problem.warning for problem in found)
+    counts = [count(len(known), "triple"), f"{count(problems, 'problem')} of its shape"]
+    if not shapes and not found and not stations(known):
+        counts[1] = "no stations"
+    if problems < len(found):
+        counts.append(count(len(found) - problems, "warning"))
+    say(f"knowledge: {', '.join(counts)}")
+    return not problems
+
+
+def _loaded(files: list[str] | None, reasoning: str | None) -> Knowledge:
+    known = knowledge_of(files, reasoning)
+    if known is None:
+        raise CepError("there is no knowledge", hint="name it: `--knowledge stations.ttl`", code="option")
+    return known
+
+
+def _prefixes(files: Sequence[str], given: list[str] | None) -> dict[str, str]:
+    from knowledge.rdf.names import KNOWN
+    from knowledge.report import prefixes
+
+    found = {**KNOWN, **prefixes(files)}
+    for one in given or ():
+        name, equals, iri = one.partition("=")
+        if not equals:
+            raise CepError(f"--prefix: expected `name=iri`, found `{one}`", code="option")
+        found[name.removesuffix(":")] = iri.removeprefix("<").removesuffix(">")
+    return found
+
+
+def _read(sparql: str) -> str:
+    if not sparql.startswith("@"):
+        return sparql
+    try:
+        return sys.stdin.read() if sparql == "@-" else Path(sparql[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        told = getattr(error, "strerror", None) or str(error)
+        raise CepError(f"{sparql[1:]} cannot be read: {told.lower()}", code="option") from None
+
+
+def _counted(title: str, counts: Sequence[Count]) -> list[str]:
+    width = max([len(count.name) for count in counts[:SHOWN]] + [len(title)])
+    lines = [title]
+    for count in counts[:SHOWN]:
+        own = f"  {count.inferred:,} inferred" if count.inferred else ""
+        lines.append(f"  {count.name:<{width}}  {count.triples:>10,}{own}")
+    if len(counts) > SHOWN:
+        lines.append(f"  and {len(counts) - SHOWN:,} more")
+    return lines

@@ -1,0 +1,206 @@
+"""What the options of every command read and what they write, in one place; nothing is written over what is read."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from cep.app.durations import refuse
+from cep.core.errors import CepError
+from connectors.addresses import address, live
+from connectors.inputs import known_format
+
+READ: Mapping[str, str] = {
+    "rules": "the program",
+    "inputs": "an input",
+    "facts": "a table of facts",
+    "knowledge": "knowledge",
+    "files": "knowledge",
+    "updates": "a file of changes of the knowledge",
+    "shapes": "a file of shapes",
+    "token_file": "the file of the token",
+    "sparql": "the query",
+}
+"""The parameters of commands that name what is read, and what that is."""
+WRITTEN: Mapping[str, str] = {
+    "output": "--output",
+    "dead_letter": "--dead-letter",
+    "state": "--state",
+    "checkpoint": "--checkpoint",
+    "picture": "--picture",
+    "chart": "--map",
+}
+"""The parameters that name what is written, and their options."""
+
+_SECRETS = ("ca", "cert", "key")  # options of addresses that name files
+_OWN = ("--state", "--checkpoint")  # folders in which a run removes what it does not know
+_HINT = "name another file"
+
+Identity = tuple[int, int] | str
+"""A file or folder that is there by its device and number there, one that is not by its path; links are followed."""
+
+
+class Apart:
+    """What a command reads; each file that it writes is told before it is opened. `spark`: its outputs are folders."""
+
+    def __init__(self, read: Iterable[tuple[str, str]], spark: bool = False) -> None:
+        self._read = [(what, path) for what, text in read for path in _paths(text)]
+        self._spark = spark
+        self._written: list[tuple[str, str]] = []
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any], also: Iterable[tuple[str, str]] = ()) -> Apart:
+        """By the parameters of a command, all of what it writes told. `also`: what else it reads. CepError: something
+        is written over what is read, or twice."""
+        read = [(what, text) for name, what in READ.items() for text in _texts(parameters.get(name))]
+        found = cls([*read, *also], parameters.get("on") == "spark")
+        for name, option in WRITTEN.items():
+            for path in _texts(parameters.get(name)):
+                found.write(option, path)
+        return found
+
+    def write(self, option: str, path: str) -> None:
+        """A file or folder is to be written. CepError: it is read, holds what is read, or is written by another option
+        too."""
+        if live(path):
+            return
+        found = _standard(1) if path == "-" else _identity(path)
+        if found is None:
+            return
+        shown = "standard output" if path == "-" else f"`{path}`"
+        for other, before in self._written:
+            if other != option and (_standard(1) if before == "-" else _identity(before)) == found:
+                raise refuse(f"{option}: {shown} is the file of {other} as well", _HINT)
+        self._written.append((option, path))
+        if isinstance(found, tuple) and (what := self._is(found)) is not None:
+            raise refuse(f"{option}: {shown} is {what} as well", _HINT)
+        if path == "-":
+            return
+        self._beside(option, path)
+        if os.path.isdir(path):
+            if (held := self._held(found, option)) is not None:
+                raise refuse(f"{option}: the folder {shown} holds `{held[1]}`, which is {held[0]}", "name another one")
+        elif (place := self._read_with(path)) is not None:
+            raise refuse(f"{option}: {shown} would be {place[0]} as well, by `{place[1]}`", _HINT)
+
+    def _beside(self, option: str, path: str) -> None:
+        """CepError: a file lies in a folder that is another option's own, or such a folder has another's file in it."""
+        for other, before in self._written:
+            for inner, one, outer, folder in ((option, path, other, before), (other, before, option, path)):
+                if other != option and outer in _OWN and one != "-" and _identity(folder) in _above(one):
+                    raise refuse(f"{inner}: `{one}` lies in the folder of {outer}, `{folder}`", _HINT)
+
+    def _is(self, wanted: tuple[int, int]) -> str | None:
+        """What a file or folder is that is read, None: it is not."""
+        for what, path in self._read:
+            if _identity(path) == wanted:
+                return what
+            if os.path.isdir(path):
+                with os.scandir(path) as listed:
+                    near = [one for one in listed if one.inode() == wanted[1] or one.is_symlink()]
+                if any(_identity(one.path) == wanted for one in near):
+                    return what
+        return None
+
+    def _held(self, folder: Identity, option: str) -> tuple[str, str] | None:
+        """An input that lies in a folder; in one that is a run's own anything that is read, also deep in it."""
+        deep = self._spark or option in _OWN
+        for what, path in self._read:
+            above = os.path.dirname(os.path.realpath(path))
+            while path != "-" and (deep or what == READ["inputs"]):
+                if _identity(above) == folder:
+                    return what, path
+                if not deep or above == (above := os.path.dirname(above)):
+                    break
+        return None
+
+    def _read_with(self, path: str) -> tuple[str, str] | None:
+        """The folder or pattern by which a file that is made would be read the next time."""
+        name, above = os.path.basename(path), _identity(os.path.dirname(os.path.abspath(path)))
+        for what, one in self._read:
+            if what != READ["inputs"]:
+                continue
+            if os.path.isdir(one):
+                if known_format(name) and _identity(one) == above:
+                    return what, one
+            elif glob.has_magic(one) and not os.path.exists(one) and _matches(path, one):
+                return what, one
+        return None
+
+
+def _above(path: str) -> Iterator[Identity | None]:
+    """The folders that a file lies in, however deep."""
+    folder, above = os.path.realpath(path), os.path.dirname(os.path.realpath(path))
+    while above != folder:
+        yield _identity(above)
+        folder, above = above, os.path.dirname(above)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Whether a pattern would find a file that is not there yet; `**` stands for any number of folders."""
+    parts = os.path.abspath(pattern).split(os.sep)
+    fixed = next(at for at, part in enumerate(parts) if glob.has_magic(part))
+    start = os.path.realpath(os.sep.join(parts[:fixed]) or os.sep)
+    found = os.path.join(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
+    if os.path.commonpath((start, found)) != start:
+        return False
+
+    def fits(names: list[str], wanted: list[str]) -> bool:
+        if not names or not wanted:
+            return not names and not any(part != "**" for part in wanted)
+        if wanted[0] == "**":
+            return fits(names, wanted[1:]) or fits(names[1:], wanted)
+        return fnmatch.fnmatch(names[0], wanted[0]) and fits(names[1:], wanted[1:])
+
+    return fits(os.path.relpath(found, start).split(os.sep), parts[fixed:])
+
+
+def _texts(given: Any) -> list[str]:
+    """What a parameter names: of an option that may be repeated each, of one that is not given none."""
+    many = given if isinstance(given, list | tuple) else [given]
+    return [str(one) for one in many if isinstance(one, str | os.PathLike)]
+
+
+def _paths(text: str) -> Iterator[str]:
+    """The files and folders that a text may stand for: itself, what stands behind `name=`, what matches it."""
+    for path in dict.fromkeys((text, text.partition("=")[2], text.removeprefix("@"))):
+        if live(path):
+            with suppress(CepError):  # told where it is opened
+                options = address(path).options
+                yield from (options[one] for one in _SECRETS if one in options)
+        elif path == "-" or (path and os.path.exists(path)):
+            yield path
+        elif glob.has_magic(path):
+            yield path
+            yield from glob.iglob(path, recursive=True)
+
+
+def _identity(path: str) -> Identity | None:
+    """None: it is neither a file nor a folder, but a device or a pipe."""
+    if path == "-":
+        return _standard(0)
+    try:
+        return _numbers(os.stat(path))
+    except (OSError, ValueError):
+        return os.path.realpath(path)
+
+
+def _standard(descriptor: int) -> Identity | None:
+    """Standard input (0) or output (1), where it is a file."""
+    stream = sys.stdout if descriptor else sys.stdin
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError, AttributeError):
+        return None
+    return _numbers(status) if stat.S_ISREG(status.st_mode) else None
+
+
+def _numbers(status: os.stat_result) -> tuple[int, int] | None:
+    there = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    return (status.st_dev, status.st_ino) if there else None

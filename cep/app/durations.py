@@ -1,0 +1,75 @@
+"""Words of the command line: durations as the language writes them, tables by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.core.suggest import did_you_mean
+from cep.language.syntax.constants import SECOND, UNITS, read_duration, read_ticks
+from cep.language.syntax.messages import DURATION, FOREIGN_UNITS
+
+_PLAIN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", re.ASCII)
+_ISO = re.compile(
+    r"P(?=[0-9T])(?:[0-9.]+W)?(?:[0-9.]+D)?(?:T(?=[0-9])(?:[0-9.]+H)?(?:[0-9.]+M)?(?:[0-9.]+S)?)?", re.ASCII
+)
+
+
+def duration(text: str, option: str) -> int:
+    """Microseconds in `10min`, `10 min`, `PT10M`, `2 h`, `30` (seconds); exact, never negative."""
+    written = text.strip()
+    try:
+        if _ISO.fullmatch(written.upper()):
+            return read_duration(written.upper())
+        number = _PLAIN.fullmatch(written)
+        if number and (number[2] or "s") in UNITS:
+            return read_ticks(number[1], UNITS[number[2] or "s"])
+    except CepError as error:
+        raise refuse(f"{option}: `{text}`: {error.message}", error.hint) from None
+    except ValueError:  # several points in one number
+        pass
+    raise refuse(f"{option}: `{text}` is no duration", _meant(written) or DURATION)
+
+
+def _meant(written: str) -> str | None:
+    """For a number with a unit as others write it."""
+    number = _PLAIN.fullmatch(written.lower())
+    unit = number and FOREIGN_UNITS.get(number[2])
+    return f"write `{number[1]}{unit}`; the units are `ms`, `s`, `min`, `h` and `d`" if number and unit else None
+
+
+def waiting(idle: str, stored: bool) -> float:
+    """The seconds of silence after which time goes on by itself. `stored`: the input is files only, which are never
+    silent.
+    """
+    if stored:
+        raise refuse("--idle: files are never silent", "it is for what comes live: `--input -`, `--input mqtt://...`")
+    return duration(idle, "--idle") / SECOND
+
+
+def named(text: str, option: str) -> tuple[str, str]:
+    """`name=file` cut in two."""
+    name, equals, path = text.partition("=")
+    if not (equals and name and path):
+        raise refuse(
+            f"{option}: expected `name=file`, found `{text}`",
+            f"name the predicate that the table defines: `{option} linked={path or name or 'links.csv'}`",
+        )
+    return name, path
+
+
+def refuse(message: str, hint: str | None = None) -> CepError:
+    """A mistake on the command line: no program text to point at."""
+    return CepError(message, hint=hint, code="option")
+
+
+def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Schema]:
+    """Those of `known` that are named by `--only`; all, where nothing is named."""
+    for name in names:
+        if name not in known:
+            derived = ", ".join(f"`{one}`" for one in known) or "nothing"
+            hint = did_you_mean(name, known) or f"the program derives {derived}"
+            raise refuse(f"--only: no rule derives an event `{name}`", hint)
+    return {name: schema for name, schema in known.items() if not names or name in names}

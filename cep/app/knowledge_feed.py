@@ -1,0 +1,167 @@
+"""Knowledge that changes while events come: each change is given to the engine when its time comes, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import polars as pl
+
+from cep.core.errors import CepError
+from cep.engine import Engine
+from connectors.batch import DeadRecord
+
+if TYPE_CHECKING:
+    from knowledge.arriving import Arriving
+    from knowledge.updates import Update
+
+
+class Patience(Protocol):
+    """Awaits input, until `wished` says that it is enough."""
+
+    wished: int
+
+    def next(self, batches: Iterator[bytes], /) -> bytes | None: ...
+
+
+AHEAD = 64
+"""Changes that an engine holds before their time: each with the tables that it makes."""
+LARGE = 1 << 24
+"""Bytes of N-Quads from which changes are read as they come."""
+PIECE = 1 << 16
+"""Bytes of them that are read at once."""
+
+
+class Feed:
+    """Changes that were read, and those that arrive in streams.
+
+    One that was read and cannot be is an error; one that arrives too late, or cannot be, is a dead letter.
+    """
+
+    def __init__(self, read: Sequence[Update], streams: Sequence[Arriving] = ()) -> None:
+        self._due: list[tuple[int, int, Update]] = []
+        self._streams = streams
+        self._count = 0
+        self._dead: list[DeadRecord] = []
+        self._put(read)
+
+    def begin(self, engine: Engine) -> None:
+        """Few changes are given at once: what is wrong with them is told before the run. Raises CepError."""
+        if len(self._due) <= AHEAD and not self._streams:
+            while self._due:
+                self._give(engine, self._next())
+
+    def bring(self, engine: Engine, until: int, patience: Patience) -> Iterator[dict[str, pl.DataFrame]]:
+        """Advance the engine to `until`, with the changes up to there; gives what that completes. Streams are awaited
+        until they have come that far, have ended or are silent. Where the waiting is interrupted, it stops there.
+        """
+        while True:
+            behind = [each for each in self._streams if not each.over and not each.quiet and each.now <= until]
+            first = min(behind, key=lambda each: each.now, default=None)
+            reached = until if first is None else first.now - 1
+            while (given := self._give_up_to(engine, reached)) is not None:
+                yield engine.advance(max(given, engine.watermark))
+            if first is None:
+                break
+            self._put(first.read(patience.next))
+            self._dead += [DeadRecord(*astuple(each)) for each in first.refused]
+            first.refused.clear()
+            if patience.wished:
+                return
+        for stream in self._streams:
+            stream.quiet = False
+        yield engine.advance(until)
+
+    def take_dead(self) -> list[DeadRecord]:
+        """The changes that were refused since the last call."""
+        dead, self._dead = self._dead, []
+        return dead
+
+    def _give_up_to(self, engine: Engine, reached: int) -> int | None:
+        """Give the changes up to a time, but no more than AHEAD; the time of the last, None where that were all."""
+        for _ in range(AHEAD):
+            if not self._due or self._due[0][0] > reached:
+                return None
+            changes = self._next()
+            self._give(engine, changes)
+        return changes[0].time
+
+    def _next(self) -> list[Update]:
+        """All changes of the next time, in the order in which they were told."""
+        time, _, first = heappop(self._due)
+        changes = [first]
+        while self._due and self._due[0][0] == time:
+            changes.append(heappop(self._due)[2])
+        return changes
+
+    def _give(self, engine: Engine, changes: list[Update]) -> None:
+        add = [quad for each in changes for quad in each.add]
+        remove = [quad for each in changes for quad in each.remove]
+        try:
+            engine.update(changes[0].time, add=add, remove=remove)
+        except CepError as error:
+            if not all(each.line for each in changes):
+                raise
+            for each in changes:
+                text = "".join(f"{quad} .\n" for quad in [*each.add, *each.remove])
+                self._dead.append(DeadRecord(each.file, each.line, error.message, error.code, text.rstrip()))
+
+    def _put(self, updates: Sequence[Update]) -> None:
+        for update in updates:
+            heappush(self._due, (update.time, self._count, update))
+            self._count += 1
+
+
+def changing(engine: Engine, files: Sequence[str] | None, idle: float | None) -> Feed:
+    """The changes of the knowledge that files hold. N-Quads are read as they come where they are large, come through a
+    pipe or from standard input; everything else is read at once. Raises CepError.
+    """
+    if not files:
+        return Feed(())
+    from knowledge.arriving import Arriving
+    from knowledge.updates import read
+
+    if engine.changes is None:
+        raise CepError("--knowledge-updates: there is no --knowledge that could change", code="option")
+    streams = [name for name in files if arrives(name)]
+    feed = Feed(
+        read([name for name in files if name not in streams]),
+        [Arriving(name, _pieces(name, idle)) for name in streams],
+    )
+    feed.begin(engine)
+    return feed
+
+
+def arrives(name: str) -> bool:
+    """Whether changes of the knowledge are read as they come."""
+    if name == "-":
+        return True
+    path = Path(name)
+    if not path.exists() or path.is_dir():
+        return False
+    return not path.is_file() or (path.name.lower().endswith((".nq", ".nq.gz")) and path.stat().st_size > LARGE)
+
+
+def _pieces(name: str, idle: float | None) -> Iterator[bytes]:
+    # Whole lines as they come; nothing after a silence, which is then not waited for again before more comes.
+    from connectors.streams import Stream, whole_lines
+
+    try:
+        stream = Stream(name, idle=idle)
+        lines = whole_lines(stream, PIECE)
+        while True:
+            quiet = stream.silent()
+            while quiet:
+                yield b""
+                quiet = stream.empty()
+            if (found := next(lines, None)) is None:
+                break
+            yield found[0]
+        stream.close()
+    except OSError as error:
+        raise CepError(f"{name}: {(error.strerror or str(error)).lower()}", code="knowledge") from None
+    if stream.damage is not None:
+        raise CepError(f"{name}: the rest cannot be decompressed: {stream.damage}", code="knowledge")

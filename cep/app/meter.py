@@ -1,0 +1,146 @@
+"""The numbers of a run: what reports of its work come to, by event, rule and goal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from time import time
+
+from cep.plan.algebra import Scan, Tick, children
+from cep.plan.labels import labels, rules
+from cep.plan.order import Unit
+from cep.plan.partition import Stage
+from cep.plan.plan import Plan
+from cep.plan.staged import needed, staged
+from cep.runtime.report import READING, Report
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A rule, or a goal: its name as in `cep plan`, the rules that use it (of a rule: the event it derives), the node
+    that makes its rows and what that reads."""
+
+    name: str
+    users: str
+    node: int
+    reads: tuple[Unit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What the rows that are counted in the nodes of a stage belong to."""
+
+    rules: tuple[Named, ...]
+    goals: tuple[Named, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, stage: Stage | None = None) -> Chart:
+        """Of a program, or of one of its stages, whose plan has its own numbers."""
+        mine = plan if stage is None else staged(plan, stage.number)
+        nodes = range(len(plan.nodes)) if stage is None else needed(plan, stage)
+        heads = range(len(plan.heads)) if stage is None else stage.rules
+        names, labelled = _rules(plan), labels(plan)
+        reads = [(n.event,) if isinstance(n, Scan) else children(n) for n in mine.nodes]
+        goals = []
+        for new, old in enumerate(nodes):
+            if not isinstance(mine.nodes[new], Scan | Tick):
+                users = sorted(plan.users[old])
+                used = ", ".join(names[user] for user in users)
+                goals.append(Named(labelled.get(old, used), used, new, reads[new]))
+        made = [Named(names[old], head.event, head.child, reads[head.child]) for old, head in zip(heads, mine.heads)]
+        return cls(tuple(made), tuple(goals))
+
+
+@dataclass(slots=True)
+class Goal:
+    """Of all buckets: the rows a node made, and nanoseconds; the rows and bytes that each holds."""
+
+    made: int = 0
+    time: int = 0
+    held: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class Meter:
+    """Sums of reports, by event, and by stage and node. `charts`: what the nodes of each stage are, from stage 1.
+
+    `batches`: how many batches were run, in how many `seconds`. Reports and looks come from several threads: look
+    while it is `lock`ed.
+    """
+
+    def __init__(self, charts: Sequence[Chart]) -> None:
+        self.charts = charts
+        self.lock = Lock()
+        self.began = time()
+        self.records = self.batches = 0
+        self.seconds = 0.0
+        self.read: Counter[str] = Counter()
+        self.derived: Counter[str] = Counter()
+        self.late: Counter[str] = Counter()
+        self.dead: Counter[str] = Counter()
+        self.latest: int | None = None
+        self.watermark: int | None = None
+        self.goals: dict[tuple[int, Unit], Goal] = {}
+        self.held: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def take(self, reports: Iterable[Report], seconds: float) -> None:
+        """What was done in a batch that took so long."""
+        with self.lock:
+            self.batches += 1
+            self.seconds += seconds
+            for one in reports:
+                self._add(one)
+
+    def _add(self, report: Report) -> None:
+        self.records += sum(report.read.values())
+        if report.stage == READING:
+            self.records += sum(report.dead.values())  # of what was read, those that are no events
+        for total, numbers in (
+            (self.read, report.read),
+            (self.derived, report.derived),
+            (self.late, report.late),
+            (self.dead, report.dead),
+        ):
+            total.update(numbers)
+        self.latest = _later(self.latest, report.latest)
+        self.watermark = _later(self.watermark, report.watermark)
+        if report.stage == READING:
+            return
+        self.held[report.stage, report.bucket] = report.rows, report.bytes
+        for (stage, _), goal in self.goals.items():
+            if stage == report.stage:
+                goal.held.pop(report.bucket, None)
+        for count in report.counts:
+            goal = self.goals.setdefault((report.stage, count.unit), Goal())
+            goal.made += count.made
+            goal.time += count.time
+            if count.rows:
+                goal.held[report.bucket] = count.rows, count.bytes
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """Rows and bytes that all engines hold."""
+        return sum(rows for rows, _ in self.held.values()), sum(size for _, size in self.held.values())
+
+    def made(self, stage: int, units: Iterable[Unit]) -> int:
+        """The rows that units of a stage made."""
+        found = (self.goals.get((stage, unit)) for unit in units)
+        return sum(goal.made for goal in found if goal is not None)
+
+
+def charts(plan: Plan, stages: Sequence[Stage] | None = None) -> tuple[Chart, ...]:
+    """Those of a program that is run in these stages, None: as a whole."""
+    return (Chart.of(plan),) if stages is None else tuple(Chart.of(plan, stage) for stage in stages)
+
+
+def _rules(plan: Plan) -> Mapping[int, str]:
+    """Rules by label or line, several of one line by their columns too."""
+    names = {number: rules(plan, [number]) for number in range(len(plan.heads))}
+    several = Counter(names.values())
+    spans = [rule.span for rule in plan.rules.rules]
+    return {n: name if several[name] == 1 else f"{name}:{spans[n].column}" for n, name in names.items()}
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else max(one, other)

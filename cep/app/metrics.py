@@ -1,0 +1,119 @@
+"""The numbers of a run for Prometheus: its text format on a port, as long as the run lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from cep.app.meter import Meter
+from cep.core.errors import CepError
+
+SECOND = 1_000_000
+HERE = "127.0.0.1"
+
+
+class Exposition(Collector):
+    """A meter as metrics. Each look is at one moment, between two batches."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def collect(self) -> Iterable[Metric]:
+        with self._meter.lock:
+            return [*self._run(), *self._rules(), *self._goals()]
+
+    def _run(self) -> Iterator[Metric]:
+        meter = self._meter
+        yield GaugeMetricFamily("semcep_start_time_seconds", "When the run began, in Unix time.", meter.began)
+        yield CounterMetricFamily("semcep_records", "Records read, also those that are no events.", meter.records)
+        for name, text, label, counts in (
+            ("semcep_events_read", "Events that came from outside.", "event", meter.read),
+            ("semcep_events_late", "Events that the watermark had passed; dead letters too.", "event", meter.late),
+            ("semcep_events_derived", "Events that rules derived.", "event", meter.derived),
+            ("semcep_dead_letters", "Records that became no event, and late events.", "reason", meter.dead),
+        ):
+            family = CounterMetricFamily(name, text, labels=[label])
+            for value, number in sorted(counts.items()):
+                family.add_metric([value], number)
+            yield family
+        if meter.watermark is not None:
+            text = "Nothing that ends at or before it is taken any more, in Unix time of the events."
+            yield GaugeMetricFamily("semcep_watermark_seconds", text, meter.watermark / SECOND)
+        if meter.latest is not None:
+            text = "The latest end of an event, in Unix time of the events."
+            yield GaugeMetricFamily("semcep_latest_event_seconds", text, meter.latest / SECOND)
+        if meter.watermark is not None and meter.latest is not None:
+            lag = max(0, meter.latest - meter.watermark) / SECOND
+            yield GaugeMetricFamily("semcep_watermark_lag_seconds", "How far it is behind the latest event.", lag)
+        text = "Batches run (on Spark micro-batches), and how long they took."
+        yield SummaryMetricFamily("semcep_batch_seconds", text, meter.batches, meter.seconds)
+        rows = GaugeMetricFamily("semcep_state_rows", "Occurrences that wait in goals or for time.", labels=["stage"])
+        size = GaugeMetricFamily("semcep_state_bytes", "Bytes of state, values included.", labels=["stage"])
+        for stage in range(1, len(meter.charts) + 1):
+            mine = [held for (number, _), held in meter.held.items() if number == stage]
+            rows.add_metric([str(stage)], sum(one for one, _ in mine))
+            size.add_metric([str(stage)], sum(one for _, one in mine))
+        yield from (rows, size)
+
+    def _rules(self) -> Iterator[Metric]:
+        names = ["stage", "rule", "event"]
+        into = CounterMetricFamily("semcep_rule_in", "Rows that the last goal of a rule's body took.", labels=names)
+        out = CounterMetricFamily("semcep_rule_out", "Times that a rule's body occurred.", labels=names)
+        for stage, chart in enumerate(self._meter.charts, 1):
+            for rule in chart.rules:
+                values = [str(stage), rule.name, rule.users]
+                into.add_metric(values, self._meter.made(stage, rule.reads))
+                out.add_metric(values, self._meter.made(stage, [rule.node]))
+        yield from (into, out)
+
+    def _goals(self) -> Iterator[Metric]:
+        names = ["stage", "goal", "rules"]
+        into = CounterMetricFamily("semcep_goal_in", "Rows that a goal took.", labels=names)
+        out = CounterMetricFamily("semcep_goal_out", "Rows that a goal made.", labels=names)
+        spent = CounterMetricFamily("semcep_goal_step_seconds", "Time that its steps took.", labels=names)
+        rows = GaugeMetricFamily("semcep_goal_state_rows", "Occurrences that wait in a goal.", labels=names)
+        size = GaugeMetricFamily("semcep_goal_state_bytes", "Bytes that they take.", labels=names)
+        for stage, chart in enumerate(self._meter.charts, 1):
+            for one in chart.goals:
+                values = [str(stage), one.name, one.users]
+                into.add_metric(values, self._meter.made(stage, one.reads))
+                goal = self._meter.goals.get((stage, one.node))
+                held = [] if goal is None else list(goal.held.values())
+                out.add_metric(values, 0 if goal is None else goal.made)
+                spent.add_metric(values, 0 if goal is None else goal.time / 1e9)
+                rows.add_metric(values, sum(number for number, _ in held))
+                size.add_metric(values, sum(number for _, number in held))
+        yield from (into, out, spent, rows, size)
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port in `9464`, `0.0.0.0:9464`, `[::]:9464`. CepError: it is none."""
+    host, colon, port = text.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > 65_535 or (colon and not host):
+        hint = "a port, `--metrics 9464`, or where others may look too, `--metrics 0.0.0.0:9464`"
+        raise CepError(f"--metrics: `{text}` is no port", hint=hint, code="option")
+    return host.strip("[]") or HERE, int(port)
+
+
+@contextmanager
+def served(meter: Meter, text: str) -> Iterator[str]:
+    """Answers on that port while the block runs; gives the address to ask. CepError: the port cannot be had."""
+    host, port = address(text)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Exposition(meter))
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        raise CepError(f"--metrics {text}: {(error.strerror or str(error)).lower()}", code="option") from None
+    try:
+        told = f"[{host}]" if ":" in host else host
+        yield f"http://{told}:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,180 @@
+"""What the commands share on the terminal: exit status, messages, what the options name read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from cep.core.errors import CepError, Warning
+from cep.core.logs import Log, plain
+from cep.core.signals import stops
+from cep.core.suggest import astray, beside
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+    from cep.engine import Engine
+    from connectors.sources import Tell
+    from knowledge.graph import Knowledge
+
+CLEAN, DEAD_LETTERS, REFUSED, FAILED = 0, 1, 2, 3
+
+DATA = {
+    **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".gz"), "--input "),
+    **dict.fromkeys((".ttl", ".owl", ".rdf", ".nt", ".nq", ".trig"), "--knowledge "),
+}
+"""The suffixes of what no program is, and what it is given by."""
+
+
+@contextmanager
+def settled(log: Log = plain) -> Iterator[None]:
+    """An author's mistake is told and ends with status 2, a query that has failed with 3; a reader that has gone, as
+    `head` does, ends in silence."""
+    try:
+        yield
+    except CepError as error:
+        if log is plain:
+            complain(error)
+        else:
+            log("error", str(error), "error", code=error.code)
+        drain()
+        raise typer.Exit(FAILED if error.code == "failed" else REFUSED) from None
+    except BrokenPipeError:
+        drain()
+        raise typer.Exit(CLEAN) from None
+    except RuntimeError as error:
+        if "no locator available" not in str(error):
+            raise
+        hint = "name one that may be written to: NUMBA_CACHE_DIR=/var/cache/semcep"
+        complain(CepError("there is no folder to keep the compiled kernels in", hint=hint))
+        raise typer.Exit(REFUSED) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(stops.code) from None
+
+
+def say(text: str) -> None:
+    """A text on standard output. CepError: it cannot be written."""
+    from connectors.sinks import Sink
+
+    Sink("-").write(text.encode("utf-8", "replace") + b"\n")
+
+
+def drain() -> None:
+    """What standard output still holds and cannot take is dropped: Python would write it again when it ends."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def text_of(path: Path) -> str:
+    """The text of a program. CepError: there is none."""
+    from cep.language.syntax.parser import LONGEST, too_long
+
+    if (option := DATA.get(path.suffix)) is not None:
+        rules = f"the program comes first: `cep run rules.cep {option}{path}`"
+        raise CepError(f"{path}: this is data by its name, not a program", hint=rules, code="option")
+    try:
+        with path.open("rb") as file:
+            text = file.read(4 * LONGEST + 1)  # bytes
+        if len(text) > 4 * LONGEST:
+            raise too_long(str(path))
+        return text.decode("utf-8-sig")
+    except OSError as error:
+        meant = None if path.exists() else beside(path)
+        hint = None if meant is None else f"did you mean `{meant}`?"
+        told = astray(path) or (error.strerror or str(error)).lower()
+        raise CepError(f"{path}: {told}", hint=hint, code="option") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise CepError(
+            f"{path}:{line}: this is not UTF-8 text", hint="save the rules as UTF-8", code="option"
+        ) from None
+
+
+def facts_of(given: list[str] | None) -> dict[str, DataFrame]:
+    """The tables by predicate."""
+    from cep.app.durations import named
+    from cep.app.facts import read_facts
+
+    return {name: read_facts(name, Path(file)) for name, file in (named(one, "--facts") for one in given or ())}
+
+
+def knowledge_of(files: list[str] | None, reasoning: str | None) -> Knowledge | None:
+    """What the files hold and what follows from it; None without files. Says what they import and do not hold."""
+    if not files:
+        if reasoning is not None:
+            raise CepError("--reasoning: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
+        return None
+    from knowledge.graph import Knowledge
+    from knowledge.imports import warnings
+
+    known = Knowledge.load(files, "owlrl" if reasoning is None else reasoning)
+    for warning in warnings(known):
+        complain(warning)
+    return known
+
+
+def warnings_of(engine: Engine, rules: Path) -> tuple[Warning, ...]:
+    """Those of the program, and that it does nothing if so; an engine that makes no alerts does not count them."""
+    if engine.outputs or engine.alerts:
+        return engine.warnings
+    return (Warning(f"{rules} has no rules, so it derives nothing", code="empty"), *engine.warnings)
+
+
+def undeclared(engine: Engine) -> list[str]:
+    """For every event that is read and not declared, what its records hold; no mistake, but worth knowing."""
+    notes = []
+    for name, schema in engine.inputs.items():
+        if schema.attributes and not schema.declared:
+            names = [f"`{attribute.name}`" for attribute in schema.attributes]
+            held = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+            means = f"its records hold {held}, of any type; `event {name}(...).` would name and type them"
+            notes.append(f"`{name}` is not declared: {means}")
+    return notes
+
+
+def warn(warnings: Sequence[Warning], rules: Path, log: Log = plain) -> None:
+    """Before a run, a line for each of the first warnings that tell of a likely mistake; not of what never forgets."""
+    from cep.runtime.run_stats import count
+
+    likely = [warning for warning in warnings if warning.code != "unbounded"]
+    for warning in likely[:3]:
+        log("warning", str(warning).splitlines()[0], "warning", code=warning.code)
+    if likely:
+        log("warnings", f"{count(len(warnings), 'warning')} in all, `cep check {rules}` explains")
+
+
+def compiles(log: Log = plain) -> None:
+    """What takes so long, where it does."""
+    from cep.app.progress import compiled
+
+    if not compiled():
+        log("compiling", "compiling the kernels, once: about half a minute")
+
+
+def complain(told: CepError | Warning) -> None:
+    """A message on standard error, whole; in colours on a terminal."""
+    for line in str(told).splitlines():
+        if line.startswith("hint: "):
+            typer.secho(line, err=True, fg="cyan")
+        elif line.startswith("    "):
+            typer.secho(line, err=True, fg="red" if not line.strip(" ^") else None)
+        else:
+            typer.secho(line, err=True, bold=bool(line))
+
+
+def of_sources(log: Log) -> Tell:
+    """Each source that is lost is a line of the log, and each that is there again."""
+
+    def tell(source: str, text: str, /, *, lost: bool) -> None:
+        log("source", f"{source}: {text}", "warning" if lost else "info", source=source, lost=lost)
+
+    return tell

@@ -1,0 +1,1 @@
+"""Columns and what they hold: occurrences, values, keys, names; nothing here knows a rule."""

@@ -1,0 +1,134 @@
+"""Kernels: compiled once, kept on disk, found again for as long as nothing has changed that they were made of.
+
+Numba would keep them beside their sources, where `pip uninstall` leaves them, and would look only at the file that
+holds a kernel. But a kernel holds those it calls, and constants of other modules. So each is kept with a hash of all of
+them: in a clone still beside its source, of an installed package in the user's cache, and where there is a
+`NUMBA_CACHE_DIR`, there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import config
+from numba.core.caching import CacheImpl, _CacheLocator
+
+njit: Any = numba.njit
+
+ROOT = Path(__file__).resolve().parents[2]
+"""Where our packages are."""
+ORIGIN = "origin"
+"""The file beside kept kernels that names the folder of their packages: when that is gone, they are of no use."""
+
+_OURS = ("cep", "connectors", "knowledge")
+_IMPORT = re.compile(r"^from ((?:cep|connectors|knowledge)(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+
+
+class Locator(_CacheLocator):
+    """Where the kernels of a file of ours are kept."""
+
+    def __init__(self, module: str, folder: Path) -> None:
+        self._module, self._folder = module, folder
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def ensure_cache_path(self) -> None:
+        """It may be written: that was seen when it was chosen."""
+
+    def get_source_stamp(self) -> str:
+        return made_of(self._module)
+
+    def get_disambiguator(self) -> str:
+        return ""  # no two kernels of a module have one name, and one that moves takes the place of itself
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Locator | None:
+        """None: it is not ours, or there is no place for it; then numba looks for one."""
+        path = Path(py_file).resolve()
+        if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in _OURS:
+            return None
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        subpath: str = _CacheLocator.get_suitable_cache_subpath(str(path))  # type: ignore[no-untyped-call]
+        with suppress(OSError, RuntimeError):  # sources that are no files, a user without a home
+            made_of(module)
+            return cls(module, _writable(_place(path.parent, subpath)))
+        return None
+
+
+def made_of(module: str) -> str:
+    """A hash of the texts that the kernels of a module are made of: its own, those of the modules it takes kernels
+    from, and so on, and those of the modules that these take constants from. Raises OSError."""
+    found: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            text, imported = _read(name)
+            found[name] = text
+            if "njit" in text:
+                waiting += imported
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(found):
+        digest.update(f"{name} {len(found[name])} {found[name]}".encode())
+    return digest.hexdigest()
+
+
+@cache
+def _read(module: str) -> tuple[str, list[str]]:
+    """The text of a module and the modules of ours that it imports from."""
+    path = ROOT.joinpath(*module.split("."))
+    package = path.is_dir()
+    text = (path / "__init__.py" if package else path.with_suffix(".py")).read_text(encoding="utf-8")
+    imported: list[str] = []
+    for name, what in _IMPORT.findall(text):
+        inside = ROOT.joinpath(*name.split("."))
+        below = [f"{name}.{one}" for one in re.findall(r"\w+", what) if (inside / f"{one}.py").is_file()]
+        imported += below if inside.is_dir() else [name]
+    return text, imported
+
+
+def _place(source: Path, subpath: str) -> Path:
+    if given := getattr(config, "CACHE_DIR", None):
+        return Path(given, subpath)
+    if (ROOT / "pyproject.toml").is_file():  # a clone
+        return source / "__pycache__"
+    return _kept() / subpath
+
+
+@cache
+def _kept() -> Path:
+    """The folder of the kernels of this installation, in the user's cache; those of others that are gone go."""
+    given = os.environ.get("SEMCEP_CACHE_DIR")
+    if given and (os.path.isdir(given) or not os.path.exists(given)):
+        cached = Path(given)
+    else:  # also where that keeps nothing: each start would take half a minute
+        cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcep"
+    folder = cached / "kernels" / hashlib.blake2b(str(ROOT).encode(), digest_size=8).hexdigest()
+    if not (folder / ORIGIN).is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ORIGIN).write_text(str(ROOT), encoding="utf-8")
+        for other in folder.parent.glob(f"*/{ORIGIN}"):
+            if not os.path.isdir(os.path.join(other.read_text(encoding="utf-8"), "cep")):
+                shutil.rmtree(other.parent, ignore_errors=True)
+    return folder
+
+
+@cache
+def _writable(folder: Path) -> Path:
+    """The same, there. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()
+    return folder
+
+
+CacheImpl._locator_classes.insert(0, Locator)

@@ -1,0 +1,408 @@
+"""Values of strings, IRIs and undeclared attributes as 64-bit codes: equal codes are equal values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.events import Iri, Value
+
+if TYPE_CHECKING:
+    from cep.core.hashtable import KeySet
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MISSING: int = -(2**63)
+"""The missing value of every int64 column: integers, times, durations, booleans and codes."""
+
+FREE, INT, FLOAT, BOOL, STRING, IRI = range(6)
+"""The kinds of value in a pool. A number that is whole and fits 64 bits is INT, so 1.0 is the entry of 1."""
+
+Areas = Callable[[Sequence[str]], list[Any]]
+"""IRIs to the shapes of the places they name, None where one names no place. See cep/rules/areas.py."""
+
+_MANY = 1024  # rows from which hashing columns beats looking up row by row
+
+# Second words of keys that are not hashes of strings: numbers by value; and what makes an IRI's key its own.
+_INT_KEY, _FLOAT_KEY, _IRI_KEY = 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0x3C6EF372FE94F82B
+
+
+class Pool:
+    """Codes (dense from 0) of values, and back. A value keeps its code until `sweep` finds it unused.
+
+    Dictionaries decide; the hash table in front of them only answers large columns at once.
+    """
+
+    def __init__(self) -> None:
+        self._values: list[Value] = []
+        self._strings = _Codes(self, STRING)
+        self._iris = _Codes(self, IRI)  # by their letters
+        self._numbers = _Codes(self, INT)
+        self._bools = _Codes(self, BOOL)
+        self._free: list[int] = []
+        self._pinned: set[int] = set()
+        self._text_bytes = 0
+        self.generation = 0  # of codes: changes when values are forgotten
+        self.areas: Areas | None = None  # of what is known at present
+        # By code. The last place stays empty: the missing code is clipped to -1 and reads from there.
+        self._kind: NDArray[np.uint8] = np.zeros(16, dtype=np.uint8)
+        self._number: Floats = np.full(16, np.nan)
+        self._integer: Ints = np.full(16, MISSING, dtype=np.int64)
+        self._hashed: KeySet | None = None
+        self._hashed_codes: Ints = np.empty(0, dtype=np.int64)
+        self._texts: pl.Series | None = None  # the values as text by code, while nothing was added
+        self._decoded = 0  # rows decoded one by one since that was made
+
+    @property
+    def size(self) -> int:
+        """The number of values held."""
+        return len(self._values) - len(self._free)
+
+    @property
+    def nbytes(self) -> int:
+        """Roughly the memory held: arrays, dictionaries and texts."""
+        hashed = self._hashed.nbytes + self._hashed_codes.nbytes if self._hashed is not None else 0
+        return int(17 * len(self._kind) + hashed + 160 * len(self._values) + self._text_bytes)
+
+    @property
+    def capacity(self) -> int:
+        """More than the greatest code: the length of an array by code whose last place is that of the missing."""
+        return len(self._kind)
+
+    def kinds(self, codes: Ints) -> NDArray[np.uint8]:
+        return self._kind[np.maximum(codes, -1)]
+
+    def numbers(self, codes: Ints) -> Floats:
+        """Numbers as floats; NaN for what is no number."""
+        return self._number[np.maximum(codes, -1)]
+
+    def integers(self, codes: Ints) -> Ints:
+        """Whole numbers; MISSING for everything else."""
+        return self._integer[np.maximum(codes, -1)]
+
+    def code(self, value: Value) -> int:
+        """The code of one value, which is then never forgotten; MISSING for None and numbers out of range."""
+        code = self._code(value)
+        if code != MISSING:
+            self._pinned.add(code)
+        return code
+
+    def pin(self, codes: Ints) -> None:
+        """Never forget these."""
+        self._pinned.update(np.unique(codes[codes != MISSING]).tolist())
+
+    def encode(self, series: pl.Series, type: str) -> Ints:
+        """Codes of a column. `type` is string or iri (a String series), or any (a series of any dtype)."""
+        dtype = series.dtype
+        if dtype == pl.Null:
+            return np.full(len(series), MISSING, dtype=np.int64)
+        if isinstance(dtype, pl.Categorical | pl.Enum):
+            series, dtype = series.cast(pl.String), pl.String()
+        if dtype == pl.String:
+            return self._encode_texts(series, self._iris if type == "iri" else self._strings)
+        if dtype == pl.Object:
+            return self.encode_values(series.to_list())
+        assert type == "any", f"a column of {type} is text, not {dtype}"
+        if dtype == pl.Boolean:
+            return self.encode_bools(series.cast(pl.Int64).fill_null(MISSING).to_numpy())
+        if dtype.is_float() or dtype.is_decimal():
+            return self.encode_floats(series.cast(pl.Float64).fill_null(math.nan).to_numpy())
+        if dtype.is_integer():
+            return self.encode_ints(series.cast(pl.Int64, strict=False).fill_null(MISSING).to_numpy())
+        assert dtype.is_temporal() and dtype != pl.Time, f"no values can be made of a column of {dtype}"
+        ticks = pl.Duration("us") if dtype == pl.Duration else pl.Datetime("us")
+        return self.encode_ticks(series.cast(ticks).cast(pl.Int64).fill_null(MISSING).to_numpy())
+
+    def encode_values(self, values: Sequence[Value]) -> Ints:
+        """Codes of values of any kinds, one by one."""
+        return np.fromiter(map(self._code, values), dtype=np.int64, count=len(values))
+
+    def encode_ints(self, column: Ints) -> Ints:
+        if len(column) < _MANY:
+            return _each(self._numbers, _or_none(column))
+        keys = np.empty((len(column), 2), dtype=np.int64)
+        keys[:, 0], keys[:, 1] = column, _INT_KEY
+        return self._encode_keys(keys, self._numbers, lambda rows: _or_none(column[rows]))
+
+    def encode_floats(self, column: Floats) -> Ints:
+        if len(column) < _MANY:
+            return _each(self._numbers, column.tolist())
+        keys = np.empty((len(column), 2), dtype=np.int64)
+        whole = (np.abs(column) < 2.0**63) & (np.trunc(column) == column)
+        keys[:, 0] = np.where(whole, np.where(whole, column, 0.0).astype(np.int64), column.view(np.int64))
+        keys[:, 1] = np.where(whole, _INT_KEY, _FLOAT_KEY)
+        return self._encode_keys(keys, self._numbers, lambda rows: column[rows].tolist())
+
+    def encode_bools(self, column: Ints) -> Ints:
+        """Codes of a column of 0, 1 and MISSING."""
+        no, yes = self._bools[False], self._bools[True]
+        return np.where(column == MISSING, MISSING, np.where(column == 1, yes, no)).astype(np.int64, copy=False)
+
+    def encode_ticks(self, column: Ints) -> Ints:
+        """Codes of times or durations in microseconds: as values of kinds unknown they are numbers of seconds."""
+        seconds, rest = np.divmod(column, 1_000_000)
+        if not rest[column != MISSING].any():
+            return self.encode_ints(np.where(column == MISSING, MISSING, seconds))
+        return self.encode_floats(np.where(column == MISSING, np.nan, column / 1e6))
+
+    def holds(self, codes: Ints) -> bool:
+        """Whether all are codes of values that are, or were, here, or missing."""
+        return not codes.size or int(codes.max()) < max(1, len(self._values))
+
+    def value(self, code: int) -> Value:
+        """The value of a code; None for MISSING."""
+        return None if code == MISSING else self._values[code]
+
+    def decode_values(self, codes: Ints) -> list[Value]:
+        values = self._values
+        return [None if code < 0 else values[code] for code in codes.tolist()]
+
+    def decode(self, codes: Ints, type: str) -> pl.Series:
+        """The values of a column of codes.
+
+        A String series for string and iri. For any: Int64, Float64, Boolean or String where the values are of one kind,
+        Object where they are mixed (a whole number among floats stays one, so that it is written the same way
+        whatever stands beside it) or are IRIs; Null where all are missing.
+        """
+        if type in ("string", "iri"):
+            return self._decode_texts(codes)
+        kinds = set(np.unique(self.kinds(codes)).tolist()) - {FREE}
+        if not kinds:
+            return pl.Series([None] * len(codes), dtype=pl.Null)
+        if kinds == {STRING}:
+            return self._decode_texts(codes)
+        if kinds == {INT}:
+            return _nullable(self.integers(codes), codes == MISSING)
+        if kinds == {BOOL}:
+            return _nullable(codes == self._bools[True], codes == MISSING)
+        if kinds == {FLOAT}:
+            return _nullable(self.numbers(codes), codes == MISSING)
+        return pl.Series(self.decode_values(codes), dtype=pl.Object)
+
+    def sweep(self, live: Sequence[Ints]) -> int:
+        """Forget every value whose code is in none of `live` (where any other number may stand too, to no harm) and was
+        never asked for by `code` or `pin`.
+
+        Gives the number forgotten. What stays keeps its code; free codes are given to new values.
+        """
+        keep = self._used(live)
+        gone = np.flatnonzero(~keep & (self._kind[: len(keep)] != FREE)).tolist()
+        if not gone:
+            return 0
+        for code in gone:
+            value = self._values[code]
+            self._by_kind(int(self._kind[code])).pop(value if not isinstance(value, Iri) else str(value))
+            self._text_bytes -= len(value) if isinstance(value, str) else 0
+            self._values[code] = None
+        self._kind[gone], self._number[gone], self._integer[gone] = FREE, np.nan, MISSING
+        self._free = sorted([*self._free, *gone], reverse=True)  # the lowest is given first
+        self._hashed, self._texts = None, None
+        self.generation += 1
+        return len(gone)
+
+    def dump(self, live: Sequence[Ints] | None = None) -> pl.DataFrame:
+        """A snapshot: code, kind, text, integer, number of every value, or of those in `live` and the pinned."""
+        keep = self._kind[: len(self._values)] != FREE
+        if live is not None:
+            keep &= self._used(live)
+        codes = np.flatnonzero(keep)
+        kind, values = self._kind[codes], self.decode_values(codes)
+        texts = [str(value) if isinstance(value, str) else None for value in values]
+        whole = [int(value) if isinstance(value, int) else None for value in values]
+        return pl.DataFrame(
+            [
+                pl.Series("code", codes, dtype=pl.Int64),
+                pl.Series("kind", kind, dtype=pl.UInt8),
+                pl.Series("text", texts, dtype=pl.String),
+                pl.Series("integer", whole, dtype=pl.Int64),
+                _nullable(self._number[codes], kind != FLOAT).alias("number"),
+            ]
+        )
+
+    def load(self, frame: pl.DataFrame) -> Ints:
+        """Take in a snapshot. Gives for each code of the snapshot (as index) the code of the value here.
+
+        Where the pool is empty, or has only met the constants that the pool of the snapshot had met before it, every
+        code is itself.
+        """
+        first, last = frame["code"].min(), frame["code"].max()
+        if first is not None and int(str(first)) < 0:
+            raise ValueError("no code is less than 0")
+        translation: Ints = np.full(0 if last is None else int(str(last)) + 1, MISSING, dtype=np.int64)
+        homeless: list[tuple[int, Value]] = []
+        for code, kind, text, integer, number in frame.select("code", "kind", "text", "integer", "number").iter_rows():
+            value = _restored(kind, text, integer, number)
+            known = self._by_kind(kind).get(str(value) if isinstance(value, str) else value)
+            if known is not None:
+                translation[code] = known
+            elif code >= len(self._values) or self._kind[code] == FREE:
+                self._reserve(code + 1)
+                self._values.extend([None] * (code + 1 - len(self._values)))
+                translation[code] = self._place(code, value)
+            else:
+                homeless.append((code, value))
+        self.generation += 1
+        self._free = np.flatnonzero(self._kind[: len(self._values)] == FREE)[::-1].tolist()
+        for code, value in homeless:
+            translation[code] = self._code(value)
+        return translation
+
+    def _used(self, live: Sequence[Ints]) -> NDArray[np.bool_]:
+        used = np.zeros(len(self._values) + 1, dtype=np.bool_)
+        for codes in live:
+            used[codes[(codes >= 0) & (codes < len(self._values))]] = True
+        used[list(self._pinned)] = True
+        return used[:-1]
+
+    def _code(self, value: Value | Any) -> int:
+        if value is None:
+            return MISSING
+        if isinstance(value, str):
+            return self._iris[str(value)] if isinstance(value, Iri) else self._strings[value]
+        if isinstance(value, bool | np.bool_):
+            return self._bools[bool(value)]
+        assert isinstance(value, int | float | np.integer | np.floating), f"{value!r} is no value"
+        return self._numbers[value if isinstance(value, int | float) else value.item()]
+
+    def _by_kind(self, kind: int) -> _Codes:
+        return (self._numbers, self._numbers, self._numbers, self._bools, self._strings, self._iris)[kind]
+
+    def _encode_texts(self, series: pl.Series, codes: _Codes) -> Ints:
+        if len(series) < _MANY:
+            return _each(codes, series.to_list())
+        keys = np.empty((len(series), 2), dtype=np.int64)
+        keys[:, 0] = series.hash(1).to_numpy().view(np.int64)
+        keys[:, 1] = series.hash(2).to_numpy().view(np.int64)
+        if codes is self._iris:
+            keys[:, 1] ^= _IRI_KEY
+        return self._encode_keys(keys, codes, lambda rows: series.gather(rows).to_list())
+
+    def _encode_keys(self, keys: Ints, codes: _Codes, fetch: Callable[[Ints], list[Any]]) -> Ints:
+        if self._hashed is None:
+            from cep.core.hashtable import KeySet
+
+            self._hashed, self._hashed_codes = KeySet(2), np.empty(1024, dtype=np.int64)
+        known = self._hashed.count
+        ids, fresh = self._hashed.insert(keys)
+        if len(fresh):
+            if self._hashed.count > len(self._hashed_codes):
+                grown: Ints = np.empty(2 * self._hashed.count, dtype=np.int64)
+                grown[:known] = self._hashed_codes[:known]
+                self._hashed_codes = grown
+            self._hashed_codes[known : self._hashed.count] = self._fetched(codes, fetch(fresh))
+        return self._hashed_codes[ids]
+
+    def _fetched(self, codes: _Codes, values: list[Any]) -> Ints:
+        # Distinct values, most of them new: made in one go where they are texts.
+        if codes.kind not in (STRING, IRI):
+            return _each(codes, values)
+        found: Ints = np.array([codes.get(value, -1) for value in values], dtype=np.int64)
+        new = np.flatnonzero(found == -1)
+        texts = values if len(new) == len(values) else [values[i] for i in new.tolist()]
+        again = min(len(texts), len(self._free))
+        for i in range(again):
+            found[new[i]] = codes[texts[i]]
+        texts, start = texts[again:], len(self._values)
+        stop = start + len(texts)
+        self._reserve(stop)
+        self._values.extend([Iri(text) for text in texts] if codes.kind == IRI else texts)
+        codes.update(zip(texts, range(start, stop)))
+        self._kind[start:stop] = codes.kind
+        self._text_bytes += sum(map(len, texts))
+        self._texts = None
+        found[new[again:]] = np.arange(start, stop)
+        return found
+
+    def _reserve(self, size: int) -> None:
+        if size >= len(self._kind):  # one place more than codes
+            more = max(size + 1, 2 * len(self._kind)) - len(self._kind)
+            self._kind = np.concatenate([self._kind, np.zeros(more, dtype=np.uint8)])
+            self._number = np.concatenate([self._number, np.full(more, np.nan)])
+            self._integer = np.concatenate([self._integer, np.full(more, MISSING, dtype=np.int64)])
+
+    def _new(self, value: Value) -> int:
+        if self._free:
+            return self._place(self._free.pop(), value)
+        self._reserve(len(self._values) + 1)
+        self._values.append(None)
+        return self._place(len(self._values) - 1, value)
+
+    def _place(self, code: int, value: Value) -> int:
+        self._texts = None
+        if isinstance(value, str):
+            kind = IRI if isinstance(value, Iri) else STRING
+            self._by_kind(kind)[str(value)] = code
+            self._text_bytes += len(value)
+        else:
+            assert value is not None, "a missing value has no code"
+            kind = BOOL if isinstance(value, bool) else FLOAT if isinstance(value, float) else INT
+            self._by_kind(kind)[value] = code
+            self._integer[code] = value if kind == INT else MISSING
+            self._number[code] = np.nan if kind == BOOL else value
+        self._values[code] = value
+        self._kind[code] = kind
+        return code
+
+    def _decode_texts(self, codes: Ints) -> pl.Series:
+        self._decoded += len(codes)
+        if self._texts is None and self._decoded >= max(64, len(self._values)):
+            self._decoded = 0
+            texts = [value if isinstance(value, str) else None for value in self._values]
+            self._texts = pl.Series([*texts, None], dtype=pl.String, strict=False)
+        if self._texts is not None:
+            return self._texts.gather(np.where(codes < 0, len(self._values), codes))
+        values = self._values
+        return pl.Series([None if code < 0 else values[code] for code in codes.tolist()], dtype=pl.String)
+
+
+class _Codes(dict[Any, int]):
+    """Codes of the values of one kind; asking for a new value makes its code."""
+
+    __slots__ = ("kind", "pool")
+
+    def __init__(self, pool: Pool, kind: int) -> None:
+        super().__init__({None: MISSING})
+        self.pool = pool
+        self.kind = kind
+
+    def __missing__(self, value: Any) -> int:
+        if self.kind == INT:
+            if isinstance(value, float):
+                if not math.isfinite(value):
+                    return MISSING
+                if value.is_integer() and abs(value) < 2.0**63:
+                    value = int(value)
+            elif abs(value) >= 2**63:
+                return MISSING
+        return self.pool._new(Iri(value) if self.kind == IRI else value)
+
+
+def _each(codes: _Codes, values: Sequence[Any]) -> Ints:
+    return np.array([codes[value] for value in values], dtype=np.int64)
+
+
+def _or_none(column: Ints) -> list[int | None]:
+    return [None if value == MISSING else value for value in column.tolist()]
+
+
+def _nullable(values: NDArray[Any], missing: NDArray[np.bool_]) -> pl.Series:
+    series = pl.Series(values)
+    if not missing.any():
+        return series
+    return pl.select(pl.when(pl.Series(~missing)).then(series)).to_series().alias("")
+
+
+def _restored(kind: int, text: str, integer: int, number: float) -> Value:
+    if kind == IRI:
+        return Iri(text)
+    if kind == STRING:
+        return text
+    if kind == BOOL:
+        return bool(integer)
+    return number if kind == FLOAT else integer

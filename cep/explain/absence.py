@@ -1,0 +1,208 @@
+"""Why an event was not derived: for each rule that could have given it, how near it came and what failed.
+
+The head is made equal to the event asked for; the body is tried over what occurred up to the time asked for. Of all
+attempts the nearest is told: see `_nearness`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from cep.events import Value
+from cep.explain.judging import Judge, Typed
+from cep.explain.matching import Attempt, Failure, Matcher
+from cep.explain.occurrences import Memory, Occurrence, encoded, same
+from cep.explain.question import BEGINNING, Wanted
+from cep.language.syntax.ast import Constant, Expression, Variable
+from cep.language.syntax.variables import expression_variables
+from cep.plan.algebra import Atom, Rule, Unless, Window
+from cep.plan.patterns import patterns
+
+DAY = 86_400_000_000
+MOST = 2_000
+"""Occurrences of one event that are tried, the latest."""
+DEEPEST = 3
+"""How many events that were missing themselves are followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One rule that did not give the event: the nearest attempt and its failure.
+
+    `since`: from then on occurrences were looked at. Of a missing event, `before` is the latest that ended before,
+    `after` the first that ended later, and `because` says why the rules for it gave none.
+    """
+
+    rule: Rule
+    since: int
+    attempt: Attempt
+    failure: Failure
+    before: Occurrence | None = None
+    after: Occurrence | None = None
+    because: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """The event asked for, and either that it is there (`found`), or why no rule gave it, in program order.
+
+    `before`, `after`: the nearest ones there are. `until`: what ended later was not looked at.
+    """
+
+    wanted: Wanted
+    until: int
+    found: tuple[Occurrence, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    before: Occurrence | None = None
+    after: Occurrence | None = None
+
+
+def absence(memory: Memory, judge: Judge, wanted: Wanted, back: int | None = None) -> Absence:
+    """Why there is no such event at the time asked for. `back`: how long before occurrences count (microseconds); by
+    default a day, or the longest duration that the rule names."""
+    found = tuple(wanted.found(memory))
+    until = wanted.until
+    if found:
+        return Absence(wanted, until, found)
+    nearest = memory.find(wanted.event, wanted.fixed, BEGINNING, until, 1)
+    return Absence(
+        wanted,
+        until,
+        (),
+        tuple(_Refusing(memory, judge, until, back).refusals(wanted, (wanted.event,))),
+        nearest[-1] if nearest else None,
+        memory.after(wanted.event, wanted.fixed, until),
+    )
+
+
+class _Refusing:
+    def __init__(self, memory: Memory, judge: Judge, until: int, back: int | None) -> None:
+        self.memory = memory
+        self.judge = judge
+        self.until = until
+        self.back = back
+
+    def refusals(self, wanted: Wanted, path: tuple[str, ...]) -> list[Refusal]:
+        rules = [rule for rule in self.memory.engine.plan.rules.rules if rule.event == wanted.event]
+        return [self.refusal(rule, wanted, path) for rule in rules]
+
+    def refusal(self, rule: Rule, wanted: Wanted, path: tuple[str, ...]) -> Refusal:
+        since = self.since(rule, wanted)
+        bound = self.unified(rule, wanted)
+        if bound is None:
+            nothing = Attempt({}, 0, 0)
+            return Refusal(rule, since, nothing, Failure("head", rule.body))
+
+        def find(event: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
+            return self.memory.find(event, fixed, since, self.until, MOST)
+
+        attempts = Matcher(find, self.judge, self.memory.schemas, self.until).attempts(rule.body, bound)
+        judged = [(attempt, attempt.failure or self.whole(rule, attempt, wanted)) for attempt in attempts]
+        near = [(self.gives(rule, each, wanted), *_nearness(each, failed, wanted)) for each, failed in judged]
+        attempt, failure = judged[near.index(max(near))]
+        attempt = replace(attempt, judged=tuple((self.judge.detailed(j, b), b) for j, b in attempt.judged))
+        if failure.kind != "missing" or not isinstance(failure.pattern, Atom):
+            return Refusal(rule, since, attempt, failure)
+        asked = Wanted(failure.pattern.event, fixed_of(failure.pattern, failure.values), wanted.since, wanted.until)
+        before = self.memory.find(asked.event, asked.fixed, BEGINNING, self.until, 1)
+        because: list[Refusal] = []
+        if asked.event in self.memory.engine.plan.derived and asked.event not in path and len(path) <= DEEPEST:
+            because = self.refusals(asked, (*path, asked.event))
+        after = self.memory.after(asked.event, asked.fixed, self.until)
+        return Refusal(rule, since, attempt, failure, before[-1] if before else None, after, tuple(because))
+
+    def whole(self, rule: Rule, attempt: Attempt, wanted: Wanted) -> Failure:
+        """What is wrong with an attempt at which all holds: it gave another event, or was over before the time asked
+        for, or was not chosen: what touches that time and was chosen is there."""
+        if not self.gives(rule, attempt, wanted):
+            args = tuple(self.judge.value(each, attempt.bound)[0] for each in rule.arguments)
+            return Failure("head", rule.body, given=args)
+        before = _before(attempt, wanted)
+        return Failure("apart", rule.body, by=before) if before else Failure("policy", rule.body)
+
+    def gives(self, rule: Rule, attempt: Attempt, wanted: Wanted) -> bool:
+        """Whether an attempt gives the arguments asked for, as far as it has come."""
+        for place, value in wanted.fixed.items():
+            argument = rule.arguments[place]
+            if isinstance(argument, Variable):
+                known = attempt.bound.get(argument.name)
+            elif all(name in attempt.bound for name in expression_variables(argument)):
+                known = self.judge.value(argument, attempt.bound)
+            else:
+                continue
+            if known is not None and not same(known[0], value):
+                return False
+        return True
+
+    def since(self, rule: Rule, wanted: Wanted) -> int:
+        if wanted.since == BEGINNING:
+            return BEGINNING
+        lengths = [part.within or 0 for part in patterns(rule.body)]
+        lengths += [part.duration or 0 for part in patterns(rule.body) if isinstance(part, Unless | Window)]
+        return wanted.since - (max(DAY, *lengths) if self.back is None else self.back)
+
+    def unified(self, rule: Rule, wanted: Wanted) -> dict[str, Typed] | None:
+        """The variables that the event asked for gives; None: the head never gives it."""
+        bound: dict[str, Typed] = {}
+        for place, value in wanted.fixed.items():
+            argument: Expression = rule.arguments[place]
+            if isinstance(argument, Constant) and not same(argument.value, value):
+                return None
+            if not isinstance(argument, Variable):
+                continue
+            type = self.type_of(argument.name, rule) or self.type_given(argument.name, place, rule)
+            if type is None:  # an aggregate gives it
+                continue
+            if type == "int" and isinstance(value, float):
+                value = int(value) if value.is_integer() else value
+            if encoded([value], type, self.memory.engine.pool) is None:
+                return None
+            if argument.name in bound and not same(bound[argument.name][0], value):
+                return None
+            bound[argument.name] = (float(value) if type == "float" and value is not None else value, type)
+        return bound
+
+    def type_of(self, name: str, rule: Rule) -> str | None:
+        for part in patterns(rule.body):
+            if isinstance(part, Atom):
+                for argument, attribute in zip(part.arguments, self.memory.schemas[part.event].attributes):
+                    if isinstance(argument, Variable) and argument.name == name:
+                        return attribute.type
+        return None
+
+    def type_given(self, name: str, place: int, rule: Rule) -> str | None:
+        """The type of a variable that a condition gives, where rules agree on it."""
+        if any(
+            name in (result.variable for result in part.results)
+            for part in patterns(rule.body)
+            if isinstance(part, Window)
+        ):
+            return None
+        type = self.memory.schemas[rule.event].attributes[place].type
+        return None if type == "any" else type
+
+
+def _nearness(attempt: Attempt, failure: Failure, wanted: Wanted) -> tuple[int, ...]:
+    """The more, the nearer, of those that give the arguments asked for: most of its events are there; it touches the
+    time asked for; the events lie as they should; most conditions hold; it misses by the least time, its own and that
+    to the time asked for together; the latest."""
+    before = _before(attempt, wanted)
+    short = before if failure.kind == "apart" else before + failure.by
+    return attempt.held, not before, attempt.placed, attempt.holding, -short, attempt.end
+
+
+def _before(attempt: Attempt, wanted: Wanted) -> int:
+    """How long before the time asked for it was over."""
+    return max(0, wanted.since - attempt.end)
+
+
+def fixed_of(atom: Atom, values: Mapping[str, Value]) -> dict[int, Value]:
+    """The arguments of an event pattern that are known."""
+    found: dict[int, Value] = {}
+    for place, argument in enumerate(atom.arguments):
+        if isinstance(argument, Constant):
+            found[place] = argument.value
+        elif argument.name in values:
+            found[place] = values[argument.name]
+    return found

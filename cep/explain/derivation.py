@@ -1,0 +1,179 @@
+"""Why an event was derived: the rule, what it was given, and the same of that, down to the records of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep.core.values import Ints
+from cep.explain.judging import Judge, Judged, Typed
+from cep.explain.matching import Attempt, Matcher
+from cep.explain.occurrences import Memory, Occurrence, same
+from cep.explain.question import END
+from cep.plan.algebra import Atom, Either, Given, Pair, Pattern, Point, Repeat, Rule, Unless, Window
+
+MOST = 200
+"""Occurrences that a tree holds."""
+DEEPEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An occurrence, the rule that made it with its variables, and its constituents.
+
+    `rule` is None of an input record, and where its constituents are no longer remembered. Of an event that a rule
+    made of an earlier one of its own kind, `chain` holds these, the latest first, each without the one before it.
+    `also`: the other rules that gave the same.
+    `again`: it stands in the tree before, with all below it. `left_out`: constituents that are not in the tree.
+    """
+
+    occurrence: Occurrence
+    record: bool
+    rule: Rule | None = None
+    bound: Mapping[str, Typed] | None = None
+    judged: tuple[Judged, ...] = ()
+    silent: tuple[tuple[Pattern, int], ...] = ()
+    parts: tuple[Node, ...] = ()
+    chain: tuple[Node, ...] = ()
+    again: bool = False
+    left_out: int = 0
+    also: tuple[Rule, ...] = ()
+
+
+def derivation(memory: Memory, judge: Judge, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST) -> Node:
+    """The tree of an occurrence: at most `most` occurrences, `depth` rules deep, not counting those of a chain."""
+    return _Deriving(memory, judge, most).node(occurrence, depth)
+
+
+class _Deriving:
+    def __init__(self, memory: Memory, judge: Judge, most: int) -> None:
+        self.memory = memory
+        self.judge = judge
+        self.room = most
+        self.seen: set[Occurrence] = set()
+
+    def node(self, occurrence: Occurrence, depth: int) -> Node:
+        self.room -= 1
+        if self.memory.is_input(occurrence):
+            return Node(occurrence, True)
+        if occurrence in self.seen:
+            return Node(occurrence, False, again=True)
+        self.seen.add(occurrence)
+        made = self.made(occurrence)
+        if made is None:
+            records = [Node(one, True) for one in self.memory.records(occurrence.name)[: max(self.room, 0)]]
+            self.room -= len(records)
+            return Node(occurrence, False, parts=tuple(records))
+        rule, attempt = made
+        before = _earlier(attempt, occurrence)
+        parts = self.parts([part for part in attempt.parts if part is not before], depth)
+        chain, left_out = ((), 0) if before is None else self.chain(before, depth)
+        return self.told(occurrence, rule, attempt, parts, chain, left_out)
+
+    def parts(self, found: list[Occurrence], depth: int) -> tuple[tuple[Node, ...], int]:
+        made: list[Node] = []
+        found = list(dict.fromkeys(found))
+        for place, part in enumerate(found):
+            if self.room <= 0 or depth <= 0:
+                return tuple(made), len(found) - place
+            made.append(self.node(part, depth - 1))
+        return tuple(made), 0
+
+    def chain(self, latest: Occurrence, depth: int) -> tuple[tuple[Node, ...], int]:
+        """The earlier occurrences that one was made of, and how many more there are."""
+        links: list[Node] = []
+        current: Occurrence | None = latest
+        while current is not None and self.room > 0 and current not in self.seen:
+            self.room -= 1
+            self.seen.add(current)
+            made = None if self.memory.is_input(current) else self.made(current)
+            if made is None:
+                links.append(Node(current, self.memory.is_input(current)))
+                return tuple(links), 0
+            rule, attempt = made
+            before = _earlier(attempt, current)
+            parts = self.parts([part for part in attempt.parts if part is not before], depth)
+            links.append(self.told(current, rule, attempt, parts, (), 0))
+            current = before
+        if current is not None and current in self.seen:
+            links.append(Node(current, False, again=True))
+            return tuple(links), 0
+        return tuple(links), int(current is not None)
+
+    def told(
+        self,
+        occurrence: Occurrence,
+        rule: Rule,
+        attempt: Attempt,
+        parts: tuple[tuple[Node, ...], int],
+        chain: tuple[Node, ...],
+        left_out: int,
+    ) -> Node:
+        judged = tuple(self.judge.detailed(each, bound) for each, bound in attempt.judged)
+        bound = {name: value for name, value in attempt.bound.items() if "'" not in name}
+        also = tuple(each for each in self.rules(occurrence, True) if each is not rule)
+        more = parts[1] + left_out
+        return Node(occurrence, False, rule, bound, judged, attempt.silent, parts[0], chain, left_out=more, also=also)
+
+    def rules(self, occurrence: Occurrence, made: bool = False) -> list[Rule]:
+        """The rules that may have made it; with `made` those of which it is known that they did."""
+        every = self.memory.engine.plan.rules.rules
+        found = [every[number] for number in self.memory.rules(occurrence)]
+        return found or ([] if made else [rule for rule in every if rule.event == occurrence.event])
+
+    def made(self, occurrence: Occurrence) -> tuple[Rule, Attempt] | None:
+        """The rule that made an occurrence, and of what: the first for which its nearest constituents do."""
+        rules = self.rules(occurrence)
+        names: Ints = np.array([occurrence.name], np.int64)
+        for level in range(2 + max((_levels(rule.body) for rule in rules), default=0)):
+            if level:
+                grown = np.union1d(names, self.memory.parts(names))
+                if len(grown) == len(names):
+                    break
+                names = grown
+            for rule in rules:
+                found = self._by(rule, occurrence, names)
+                if found is not None:
+                    return rule, found
+        return None
+
+    def _by(self, rule: Rule, occurrence: Occurrence, names: Ints) -> Attempt | None:
+        known: dict[str, list[Occurrence]] = {}
+
+        def find(event: str, fixed: Mapping[int, object]) -> list[Occurrence]:
+            if event not in known:
+                known[event] = [one for one in self.memory.named(event, names) if one != occurrence]
+            return known[event]
+
+        for attempt in Matcher(find, self.judge, self.memory.schemas, END).attempts(rule.body, {}):
+            if attempt.failure is not None:
+                return None
+            if (attempt.start, attempt.end) == (occurrence.start, occurrence.end):
+                values = [self.judge.value(each, attempt.bound) for each in rule.arguments]
+                if all((a is None and b is None) or same(a, b) for (a, _), b in zip(values, occurrence.args)):
+                    return attempt
+        return None
+
+
+def _earlier(attempt: Attempt, occurrence: Occurrence) -> Occurrence | None:
+    """The one of its own kind that it goes on from."""
+    return next((part for part in attempt.parts if part.event == occurrence.event), None)
+
+
+def _levels(pattern: Pattern) -> int:
+    """How many goals are between a pattern and its events, at most."""
+    match pattern:
+        case Atom() | Point():
+            return 0
+        case Pair(_, left, right):
+            return 1 + max(_levels(left), _levels(right))
+        case Either(left, right):
+            return max(_levels(left), _levels(right))
+        case Unless(left):
+            return 1 + _levels(left)
+        case Repeat(_, chain):
+            return _levels(chain)
+        case Window() | Given():
+            return int(isinstance(pattern, Window)) + _levels(pattern.pattern)

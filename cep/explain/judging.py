@@ -1,0 +1,294 @@
+"""Conditions one by one: which hold for these values, what they bind, and what they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cep.core.errors import CepError
+from cep.core.relation import FIRST, bits
+from cep.engine import Engine
+from cep.events import Value
+from cep.explain.occurrences import encoded
+from cep.language.syntax.ast import Comparison, Condition, Expression, Graph, Predicate, Variable
+from cep.language.syntax.variables import condition_variables, expression_variables
+from cep.plan.algebra import Triples
+from cep.rules.binding_order import arrange
+from cep.rules.conditions import Column, Conditions, Relation, compile_conditions
+from cep.rules.evaluate import compile
+from cep.rules.expressions import check
+from cep.rules.rule_predicate import enter
+from cep.runtime.decode import values
+from cep.runtime.knowledge_source import Background, Fixed
+
+Typed = tuple[Value, str]
+"""A value and its type."""
+Bound = Mapping[str, Typed]
+"""Variables and what they are."""
+
+MOST_ANSWERS = 64
+"""Answers of a condition that are followed up for one occurrence."""
+DEEPEST = 8
+"""How far static rules are followed."""
+
+
+Triple = tuple[str, str, str]
+"""A triple's terms in N-Triples form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A triple, the rule that gives it (`asserted`: none), and the triples that the rule needs."""
+
+    triple: Triple
+    rule: str
+    premises: tuple[Triple, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A triple of the knowledge as people write it, and where it is inferred its proof: a line each, premises indented.
+
+    `steps`: the same for machines, the triple itself first, then all that its proof needs, each once.
+    """
+
+    triple: str
+    proof: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+
+Facts = Callable[[Graph | Fixed, Mapping[str, Value], Background | None], list[Fact]]
+"""The triples that an answer of a pattern rests on, in the knowledge as it was then (None: as it was loaded)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A condition and the values of its variables; of a comparison those of its `sides`. `within`: the conditions of
+    the static rule that it holds by; `facts`: the triples it rests on."""
+
+    condition: Condition
+    holds: bool
+    values: Mapping[str, Value]
+    sides: tuple[Typed, Typed] | None = None
+    within: tuple[Judged, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+
+@dataclass(slots=True)
+class Case:
+    """One assignment of values that conditions are judged for; `origin`: the one that it goes back to."""
+
+    origin: int
+    bound: dict[str, Typed]
+    judged: list[Judged] = field(default_factory=list)
+
+    @property
+    def failed(self) -> list[Judged]:
+        return [each for each in self.judged if not each.holds]
+
+
+class Judge:
+    """Judges conditions of an engine's program by what was known when a case ended, `end()`.
+
+    `most`: answers of a condition that are followed up for one case, None: all. `patience` is called now and then, and
+    raises where it ends.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        facts: Facts | None = None,
+        most: int | None = MOST_ANSWERS,
+        patience: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.engine = engine
+        self.pool = engine.pool
+        self.relations: Mapping[str, Relation] = engine.machine.builder.relations
+        self.facts = facts
+        self.most = most
+        self.patience = patience
+        self._changes = engine.changes if engine.changes is not None and len(engine.changes.past) > 1 else None
+        self._moment: int | None = None  # the place in the past that is known now; None: the last
+        self._compiled: dict[tuple[Condition, tuple[tuple[str, str], ...]], Conditions] = {}
+
+    def judge(self, conditions: Sequence[Condition], cases: Sequence[Bound]) -> list[Case]:
+        """What becomes of each case: several where a condition has several answers. A condition that gives no answer
+        ends its case, since others may need its values; all others are judged even if one before fails."""
+        made: list[Case] = []
+        for places in self._together(cases):
+            with self._then(cases[places[0]]):
+                made += self._judged(conditions, [Case(place, dict(cases[place])) for place in places])
+        return sorted(made, key=lambda case: case.origin)
+
+    def _judged(self, conditions: Sequence[Condition], live: list[Case]) -> list[Case]:
+        done: list[Case] = []
+        known = {name: type for name, (_, type) in live[0].bound.items()}
+        for condition in arrange(conditions, known, self.relations, self.engine.plan.source):
+            self.patience()
+            live, ended = self._one(condition, live)
+            done += ended
+        return [*live, *done]
+
+    # --- what was known then ---
+
+    def _together(self, cases: Sequence[Bound]) -> Iterator[list[int]]:
+        """The places of the cases for which the same was known."""
+        if self._changes is None or not cases:
+            yield from [list(range(len(cases)))] if cases else []
+            return
+        found: dict[int | None, list[int]] = {}
+        for place, bound in enumerate(cases):
+            found.setdefault(self._moment_of(bound), []).append(place)
+        yield from found.values()
+
+    def _moment_of(self, bound: Bound) -> int | None:
+        end = bound.get("end()")
+        return self._moment if end is None or self._changes is None else self._changes.place(int(end[0] or 0))
+
+    @contextmanager
+    def _then(self, bound: Bound) -> Iterator[None]:
+        """In the block is known what was known when a case ended; where it has no end, what was known last."""
+        before, moment = self._moment, self._moment_of(bound)
+        if self._changes is None or moment is None or moment == before:
+            yield
+            return
+        self._moment = moment
+        try:
+            with self._changes.at(moment):
+                yield
+        finally:
+            self._moment = before
+
+    def _one(self, condition: Condition, cases: list[Case]) -> tuple[list[Case], list[Case]]:
+        if not cases:
+            return [], []
+        found = self._answers(condition, [case.bound for case in cases])
+        live: list[Case] = []
+        ended: list[Case] = []
+        for case, answers in zip(cases, found):
+            for extra in answers[: self.most]:
+                bound = {**case.bound, **extra}
+                live.append(Case(case.origin, bound, [*case.judged, self._told(condition, True, bound)]))
+            if not answers:
+                case.judged.append(self._told(condition, False, case.bound))
+                binds = [name for name in condition_variables(condition) if name not in case.bound and name != "_"]
+                negated = isinstance(condition, Predicate) and condition.negated
+                (ended if binds and not negated else live).append(case)
+        return live, ended
+
+    def _answers(self, condition: Condition, cases: Sequence[Bound]) -> list[list[dict[str, Typed]]]:
+        """For each case what the condition binds, once for every answer; none where it does not hold."""
+        types = {name: type for name, (_, type) in cases[0].items()}
+        compiled = self._ready(condition, types)
+        columns = self.columns(cases, types)
+        index, found = compiled.answers(columns, len(cases))
+        decoded = {name: self.decoded(column, compiled.binds[name]) for name, column in found.items()}
+        answers: list[list[dict[str, Typed]]] = [[] for _ in cases]
+        for at, row in enumerate(index.tolist()):
+            answers[row].append({name: (column[at], compiled.binds[name]) for name, column in decoded.items()})
+        return answers
+
+    def _ready(self, condition: Condition, types: Mapping[str, str]) -> Conditions:
+        key = (condition, tuple(types.items()))
+        if key not in self._compiled:
+            source = self.engine.plan.source
+            self._compiled[key] = compile_conditions([condition], types, self.relations, self.pool, source)
+        return self._compiled[key]
+
+    def columns(self, cases: Sequence[Bound], types: Mapping[str, str]) -> dict[str, Column]:
+        """Values as the engine holds them."""
+        made: dict[str, Column] = {}
+        for name, type in types.items():
+            column = encoded([case[name][0] for case in cases], type, self.pool)
+            assert column is not None, "values have the type of their variable"
+            made[name] = column
+        return made
+
+    def decoded(self, column: Column, type: str) -> list[Value]:
+        """And back."""
+        table = np.zeros((FIRST + 1, len(column)), np.int64)
+        table[FIRST] = bits(column.astype(np.float64) if type == "float" else column.astype(np.int64))
+        return values(table, 0, type, self.pool)
+
+    def value(self, expression: Expression, bound: Bound) -> Typed:
+        """The value of an expression all of whose variables are bound."""
+        types = {name: type for name, (_, type) in bound.items()}
+        typed = check(expression, types, self.engine.plan.source)
+        column = compile(typed, self.pool)(self.columns([bound], types), 1)
+        return self.decoded(column, typed.type)[0], typed.type
+
+    # --- what is told of a condition ---
+
+    def _told(self, condition: Condition, holds: bool, bound: Bound) -> Judged:
+        names = [name for name in dict.fromkeys(condition_variables(condition)) if name in bound]
+        return Judged(condition, holds, {name: bound[name][0] for name in names})
+
+    def detailed(self, judged: Judged, bound: Bound, depth: int = 0) -> Judged:
+        """With the values of its sides, the static rule it holds by, and the triples it rests on."""
+        with self._then(bound):
+            return self._detailed(judged, bound, depth)
+
+    def _detailed(self, judged: Judged, bound: Bound, depth: int) -> Judged:
+        condition = judged.condition
+        if isinstance(condition, Comparison):
+            known = all(name in bound for name in condition_variables(condition))
+            if not known:
+                return judged
+            return replace(judged, sides=(self.value(condition.left, bound), self.value(condition.right, bound)))
+        if not judged.holds or condition.negated:
+            return judged
+        if condition.name in self.engine.plan.rules.asked:
+            return replace(judged, facts=self._facts(condition, bound))
+        return replace(judged, within=self._by_rule(condition, bound, depth))
+
+    def _facts(self, condition: Predicate, bound: Bound) -> tuple[Fact, ...]:
+        asked = self.engine.plan.rules.asked[condition.name]
+        if self.facts is None:
+            return ()
+        given: dict[str, Value] = {}
+        known = None
+        if self._changes is not None:
+            known = self._changes.background(len(self._changes.past) - 1 if self._moment is None else self._moment)
+        if isinstance(asked, Triples):
+            terms = [self._known(argument, bound) for argument in condition.arguments]
+            given = {str(i): term for i, term in enumerate(terms) if term is not None}
+            return tuple(self.facts(asked.fixed, given, known))
+        for name, argument in zip(asked.variables, condition.arguments):
+            value = self._known(argument, bound)
+            if value is not None:
+                given[name] = value
+        return tuple(self.facts(asked, given, known))
+
+    def _known(self, argument: Expression, bound: Bound) -> Value:
+        if any(name not in bound for name in expression_variables(argument)):
+            return None
+        return self.value(argument, bound)[0]
+
+    def _by_rule(self, condition: Predicate, bound: Bound, depth: int) -> tuple[Judged, ...]:
+        """The conditions of the first static rule, in program order, that gives what is asked."""
+        if depth >= DEEPEST:
+            return ()
+        arguments = {i: a for i, a in enumerate(condition.arguments) if not _free(a, bound)}
+        for rule in self.engine.plan.rules.statics:
+            if rule.name != condition.name or len(rule.arguments) != len(condition.arguments) or not rule.conditions:
+                continue
+            entry = enter(rule.arguments, list(arguments))
+            given = {name: self.value(arguments[i], bound) for i, name in entry.names.items()}
+            try:
+                cases = self.judge([*entry.conditions, *rule.conditions], [given])
+            except CepError:  # it is not asked in this way
+                continue
+            for case in cases:
+                if not case.failed:
+                    own = [each for each in case.judged if each.condition in rule.conditions]
+                    return tuple(self.detailed(each, case.bound, depth + 1) for each in own)
+        return ()
+
+
+def _free(argument: Expression, bound: Bound) -> bool:
+    if isinstance(argument, Variable) and argument.name == "_":
+        return True
+    return any(name not in bound for name in expression_variables(argument))

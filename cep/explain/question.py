@@ -1,0 +1,135 @@
+"""The event that a question is about: `warning(EWR)`, `warning(station: EWR)`, `warning`, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cep.core.errors import CepError, Source
+from cep.core.suggest import did_you_mean
+from cep.engine import Engine
+from cep.events import Iri, Value
+from cep.explain.occurrences import Memory, Occurrence
+from cep.language.syntax.ast import Call, Constant, EventPattern, EventRule, Expression, Prefix, Variable
+from cep.language.syntax.constants import SECOND, read_ticks, read_time
+from cep.language.syntax.parser import parse
+
+BEGINNING, END = -(2**62), 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An event, the arguments asked for by their place, and the closed interval that it is to touch."""
+
+    event: str
+    fixed: Mapping[int, Value]
+    since: int = BEGINNING
+    until: int = END
+
+    def touches(self, occurrence: Occurrence) -> bool:
+        return occurrence.start <= self.until and occurrence.end >= self.since
+
+    def found(self, memory: Memory) -> list[Occurrence]:
+        """The occurrences that are meant, by (end, start)."""
+        return [one for one in memory.find(self.event, self.fixed, self.since, END) if self.touches(one)]
+
+
+def wanted(text: str, engine: Engine, at: str | None = None) -> Wanted:
+    """Read an event as it stands in a rule. Words, also with a capital, are strings; `_` stands for anything.
+
+    `at`: a time, or two with `/` between. Raises CepError.
+    """
+    since, until = (BEGINNING, END) if at is None else interval(at)
+    pattern = _pattern(text, engine)
+    schema = engine.plan.schemas.get(pattern.name)
+    if schema is None or pattern.name not in {**engine.inputs, **engine.outputs}:
+        names = [*engine.outputs, *engine.inputs]
+        hint = did_you_mean(pattern.name, names) or f"there is {', '.join(f'`{name}`' for name in names)}"
+        raise CepError(f"there is no event `{pattern.name}`", hint=hint, code="option")
+    names = [attribute.name for attribute in schema.attributes]
+    shape = f"it is `{pattern.name}({', '.join(names)})`"
+    if pattern.names is not None:
+        for name in pattern.names:
+            if name not in names:
+                raise CepError(f"`{pattern.name}` has no attribute `{name}`", hint=shape, code="option")
+        given = {names.index(name): each for name, each in zip(pattern.names, pattern.arguments)}
+    elif pattern.arguments and len(pattern.arguments) != len(names):
+        hint = f"{shape}; `_` stands for any value, `{pattern.name}` alone for any values"
+        told = f"`{pattern.name}` has {len(names)} arguments, here {len(pattern.arguments)}"
+        if len(pattern.arguments) > len(names):
+            raise CepError(told, hint=hint, code="option")
+        given = dict(enumerate(pattern.arguments))  # the first ones are told
+    else:
+        given = dict(enumerate(pattern.arguments))
+    fixed: dict[int, Value] = {}
+    for place, argument in given.items():
+        if isinstance(argument, Variable) and argument.name.startswith("_"):
+            continue
+        attribute = schema.attributes[place]
+        fixed[place] = _value(argument, attribute.name, attribute.type)
+    return Wanted(pattern.name, fixed, since, until)
+
+
+def interval(text: str) -> tuple[int, int]:
+    """`2013-02-08T18:00:00Z`, a number of seconds, or two of them with `/` between, in microseconds."""
+    first, slash, last = text.partition("/")
+    since = _instant(first)
+    until = _instant(last) if slash else since
+    if until < since:
+        raise CepError(f"--at: `{last}` is before `{first}`", code="option")
+    return since, until
+
+
+def _instant(text: str) -> int:
+    text = text.strip()
+    try:
+        negative = text.startswith("-")
+        digits = text.removeprefix("-")
+        if digits.replace(".", "", 1).isdigit():
+            return -read_ticks(digits, SECOND) if negative else read_ticks(digits, SECOND)
+        return read_time(text.replace(" ", "T", 1))
+    except CepError as error:
+        raise CepError(f"--at: {error.message}", hint=error.hint, code="option") from None
+
+
+def _pattern(text: str, engine: Engine) -> EventPattern:
+    prefixes = "".join(f"PREFIX {name}: <{iri}>\n" for name, iri in _prefixes(engine))
+    body = text.strip().removesuffix(".")
+    try:
+        statement = parse(f"{prefixes}asked <- {body}.", "event").statements[-1]
+    except CepError as error:
+        hint = "an event is written as in a rule: `warning(EWR, _)`, `warning(station: EWR)`"
+        raise CepError(f"`{text}` is no event: {error.message}", hint=hint, code="option") from None
+    if not isinstance(statement, EventRule) or not isinstance(statement.body, EventPattern):
+        hint = "one event: `warning(EWR, _)`, `warning(station: EWR)`, `warning`"
+        raise CepError(f"`{text}` is no event", hint=hint, code="option")
+    return statement.body
+
+
+def _prefixes(engine: Engine) -> list[tuple[str, str]]:
+    source: Source = engine.plan.source
+    return [(each.name, each.iri) for each in parse(source.text, source.name).statements if isinstance(each, Prefix)]
+
+
+def _value(argument: Expression, name: str, type: str) -> Value:
+    if isinstance(argument, Call):
+        if argument.function == "neg" and isinstance(argument.arguments[0], Constant):
+            inner = _value(argument.arguments[0], name, type)
+            assert isinstance(inner, int | float), "only numbers are negative"
+            return -inner
+        raise CepError(f"`{name}`: a value is expected, not an expression", code="option")
+    value: Value = argument.name if isinstance(argument, Variable) else argument.value
+    kind = "string" if isinstance(argument, Variable) else argument.type
+    if type == "any" or kind == type:
+        return value
+    if type == "float" and kind == "int":
+        return float(value or 0)
+    if type == "iri" and kind == "string":
+        return Iri(str(value))
+    if type in ("time", "duration") and kind in ("int", "float"):
+        return int(float(value or 0) * SECOND)
+    if type == "string" and not isinstance(argument, Variable) and kind in ("int", "float", "bool"):
+        return str(value).lower() if kind == "bool" else str(value)
+    if type == "unknown":
+        return value
+    raise CepError(f"`{name}` is of type {type}, `{value}` is not", code="option")

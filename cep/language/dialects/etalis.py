@@ -1,0 +1,367 @@
+"""The event language of ETALIS, lowered: syntax tree in, the plan's algebra out.
+
+Here positional and named arguments become one, policies and WITHIN go down to the goals they govern (M5), CNOT
+becomes NOT, TIMES a chain of SEQ (M13), every event gets its attribute names (M10), and what is asked of background
+knowledge a predicate for each table that answers it (M14, M15).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from cep.core.errors import CepError, Source, Span
+from cep.core.schema import Schema
+from cep.core.suggest import did_you_mean
+from cep.events import Iri
+from cep.language.syntax import ast
+from cep.language.syntax.variables import condition_variables, expression_variables, pattern_variables
+from cep.plan import algebra
+from cep.plan.alerts import Alerting, alert_variables, alerting
+from cep.plan.patterns import absent, parts
+from cep.plan.renaming import names_in, renamed
+from cep.plan.schemas import Schemas, argument_count
+from cep.rules.alert import Alert
+
+# Each repetition is a goal of its own.
+MOST_TIMES = 100
+MOST_REPEATED = 20_000
+"""Events of a pattern when each TIMES is written out."""
+UNRESTRICTED = ast.PolicyChoice("unrestricted")
+
+
+def lower(
+    program: ast.Program,
+    policy: ast.PolicyChoice | None,
+    types: Mapping[str, tuple[str, ...]],
+    tables: Collection[str] = (),
+) -> algebra.Rules:
+    """Lower a program. `policy` is the default instead of unrestricted; `types` gives those of undeclared input
+    events where they are known; `tables` are the predicates that are given from outside. Mistakes are in the result's
+    `errors`; the rules that have them are left out.
+    """
+    return _Lowering(program, types, tables).lowered(policy or UNRESTRICTED)
+
+
+class _Lowering:
+    def __init__(self, program: ast.Program, types: Mapping[str, tuple[str, ...]], tables: Collection[str]) -> None:
+        self.program = program
+        self.source: Source = program.source
+        self.asked: dict[str, ast.Graph | algebra.Triples] = {}
+        statics = {statement.name for statement in program.statements if isinstance(statement, ast.StaticRule)}
+        self.own_triples = "triple" in statics or "triple" in tables
+        named = Schemas(program, types)
+        self.schemas, self.errors = named.found, named.errors
+        # Rules that cannot be lowered, and whether the one at hand is one of them.
+        self.bad = named.flawed
+        self.flawed = False
+        self.fresh = 0
+
+    def lowered(self, policy: ast.PolicyChoice) -> algebra.Rules:
+        rules: list[algebra.Rule] = []
+        statics: list[ast.StaticRule] = []
+        alerts: list[Alert] = []
+        for statement in self.program.statements:
+            match statement:
+                case ast.PolicyStatement(choice):
+                    policy = choice
+                case ast.StaticRule():
+                    statics.append(self.static(statement))
+                case ast.EventRule():
+                    outside = _counted(statement)
+                    self.flawed = id(statement) in self.bad
+                    body = self.pattern(statement.body, policy, None, outside)
+                    if self.flawed:
+                        continue
+                    rules.append(
+                        algebra.Rule(
+                            statement.name,
+                            statement.arguments,
+                            body,
+                            statement.label,
+                            statement.span,
+                            statement.head_span,
+                        )
+                    )
+                case ast.AlertStatement():
+                    alert = self.alert(statement, [each.name for each in alerts])
+                    rules += [] if alert is None else [alert.rule]
+                    alerts += [] if alert is None else [alert.alert]
+                case _:
+                    pass
+        return algebra.Rules(
+            self.schemas, tuple(rules), tuple(statics), self.source, tuple(self.errors), self.asked, tuple(alerts)
+        )
+
+    def error(self, message: str, span: Span, hint: str | None = None, code: str = "name") -> None:
+        self.flawed = True
+        self.errors.append(CepError(message, self.source, span, hint, code))
+
+    # --- names ---
+
+    # --- patterns ---
+
+    def pattern(
+        self, pattern: ast.Pattern, policy: ast.PolicyChoice, within: int | None, outside: Mapping[str, int]
+    ) -> algebra.Pattern:
+        match pattern:
+            case ast.EventPattern():
+                return self.atom(pattern, within)
+            case ast.TimePoint(ticks, span):
+                return algebra.Point(ticks, within, span)
+            case ast.Within(inner, duration, _):
+                return self.pattern(inner, policy, duration if within is None else min(within, duration), outside)
+            case ast.Policy(inner, choice, _):
+                return self.pattern(inner, choice, within, outside)
+            case ast.Where(inner, conditions, span):
+                lowered = tuple(self.condition(condition, outside) for condition in conditions)
+                return algebra.Given(self.pattern(inner, policy, within, outside), lowered, within, span)
+            case ast.Binary("OR", left, right, span):
+                return algebra.Either(
+                    self.pattern(left, policy, within, outside),
+                    self.pattern(right, policy, within, outside),
+                    within,
+                    span,
+                )
+            case ast.Binary("CNOT", left, right, span):
+                return self.cnot(left, right, span, policy, within, outside)
+            case ast.Binary(operator, left, right, span):
+                return algebra.Pair(
+                    operator,
+                    self.pattern(left, policy, within, outside),
+                    self.pattern(right, policy, within, outside),
+                    policy,
+                    within,
+                    None,
+                    span,
+                )
+            case ast.Not(absent, left, right, span):
+                return algebra.Pair(
+                    "SEQ",
+                    self.pattern(left, policy, within, outside),
+                    self.pattern(right, policy, within, outside),
+                    policy,
+                    within,
+                    self.pattern(absent, policy, within, outside),
+                    span,
+                )
+            case ast.Unless(left, absent, duration, span):
+                return algebra.Unless(
+                    self.pattern(left, policy, within, outside),
+                    self.pattern(absent, policy, within, outside),
+                    duration,
+                    within,
+                    span,
+                )
+            case ast.Times():
+                return self.times(pattern, policy, within, outside)
+            case ast.Aggregate(inner, results, events, duration, by, span):
+                return algebra.Window(
+                    self.pattern(inner, policy, within, outside), results, events, duration, by, within, span
+                )
+
+    def cnot(
+        self,
+        left: ast.Pattern,
+        absent: ast.Pattern,
+        span: Span,
+        policy: ast.PolicyChoice,
+        within: int | None,
+        outside: Mapping[str, int],
+    ) -> algebra.Pattern:
+        inner = left
+        inner_policy, inner_within = policy, within
+        while isinstance(inner, ast.Within | ast.Policy):
+            if isinstance(inner, ast.Within):
+                inner_within = inner.duration if inner_within is None else min(inner_within, inner.duration)
+            else:
+                inner_policy = inner.choice
+            inner = inner.pattern
+        if not (isinstance(inner, ast.Binary) and inner.operator == "SEQ"):
+            self.error(
+                "CNOT stands after a SEQ only: it says what does not occur between the two",
+                inner.span,
+                "`(a(X) SEQ b(X)) CNOT c(X)`, the same as `NOT(c(X)).[a(X), b(X)]`",
+                "cnot",
+            )
+            return self.pattern(left, policy, within, outside)
+        return algebra.Pair(
+            "SEQ",
+            self.pattern(inner.left, inner_policy, inner_within, outside),
+            self.pattern(inner.right, inner_policy, inner_within, outside),
+            inner_policy,
+            inner_within,
+            self.pattern(absent, policy, within, outside),
+            span,
+        )
+
+    def times(
+        self, times: ast.Times, policy: ast.PolicyChoice, within: int | None, outside: Mapping[str, int]
+    ) -> algebra.Pattern:
+        if times.count > MOST_TIMES:
+            self.error(
+                f"TIMES goes up to {MOST_TIMES}",
+                times.span,
+                f"count them: `... AGGREGATE N = count() OVER LAST {times.count} EVENTS WHERE N = {times.count}`",
+                "times",
+            )
+            return self.pattern(times.pattern, policy, within, outside)
+        mine = pattern_variables(times.pattern)
+        inside: dict[str, int] = {}
+        for name in mine:
+            inside[name] = inside.get(name, 0) + 1
+        local = {name for name, count in inside.items() if outside.get(name, 0) <= count}
+        first = self.pattern(times.pattern, policy, within, outside)
+        if times.count * _size(first) > MOST_REPEATED:
+            self.error(
+                f"this TIMES makes a pattern of more than {MOST_REPEATED:,} events",
+                times.span,
+                "what is repeated is an event of its own, made by another rule",
+                "times",
+            )
+            return first
+        # Inside, an inner TIMES may have made names of its own: they are as local as the rest.
+        local |= {name for name in names_in(first) if "'" in name}
+        links = [first]
+        for _ in range(times.count - 1):
+            self.fresh += 1
+            names = {name: f"{name}'{self.fresh}" for name in local}
+            links.append(renamed(first, names))
+        chain = links[0]
+        for link in links[1:]:
+            chain = algebra.Pair("SEQ", chain, link, policy, within, None, times.span)
+        return algebra.Repeat(tuple(links), chain, within, times.span)
+
+    def atom(self, atom: ast.EventPattern, within: int | None) -> algebra.Pattern:
+        schema = self.schemas.get(atom.name)
+        arguments: tuple[ast.Expression, ...] = atom.arguments
+        if schema is None:
+            self.flawed = True  # its names were refused before
+            return algebra.Atom(atom.name, (), within, atom.span)
+        if atom.names is not None:
+            positions = {a.name: i for i, a in enumerate(schema.attributes)}
+            given: set[str] = set()
+            placed: list[ast.Expression] = [ast.Variable("_", atom.span) for _ in schema.attributes]
+            for name, argument in zip(atom.names, atom.arguments, strict=True):
+                if name not in positions:
+                    hint = did_you_mean(name, positions) or _attributes(schema)
+                    self.error(f"event `{atom.name}` has no attribute `{name}`", argument.span, hint)
+                elif name in given:
+                    self.error(f"attribute `{name}` is given twice", argument.span)
+                else:
+                    placed[positions[name]] = argument
+                given.add(name)
+            arguments = tuple(placed)
+        elif len(arguments) != len(schema.attributes):
+            self.error(
+                f"event `{atom.name}` has {argument_count(len(schema.attributes))}, here {len(arguments)}",
+                atom.span,
+                _attributes(schema) if schema.attributes else f"write `{atom.name}` alone",
+                "arity",
+            )
+            return algebra.Atom(atom.name, (), within, atom.span)
+        plain: list[ast.Variable | ast.Constant] = []
+        for argument in arguments:
+            if isinstance(argument, ast.Call):
+                self.error(
+                    "an event pattern holds variables and constants only",
+                    argument.span,
+                    f"a variable here, and the arithmetic in a WHERE: `{atom.name}(X) WHERE X = ...`",
+                    "pattern",
+                )
+                argument = ast.Variable("_", argument.span)
+            plain.append(argument)
+        return algebra.Atom(atom.name, tuple(plain), within, atom.span)
+
+    def alert(self, statement: ast.AlertStatement, known: list[str]) -> Alerting | None:
+        """The rule that makes what an alert tells of, None where something is wrong."""
+        self.flawed = False
+        event = statement.event.name
+        if statement.name in known:
+            self.error(f"alert `{statement.name}` is there twice", statement.name_span, "another name for one of them")
+        if event not in self.schemas:
+            hint = did_you_mean(event, self.schemas) or "an alert is on an event that is declared or derived"
+            self.error(f"there is no event `{event}`", statement.event.span, hint)
+            return None
+        atom = self.atom(statement.event, None)
+        uses = Counter([*pattern_variables(statement.event), *alert_variables(statement)])
+        conditions = tuple(self.condition(condition, uses) for condition in statement.conditions)
+        assert isinstance(atom, algebra.Atom), "an event was written"
+        if self.flawed:
+            return None
+        made, errors = alerting(statement, atom, conditions, self.schemas[event], self.source)
+        self.errors += errors
+        self.schemas[made.schema.name] = made.schema
+        return None if errors else made
+
+    # --- background knowledge ---
+
+    def static(self, rule: ast.StaticRule) -> ast.StaticRule:
+        if not rule.conditions:
+            return rule
+        counts = Counter(name for argument in rule.arguments for name in expression_variables(argument))
+        counts.update(name for condition in rule.conditions for name in condition_variables(condition))
+        return replace(rule, conditions=tuple(self.condition(condition, counts) for condition in rule.conditions))
+
+    def condition(self, condition: ast.Condition, uses: Mapping[str, int]) -> ast.Condition:
+        """What asks the knowledge under the name of the table that answers it; `uses` counts the rule's variables."""
+        if not isinstance(condition, ast.Predicate):
+            return condition
+        if condition.graph is not None:
+            return self.graph(condition, condition.graph, uses)
+        if condition.name == "triple" and len(condition.arguments) == 3 and not self.own_triples:
+            return self.triple(condition)
+        return condition
+
+    def graph(self, predicate: ast.Predicate, graph: ast.Graph, uses: Mapping[str, int]) -> ast.Condition:
+        name = graph.text
+        while (known := self.asked.setdefault(name, graph)) is not graph and not _alike(known, graph):
+            name += "'"  # the same text under other prefixes
+        arguments = predicate.arguments
+        if predicate.negated:  # "there is none" needs no value for what nothing else speaks of
+            arguments = tuple(
+                ast.Variable("_", each.span) if isinstance(each, ast.Variable) and uses[each.name] == 1 else each
+                for each in arguments
+            )
+        return replace(predicate, name=name, arguments=arguments)
+
+    def triple(self, predicate: ast.Predicate) -> ast.Condition:
+        subject, verb, thing = (
+            each.value if isinstance(each, ast.Constant) and isinstance(each.value, Iri) else None
+            for each in predicate.arguments
+        )
+        fixed = (subject, verb, thing)
+        name = f"triple({', '.join('_' if each is None else f'<{each}>' for each in fixed)})"
+        self.asked.setdefault(name, algebra.Triples(fixed, predicate.span))
+        return replace(predicate, name=name)
+
+
+def _size(pattern: algebra.Pattern) -> int:
+    """The events of a pattern, each TIMES written out."""
+    if isinstance(pattern, algebra.Atom | algebra.Point):
+        return 1
+    inner = sum(map(_size, (*parts(pattern), *absent(pattern))))
+    return inner * len(pattern.links) if isinstance(pattern, algebra.Repeat) else inner
+
+
+def _alike(known: ast.Graph | algebra.Triples, graph: ast.Graph) -> bool:
+    """Whether two patterns of one text mean the same: they agree in the prefixes that may be in it."""
+    assert isinstance(known, ast.Graph), "the name of triples is in no braces"
+    one, other = ({(name, iri) for name, iri in g.prefixes if f"{name}:" in g.text} for g in (known, graph))
+    return one == other
+
+
+def _attributes(schema: Schema) -> str:
+    inner = ", ".join(a.name if a.type in ("any", "unknown") else f"{a.name}: {a.type}" for a in schema.attributes)
+    return f"it is `{schema.name}({inner})`"
+
+
+def _counted(rule: ast.EventRule) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for argument in rule.arguments:
+        for name in expression_variables(argument):
+            counts[name] = counts.get(name, 0) + 1
+    for name in pattern_variables(rule.body):
+        counts[name] = counts.get(name, 0) + 1
+    return counts

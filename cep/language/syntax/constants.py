@@ -1,0 +1,167 @@
+"""Constants: numbers, times, durations and strings read exactly, to the microsecond and the 64th bit."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from cep.core.errors import CepError
+
+SECOND = 1_000_000
+UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
+LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value in the engine
+# Times lie within so many microseconds of 1970, 36 thousand years, and no duration is longer: what is added to them
+# never overflows.
+FARTHEST = 2**60
+LONGEST = f"{FARTHEST // UNITS['d']} d"
+
+CALENDAR = range(-62_135_596_800 * SECOND, 253_402_300_800 * SECOND)  # the years 1 to 9999
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = re.compile(
+    r"(\d{4}-\d{2}-\d{2})(?:[Tt](\d{2}:\d{2})(?::(\d{2})(?:\.(\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
+)
+_ISO_PART = re.compile(r"([0-9.]+)([WDHMS])")
+_ISO_UNITS = {"W": 7 * UNITS["d"], "D": UNITS["d"], "H": UNITS["h"], "M": UNITS["min"], "S": SECOND}
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
+
+
+def _refuse(message: str, hint: str | None = None) -> CepError:
+    return CepError(message, hint=hint, code="syntax")  # the parser adds where
+
+
+def read_number(text: str) -> int | float:
+    """An int where only digits are written, else a finite float."""
+    if text.isdigit():
+        if len(text.lstrip("0")) > 19 or int(text) > LARGEST:
+            raise _refuse("this integer needs more than 64 bits", f"the largest is {LARGEST}; `1e20` is a float")
+        return int(text)
+    value = float(text)
+    if value == float("inf"):
+        raise _refuse("this number is too large", "the largest is about 1.8e308")
+    return value
+
+
+def read_ticks(text: str, unit: int = SECOND) -> int:
+    """The microseconds of a decimal number of units, exactly; `unit` is one of them in microseconds."""
+    mantissa, _, exponent = text.lower().partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    significant = digits.rstrip("0")
+    if not significant:
+        return 0
+    shift = _small(exponent or "0") - len(fraction) + len(digits) - len(significant)
+    if len(significant) + shift > 19:
+        raise too_long()
+    if shift < -19:  # the finest part of a day that is whole microseconds has 13 decimals
+        raise _too_fine()
+    ticks: int
+    ticks, rest = divmod(int(significant) * unit * 10 ** max(shift, 0), 10 ** max(-shift, 0))
+    if rest:
+        raise _too_fine()
+    if ticks > FARTHEST:
+        raise too_long()
+    return ticks
+
+
+def _small(exponent: str) -> int:
+    """The exponent, cut off far beyond where it matters."""
+    digits = exponent.lstrip("+-").lstrip("0")
+    size = int(digits or "0") if len(digits) < 9 else 10**9
+    return -size if exponent.startswith("-") else size
+
+
+def _too_fine() -> CepError:
+    return _refuse("time is exact to the microsecond, this is finer", "leave out what is below a microsecond")
+
+
+def too_long() -> CepError:
+    """Refuses what is beyond the range of times and durations."""
+    hint = f"a duration is at most `{LONGEST}`, and a time as far from 1970; a bare number is seconds"
+    return _refuse("this is more than 36 thousand years", hint)
+
+
+def read_duration(text: str) -> int:
+    """The microseconds of an ISO 8601 duration of weeks, days, hours, minutes and seconds: `P1DT2H`."""
+    total = sum(read_ticks(number, _ISO_UNITS[unit]) for number, unit in _ISO_PART.findall(text))
+    if total > FARTHEST:
+        raise too_long()
+    return total
+
+
+def read_time(text: str) -> int:
+    """The microseconds since the epoch of an ISO 8601 time; UTC where no offset is written, midnight where no time."""
+    form = "a time is written `2013-02-08T18:00:00Z`, with `+01:00` for an offset, or `2013-02-08` for a day"
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise _refuse(f"`{text}` is no time", form)
+    day, minute, second, fraction, offset = match.groups()
+    fraction = (fraction or "").rstrip("0")
+    if len(fraction) > 6:
+        raise _too_fine()
+    zone = "+00:00" if offset is None or offset in "Zz" else offset
+    try:
+        moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
+        ticks = (moment - _EPOCH) // timedelta(microseconds=1) + int(fraction.ljust(6, "0"))
+        if ticks not in CALENDAR:
+            raise OverflowError
+    except (ValueError, OverflowError):
+        raise _refuse(f"`{text}` is no time of the calendar", form) from None
+    return ticks
+
+
+def write_time(ticks: int) -> str:
+    """The ISO 8601 form in UTC, with as many decimals as needed; seconds, where no calendar holds it."""
+    if ticks not in CALENDAR:
+        return _decimal(ticks, "s").removesuffix(" s")
+    moment = _EPOCH + timedelta(microseconds=ticks)
+    text = moment.replace(tzinfo=None).isoformat()
+    return (text.rstrip("0") if moment.microsecond else text) + "Z"
+
+
+def write_duration(ticks: int) -> str:
+    """As a program has it: a whole number of the largest unit that allows it, else decimals of a second or of a
+    millisecond."""
+    for name in reversed(UNITS):
+        if ticks % UNITS[name] == 0 and (ticks or name == "s"):
+            return f"{ticks // UNITS[name]} {name}"
+    return _decimal(ticks, "s" if abs(ticks) > SECOND else "ms")
+
+
+def say_duration(ticks: int) -> str:
+    """As people say it, in units from days to seconds: `33 min 20.000001 s`."""
+    sign, rest = ("-", -ticks) if ticks < 0 else ("", ticks)
+    words = []
+    for name in ("d", "h", "min"):
+        count, rest = divmod(rest, UNITS[name])
+        words += [f"{count} {name}"] if count else []
+    if rest or not words:
+        words.append(_decimal(rest, "s" if words or rest >= SECOND or not rest else "ms"))
+    return sign + " ".join(words)
+
+
+def _decimal(ticks: int, unit: str) -> str:
+    """A number of units, with the decimals that it takes."""
+    sign, (whole, part) = "-" if ticks < 0 else "", divmod(abs(ticks), UNITS[unit])
+    digits = str(part).zfill(len(str(UNITS[unit])) - 1).rstrip("0")
+    return f"{sign}{whole}{'.' if digits else ''}{digits} {unit}"
+
+
+def read_string(text: str) -> str:
+    """What a string in double quotes stands for."""
+    body = text[1:-1]
+    return _ESCAPE.sub(_unescape, body) if "\\" in body else body
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match[1]
+    if len(code) == 1:
+        if code in _ESCAPES:
+            return _ESCAPES[code]
+        hint = 'the escapes are `\\n` `\\r` `\\t` `\\b` `\\f` `\\"` `\\u00e9`; a backslash itself is `\\\\`'
+        raise _refuse(f"`\\{code}` is no escape", hint)
+    point = int(code[1:], 16)
+    if point > 0x10FFFF or 0xD800 <= point < 0xE000:
+        raise _refuse(f"`\\{code}` is no character")
+    return chr(point)

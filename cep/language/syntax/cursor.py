@@ -1,0 +1,181 @@
+"""A cursor over the tokens: look, advance, expect, and fail with position and hint."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NoReturn, ParamSpec, TypeVar
+
+from cep.core.errors import CepError, Source, Span
+from cep.language.syntax import messages
+from cep.language.syntax.graphs import open_string
+from cep.language.syntax.spelling import CLOCK, joined
+from cep.language.syntax.tokens import RESERVED, STATEMENT_WORDS, Token, line_starts, tokenise
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEEPEST = 100  # parentheses and other nesting: what the parser's own recursion has to carry
+HIGHEST = 200  # the height of a tree, so that every later pass may recurse over it
+
+
+class Cursor:
+    """`token` is the next token, `previous` the one before it; `prefixes` are those declared so far.
+
+    `height` is the height of the tree read last, `depth` how many brackets and operators are open.
+    """
+
+    __slots__ = ("_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "token")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._starts = line_starts(source.text)
+        self._tokens = tokenise(source.text, self._starts)[::-1]  # the next one last
+        self.token = self._tokens[-1]
+        self.previous = self.token
+        self.prefixes: dict[str, str] = {}
+        self.depth = 0
+        self.height = 0
+
+    # -- looking and moving
+
+    def peek(self, ahead: int = 1) -> Token:
+        """The token `ahead` places behind the next one; the last is repeated."""
+        return self._tokens[max(len(self._tokens) - 1 - ahead, 0)]
+
+    def advance(self) -> Token:
+        """The next token, now the previous one. The end is never passed."""
+        token = self.previous = self.token
+        assert token.kind != "end", "nothing advances past the end"
+        self._tokens.pop()
+        self.token = self._tokens[-1]
+        return token
+
+    def accept(self, key: str) -> bool:
+        """Whether the next token is this keyword or mark, which is then passed."""
+        if self.token.key != key:
+            return False
+        self.advance()
+        return True
+
+    def expect(self, key: str, expected: str | None = None, hint: str | None = None) -> Token:
+        if self.token.key != key:
+            self.fail(expected or f"`{key}`", hint)
+        return self.advance()
+
+    def close(self, opening: Token, key: str, expected: str, hint: str | None = None) -> None:
+        """Expect the bracket that closes `opening`."""
+        if self.token.key != key:
+            token = self.token
+            if hint is None and (
+                token.kind == "end" or token.key in RESERVED or token.key in (".", "<-", ":-", ")", "]")
+            ):
+                hint = f"the `{opening.text}` at {opening.line}:{opening.column} is not closed"
+            self.fail(expected, hint)
+        self.advance()
+
+    def adjoins(self) -> bool:
+        """Whether nothing stands between the previous token and the next."""
+        return self.previous.end == self.token.start
+
+    def on_new_line(self) -> bool:
+        return self.token.line > self.previous.stop[0]
+
+    def split(self) -> None:
+        """Cut the next token, a prefixed name or `<-`, into its parts: `wind:float` is `wind`, `:`, `float`."""
+        token = self.token
+        cut = token.start + (token.text.index(":") if token.kind == "prefixed" else 1)
+        stops = (token.start, cut, cut + 1, token.end) if token.kind == "prefixed" else (token.start, cut, token.end)
+        parts = [
+            part
+            for begin, stop in pairwise(stops)
+            for part in tokenise(self.source.text, self._starts, begin, stop)[:-1]
+        ]
+        self._tokens[-1:] = parts[::-1]
+        self.token = self._tokens[-1]
+
+    def span(self, first: Token) -> Span:
+        """From `first` to the previous token."""
+        return Span(first.line, first.column, *self.previous.stop)
+
+    def place(self, at: int, length: int) -> Span:
+        """`length` characters of one line, from the offset `at`."""
+        line = bisect_right(self._starts, at)
+        column = at - self._starts[line - 1] + 1
+        return Span(line, column, line, column + length)
+
+    # -- limits
+
+    def enter(self) -> None:
+        """One level deeper; paired with `depth -= 1`."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            self.stop(f"more than {DEEPEST} levels of nesting", "give an inner part a rule of its own")
+
+    def grow(self, below: int, at: Token) -> None:
+        """A node on trees of at most height `below`."""
+        self.height = below + 1
+        if self.height > HIGHEST:
+            self.stop(f"more than {HIGHEST} operators on one another", "give a part a rule of its own", at.span)
+
+    # -- names and constants
+
+    def name(self, expected: str, hint: str | None = None) -> Token:
+        """The name of an event or a predicate: lower-case, no keyword."""
+        token = self.token
+        if token.kind == "name" and token.key not in RESERVED and token.key not in STATEMENT_WORDS:
+            return self.advance()
+        if token.kind == "variable" and token.key not in RESERVED:
+            lower = token.text.lstrip("_")
+            self.fail(expected, f"{messages.CASE}: `{lower[:1].lower()}{lower[1:]}`" if lower else messages.CASE)
+        if token.kind == "name":
+            self.stop(f"`{token.text}` is a keyword, not a name", f"another name is free: `{token.text}_seen`")
+        self.fail(expected, hint)
+
+    def variable(self, expected: str, hint: str | None = None) -> Token:
+        token = self.token
+        if token.kind != "variable" or token.key in RESERVED:
+            if token.kind == "name" and token.key not in RESERVED and self.peek().key != "(":
+                hint = f"a variable starts with an upper-case letter: `{token.text[0].upper()}{token.text[1:]}`"
+            self.fail(expected, hint)
+        return self.advance()
+
+    def read(self, reader: Callable[P, T], token: Token, *arguments: P.args, **options: P.kwargs) -> T:
+        """The value of a token; what its reader refuses is refused at the token."""
+        try:
+            return reader(*arguments, **options)
+        except CepError as error:
+            self.stop(error.message, error.hint, token.span)
+
+    # -- failing
+
+    def fail(self, expected: str, hint: str | None = None) -> NoReturn:
+        """The next token is not what the language wants here."""
+        token = self.token
+        if token.kind == "brace":
+            self.fail_open_brace()
+        wrong = messages.broken(token)
+        if wrong:
+            self.stop(*wrong)
+        if token.text == ";" and (self.peek().kind == "end" or self.peek().line > token.line):
+            hint = messages.FINAL_DOT
+        self.stop(f"expected {expected}, found {messages.named(token)}", self._spaced() or hint)
+
+    def _spaced(self) -> str | None:
+        """The hint for a time of day that stands behind its day."""
+        day = self.previous
+        clock = CLOCK.match(self.source.text, day.end) if day.kind == "time" and len(day.text) == 10 else None
+        return f"a time is one word, with a `T` before the hour: `{joined(day.text, clock[1])}`" if clock else None
+
+    def fail_open_brace(self) -> NoReturn:
+        """The next token is a brace that nothing closes, perhaps for the lack of a quotation mark."""
+        at = open_string(self.source.text, self.token.start)
+        if at < 0:
+            self.stop("this `{` is not closed", messages.BRACE)
+        opened = f"the graph pattern begins at {self.token.line}:{self.token.column}"
+        hint = f'{opened}; a string ends on its own line, one of several lines stands in `"""`'
+        self.stop("this string is not closed", hint, self.place(at, 1))
+
+    def stop(self, message: str, hint: str | None = None, span: Span | None = None, code: str = "syntax") -> NoReturn:
+        raise CepError(message, self.source, span or self.token.span, hint, code)

@@ -1,0 +1,220 @@
+"""Declarations: PREFIX, event declarations with types, ranges and columns, and the default policy."""
+
+from __future__ import annotations
+
+from cep.events import type_names
+from cep.language.syntax import ast, messages
+from cep.language.syntax.constants import read_string
+from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.patterns import duration, policy_choice
+from cep.language.syntax.terms import constant
+from cep.language.syntax.tokens import RESERVED
+
+RANGED = ("int", "float", "time", "duration")
+
+Bound = int | float | None
+
+
+def prefix(cursor: Cursor) -> ast.Prefix:
+    """`PREFIX name: <iri>`; the name may be empty or hold hyphens. Known from here on."""
+    first = cursor.advance()
+    name = ""
+    if cursor.token.key != ":":
+        if cursor.token.kind == "prefixed":
+            cursor.fail("a prefix and an IRI in `<...>`", messages.PREFIX)
+        while cursor.token.kind in ("name", "variable") or (cursor.token.text == "-" and name):
+            if name and not cursor.adjoins():
+                break
+            name += cursor.advance().text
+        if not name:
+            cursor.fail("a prefix", messages.PREFIX)
+    cursor.expect(":", "`:`", messages.PREFIX)
+    if cursor.token.kind != "iri":
+        cursor.fail("an IRI in `<...>`", messages.PREFIX)
+    iri = cursor.advance().text[1:-1]
+    cursor.prefixes[name] = iri
+    if cursor.token.key == ".":
+        cursor.fail("a statement", messages.PREFIX)
+    return ast.Prefix(name, iri, cursor.span(first))
+
+
+def policy_statement(cursor: Cursor) -> ast.PolicyStatement:
+    """`policy recent.`"""
+    first = cursor.advance()
+    choice = policy_choice(cursor)
+    end_statement(cursor, "the statement", "e.g. `policy recent.`")
+    return ast.PolicyStatement(choice, cursor.span(first))
+
+
+def end_statement(cursor: Cursor, what: str, hint: str | None = None, expected: str = "`.`") -> None:
+    """The final dot; where a statement begins on the next line instead, the error stands behind the last token."""
+    token = cursor.token
+    if token.key == ".":
+        cursor.advance()
+    elif missing_dot(cursor):
+        at_end = token.kind == "end"
+        following = "a statement ends with `.`" if at_end else f"line {token.line} begins another statement"
+        cursor.stop(f"expected `.` at the end of {what}", following, cursor.previous.after)
+    else:
+        cursor.fail(expected, "one `.` ends a statement" if token.key == ".." else hint)
+
+
+def missing_dot(cursor: Cursor) -> bool:
+    """Whether the program ends here, or the next line begins what looks like a statement."""
+    token = cursor.token
+    if token.kind == "end":
+        return True
+    return cursor.on_new_line() and token.kind in ("name", "variable", "prefixed") and token.key not in RESERVED
+
+
+def declaration(cursor: Cursor) -> ast.EventDeclaration:
+    first = cursor.advance()
+    name = cursor.name("the name of an event", messages.DECLARATION)
+    attributes: list[ast.Attribute] = []
+    if cursor.token.key == "(":
+        opening = cursor.advance()
+        if cursor.token.key != ")":
+            attributes.append(_attribute(cursor))
+            names = {attributes[0].name}
+            while cursor.accept(","):
+                attributes.append(_attribute(cursor))
+                last = attributes[-1]
+                if last.name in names:
+                    cursor.stop(f"`{last.name}` is declared twice", "each attribute has its own name", last.span)
+                names.add(last.name)
+        cursor.close(opening, ")", "`,` or `)`", _after_attribute(cursor))
+    iri = _iri(cursor) if cursor.accept("AS") else None
+    time = start = end = None
+    if cursor.accept("TIME"):
+        time = _column(cursor)
+    elif cursor.accept("START"):
+        start = _column(cursor)
+        cursor.expect("END", "`END`", "an interval has two columns: `START departed END landed`")
+        end = _column(cursor)
+    hint = "after the attributes comes `AS class`, then `TIME column` or `START column END column`, then the final `.`"
+    end_statement(cursor, "the declaration", hint)
+    return ast.EventDeclaration(name.text, tuple(attributes), time, start, end, iri, cursor.span(first))
+
+
+def _after_attribute(cursor: Cursor) -> str | None:
+    token = cursor.token
+    if token.key == "=":
+        return "attributes have no defaults; `?` after the type lets a value be missing: `gust: float?`"
+    if token.kind in ("name", "variable") and token.key not in ("TIME", "START", "AS"):
+        return messages.DECLARATION
+    return None
+
+
+def _attribute(cursor: Cursor) -> ast.Attribute:
+    first = cursor.token
+    if first.kind == "prefixed":  # `wind:float`
+        cursor.split()
+        first = cursor.token
+    if first.kind != "name":
+        hint = messages.DECLARATION
+        if first.kind == "variable":
+            lower = first.text.lower()
+            hint = f"attributes start with a lower-case letter, columns need not: `{lower}: float FROM {first.text}`"
+        elif cursor.previous.key == ",":
+            hint = "something is missing after the `,`, or the `,` is one too many"
+        cursor.fail("the name of an attribute", hint)
+    cursor.advance()
+    if cursor.token.kind == "prefixed" and cursor.token.text.startswith(":"):  # `wind :float`
+        cursor.split()
+    cursor.expect(":", "`:` and a type", messages.DECLARATION)
+    kind = _type(cursor)
+    optional = cursor.accept("?")
+    low: Bound = None
+    high: Bound = None
+    ranged = False
+    source: str | None = None
+    iri: str | None = None
+    while cursor.token.key in ("IN", "FROM", "AS"):
+        if cursor.accept("FROM"):
+            if source is not None:
+                hint = "e.g. `wind: float FROM wind_speed`"
+                cursor.stop("a second column for one attribute", hint, cursor.previous.span)
+            source = _column(cursor)
+        elif cursor.accept("AS"):
+            if iri is not None:
+                cursor.stop(
+                    "a second property for one attribute", "e.g. `wind: float AS wt:windSpeed`", cursor.previous.span
+                )
+            iri = _iri(cursor)
+        else:
+            if ranged:
+                cursor.stop("a second range for one attribute", messages.RANGE)
+            ranged = True
+            low, high = _range(cursor, kind)
+    return ast.Attribute(first.text, kind, optional, low, high, source, iri, cursor.span(first))
+
+
+def _type(cursor: Cursor) -> str:
+    token = cursor.token
+    if token.kind not in ("name", "variable") or token.key in RESERVED:
+        cursor.fail("a type", "the types are " + ", ".join(f"`{each}`" for each in type_names))
+    if token.text not in type_names:
+        all_of_them = "the types are " + ", ".join(f"`{each}`" for each in type_names)
+        hint = messages.unknown(token.text, type_names, all_of_them, messages.FOREIGN_TYPES)
+        cursor.stop(f"unknown type `{token.text}`", hint)
+    return cursor.advance().text
+
+
+def _column(cursor: Cursor) -> str:
+    """A column of a file: any word, or a string; in RDF a property, or a path of some: `<...>/<...>`."""
+    token = cursor.token
+    if token.kind == "string":
+        cursor.advance()
+        return cursor.read(read_string, token, token.text)
+    if token.kind in ("iri", "prefixed"):
+        path = [_iri(cursor)]
+        while cursor.accept("/"):
+            path.append(_iri(cursor))
+        return "/".join(f"<{each}>" for each in path)
+    if token.kind not in ("name", "variable"):
+        cursor.fail("the name of a column", 'a column is a word or a string: `FROM wind_speed`, `FROM "Wind speed"`')
+    return cursor.advance().text
+
+
+def _iri(cursor: Cursor) -> str:
+    """A class or a property."""
+    if cursor.token.kind not in ("iri", "prefixed"):
+        cursor.fail("an IRI", "e.g. `AS weather:Blizzard`, `AS <http://example.org/Storm>`")
+    found = constant(cursor).value
+    assert isinstance(found, str), "an IRI was written"
+    return str(found)
+
+
+def _range(cursor: Cursor, kind: str) -> tuple[Bound, Bound]:
+    first = cursor.advance()
+    if kind not in RANGED:
+        cursor.stop(f"a {kind} has no range", "numbers, times and durations have one: " + messages.RANGE, first.span)
+    low = None if cursor.token.key == ".." else _bound(cursor, kind)
+    cursor.expect("..", "`..`", messages.RANGE)
+    last = cursor.token.kind in ("number", "time", "duration", "string") or cursor.token.key == "-"
+    high = _bound(cursor, kind) if last or low is None else None
+    if low is not None and high is not None and low > high:
+        cursor.stop("no value is in this range", "the smaller bound comes first: " + messages.RANGE, cursor.span(first))
+    return low, high
+
+
+def _bound(cursor: Cursor, kind: str) -> int | float:
+    """In the attribute's own unit; a number is seconds where a time or a duration is due."""
+    first = cursor.token
+    sign = -1 if cursor.accept("-") else 1
+    found = cursor.token.kind
+    if found not in ("number", "duration", "time") or (found == "time" and sign < 0):
+        cursor.fail("a number" if kind in ("int", "float") else f"a {kind}", messages.RANGE)
+    if kind in ("time", "duration") and found != "time":
+        ticks = duration(cursor)
+        found = kind if kind == "duration" or cursor.previous.kind == "number" else "duration"
+        value: int | float = ticks
+    else:
+        read = constant(cursor)
+        assert isinstance(read.value, (int, float)), "a number, a time or a duration was written"
+        found = "float" if kind == "float" and read.type == "int" else read.type
+        value = float(read.value) if found == "float" else read.value
+    if found != kind:
+        article = "an" if kind == "int" else "a"
+        cursor.stop(f"the range of {article} {kind} is bounded by a {found}", messages.RANGE, cursor.span(first))
+    return sign * value

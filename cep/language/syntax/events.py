@@ -1,0 +1,22 @@
+"""The events that a pattern as it is written speaks of."""
+
+from __future__ import annotations
+
+from cep.language.syntax import ast
+
+
+def events(pattern: ast.Pattern) -> list[ast.EventPattern]:
+    """All of them, in order, negated ones where they stand."""
+    match pattern:
+        case ast.EventPattern():
+            return [pattern]
+        case ast.TimePoint():
+            return []
+        case ast.Binary():
+            return events(pattern.left) + events(pattern.right)
+        case ast.Not():
+            return events(pattern.absent) + events(pattern.left) + events(pattern.right)
+        case ast.Unless():
+            return events(pattern.left) + events(pattern.absent)
+        case _:
+            return events(pattern.pattern)

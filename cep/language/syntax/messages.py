@@ -1,0 +1,217 @@
+"""Messages and hints: what the usual mistakes look like, and what to write instead."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from cep.core.suggest import nearest
+from cep.language.syntax.graphs import on_one_line
+from cep.language.syntax.tokens import BINARY_OPERATORS, POSTFIXES, Token
+
+EVENT_RULE = "an event rule is written `fire(R) <- smoke(R) SEQ heat(R).`"
+ONLY_IN_PATTERNS = "only the arguments of an event in a pattern go by name: `<- sensor(id: ID, wind: W)`"
+ALL_OR_NONE = "arguments are all by name, `sensor(id: ID, wind: W)`, or all by position, `sensor(ID, _, W)`"
+STATIC_EXAMPLE = "`risky(X) :- linked(X, Y), dangerous(Y).`"
+CASE = "names start with a lower-case letter, variables with an upper-case one"
+DURATION = "a duration is written `500 ms`, `10 s`, `30 min`, `3 h`, `2 d` or `PT3H`; a bare number is seconds"
+WINDOW = "a window is written `OVER LAST 5 EVENTS` or `OVER LAST 30 min`, then `BY ID` for one result a group"
+RESULT = "an aggregate is written `A = avg(W), N = count() OVER LAST 5 EVENTS BY ID`"
+ABSENCE = "absence is between two events: `NOT(rain(R)).[smoke(R), fire(R)]`"
+UNLESS = "`UNLESS` waits for a time: `smoke(R) UNLESS alarm(R) WITHIN 10 s`"
+DECLARATION = "a declaration is written `event sensor(id: string, wind: float? in 0..250).`"
+RANGE = "a range is written `in 0..250`, `in -40.5..60`, `in 0..`"
+PREFIX = "a prefix is written `PREFIX sosa: <http://www.w3.org/ns/sosa/>`, without a final `.`"
+FINAL_DOT = "a statement ends with `.`"
+BEHIND = "it stands behind the pattern, before the final `.`: `a(X) SEQ b(X) WITHIN 10 min.`"
+AGGREGATE = "is an aggregate, which takes many events: `smoke(R, T) AGGREGATE M = {}(T) OVER LAST 30 min BY R`"
+POLICY = "the policies are `unrestricted`, `recent` and `chronological`"
+TIE = "of equals, `recent(longest)`, `recent(shortest)` or `recent(by Vol)`, likewise `chronological`"
+CONDITION = "a condition is a comparison, `Wind >= 15`, or a predicate, `linked(X, Y)`"
+ALERT = 'an alert is written `ALERT fire ON smoke(room: R) TITLE "Smoke in {R}" FOR 10 min KEYED BY R.`'
+LABEL = "a label names an event rule: `storm: e(X) <- a(X).`"
+VALUE = "a value is a variable, `Wind`, a constant or arithmetic: `Wind * 3.6`, `abs(Wind)`"
+NEGATION = "`not` takes a predicate, `not linked(X, Y)`; of a comparison write the opposite: `X <= 3` for not `X > 3`"
+BOTH = "conditions are separated by `,`"
+EITHER = "conditions all hold; for `or` write two rules with one head, of the event or of a static predicate"
+EITHER_STATIC = "for `or` write two rules with one head: `risky(X) :- dangerous(X).` and `risky(X) :- broken(X).`"
+GROUPED = "parentheses hold arithmetic; conditions are separated by `,`, and for `or` write two rules with one head"
+NULL = "conditions on a missing value are false, `X = X` says that X is there; `x: int?` declares what may be missing"
+GRAPH = "a graph pattern is a condition: `... WHERE { ?Station wgs84:lat ?Lat }`, where `?Lat` is the variable `Lat`"
+BRACE = "each `{` has its `}`; one in a string or behind a `#` is none"
+INSIDE = "in braces stands SPARQL, whole: `{ ?S a wt:Station OPTIONAL { ?S wt:height ?H } FILTER(?H > 100) }`"
+
+# What an operator joins, in an example.
+EXAMPLES = {
+    "SEQ": "`SEQ` joins two events: `smoke(R) SEQ heat(R)`",
+    "AND": "`AND` joins two events: `smoke(R) AND heat(R)`",
+    "PAR": "`PAR` joins two events: `smoke(R) PAR heat(R)`",
+    "OR": "`OR` joins two events: `smoke(R) OR heat(R)`",
+    "EQUALS": "`EQUALS` joins two events: `open(R) EQUALS lit(R)`",
+    "MEETS": "`MEETS` joins two events: `open(R) MEETS shut(R)`",
+    "DURING": "`DURING` joins two events: `alarm(R) DURING fire(R)`",
+    "STARTS": "`STARTS` joins two events: `alarm(R) STARTS fire(R)`",
+    "FINISHES": "`FINISHES` joins two events: `alarm(R) FINISHES fire(R)`",
+    "CNOT": "`CNOT` takes a sequence and what is absent: `(smoke(R) SEQ fire(R)) CNOT rain(R)`",
+    "UNLESS": UNLESS,
+}
+
+# What other languages write where an operator or a postfix is due here.
+FOREIGN_OPERATORS = {
+    "&": "AND",
+    "&&": "AND",
+    "|": "OR",
+    "||": "OR",
+    ";": "SEQ",
+    "->": "SEQ",
+    "THEN": "SEQ",
+    "BEFORE": "SEQ",
+    "FOLLOWED": "SEQ",
+    "FOLLOWEDBY": "SEQ",
+    "NEXT": "SEQ",
+    "WHILE": "DURING",
+    "OVERLAPS": "PAR",
+    "IF": "WHERE",
+    "WHEN": "WHERE",
+    "HAVING": "WHERE",
+    "FILTER": "WHERE",
+    "FOR": "WITHIN",
+    "IN": "WITHIN",
+    "XOR": "OR",
+}
+# What SQL writes between two values, and what is written instead.
+FOREIGN_TESTS = {
+    "IN": '`F = "a"` takes one value; for several a rule for each, or facts: `cold("a"). cold("b").` and `cold(F)`',
+    "LIKE": '`starts_with(F, "m")`, `ends_with(F, "k")`, `contains(F, "il")`, or by a regular expression, '
+    '`matches(F, "^m")`',
+    "BETWEEN": "a comparison for each end: `T >= 1, T <= 3`",
+}
+FOREIGN_TESTS.update(ILIKE=FOREIGN_TESTS["LIKE"], RLIKE=FOREIGN_TESTS["LIKE"], REGEXP=FOREIGN_TESTS["LIKE"])
+# How they join conditions.
+FOREIGN_LOGIC = {"&": BOTH, "&&": BOTH, ";": BOTH, "AND": BOTH, "|": EITHER, "||": EITHER, "OR": EITHER, "XOR": EITHER}
+# What SPARQL writes before braces.
+FOREIGN_GRAPHS = frozenset(("OPTIONAL", "UNION", "MINUS", "FILTER", "GRAPH", "SERVICE", "SELECT", "ASK", "WHERE"))
+FOREIGN_NULLS = ("null", "NULL", "Null", "None")
+POSTFIX_EXAMPLES = {
+    "WHERE": "`smoke(R, T) WHERE T > 50`",
+    "WITHIN": "`(smoke(R) SEQ heat(R)) WITHIN 10 s`",
+    "POLICY": "`(smoke(R) SEQ heat(R)) POLICY recent`",
+    "AGGREGATE": "`smoke(R, T) AGGREGATE A = avg(T) OVER LAST 5 EVENTS BY R`",
+    "TIMES": "`smoke(R) TIMES 3`",
+}
+# Keywords that do not follow a whole pattern.
+MISPLACED = {
+    "OVER": RESULT,
+    "TIMES": "`TIMES` stands directly behind an event or a `)`: `smoke(R) TIMES 3`",
+    "NOT": ABSENCE,
+}
+FOREIGN_ARROWS = frozenset(("=>", "->", "=", ":=", "<=", "=<", "<", "==", ":", "&", "|", "IF"))
+FOREIGN_COMPARISONS = {"<>": "!=", "=>": ">=", "=<": "<=", ":=": "=", "!": "!="}
+FOREIGN_COMMENTS = frozenset(("//", "/", "--", "*", "-"))
+FOREIGN_TYPES = {
+    "str": "string",
+    "text": "string",
+    "varchar": "string",
+    "integer": "int",
+    "long": "int",
+    "bigint": "int",
+    "int64": "int",
+    "double": "float",
+    "decimal": "float",
+    "real": "float",
+    "number": "float",
+    "float64": "float",
+    "boolean": "bool",
+    "uri": "iri",
+    "datetime": "time",
+    "date": "time",
+    "timestamp": "time",
+    "interval": "duration",
+    "timedelta": "duration",
+}
+FOREIGN_UNITS = {
+    "milli": "ms",
+    "millis": "ms",
+    "msec": "ms",
+    "msecs": "ms",
+    "millisecond": "ms",
+    "milliseconds": "ms",
+    "sec": "s",
+    "secs": "s",
+    "second": "s",
+    "seconds": "s",
+    "m": "min",
+    "mins": "min",
+    "minute": "min",
+    "minutes": "min",
+    "hr": "h",
+    "hrs": "h",
+    "hour": "h",
+    "hours": "h",
+    "day": "d",
+    "days": "d",
+    **dict.fromkeys(("us", "ns", "week", "weeks", "month", "months", "year", "years"), ""),
+}
+FOREIGN_AGGREGATES = {
+    "average": "avg",
+    "mean": "avg",
+    "total": "sum",
+    "maximum": "max",
+    "minimum": "min",
+    "std": "stddev",
+    "stdev": "stddev",
+    "cnt": "count",
+    "latest": "last",
+}
+
+
+def named(token: Token) -> str:
+    """How a message names what was found."""
+    if token.kind == "end":
+        return "the end of the program"
+    if token.kind == "graph":
+        return f"`{on_one_line(token.text, longest=40)}`"
+    text = token.text if len(token.text) <= 40 else token.text[:37] + "..."
+    if text.isprintable() and text != " ":
+        return f"`{text}`"
+    name = unicodedata.name(text[0], "") if len(text) == 1 else ""
+    return f"the character U+{ord(text[0]):04X}" + (f" ({name.lower()})" if name else "")
+
+
+def broken(token: Token) -> tuple[str, str] | None:
+    """Message and hint for what is no token of the language, whatever was expected."""
+    if token.kind == "open":
+        return "this string is not closed", 'a string ends with `"` on its own line; a line break in it is `\\n`'
+    double = "strings are written in plain double quotes: "
+    if token.kind == "quoted":
+        inner = token.text.strip("'")
+        inner = inner if inner.isalnum() and len(inner) < 30 else "snow"
+        return f"a string does not stand in single quotes: {named(token)}", f'{double}`"{inner}"`'
+    if token.kind == "bad" and token.text in "\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019":
+        return f"a string does not stand in typographic quotes: {named(token)}", f'{double}`"snow"`'
+    if token.kind == "bad" and not token.text.isprintable():
+        return f"{named(token)} does not belong here", "it is invisible; delete it"
+    return None
+
+
+def unknown(word: str, choices: tuple[str, ...], all_of_them: str, foreign: dict[str, str] | None = None) -> str:
+    """The hint for a word that is not among the choices."""
+    meant = (foreign or {}).get(word.lower()) or nearest(word, choices)
+    return f"did you mean `{meant}`? {all_of_them}" if meant else all_of_them
+
+
+def logic_hint(token: Token) -> str | None:
+    """For a token where another condition may follow."""
+    return FOREIGN_LOGIC.get(token.text.upper())
+
+
+def operator_hint(token: Token) -> str | None:
+    """For a token where an operator, a postfix or the final `.` is due."""
+    if token.key in MISPLACED:
+        return MISPLACED[token.key]
+    word = token.text.upper()
+    meant = FOREIGN_OPERATORS.get(word)
+    if meant is None and token.kind in ("name", "variable") and len(word) > 1:
+        meant = nearest(word, (*BINARY_OPERATORS, *POSTFIXES, "UNLESS", "TIMES"))
+    if meant:
+        return f"did you mean `{meant}`? {EXAMPLES.get(meant) or POSTFIX_EXAMPLES[meant]}"
+    return None

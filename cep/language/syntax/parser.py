@@ -1,0 +1,233 @@
+"""The parser: rule text to syntax tree, or the first syntax error with position, caret and hint.
+
+Recursive descent by hand, with terms.py, patterns.py and declarations.py: a generated LALR parser was as fast, but
+knows at an error only which tokens it could shift, where the author is to read what was meant and what to write.
+
+    program     = { statement }
+    statement   = "PREFIX" [NAME] ":" IRI
+                | "event" name [ "(" [ attribute { "," attribute } ] ")" ]
+                      [ "AS" iri ] [ "TIME" column | "START" column "END" column ] "."
+                | "policy" choice "."
+                | "ALERT" name "ON" event { clause } "."
+                | [ name ":" ] head "<-" pattern "."
+                | head ":-" conditions "."
+                | head "."
+    attribute   = name ":" type [ "?" ] { "in" [ bound ] ".." [ bound ] | "FROM" column | "AS" iri }
+    iri         = PREFIXED | "<" IRI ">"
+    type        = "int" | "float" | "string" | "bool" | "iri" | "time" | "duration"
+    bound       = [ "-" ] ( number [ unit ] | DURATION ) | TIME
+    column      = WORD | STRING | iri { "/" iri }
+    clause      = "WHERE" conditions | "TITLE" STRING | "TEXT" STRING | "INSTRUCTION" STRING
+                | "SEVERITY" STRING | "URGENCY" STRING | "CERTAINTY" STRING | "CATEGORY" STRING
+                | "FOR" duration | "KEYED" "BY" VARIABLE { "," VARIABLE }
+                | "AT" expression "," expression | "RADIUS" expression | "AREA" expression
+    head        = name [ "(" [ expression { "," expression } ] ")" ]
+
+    pattern     = repeated { OPERATOR repeated | "UNLESS" repeated | postfix }
+    OPERATOR    = "SEQ" | "AND" | "PAR" | "OR" | "EQUALS" | "MEETS" | "DURING" | "STARTS" | "FINISHES" | "CNOT"
+    repeated    = primary { "TIMES" number }
+    primary     = event | [ "-" ] number | TIME | "(" pattern ")" [ "." duration ]
+                | "NOT" "(" pattern ")" "." "[" pattern "," pattern "]"
+    event       = name [ "(" [ expression { "," expression } | named { "," named } ] ")" ]
+    named       = name ":" expression
+    postfix     = "WHERE" conditions | "WITHIN" duration | "POLICY" choice
+                | "AGGREGATE" result { "," result } "OVER" "LAST" ( number "EVENTS" | duration )
+                      [ "BY" VARIABLE { "," VARIABLE } ]
+    result      = VARIABLE "=" aggregate "(" [ [ "distinct" ] expression ] ")"
+    choice      = "unrestricted" | ( "recent" | "chronological" ) [ "(" ( "longest" | "shortest" | "by" VARIABLE ) ")" ]
+    duration    = number [ unit ] | DURATION
+    unit        = "ms" | "s" | "min" | "h" | "d"
+
+    conditions  = condition { "," condition }
+    condition   = expression ( "=" | "==" | "is" | "!=" | "<" | "<=" | ">" | ">=" ) expression
+                | [ "not" ] name [ "(" [ expression { "," expression } ] ")" ]
+                | [ "not" ] "{" SPARQL "}"
+    expression  = product { ( "+" | "-" ) product }
+    product     = signed { ( "*" | "/" | "//" | "mod" ) signed }
+    signed      = "-" signed | operand [ "**" signed ]
+    operand     = VARIABLE | name | "true" | "false" | number [ unit ] | DURATION | TIME | STRING | IRI | PREFIXED
+                | name "(" [ expression { "," expression } ] ")" | "(" expression ")"
+
+Every operator and postfix takes the whole pattern to its left; an UNLESS takes the next WITHIN after it as its own.
+Directly behind a WHERE, AND and OR are refused: a condition was meant. The dot of `(p).3` adjoins both its neighbours;
+a unit stands on the line of its number; a prefixed name and the parts of a PREFIX hold no spaces.
+"""
+
+from __future__ import annotations
+
+from cep.core.errors import CepError, Source, Span
+from cep.language.syntax import ast, messages
+from cep.language.syntax.alerts import alert
+from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.declarations import declaration, end_statement, missing_dot, policy_statement, prefix
+from cep.language.syntax.patterns import condition_hint, join_hint, pattern
+from cep.language.syntax.terms import COMPARISONS, arguments, conditions
+from cep.language.syntax.tokens import BINARY_OPERATORS, POSTFIXES, RESERVED, line_starts
+
+LONGEST = 1 << 22
+"""Characters of the longest program that is read."""
+
+
+def too_long(name: str) -> CepError:
+    """What is wrong with a program beyond LONGEST."""
+    hint = "if these are facts, read them from a table: `--facts linked=links.csv`"
+    return CepError(f"{name}: the program has more than {LONGEST:,} characters", hint=hint, code="syntax")
+
+
+def parse(text: str, name: str = "<program>") -> ast.Program:
+    """The statements of a program text; `name` is what errors quote it by. Raises the first CepError.
+
+    Trees are at most HIGHEST high, so passes may recurse over them.
+    """
+    if len(text) > LONGEST:
+        raise too_long(name)
+    source = Source(text, name)
+    _refuse_unreadable(source)
+    cursor = Cursor(source)
+    statements: list[ast.Statement] = []
+    while cursor.token.kind != "end":
+        statements.append(_statement(cursor))
+    return ast.Program(tuple(statements), source)
+
+
+def _refuse_unreadable(source: Source) -> None:
+    """What no text file holds: NUL, and halves of surrogate pairs."""
+    text = source.text
+    at, message = text.find("\0"), "a NUL character is no text"
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        if at < 0 or error.start < at:
+            at, message = error.start, f"the code U+{ord(text[error.start]):04X} is no character"
+    if at >= 0:
+        starts = line_starts(text)
+        line = sum(1 for start in starts if start <= at)
+        column = at - starts[line - 1] + 1
+        hint = "programs are UTF-8 text; is this a binary or a UTF-16 file?"
+        raise CepError(message, source, Span(line, column, line, column + 1), hint, "syntax")
+
+
+def _statement(cursor: Cursor) -> ast.Statement:
+    token, after = cursor.token, cursor.peek()
+    if token.key == "PREFIX" and after.key not in ("(", "<-", ":-", "."):
+        return prefix(cursor)
+    if token.key == "POLICY":
+        return policy_statement(cursor)
+    if token.key == "EVENT" and after.key not in ("(", "<-", ":-", ".", ":"):
+        return declaration(cursor)
+    if token.key == "ALERT" and after.kind in ("name", "variable", "string"):
+        return alert(cursor)
+    return _rule(cursor)
+
+
+def _rule(cursor: Cursor) -> ast.EventRule | ast.StaticRule:
+    """An event rule, with or without a label, a static rule or a fact."""
+    first = cursor.token
+    if first.kind == "prefixed" and first.text[0] != ":":  # `storm:e(X) <- a(X)`: a label
+        cursor.split()
+        first = cursor.token
+    label: str | None = None
+    if cursor.peek().key == ":" and first.kind in ("name", "variable"):
+        label = cursor.name("a label", messages.LABEL).text
+        cursor.advance()
+        head = cursor.name("a rule", messages.LABEL)
+    else:
+        expected = "the name of an event or a predicate" if first.kind == "variable" else "a statement"
+        head = cursor.name(expected, _statement_hint(cursor))
+    values = arguments(cursor) if cursor.token.key == "(" else ()
+    head_span = cursor.span(head)
+    if cursor.accept("<-"):
+        body = pattern(cursor)
+        _end_event_rule(cursor, body)
+        return ast.EventRule(head.text, values, body, label, cursor.span(first), head_span)
+    if label is not None:
+        cursor.fail("`<-`", messages.LABEL)
+    if cursor.accept(":-"):
+        found = conditions(cursor)
+        _end_static_rule(cursor, found)
+        return ast.StaticRule(head.text, values, found, cursor.span(first))
+    if not cursor.accept("."):
+        _fail_after_head(cursor)
+    return ast.StaticRule(head.text, values, (), cursor.span(first))
+
+
+def _statement_hint(cursor: Cursor) -> str | None:
+    token, previous = cursor.token, cursor.previous
+    if token.key in POSTFIXES and not _left_over(cursor):
+        return f"`{token.text}` begins no statement: {messages.BEHIND}"
+    if token.key in RESERVED and previous.key == ".":
+        return f"the `.` at {previous.line}:{previous.column} has ended the rule before"
+    if token.key in (".", "..") and previous.key == ".":
+        return "one `.` ends a statement"
+    if token.kind == "number" and previous.key == ".":
+        return "`(p).3` has parentheses and no spaces; otherwise `p WITHIN 3 s`"
+    if token.text in messages.FOREIGN_COMMENTS:
+        return "a comment begins with `#` or `%`"
+    if token.text == "@":
+        return messages.PREFIX
+    return messages.EVENT_RULE
+
+
+def _left_over(cursor: Cursor) -> bool:
+    """Whether what stands up to the next `.` is no more than the end of a rule."""
+    ahead = 0
+    while (token := cursor.peek(ahead)).kind != "end" and token.key != ".":
+        if token.key == "<-":
+            return False
+        ahead += 1
+    return cursor.previous.key == "."
+
+
+def _fail_after_head(cursor: Cursor) -> None:
+    token = cursor.token
+    hint = messages.EVENT_RULE
+    if token.key == ",":
+        hint = f"a rule has one head; {messages.EVENT_RULE}"
+    elif token.text.upper() in messages.FOREIGN_ARROWS:
+        hint = f"{messages.EVENT_RULE}, a static one {messages.STATIC_EXAMPLE}"
+    elif token.kind == "graph":
+        hint = f"{messages.GRAPH}; a static rule is {messages.STATIC_EXAMPLE}"
+    elif token.key == "-":
+        hint = _hyphen_hint(cursor) or hint
+    elif missing_dot(cursor):
+        end_statement(cursor, "the fact")
+    elif token.kind == "name":
+        hint = f"is a `.` missing before `{token.text}`?"
+    cursor.fail("`<-`, `:-` or `.`", hint)
+
+
+def _hyphen_hint(cursor: Cursor) -> str | None:
+    before, after = cursor.previous, cursor.peek()
+    if cursor.token.key == "-" and before.kind == "name" and after.kind in ("name", "variable", "number"):
+        return f"a name has letters, digits and `_`: `{before.text}_{after.text}`"
+    return None
+
+
+def _end_event_rule(cursor: Cursor, body: ast.Pattern) -> None:
+    token = cursor.token
+    if token.key in (")", "]", "}"):
+        hint = f"nothing was opened that this `{token.text}` closes"
+    elif token.key in ("<-", ":-"):
+        hint = "a rule has one arrow; is the `.` of the rule before missing?"
+    elif meant := condition_hint(cursor, body):
+        hint = meant
+    elif token.key in COMPARISONS or token.kind == "variable":
+        hint = join_hint(cursor) or "conditions follow `WHERE`: `smoke(R, T) WHERE T > 50`"
+    elif token.kind == "name":
+        hint = join_hint(cursor) or "events are joined by an operator: `smoke(R) SEQ heat(R)`"
+    else:
+        hint = join_hint(cursor) or _hyphen_hint(cursor) or messages.EVENT_RULE
+    end_statement(cursor, "the rule", hint, "an operator or `.`")
+
+
+def _end_static_rule(cursor: Cursor, found: tuple[ast.Condition, ...]) -> None:
+    token = cursor.token
+    logic = messages.logic_hint(token)
+    if token.key in ("AND", "OR"):
+        cursor.fail("`.`", messages.BOTH if logic == messages.BOTH else messages.EITHER_STATIC)
+    if token.key in BINARY_OPERATORS or (token.key in RESERVED and token.key != "NOT"):
+        cursor.stop(f"`{token.text}` belongs to events, and `:-` defines a static predicate", messages.EVENT_RULE)
+    hint = messages.EITHER_STATIC if logic == messages.EITHER else messages.BOTH
+    if token.key in (")", "]", "}"):
+        hint = f"nothing was opened that this `{token.text}` closes"
+    end_statement(cursor, "the rule", hint)

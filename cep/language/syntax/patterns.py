@@ -1,0 +1,358 @@
+"""Event patterns: events, operators, and the postfixes WHERE, WITHIN, POLICY and AGGREGATE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NoReturn
+
+from cep.language.syntax import ast, messages
+from cep.language.syntax.constants import read_duration, read_number, read_ticks, read_time
+from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.terms import arguments, close_arguments, conditions, expression, unit_after_number
+from cep.language.syntax.tokens import BINARY_OPERATORS, POSTFIXES, RESERVED, Token
+
+AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "first", "last")
+_STEPS = frozenset((*BINARY_OPERATORS, *POSTFIXES, "UNLESS"))
+POLICIES = ("unrestricted", "recent", "chronological")
+
+
+def pattern(cursor: Cursor) -> ast.Pattern:
+    """Operators, all of one precedence, and postfixes: each takes the whole pattern to its left."""
+    cursor.enter()
+    first = cursor.token
+    left = _repeated(cursor)
+    after_where = False
+    waiting: ast.Unless | None = None  # an UNLESS that has not met its WITHIN
+    while (step := cursor.token).key in _STEPS:
+        height = cursor.height
+        if step.key in ("AND", "OR") and after_where:
+            _refuse_logic(cursor)
+        after_where = step.key == "WHERE"
+        if step.key == "UNLESS" and waiting:
+            cursor.fail("`WITHIN`", messages.UNLESS)
+        cursor.advance()
+        if step.key == "UNLESS":
+            left = waiting = ast.Unless(left, _repeated(cursor), 0, cursor.span(first))
+        elif step.key in BINARY_OPERATORS:
+            left = ast.Binary(step.key, left, _repeated(cursor), cursor.span(first))
+        elif step.key == "WITHIN" and waiting:
+            ticks = duration(cursor)
+            met = replace(waiting, duration=ticks, span=cursor.span(first) if left is waiting else waiting.span)
+            left = _with_deadline(left, waiting, met)
+            waiting = None
+            continue  # no new node
+        else:
+            left = _postfixed(cursor, step, first, left)
+        cursor.grow(max(height, cursor.height), step)
+    if waiting:
+        cursor.fail("`WITHIN`", messages.UNLESS)
+    cursor.depth -= 1
+    return left
+
+
+def _with_deadline(left: ast.Pattern, waiting: ast.Unless, met: ast.Unless) -> ast.Pattern:
+    """`left` with the UNLESS that waited, somewhere down its left side, replaced by the one with its duration."""
+    if left is waiting:
+        return met
+    if isinstance(left, ast.Binary):
+        return replace(left, left=_with_deadline(left.left, waiting, met))
+    assert isinstance(left, (ast.Where, ast.Policy, ast.Aggregate)), "nothing else was put on top of it"
+    return replace(left, pattern=_with_deadline(left.pattern, waiting, met))
+
+
+def _postfixed(cursor: Cursor, postfix: Token, first: Token, left: ast.Pattern) -> ast.Pattern:
+    match postfix.key:
+        case "WHERE":
+            found = conditions(cursor)
+            return ast.Where(left, found, cursor.span(first))
+        case "WITHIN":
+            ticks = duration(cursor)
+            return ast.Within(left, ticks, cursor.span(first))
+        case "POLICY":
+            chosen = policy_choice(cursor)
+            return ast.Policy(left, chosen, cursor.span(first))
+        case _:
+            return _aggregate(cursor, first, left)
+
+
+def _refuse_logic(cursor: Cursor) -> NoReturn:
+    """`a WHERE X > 1 AND linked(X)`: a condition was meant, an event would be read."""
+    word = cursor.token.text
+    logic = messages.logic_hint(cursor.token)
+    hint = f"{logic}; where an event follows: `(smoke(R, T) WHERE T > 50) {word} heat(R)`"
+    cursor.fail("`,` or the end of the conditions", hint)
+
+
+def _repeated(cursor: Cursor) -> ast.Pattern:
+    """A primary pattern with its `TIMES n`."""
+    first = cursor.token
+    read = _primary(cursor)
+    while cursor.token.key == "TIMES":
+        height = cursor.height
+        times = cursor.advance()
+        count = _count(cursor, "`TIMES`", "`smoke(R) TIMES 3`")
+        cursor.grow(height, times)
+        read = ast.Times(read, count, cursor.span(first))
+    return read
+
+
+def _count(cursor: Cursor, what: str, example: str) -> int:
+    token = cursor.token
+    if token.kind != "number":
+        cursor.fail(f"a whole number after {what}", f"e.g. {example}")
+    count = cursor.read(read_number, token, token.text)
+    if not isinstance(count, int) or count < 1:
+        cursor.stop(f"{what} takes a whole number from 1, found `{token.text}`", f"e.g. {example}")
+    cursor.advance()
+    return count
+
+
+def _primary(cursor: Cursor) -> ast.Pattern:
+    first = cursor.token
+    if first.key == "(":
+        return _parenthesised(cursor)
+    if first.key == "NOT":
+        return _absence(cursor)
+    if first.kind in ("number", "time") or (first.key == "-" and cursor.peek().kind == "number"):
+        return _time_point(cursor)
+    return event(cursor)
+
+
+def _parenthesised(cursor: Cursor) -> ast.Pattern:
+    """`(p)`, or `(p).3`, the paper's spelling of `p WITHIN 3`: the dot and the number adjoin."""
+    opening = cursor.advance()
+    inner = pattern(cursor)
+    cursor.close(opening, ")", "an operator or `)`", condition_hint(cursor, inner) or join_hint(cursor))
+    dot, number = cursor.token, cursor.peek()
+    if dot.key != "." or number.kind not in ("number", "duration") or number.start != dot.end or not cursor.adjoins():
+        return inner
+    cursor.advance()
+    cursor.grow(cursor.height, dot)
+    return ast.Within(inner, duration(cursor), cursor.span(opening))
+
+
+def condition_hint(cursor: Cursor, read: ast.Pattern) -> str | None:
+    """For what stands directly behind the conditions of the pattern that was read, no parenthesis between."""
+    if not isinstance(read, ast.Where) or (read.span.end_line, read.span.end_column) != cursor.previous.stop:
+        return None
+    token = cursor.token
+    if cursor.previous.kind == "graph" and token.text.upper() in messages.FOREIGN_GRAPHS:
+        return messages.INSIDE
+    meant = messages.logic_hint(token) or messages.operator_hint(token)
+    if meant is None and token.kind in ("name", "variable", "number", "string", "graph"):
+        meant = "conditions are separated by `,`; what may hold instead is another rule"
+    return meant
+
+
+def join_hint(cursor: Cursor) -> str | None:
+    """For what stands between two events and is no operator."""
+    token = cursor.token
+    if token.kind == "graph":
+        return messages.GRAPH
+    if token.key == ",":
+        return "events are joined by `AND` or `SEQ`; conditions follow `WHERE`, aggregates `AGGREGATE`"
+    return messages.operator_hint(token)
+
+
+def _absence(cursor: Cursor) -> ast.Pattern:
+    first = cursor.advance()
+    opening = cursor.expect("(", "`(`", messages.ABSENCE)
+    absent = pattern(cursor)
+    height = cursor.height
+    cursor.close(opening, ")", "an operator or `)`", condition_hint(cursor, absent) or join_hint(cursor))
+    if cursor.token.key != "." or cursor.peek().key != "[":
+        if cursor.token.key == ".":
+            cursor.advance()
+        cursor.fail("`.[`" if cursor.previous.key != "." else "`[`", messages.ABSENCE)
+    cursor.advance()
+    opening = cursor.advance()
+    left = pattern(cursor)
+    height = max(height, cursor.height)
+    if cursor.token.key != ",":
+        hint = join_hint(cursor) or messages.ABSENCE
+        if cursor.token.key == "]" and isinstance(left, (ast.Where, ast.Aggregate)):
+            hint = "the `,` was read as the first pattern's, which needs parentheses: `.[(a(X) WHERE X > 1), b(X)]`"
+        cursor.fail("`,` and a second pattern", hint)
+    cursor.advance()
+    right = pattern(cursor)
+    height = max(height, cursor.height)
+    cursor.close(opening, "]", "an operator or `]`", condition_hint(cursor, right) or join_hint(cursor))
+    cursor.grow(height, first)
+    return ast.Not(absent, left, right, cursor.span(first))
+
+
+def _time_point(cursor: Cursor) -> ast.TimePoint:
+    first = cursor.token
+    cursor.height = 1
+    sign = -1 if cursor.accept("-") else 1
+    token = cursor.advance()
+    if token.kind == "time":
+        return ast.TimePoint(cursor.read(read_time, token, token.text), token.span)
+    ticks = sign * cursor.read(read_ticks, token, token.text)
+    if unit_after_number(cursor):
+        hint = "a time point is a time, `2013-02-08T18:00:00Z`, or seconds since 1970-01-01 without a unit"
+        cursor.stop("a duration is no time point", hint, cursor.span(first))
+    return ast.TimePoint(ticks, cursor.span(first))
+
+
+def event(cursor: Cursor) -> ast.EventPattern:
+    hint = None
+    if cursor.token.kind == "graph":
+        hint = messages.GRAPH
+    elif cursor.previous.key in messages.EXAMPLES:
+        hint = messages.EXAMPLES[cursor.previous.key]
+    elif cursor.previous.key == "<-":
+        hint = messages.EVENT_RULE
+    elif cursor.token.kind in ("string", "iri", "prefixed"):
+        hint = "an event is a name with arguments: `smoke(R)`"
+    first = cursor.name("an event", hint)
+    cursor.height = 1
+    if cursor.token.key != "(":
+        return ast.EventPattern(first.text, (), None, first.span)
+    if not _named(cursor):
+        found = arguments(cursor, messages.ALL_OR_NONE)
+        return ast.EventPattern(first.text, found, None, cursor.span(first))
+    names, values = _named_arguments(cursor)
+    return ast.EventPattern(first.text, values, names, cursor.span(first))
+
+
+def _named(cursor: Cursor) -> bool:
+    """Whether the parenthesis that comes opens arguments by name."""
+    return cursor.peek().kind in ("name", "variable") and cursor.peek(2).key == ":"
+
+
+def _named_arguments(cursor: Cursor) -> tuple[tuple[str, ...], tuple[ast.Expression, ...]]:
+    opening = cursor.advance()
+    names: dict[str, None] = {}
+    values: list[ast.Expression] = []
+    height = 1
+    while True:
+        name = cursor.token
+        if name.kind == "variable" and cursor.peek().key == ":":
+            cursor.fail("the name of an attribute", f"{messages.CASE}: `{name.text.lower()}: {name.text}`")
+        if name.kind != "name" or cursor.peek().key != ":":
+            cursor.fail("the name of an attribute and `:`", messages.ALL_OR_NONE)
+        if name.text in names:
+            cursor.stop(f"`{name.text}` is given twice", "each attribute is named at most once")
+        cursor.advance()
+        cursor.advance()
+        names[name.text] = None
+        values.append(expression(cursor))
+        height = max(height, cursor.height)
+        if not cursor.accept(","):
+            break
+    close_arguments(cursor, opening, messages.ALL_OR_NONE)
+    cursor.grow(height, opening)
+    return tuple(names), tuple(values)
+
+
+def duration(cursor: Cursor) -> int:
+    """Microseconds: `10 s`, `PT3H`, or a bare number of seconds; never negative."""
+    token = cursor.token
+    if token.kind == "duration":
+        cursor.advance()
+        return cursor.read(read_duration, token, token.text)
+    if token.kind != "number":
+        calendar = token.kind == "variable" and token.text[0] == "P" and token.text[1:2].isdigit()
+        hint = "months and years differ in length: `P30D`, `P365D`" if calendar else messages.DURATION
+        cursor.fail("a duration", hint)
+    cursor.advance()
+    unit = unit_after_number(cursor)
+    ticks = cursor.read(read_ticks, token, token.text, *([unit] if unit else []))
+    if unit and cursor.token.kind == "number" and not cursor.on_new_line():
+        cursor.fail("the end of the duration", "a duration has one unit: `90 min`, or the form `PT1H30M`")
+    return ticks
+
+
+def policy_choice(cursor: Cursor) -> ast.PolicyChoice:
+    """`recent`, `recent(longest)`, `chronological(by Vol)`."""
+    first = cursor.token
+    if first.kind not in ("name", "variable") or first.key in RESERVED:
+        cursor.fail("a policy", messages.POLICY)
+    name = first.text.lower()
+    if name not in POLICIES:
+        cursor.stop(f"unknown policy `{first.text}`", messages.unknown(name, POLICIES, messages.POLICY))
+    cursor.advance()
+    if cursor.token.key != "(":
+        return ast.PolicyChoice(name, None, None, first.span)
+    if name == "unrestricted":
+        cursor.stop("`unrestricted` takes every pair, so it has no rule for equals", messages.TIE)
+    opening = cursor.advance()
+    tie, by = cursor.token.text.lower(), None
+    if tie == "by":
+        cursor.advance()
+        by = cursor.variable("a variable", messages.TIE).text
+    elif tie in ("longest", "shortest"):
+        cursor.advance()
+    else:
+        cursor.fail("`longest`, `shortest` or `by`", messages.unknown(tie, ("longest", "shortest"), messages.TIE))
+    cursor.close(opening, ")", "`)`")
+    return ast.PolicyChoice(name, tie, by, cursor.span(first))
+
+
+def _aggregate(cursor: Cursor, first: Token, left: ast.Pattern) -> ast.Aggregate:
+    results = [_result(cursor)]
+    height = cursor.height
+    while cursor.accept(","):
+        results.append(_result(cursor))
+        height = max(height, cursor.height)
+    cursor.expect("OVER", "`OVER`", messages.WINDOW)
+    cursor.expect("LAST", "`LAST`", messages.WINDOW)
+    events, ticks = _window(cursor)
+    by: list[ast.Variable] = []
+    if cursor.accept("BY"):
+        by.append(_group(cursor))
+        while cursor.accept(","):
+            by.append(_group(cursor))
+    cursor.height = height
+    return ast.Aggregate(left, tuple(results), events, ticks, tuple(by), cursor.span(first))
+
+
+def _group(cursor: Cursor) -> ast.Variable:
+    token = cursor.variable("a variable to group by", messages.WINDOW)
+    return ast.Variable(token.text, token.span)
+
+
+def _window(cursor: Cursor) -> tuple[int | None, int | None]:
+    """(number of events, None) or (None, microseconds), either above zero."""
+    token, after = cursor.token, cursor.peek()
+    if token.kind == "number" and after.key == "EVENTS":
+        count = _count(cursor, "`LAST`", "`OVER LAST 5 EVENTS`")
+        cursor.advance()
+        return count, None
+    if token.kind == "number" and after.text.upper() == "EVENT":
+        cursor.advance()
+        cursor.fail("`EVENTS` or a unit", messages.WINDOW)
+    ticks = duration(cursor)
+    if ticks == 0:
+        cursor.stop("a window of no length holds nothing", messages.WINDOW, cursor.span(token))
+    return None, ticks
+
+
+def _result(cursor: Cursor) -> ast.AggregateResult:
+    first = cursor.variable("a variable for the result", messages.RESULT)
+    cursor.expect("=", "`=`", messages.RESULT)
+    function = cursor.token
+    if function.kind not in ("name", "variable") or function.key in RESERVED:
+        cursor.fail("an aggregate function", messages.RESULT)
+    name = function.text.lower()
+    if name not in AGGREGATES:
+        all_of_them = "the aggregates are " + ", ".join(f"`{each}`" for each in AGGREGATES)
+        hint = messages.unknown(name, AGGREGATES, all_of_them, messages.FOREIGN_AGGREGATES)
+        cursor.stop(f"unknown aggregate `{function.text}`", hint)
+    cursor.advance()
+    opening = cursor.expect("(", "`(`", messages.RESULT)
+    cursor.height = 1
+    if cursor.token.key == ")":
+        if name != "count":
+            cursor.fail("a value", f"`{name}` needs what it aggregates: `{name}(W)`; only `count()` goes without")
+        cursor.advance()
+        return ast.AggregateResult(first.text, name, None, False, cursor.span(first))
+    distinct = cursor.token.key == "DISTINCT"
+    if distinct:
+        if name != "count":
+            cursor.stop(f"`distinct` belongs to `count`, not to `{name}`", "e.g. `N = count(distinct X)`")
+        cursor.advance()
+    argument = expression(cursor)
+    cursor.close(opening, ")", "an operator or `)`")
+    return ast.AggregateResult(first.text, name, argument, distinct, cursor.span(first))

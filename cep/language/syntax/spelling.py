@@ -1,0 +1,53 @@
+"""Constants of the wrong type: how what was meant is written in the right one."""
+
+from __future__ import annotations
+
+import re
+
+from cep.core.errors import CepError
+from cep.events import Value
+from cep.language.syntax.constants import UNITS, read_time
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?", re.ASCII)
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]+)", re.ASCII)
+CLOCK = re.compile(
+    r"[ \t]+([0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)", re.ASCII
+)
+"""The time of day behind a day and blanks; in its group without the blanks."""
+
+
+def respelling(value: Value, wanted: str) -> str | None:
+    """The hint how a constant is written so that it is of the wanted type; None: it is not seen what was meant."""
+    meant = _respelt(value, wanted)
+    return meant and f"write `{meant}`" + (", without quotes" if isinstance(value, str) else "")
+
+
+def _respelt(value: Value, wanted: str) -> str | None:
+    if wanted == "bool" and str(value).lower() in ("true", "false", "0", "1"):
+        return "true" if str(value).lower() in ("true", "1") else "false"
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if wanted in ("int", "float") and _NUMBER.fullmatch(text):
+        number = text.removeprefix("+").replace(",", ".")
+        return number if wanted == "float" or "." not in number else None
+    if wanted == "time":
+        return _time(text)
+    if wanted == "duration" and (found := _DURATION.fullmatch(text)) and found[2] in UNITS:
+        return f"{found[1]} {found[2]}"
+    return None
+
+
+def joined(day: str, clock: str) -> str:
+    """A day and a time of day as one time."""
+    return f"{day}T{clock if clock[1:2].isdigit() else '0' + clock}"
+
+
+def _time(text: str) -> str | None:
+    day, clock = text[:10], CLOCK.fullmatch(text[10:])
+    written = joined(day, clock[1]) if clock else text
+    try:
+        read_time(written)
+    except CepError:
+        return None
+    return written

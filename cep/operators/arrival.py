@@ -1,0 +1,174 @@
+"""The order of arrival, (end, start, order), and occurrences as a set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.kernels import njit
+from cep.core.relation import END, FIRST, ORDER, START, Table, concat, rows
+from cep.operators.intrinsics import bare
+from cep.operators.keys import mix
+
+
+@bare
+def _disorder(table):  # type: ignore[no-untyped-def]
+    """0: sorted; 1: only inside instants unsorted; 2: unsorted by end."""
+    worst = 0
+    for i in range(1, table.shape[1]):
+        if table[END, i] < table[END, i - 1]:
+            return 2
+        if table[END, i] == table[END, i - 1] and (
+            table[START, i] < table[START, i - 1]
+            or (table[START, i] == table[START, i - 1] and table[ORDER, i] < table[ORDER, i - 1])
+        ):
+            worst = 1
+    return worst
+
+
+@njit(cache=True)
+def _sort_instants(table):  # type: ignore[no-untyped-def]
+    """The permutation that sorts each run of equal ends by (start, order), stably."""
+    n = table.shape[1]
+    permutation = np.arange(n)
+    first = 0
+    while first < n:
+        last = first + 1
+        while last < n and table[END, last] == table[END, first]:
+            last += 1
+        if last - first <= 32:
+            for i in range(first + 1, last):
+                row = permutation[i]
+                j = i - 1
+                while j >= first and (
+                    table[START, permutation[j]] > table[START, row]
+                    or (
+                        table[START, permutation[j]] == table[START, row]
+                        and table[ORDER, permutation[j]] > table[ORDER, row]
+                    )
+                ):
+                    permutation[j + 1] = permutation[j]
+                    j -= 1
+                permutation[j + 1] = row
+        else:
+            run = first + np.argsort(table[ORDER, first:last], kind="mergesort")
+            permutation[first:last] = run[np.argsort(table[START][run], kind="mergesort")]
+        first = last
+    return permutation
+
+
+@njit(cache=True)
+def take(table, index):  # type: ignore[no-untyped-def]
+    """The occurrences at `index`, in its order."""
+    taken = np.empty((table.shape[0], index.shape[0]), np.int64)
+    for c in range(table.shape[0]):
+        for i in range(index.shape[0]):
+            taken[c, i] = table[c, index[i]]
+    return taken
+
+
+def by_arrival(table: Table) -> Table:
+    """The table sorted by arrival, stably; itself where it is already."""
+    if _disorder(table) == 0:
+        return table
+    sorted_table: Table = take(table, order_of_arrival(table))
+    return sorted_table
+
+
+def order_of_arrival(table: Table) -> NDArray[np.int64]:
+    """The places of the table's rows in order of arrival, stably."""
+    disorder = _disorder(table)
+    if disorder == 0:
+        return np.arange(rows(table))
+    if disorder == 1:
+        permutation: NDArray[np.int64] = _sort_instants(table)
+        return permutation
+    by_end = np.argsort(table[END], kind="stable")
+    within: NDArray[np.int64] = by_end[_sort_instants(take(table[: ORDER + 1], by_end))]
+    return within
+
+
+@bare
+def _same(table, i, j):  # type: ignore[no-untyped-def]
+    for c in range(FIRST, table.shape[0]):
+        if table[c, i] != table[c, j]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _firsts(table):  # type: ignore[no-untyped-def]
+    """Which rows are the first of their kind among equal (end, start), and how many are not."""
+    n = table.shape[1]
+    keep = np.ones(n, np.bool_)
+    doubles = 0
+    first = 0
+    while first < n:
+        last = first + 1
+        while last < n and table[END, last] == table[END, first] and table[START, last] == table[START, first]:
+            last += 1
+        if last - first <= 12:
+            for i in range(first + 1, last):
+                for j in range(first, i):
+                    if keep[j] and _same(table, i, j):
+                        keep[i] = False
+                        doubles += 1
+                        break
+        else:
+            capacity = 16
+            while capacity < 2 * (last - first):
+                capacity *= 2
+            seen = np.full(capacity, -1, np.int64)
+            for i in range(first, last):
+                hashed = np.uint64(0)
+                for c in range(FIRST, table.shape[0]):
+                    hashed = mix(hashed, table[c, i])
+                place = np.int64(hashed & np.uint64(capacity - 1))
+                while seen[place] >= 0 and not _same(table, i, seen[place]):
+                    place = (place + 1) & (capacity - 1)
+                if seen[place] < 0:
+                    seen[place] = i
+                else:
+                    keep[i] = False
+                    doubles += 1
+        first = last
+    return keep, doubles
+
+
+@bare
+def _plain(table):  # type: ignore[no-untyped-def]
+    """Whether the table is sorted by arrival, and no occurrence seen at once to be there twice."""
+    for i in range(1, table.shape[1]):
+        if table[END, i] != table[END, i - 1]:
+            if table[END, i] < table[END, i - 1]:
+                return False
+        elif table[START, i] != table[START, i - 1]:
+            if table[START, i] < table[START, i - 1]:
+                return False
+        else:
+            if table[ORDER, i] < table[ORDER, i - 1]:
+                return False
+            j = i - 1
+            while j >= 0 and table[END, i] == table[END, j] and table[START, i] == table[START, j]:
+                if i - j > 12 or _same(table, i, j):
+                    return False
+                j -= 1
+    return True
+
+
+def as_set(tables: Sequence[Table]) -> Table:
+    """Sorted tables as one, identical occurrences (arguments, interval) made one: the first to arrive."""
+    if len(tables) == 1 and _plain(tables[0]):
+        return tables[0]
+    return distinct(by_arrival(concat(tables)))
+
+
+def distinct(table: Table) -> Table:
+    """Identical occurrences (arguments, interval) of a sorted table made one: the first to arrive."""
+    keep, doubles = _firsts(table)
+    if doubles == 0:
+        return table
+    first: Table = take(table, np.flatnonzero(keep))
+    return first

@@ -1,0 +1,142 @@
+"""Which occurrences made this one: identities and edges, as columns, kept only when asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from cep.core.relation import IDENTITY, Table
+from cep.operators import runs
+from cep.operators.contract import Ints, demand, from_arrow, to_arrow
+
+# Input events are named by their position in the input; what is derived, from here on.
+DERIVED = 2**48
+
+_WHOLE, _PART = 0, 1  # the rows of a table of edges
+
+
+class Lineage:
+    """Names for occurrences, and for each derived one the names of its constituents."""
+
+    def __init__(self) -> None:
+        self.next = DERIVED
+        self._runs: list[Table] = []  # sorted by the whole
+        self._new: list[Table] = []
+        self._rules: list[Table] = []  # (name, rule), sorted by the name
+
+    def name(self, table: Table) -> Ints:
+        """Give the rows of a table new names; gives them back."""
+        names = np.arange(self.next, self.next + table.shape[1])
+        self.next += table.shape[1]
+        table[IDENTITY] = names
+        return names
+
+    def link(self, wholes: Ints, parts: Ints) -> None:
+        """Each of `parts` is a constituent of the one of `wholes` beside it (0: of none, a time point)."""
+        known = parts != 0
+        self._new.append(np.stack([wholes[known], parts[known]]))
+
+    def follow(self, names: Ints, rules: Ints) -> None:
+        """Each of `names` was made by the rule of that number beside it; said where several rules make an event."""
+        runs.put(self._rules, np.stack([names, rules]), _WHOLE)
+
+    def rules_of(self, names: Ints) -> tuple[Ints, Ints]:
+        """The rules that made each of `names`, where it was said: pairs (index into names, rule), distinct, sorted."""
+        pairs = [np.empty((2, 0), np.int64)]
+        for run in self._rules:
+            index, at = runs.found(run, names, _WHOLE)
+            pairs.append(np.stack([index, run[_PART, at]]))
+        both: Table = np.unique(np.concatenate(pairs, axis=1), axis=1)
+        return both[0], both[1]
+
+    def edges(self) -> tuple[Ints, Ints]:
+        """All edges, sorted by the whole."""
+        made: Table = np.concatenate([np.empty((2, 0), np.int64), *self._settled()], axis=1)
+        made = made[:, np.argsort(made[_WHOLE], kind="stable")]
+        return made[_WHOLE], made[_PART]
+
+    def parts_of(self, names: Ints) -> tuple[Ints, Ints]:
+        """The constituents of each of `names`: pairs (index into names, constituent)."""
+        index, parts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for run in self._settled():
+            places, at = runs.found(run, names, _WHOLE)
+            index.append(places)
+            parts.append(run[_PART, at])
+        return np.concatenate(index), np.concatenate(parts)
+
+    def _settled(self) -> list[Table]:
+        if self._new:
+            runs.put(self._runs, np.concatenate(self._new, axis=1), _WHOLE)
+            self._new = []
+        return self._runs
+
+    def inputs_of(self, names: Ints) -> tuple[Ints, Ints]:
+        """For each of `names` the input events it goes back to: pairs (index into names, input), distinct, sorted."""
+        roots, current = np.arange(len(names)), names
+        found_roots: list[Ints] = []
+        found: list[Ints] = []
+        while len(current):
+            basic = current < DERIVED
+            given = basic & (current != 0)  # 0: a time point, which no input made
+            found_roots.append(roots[given])
+            found.append(current[given])
+            roots, current = roots[~basic], current[~basic]
+            index, current = self.parts_of(current)
+            roots = roots[index]
+            both = np.unique(np.stack([roots, current], axis=1), axis=0)
+            roots, current = both[:, 0], both[:, 1]
+        nothing = np.empty(0, np.int64)
+        both = np.stack([np.concatenate([nothing, *found_roots]), np.concatenate([nothing, *found])], axis=1)
+        both = np.unique(both, axis=0)
+        return both[:, 0], both[:, 1]
+
+    def behind(self, live: Ints) -> Ints:
+        """These names and all that they go back to, inputs too, sorted."""
+        seen: list[Table] = []
+        frontier = np.unique(live)
+        while len(frontier):
+            runs.put(seen, frontier[np.newaxis], 0)
+            frontier = np.unique(self.parts_of(frontier)[1])
+            for run in seen:
+                frontier = frontier[~runs.holds(run[0], frontier)]
+        return np.sort(np.concatenate([np.empty(0, np.int64), *(run[0] for run in seen)]))
+
+    def keep(self, live: Ints) -> Ints:
+        """Forget all edges that no name of `live` goes back to; gives the names still needed, inputs too, sorted."""
+        needed = self.behind(live)
+        settled, self._runs = self._settled(), []
+        for run in settled:
+            runs.put(self._runs, run[:, runs.holds(needed, run[_WHOLE])], _WHOLE)
+        told, self._rules = self._rules, []
+        for run in told:
+            runs.put(self._rules, run[:, runs.holds(needed, run[_WHOLE])], _WHOLE)
+        return needed
+
+    @property
+    def size(self) -> int:
+        """How many edges are kept, and rules told."""
+        return sum(table.shape[1] for table in (*self._runs, *self._new, *self._rules))
+
+    def snapshot(self, needed: Ints | None = None) -> pa.RecordBatch:
+        """The edges and rules, or those of these sorted names, and the next name."""
+        wholes, parts = self.edges()
+        rules: Table = np.concatenate([np.empty((2, 0), np.int64), *self._rules], axis=1)
+        if needed is not None:
+            held = runs.holds(needed, wholes)
+            wholes, parts = wholes[held], parts[held]
+            rules = rules[:, runs.holds(needed, rules[_WHOLE])]
+        return to_arrow({"wholes": wholes, "parts": parts, "rules": rules, "next": np.array([self.next], np.int64)})
+
+    def restore(self, batch: pa.RecordBatch) -> None:
+        """Take on the edges of a snapshot. CepError: they are none."""
+        arrays = from_arrow(batch)
+        demand(arrays.keys() == {"wholes", "parts", "rules", "next"})
+        wholes, parts, rules, following = (arrays[name] for name in ("wholes", "parts", "rules", "next"))
+        demand(following.shape == (1,) and wholes.ndim == 1 and wholes.shape == parts.shape)
+        demand(rules.ndim == 2 and len(rules) == 2)
+        demand(bool((parts < wholes).all() and (np.diff(wholes) >= 0).all()))  # what made it was there before it
+        for names in (wholes, rules[_WHOLE]):
+            demand(not names.size or (int(names.min()) >= DERIVED and int(names.max()) < int(following[0])))
+        self._runs, self._new, self._rules = [], [np.stack([arrays["wholes"], arrays["parts"]])], []
+        runs.put(self._rules, arrays["rules"], _WHOLE)
+        self.next = int(arrays["next"][0])

@@ -1,0 +1,389 @@
+"""The kernel of every binary goal: an arrival meets the partners that wait under its key.
+
+Generic over relation, policy, tie rule, WITHIN, absence and the feedback of a recursive rule, all of them numbers
+in `spec`, so nothing is compiled for a rule.
+"""
+
+from __future__ import annotations
+
+from cep.core.kernels import njit
+from cep.core.relation import END as T_END
+from cep.core.relation import FIRST, ORDER, START
+from cep.operators.bytecode import run
+from cep.operators.intrinsics import bare
+from cep.operators.keys import MISSING, slot_of_key
+from cep.operators.store import (
+    BEGIN,
+    END,
+    GONE,
+    HEADER,
+    NEXT,
+    OTHER,
+    PREVIOUS,
+    ask_absent_ahead,
+    ask_ahead,
+    feed,
+    known,
+    link,
+    link_sorted,
+    note_absent,
+    put,
+    sortable,
+    supersede,
+    unlink,
+)
+
+RELATIONS = {"SEQ": 0, "AND": 1, "PAR": 2, "EQUALS": 3, "MEETS": 4, "DURING": 5, "STARTS": 6, "FINISHES": 7}
+SEQ, AND, PAR, EQUALS, MEETS, DURING, STARTS, FINISHES = range(8)
+POLICIES = {"unrestricted": 0, "recent": 1, "chronological": 2}
+UNRESTRICTED, RECENT, CHRONOLOGICAL = range(3)
+TIES = {"longest": 0, "shortest": 1, "by": 2}
+
+# places in `spec`
+(
+    S_RELATION, S_POLICY, S_TIE, S_WITHIN, S_POINT, S_STORE_RIGHT, S_ABSENCE, S_FEEDBACK,
+    S_BY_LEFT, S_BY_RIGHT, S_BY_FLOAT, S_WIDTH_LEFT, S_WIDTH_RIGHT,
+) = range(13)  # fmt: skip
+SPEC = 13
+
+# places in `state`: rows taken of each input, rows in the stores, pairs made; and of an arrival whose partners were
+# not all tried for want of room (A_RESUME: the next of them, else -1) what it was
+A_I, A_J, A_X, A_COUNT, A_ABSENT, A_MADE, A_RESUME, A_SIDE, A_ROW, A_MINE, A_FLOOR = range(11)
+STATE = 11
+
+# where the key of the absent event comes from: no absence, from the join key, the right side, the left side, both
+NO_ABSENCE, ABSENT_COMMON, ABSENT_RIGHT, ABSENT_LEFT, ABSENT_BOTH = range(5)
+
+
+@njit(cache=True, inline="always")
+def relates(relation, a, b, c, d):  # type: ignore[no-untyped-def]
+    """Whether the relation holds between L = [a, b] and R = [c, d] (language reference, table of patterns)."""
+    if relation == SEQ:
+        return b < c
+    if relation == AND:
+        return True
+    if relation == PAR:
+        return max(a, c) < min(b, d)
+    if relation == EQUALS:
+        return a == c and b == d
+    if relation == MEETS:
+        return b == c
+    if relation == DURING:
+        return c < a and b < d
+    if relation == STARTS:
+        return a == c and b < d
+    return b == d and c < a
+
+
+@njit(cache=True, inline="always")
+def begins(relation, a, c):  # type: ignore[no-untyped-def]
+    """The start of the pair's interval; its end is the later of the two ends."""
+    if relation == AND or relation == PAR:
+        return min(a, c)
+    if relation == DURING or relation == FINISHES:
+        return c
+    return a
+
+
+@bare
+def pair(  # type: ignore[no-untyped-def]
+    spec, left, right, absent, left_slots, right_slots, absent_slots, right_absent, left_absent, absent_key,
+    absent_index, absent_keys, chains, absent_chains, hot, cold, absent_hot, absent_cold,
+    code, literals, head, head_literals, head_ends, pairs, state, current, new, stack, key,
+):  # fmt: skip
+    """Arrivals of both sides in order, against what waits and each other. Gives whether all is done.
+
+    A row of `pairs` is (left row, right row, completed by the right side, row derived): rows of the store, but the
+    right one's place in the batch where right sides do not wait. `state` says how far it came (see A_I and so on):
+    where there is no room for one more pair and one more row, the caller makes room and calls again. That is all that
+    an arrival writes at once: it is put into the store itself, or (with feedback, on the right) what it makes is. Only
+    under `unrestricted` it makes more, and there is room for each before it is made. The absent side has room for all.
+    """
+    relation = spec[S_RELATION]
+    policy = spec[S_POLICY]
+    tie = spec[S_TIE]
+    within = spec[S_WITHIN]
+    point = spec[S_POINT] != 0
+    keep_right = spec[S_STORE_RIGHT] != 0
+    absence = spec[S_ABSENCE]
+    feedback = spec[S_FEEDBACK] != 0
+    by_float = spec[S_BY_FLOAT]
+    width_left = spec[S_WIDTH_LEFT]
+    width_right = spec[S_WIDTH_RIGHT]
+    tested = code.shape[0] > 0 and (policy == CHRONOLOGICAL or feedback)
+    computes = tested or feedback
+    supersedes = policy == RECENT and relation == SEQ and point and absence <= ABSENT_RIGHT
+    instant = relation == EQUALS or relation == FINISHES
+    backward = policy == RECENT
+    from_tail = 1 if backward else 0
+    onward = PREVIOUS if backward else NEXT
+    longest = tie == 0 or (tie == 2 and policy == RECENT)
+
+    n_left = left.shape[1]
+    n_right = right.shape[1]
+    n_absent = absent.shape[1]
+    made = state[A_MADE]
+    count = state[A_COUNT]
+    absent_count = state[A_ABSENT]
+    i = state[A_I]
+    j = state[A_J]
+    x = state[A_X]
+    resumed = state[A_RESUME]
+    side = state[A_SIDE]
+    row = state[A_ROW]
+    mine = state[A_MINE]
+    floor = state[A_FLOOR]
+    room = min(hot.shape[0], cold.shape[0])
+    full = False
+    while resumed >= 0 or i < n_left or j < n_right:
+        full = made == pairs.shape[0] or count == room
+        if full:
+            break
+        if resumed < 0:
+            side = 1
+            if i < n_left:
+                if j >= n_right:
+                    side = 0
+                elif left[T_END, i] != right[T_END, j]:
+                    side = 0 if left[T_END, i] < right[T_END, j] else 1
+                elif left[START, i] != right[START, j]:
+                    side = 0 if left[START, i] < right[START, j] else 1
+                else:
+                    side = 0 if left[ORDER, i] <= right[ORDER, j] else 1
+            if side == 0:
+                ask_ahead(hot, chains, left_slots, i, True, supersedes, 0, keep_right, 2 + from_tail, onward)
+                row = i
+                i += 1
+            else:
+                ask_ahead(hot, chains, right_slots, j, keep_right, False, 2, True, from_tail, onward)
+                if absence == ABSENT_COMMON or absence == ABSENT_RIGHT:
+                    ask_absent_ahead(absent_hot, absent_chains, right_absent, j)
+                row = j
+                j += 1
+        if side == 0:
+            now = left[T_END, row]
+            begin = left[START, row]
+            slot = left_slots[row]
+        else:
+            now = right[T_END, row]
+            begin = right[START, row]
+            slot = right_slots[row]
+
+        if resumed < 0:
+            if absence != NO_ABSENCE:
+                while x < n_absent and absent[T_END, x] < now:
+                    ask_ahead(absent_hot, absent_chains, absent_slots, x, True, point, 0, False, 0, PREVIOUS)
+                    if absent_slots[x] >= 0:
+                        note_absent(
+                            absent_hot, absent_cold, absent_count, absent, x, absent_slots[x], absent_chains, point
+                        )
+                        absent_count += 1
+                    x += 1
+            if slot < 0:
+                continue
+            mine = row
+            if side == 0:
+                if feedback and known(hot, cold, chains, slot, left, row, width_left):
+                    continue
+                put(hot, cold, count, left, row, slot, 0, width_left)
+                if absence == ABSENT_LEFT:
+                    cold[count, OTHER] = left_absent[row]
+                mine = count
+                count += 1
+            elif keep_right:
+                put(hot, cold, count, right, row, slot, 1, width_right)
+                mine = count
+                count += 1
+
+        matched = False
+        if side == 1 or keep_right:
+            chain = 2 - 2 * side
+            if computes:
+                if side == 0:
+                    for k in range(width_left):
+                        current[k] = left[FIRST + k, row]
+                else:
+                    for k in range(width_right):
+                        current[k] = right[FIRST + k, row]
+            limit = now - within
+            if instant or (relation == MEETS and side == 0):
+                limit = now
+            p = resumed
+            if resumed < 0:
+                p = chains[slot, chain]
+                while p >= 0 and hot[p, END] < limit:
+                    after = hot[p, NEXT]
+                    unlink(hot, chains, slot, chain, p)
+                    p = after
+                # Under NOT with a key that the arrival knows: no left side that ends before `floor` is free of the
+                # absent.
+                floor = MISSING
+                if absence == ABSENT_COMMON or absence == ABSENT_RIGHT:
+                    where = right_absent[row]
+                    if where >= 0:
+                        t = absent_chains[where, 1]
+                        while t >= 0 and absent_hot[t, END] >= begin:
+                            t = absent_hot[t, PREVIOUS]
+                        if t >= 0:
+                            floor = absent_hot[t, BEGIN]
+                if backward:
+                    p = chains[slot, chain + 1]
+                elif floor != MISSING:
+                    if point and absence == ABSENT_COMMON:
+                        while p >= 0 and hot[p, END] < floor:
+                            after = hot[p, NEXT]
+                            unlink(hot, chains, slot, chain, p)
+                            p = after
+                    else:
+                        p = chains[slot, chain + 1]
+                        first = -1
+                        while p >= 0 and hot[p, END] >= floor:
+                            first = p
+                            p = hot[p, PREVIOUS]
+                        p = first
+            resumed = -1
+            best = -1
+            while True:
+                # The next partner that fits.
+                fits = False
+                while p >= 0:
+                    end = hot[p, END]
+                    if backward:
+                        if end < limit or end < floor or (best >= 0 and end < hot[best, END]):
+                            p = -1
+                            break
+                    else:
+                        if (relation == SEQ and end >= begin) or (best >= 0 and end > hot[best, END]):
+                            p = -1
+                            break
+                    if side == 1:
+                        fits = relates(relation, hot[p, BEGIN], end, begin, now)
+                        start = begins(relation, hot[p, BEGIN], begin)
+                    else:
+                        fits = relates(relation, begin, now, hot[p, BEGIN], end)
+                        start = begins(relation, begin, hot[p, BEGIN])
+                    fits = fits and now - start <= within
+                    if fits and absence >= ABSENT_LEFT:
+                        where = cold[p, OTHER]
+                        if absence == ABSENT_BOTH:
+                            for k in range(absent_key.shape[0]):
+                                if absent_key[k, 0] == 0:
+                                    key[k] = cold[p, HEADER + absent_key[k, 1]]
+                                else:
+                                    key[k] = right[FIRST + absent_key[k, 1], row]
+                            where = slot_of_key(key, absent_index, absent_keys)
+                        if where >= 0:
+                            t = absent_chains[where, 1]
+                            while t >= 0 and absent_hot[t, END] >= begin:
+                                t = absent_hot[t, PREVIOUS]
+                            if t >= 0 and absent_hot[t, BEGIN] > end:
+                                fits = False
+                    if fits and tested and policy != RECENT:
+                        fits = (
+                            run(
+                                code, 0, code.shape[0], literals, stack, cold, p, HEADER, current, side == 1, start, now
+                            )
+                            == 1
+                        )
+                    if fits:
+                        break
+                    p = hot[p, PREVIOUS] if backward else hot[p, NEXT]
+                chosen = -1
+                if policy == UNRESTRICTED:
+                    if p < 0:
+                        break
+                    full = made == pairs.shape[0] or (feedback and count == room)
+                    if full:
+                        resumed = p
+                        break
+                    chosen = p
+                    p = hot[p, NEXT]
+                elif p >= 0:
+                    better = best < 0
+                    if not better:
+                        by = -1
+                        if tie == 2:
+                            by = spec[S_BY_LEFT] if side == 1 else spec[S_BY_RIGHT]
+                        if by >= 0:
+                            better = sortable(cold[p, HEADER + by], by_float) > sortable(
+                                cold[best, HEADER + by], by_float
+                            )
+                        elif longest:
+                            better = hot[p, BEGIN] < hot[best, BEGIN]
+                        else:
+                            better = hot[p, BEGIN] > hot[best, BEGIN]
+                    if better:
+                        best = p
+                    p = hot[p, PREVIOUS] if backward else hot[p, NEXT]
+                    continue
+                else:
+                    if best < 0:
+                        break
+                    chosen = best
+                    if policy == CHRONOLOGICAL:
+                        matched = True
+                        unlink(hot, chains, slot, chain, best)
+
+                start = begins(relation, hot[chosen, BEGIN], begin)
+                if side == 0:
+                    start = begins(relation, begin, hot[chosen, BEGIN])
+                if (
+                    tested
+                    and policy == RECENT
+                    and run(
+                        code, 0, code.shape[0], literals, stack, cold, chosen, HEADER, current, side == 1, start, now
+                    )
+                    != 1
+                ):
+                    break
+                derived = -1
+                if feedback:
+                    begun = 0
+                    for h in range(head_ends.shape[0]):
+                        run(
+                            head, begun, head_ends[h], head_literals, stack, cold, chosen, HEADER, current, True,
+                            start, now,
+                        )  # fmt: skip
+                        new[h] = stack[0]
+                        begun = head_ends[h]
+                    if feed(hot, cold, count, chains, slot, start, now, right[ORDER, row], new, width_left):
+                        derived = count
+                        count += 1
+                        if supersedes:
+                            supersede(hot, chains, slot, 0, within)
+                if not feedback or derived >= 0:
+                    pairs[made, 0] = chosen if side == 1 else mine
+                    pairs[made, 1] = mine if side == 1 else chosen
+                    pairs[made, 2] = side
+                    pairs[made, 3] = derived
+                    made += 1
+                if policy != UNRESTRICTED:
+                    break
+        if full:
+            break
+        if side == 0 or keep_right:
+            if matched:
+                hot[mine, NEXT] = GONE
+            elif feedback:
+                link_sorted(hot, cold, chains, slot, 0, mine)
+            else:
+                link(hot, chains, slot, 2 * side, mine)
+            if supersedes and side == 0:
+                supersede(hot, chains, slot, 0, within)
+    while not full and x < n_absent:
+        if absent_slots[x] >= 0:
+            note_absent(absent_hot, absent_cold, absent_count, absent, x, absent_slots[x], absent_chains, point)
+            absent_count += 1
+        x += 1
+    state[A_RESUME] = resumed
+    state[A_SIDE] = side
+    state[A_ROW] = row
+    state[A_MINE] = mine
+    state[A_FLOOR] = floor
+    state[A_I] = i
+    state[A_J] = j
+    state[A_X] = x
+    state[A_COUNT] = count
+    state[A_ABSENT] = absent_count
+    state[A_MADE] = made
+    return not full

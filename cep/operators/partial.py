@@ -1,0 +1,98 @@
+"""Partial results of aggregate functions: values come to them one by one or in groups, older with younger.
+
+A partial result is three words (n, x, y): how many values are in it, and what the function needs of them. Floats are
+summed with their rounding errors (two-sum), spreads combined as Chan, Golub and LeVeque (1983) do.
+"""
+
+from __future__ import annotations
+
+import math
+
+from cep.core.kernels import njit
+from cep.operators.intrinsics import as_bits, as_float
+from cep.operators.keys import MISSING, NAN
+from cep.operators.store import sortable
+
+(
+    COUNT,
+    COUNT_VALUES,
+    SUM_INT,
+    SUM_FLOAT,
+    AVG,
+    MIN_INT,
+    MIN_FLOAT,
+    MAX_INT,
+    MAX_FLOAT,
+    STDDEV,
+    FIRST_VALUE,
+    LAST_VALUE,
+) = range(12)
+DISTINCT, FIRST_FLOAT, LAST_FLOAT = 12, 13, 14
+
+
+@njit(cache=True, inline="always")
+def lift(kind, value):  # type: ignore[no-untyped-def]
+    """How many values one value is: none when it is missing."""
+    return 0 if kind != COUNT and (value == MISSING or value == NAN) else 1
+
+
+@njit(cache=True)
+def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
+    """(n, x, y), older, and (m, u, v), younger, together."""
+    if m == 0:
+        return n, x, y
+    if n == 0:
+        return m, u, v
+    total = n + m
+    if kind == SUM_INT:
+        # y counts how often the sum went round the 64 bits: it may come back.
+        s = x + u
+        round_trip = 0
+        if ((x ^ s) & (u ^ s)) < 0:
+            round_trip = 1 if x > 0 else -1
+        return total, s, y + v + round_trip
+    if kind == SUM_FLOAT or kind == AVG:
+        a = as_float(x)
+        b = as_float(u)
+        s = a + b
+        t = s - a
+        low = (a - (s - t)) + (b - t) + as_float(y) + as_float(v)
+        high = s + low
+        return total, as_bits(high), as_bits(low - (high - s))
+    if kind == STDDEV:
+        d = as_float(u) - as_float(x)
+        mean = as_float(x) + d * (m / total)
+        return total, as_bits(mean), as_bits(as_float(y) + as_float(v) + d * d * (n / total) * m)
+    if kind == MIN_INT:
+        return total, min(x, u), 0
+    if kind == MAX_INT:
+        return total, max(x, u), 0
+    if kind == MIN_FLOAT:
+        return total, (x if sortable(x, 1) <= sortable(u, 1) else u), 0
+    if kind == MAX_FLOAT:
+        return total, (x if sortable(x, 1) > sortable(u, 1) else u), 0
+    if kind == FIRST_VALUE or kind == FIRST_FLOAT:
+        return total, x, 0
+    return total, u, 0
+
+
+@njit(cache=True)
+def outcome(kind, n, x, y):  # type: ignore[no-untyped-def]
+    """The bits of a partial result's value."""
+    if kind == COUNT or kind == COUNT_VALUES or kind == DISTINCT:
+        return n
+    summed = kind == SUM_FLOAT or kind == AVG or kind == STDDEV
+    if n == 0 or (kind == STDDEV and n < 2):
+        floating = summed or kind == MIN_FLOAT or kind == MAX_FLOAT or kind == FIRST_FLOAT or kind == LAST_FLOAT
+        return NAN if floating else MISSING
+    if kind == SUM_INT:
+        return MISSING if y != 0 else x
+    if summed:
+        if kind == STDDEV:
+            value = math.sqrt(as_float(y) / (n - 1))
+        else:
+            value = as_float(x) + as_float(y)
+            if kind == AVG:
+                value = value / n
+        return as_bits(value + 0.0) if math.isfinite(value) else NAN
+    return x

@@ -1,0 +1,241 @@
+"""The nodes without memory: scan, select, union, and the making of events from a rule's head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Column, Table, bits, column, concat, empty, rows
+from cep.operators.arrival import as_set, by_arrival, take
+from cep.operators.contract import Ints, demand, from_arrow, to_arrow
+from cep.operators.lineage import DERIVED, Lineage
+from cep.rules.conditions import Conditions
+
+Columns = dict[str, Column]
+Evaluation = Callable[[Columns, int], Column]
+
+
+class Memoryless:
+    """The part of the contract that a goal without state has for nothing."""
+
+    def forget(self, watermark: int, wholly: bool = False) -> None:
+        """Nothing is kept."""
+
+    def snapshot(self) -> pa.RecordBatch:
+        return to_arrow({})
+
+    def restore(self, batch: pa.RecordBatch) -> None:
+        """Nothing was kept."""
+
+    def codes(self) -> list[Ints]:
+        return []
+
+    def coded(self) -> list[Ints]:
+        return []
+
+    def names(self) -> list[Ints]:
+        return []
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return 0, 0
+
+
+def columns_of(table: Table, types: Sequence[str], times: bool = False) -> Columns:
+    """A table's columns under their canonical names, with the interval's where asked for."""
+    named: Columns = {f"v{i}": column(table, i, type) for i, type in enumerate(types)}
+    if times:
+        named |= {"start()": table[START], "end()": table[END], "duration()": table[END] - table[START]}
+    return named
+
+
+class Scan(Memoryless):
+    """The occurrences of an event that have the constants and equal arguments, with the arguments asked for."""
+
+    def __init__(
+        self,
+        constants: Sequence[tuple[int, int | None]],
+        equal: Sequence[tuple[Callable[[Table], NDArray[np.bool_]], int]],
+        chosen: Sequence[int],
+        width: int,
+    ) -> None:
+        self.constants = constants
+        self.equal = [test for test, _ in equal]
+        self.rows = np.array([*range(FIRST), *(FIRST + c for c in chosen)], np.int64)
+        self.whole = list(chosen) == list(range(width))
+
+    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+        table = inputs[0]
+        if rows(table) and (self.constants or self.equal):
+            keep = np.ones(rows(table), np.bool_)
+            for position, value in self.constants:
+                keep &= False if value is None else table[FIRST + position] == value
+            for test in self.equal:
+                keep &= test(table)
+            if not keep.all():
+                table = take(table, np.flatnonzero(keep))
+        return table if self.whole else table[self.rows]
+
+
+class Tick(Memoryless):
+    """The time point: occurs once, when the watermark reaches it."""
+
+    def __init__(self, ticks: int) -> None:
+        self.ticks = ticks
+        self.done = False
+
+    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+        if self.done or watermark < self.ticks:
+            return empty(0)
+        self.done = True
+        return np.array([[self.ticks], [self.ticks], [-1], [0]], np.int64)
+
+    def next_deadline(self) -> int:
+        """When it occurs; 2**62 once it has."""
+        return 2**62 if self.done else self.ticks
+
+    def pending(self) -> int:
+        """How many time points are still to come."""
+        return int(not self.done)
+
+    def snapshot(self) -> pa.RecordBatch:
+        return to_arrow({"done": np.array([int(self.done)], np.int64)})
+
+    def restore(self, batch: pa.RecordBatch) -> None:
+        done = from_arrow(batch).get("done")
+        demand(done is not None and done.shape == (1,))
+        assert done is not None, "it is there"
+        self.done = bool(done[0])
+
+
+class Select(Memoryless):
+    """Occurrences for which conditions hold, or one for each answer; `within` bounds their length."""
+
+    def __init__(
+        self, types: Sequence[str], conditions: Conditions | None, binds: Sequence[str], within: int | None
+    ) -> None:
+        self.types = types
+        self.conditions = conditions
+        self.binds = binds
+        self.within = within
+
+    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+        table = inputs[0]
+        if rows(table) and self.within is not None:
+            keep = table[END] - table[START] <= self.within
+            table = table if keep.all() else take(table, np.flatnonzero(keep))
+        if self.conditions is None:
+            return table
+        if not rows(table):
+            return empty(len(self.types) + len(self.binds))
+        named = columns_of(table, self.types, True)
+        if not self.binds:
+            keep = self.conditions.holds(named, rows(table))
+            return table if keep.all() else take(table, np.flatnonzero(keep))
+        index, found = self.conditions.answers(named, rows(table))
+        wide = take(table, index)
+        return np.concatenate([wide, *(bits(found[name])[None, :] for name in self.binds)], axis=0)
+
+
+class Union(Memoryless):
+    """Occurrences of either side; conversions bring both to one representation, column by column."""
+
+    def __init__(self, left: Sequence[Evaluation], right: Sequence[Evaluation], types: Sequence[Sequence[str]]) -> None:
+        self.sides = (left, right)
+        self.types = types
+
+    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+        made = [
+            project(table, types, side)
+            for table, types, side in zip(inputs, self.types, self.sides, strict=True)
+            if rows(table)
+        ]
+        return by_arrival(concat(made)) if made else empty(len(self.sides[0]))
+
+
+def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation]) -> Table:
+    """Occurrences with other arguments: an evaluation for each."""
+    made = np.empty((FIRST + len(evaluations), rows(table)), np.int64)
+    made[:FIRST] = table[:FIRST]
+    named = columns_of(table, types)
+    for i, evaluate in enumerate(evaluations):
+        made[FIRST + i] = bits(evaluate(named, rows(table)))
+    return made
+
+
+class Make(Memoryless):
+    """The occurrences of an event as a set: input, and what the rules' heads make, rules in program order.
+
+    `rules`: the heads' numbers in the plan, which `lineage` is told where there are several.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: Sequence[tuple[Sequence[str], Sequence[Evaluation], Sequence[int] | None]],
+        rules: Sequence[int] = (),
+        lineage: Lineage | None = None,
+    ) -> None:
+        self.width = width
+        self.heads = heads
+        self.rules = rules
+        self.lineage = lineage
+        self.several = len(heads) > 1
+        self.rows = [
+            None if plain is None else np.array([*range(FIRST), *(FIRST + c for c in plain)], np.int64)
+            for _, _, plain in heads
+        ]
+
+    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+        """Inputs: the event's own input, then a table a head."""
+        made = [inputs[0]] if rows(inputs[0]) else []
+        by: dict[int, int] = {}
+        rules = self.rules or range(len(self.heads))
+        for table, (types, evaluations, plain), chosen, rule in zip(
+            inputs[1:], self.heads, self.rows, rules, strict=True
+        ):
+            if not rows(table):
+                continue
+            if chosen is not None and plain is not None:
+                whole = list(plain) == list(range(table.shape[0] - FIRST))
+                made.append(table if whole else table[chosen])
+            else:
+                made.append(project(table, types, evaluations))
+            if self.lineage is not None:
+                made[-1], by[len(made) - 1] = self._named(made[-1], self.lineage), rule
+        if not made:
+            return empty(self.width)
+        found = as_set(made)
+        if self.lineage is not None and self.several:
+            self._told(made, by, found, self.lineage)
+        return found
+
+    def without_last(self) -> Make:
+        """The same without the last rule, which another goal stands for."""
+        made = Make(self.width, self.heads[:-1], self.rules[:-1], self.lineage)
+        made.several = self.several
+        return made
+
+    def _named(self, table: Table, lineage: Lineage) -> Table:
+        """Occurrences of the event with names of their own, each made of what the head was given."""
+        named = table.copy()
+        lineage.link(lineage.name(named), table[IDENTITY])
+        return named
+
+    def _told(self, made: Sequence[Table], by: Mapping[int, int], found: Table, lineage: Lineage) -> None:
+        """Which rules made what was found: of what several give, all of them."""
+        whole = concat(made)
+        rules = np.repeat([by.get(i, -1) for i in range(len(made))], [rows(table) for table in made])
+        names = whole[IDENTITY]
+        if rows(found) < rows(whole):  # all that is the same as one that was found has its name
+            _, kinds = np.unique(np.delete(whole, [ORDER, IDENTITY], axis=0), axis=1, return_inverse=True)
+            kinds = kinds.reshape(-1)
+            first = np.isin(names, found[IDENTITY])
+            of = np.empty(rows(whole), np.int64)
+            of[kinds[first]] = names[first]
+            names = of[kinds]
+        derived = (rules >= 0) & (names >= DERIVED)
+        lineage.follow(names[derived], rules[derived])

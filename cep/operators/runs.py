@@ -1,0 +1,45 @@
+"""Runs: a growing table as a few sorted ones, each at least twice as long as the next, so that adding copies little."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.relation import Table
+from cep.operators.contract import Ints
+
+
+def put(runs: list[Table], table: Table, key: int) -> None:
+    """Add rows to runs that are sorted by their row `key`, in place. Each is copied as often as the logarithm of their
+    number."""
+    if not table.shape[1]:
+        return
+    runs.append(_sorted(table, key))
+    while len(runs) > 1 and runs[-2].shape[1] < 2 * runs[-1].shape[1]:
+        last, before = runs.pop(), runs.pop()
+        runs.append(_sorted(np.concatenate([before, last], axis=1), key))
+
+
+def found(run: Table, values: Ints, key: int) -> tuple[Ints, Ints]:
+    """Where a run has these values: pairs (index into values, place in the run)."""
+    first = np.searchsorted(run[key], values, "left")
+    counts = np.searchsorted(run[key], values, "right") - first
+    index = np.repeat(np.arange(len(values)), counts)
+    places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    return index, places
+
+
+def holds(sorted: Ints, values: Ints) -> NDArray[np.bool_]:
+    """Which of the values are among sorted ones."""
+    if not len(sorted):
+        return np.zeros(len(values), np.bool_)
+    places = np.searchsorted(sorted, values)
+    found: NDArray[np.bool_] = sorted[np.minimum(places, len(sorted) - 1)] == values
+    return found
+
+
+def _sorted(table: Table, key: int) -> Table:
+    column = table[key]
+    if bool((column[1:] >= column[:-1]).all()):
+        return table
+    return np.ascontiguousarray(table[:, np.argsort(column, kind="stable")])

@@ -1,0 +1,401 @@
+"""Where occurrences wait: rows in two arrays, chained by key in order of arrival.
+
+What the search for a partner reads of a row (`hot`) is apart from what is read of the partner found (`cold`: a
+header, then the
+arguments). The rows of both sides of a goal share one store; a slot (a key) has a chain for each side.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.kernels import njit
+from cep.core.relation import END as T_END
+from cep.core.relation import FIRST, IDENTITY, ORDER, START
+from cep.core.room import SPARE, roomy
+from cep.operators.intrinsics import bare, prefetch
+from cep.operators.keys import MISSING, NAN, Keys
+
+Ints = NDArray[np.int64]
+
+BEGIN, END, NEXT, PREVIOUS = 0, 1, 2, 3
+HOT = 4
+ARRIVAL, NAME, SLOT, SIDE, OTHER = 0, 1, 2, 3, 4
+HEADER = 5
+# NEXT of a row that has left its chain for good
+GONE = -2
+FOREVER = 2**62
+
+# How many arrivals ahead chains, then their first rows, the second ones and the third ones are asked for.
+FAR, NEAR, NEARER, NEAREST = 24, 12, 6, 3
+
+
+def new_store(width: int) -> tuple[Ints, Ints]:
+    """An empty store for occurrences with up to so many arguments."""
+    count = roomy(0, 16)
+    return np.empty((count, HOT), np.int64), np.empty((count, HEADER + width), np.int64)
+
+
+def room(array: Ints, needed: int) -> Ints:
+    """The array, or a larger one with its rows, so that `needed` rows fit."""
+    if array.shape[0] >= needed:
+        return array
+    larger = np.empty((roomy(needed, 2 * array.shape[0]), array.shape[1]), np.int64)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+def more_chains(chains: Ints, slots: int) -> Ints:
+    """Chains for at least so many slots, the new ones empty."""
+    if chains.shape[0] >= slots:
+        return chains
+    larger = np.full((roomy(slots, 2 * chains.shape[0]), chains.shape[1]), -1, np.int64)
+    larger[: chains.shape[0]] = chains
+    return larger
+
+
+def kept(hot: Ints, cold: Ints, keep: Ints) -> tuple[Ints, Ints, int]:
+    """A store of just these rows, and how many."""
+    return compacted(hot, keep), compacted(cold, keep), len(keep)
+
+
+@bare
+def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyped-def]
+    """Row `i` of `table` as row `count` of a store, for which there is room, in no chain yet."""
+    hot[count, BEGIN] = table[START, i]
+    hot[count, END] = table[T_END, i]
+    hot[count, NEXT] = -1
+    hot[count, PREVIOUS] = -1
+    cold[count, ARRIVAL] = table[ORDER, i]
+    cold[count, NAME] = table[IDENTITY, i]
+    cold[count, SLOT] = slot
+    cold[count, SIDE] = side
+    cold[count, OTHER] = -1
+    for k in range(width):
+        cold[count, HEADER + k] = table[FIRST + k, i]
+
+
+@njit(cache=True, inline="always")
+def ask_ahead(store, chains, slots, i, stored, supersedes, own, searches, searched, onward):  # type: ignore[no-untyped-def]
+    """Ask for the memory that the arrivals after the `i`th will need: the rows before one that is `stored` in its `own`
+    chain, and the rows that one which `searches` will look at, from the end `searched` of the other chain `onward`."""
+    n = slots.shape[0]
+    if i + FAR < n:
+        prefetch(chains, slots[i + FAR])
+    if i + NEAR < n:
+        slot = slots[i + NEAR]
+        if slot >= 0:
+            if stored:
+                prefetch(store, chains[slot, own + 1])
+            if searches:
+                prefetch(store, chains[slot, searched])
+    if (searches or supersedes) and i + NEARER < n:
+        slot = slots[i + NEARER]
+        if slot >= 0:
+            if supersedes:
+                p = chains[slot, own + 1]
+                if p >= 0:
+                    prefetch(store, store[p, PREVIOUS])
+            if searches:
+                p = chains[slot, searched]
+                if p >= 0:
+                    prefetch(store, store[p, onward])
+        slot = slots[i + NEAREST]
+        if searches and slot >= 0:
+            p = chains[slot, searched]
+            if p >= 0:
+                p = store[p, onward]
+                if p >= 0:
+                    prefetch(store, store[p, onward])
+
+
+@njit(cache=True, inline="always")
+def ask_absent_ahead(store, chains, slots, i):  # type: ignore[no-untyped-def]
+    """Ask for the memory of what is to be absent for the arrivals after the `i`th: the latest under each one's key."""
+    n = slots.shape[0]
+    if i + FAR < n:
+        prefetch(chains, slots[i + FAR])
+    if i + NEAR < n:
+        slot = slots[i + NEAR]
+        if slot >= 0:
+            prefetch(store, chains[slot, 1])
+    if i + NEARER < n:
+        slot = slots[i + NEARER]
+        if slot >= 0:
+            t = chains[slot, 1]
+            if t >= 0:
+                prefetch(store, store[t, PREVIOUS])
+
+
+@njit(cache=True, inline="always")
+def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
+    """Append row `p` to the chain of `slot`. Every slot that `Keys` gave has its row in `chains` (`more_chains`)."""
+    tail = chains[slot, head + 1]
+    store[p, PREVIOUS] = tail
+    if tail >= 0:
+        store[tail, NEXT] = p
+    else:
+        chains[slot, head] = p
+    chains[slot, head + 1] = p
+
+
+@bare
+def link_sorted(store, cold, chains, slot, head, p):  # type: ignore[no-untyped-def]
+    """Put row `p` into the chain of `slot` by (end, start, order), after its equals."""
+    before = chains[slot, head + 1]
+    while (
+        before >= 0
+        and store[before, END] == store[p, END]
+        and (
+            store[before, BEGIN] > store[p, BEGIN]
+            or (store[before, BEGIN] == store[p, BEGIN] and cold[before, ARRIVAL] > cold[p, ARRIVAL])
+        )
+    ):
+        before = store[before, PREVIOUS]
+    after = chains[slot, head] if before < 0 else store[before, NEXT]
+    store[p, PREVIOUS] = before
+    store[p, NEXT] = after
+    if before >= 0:
+        store[before, NEXT] = p
+    else:
+        chains[slot, head] = p
+    if after >= 0:
+        store[after, PREVIOUS] = p
+    else:
+        chains[slot, head + 1] = p
+
+
+@bare
+def unlink(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
+    """Take row `p` out of its chain for good."""
+    before = store[p, PREVIOUS]
+    after = store[p, NEXT]
+    if before >= 0:
+        store[before, NEXT] = after
+    else:
+        chains[slot, head] = after
+    if after >= 0:
+        store[after, PREVIOUS] = before
+    else:
+        chains[slot, head + 1] = before
+    store[p, NEXT] = GONE
+
+
+@bare
+def supersede(store, chains, slot, head, within):  # type: ignore[no-untyped-def]
+    """Forget what is superseded for ever where right sides are points: they come no earlier than the chain's latest
+    end, so that of the ends before it only the last can still be chosen."""
+    top = chains[slot, head + 1]
+    if top < 0:
+        return
+    p = store[top, PREVIOUS]
+    while p >= 0 and store[p, END] == store[top, END]:
+        p = store[p, PREVIOUS]
+    if p < 0:
+        return
+    end = store[p, END]
+    latest = store[p, BEGIN]
+    while p >= 0 and store[p, END] == end:
+        latest = max(latest, store[p, BEGIN])
+        p = store[p, PREVIOUS]
+    while p >= 0 and (within >= FOREVER or store[p, BEGIN] <= latest):
+        before = store[p, PREVIOUS]
+        unlink(store, chains, slot, head, p)
+        p = before
+
+
+@bare
+def note_absent(store, cold, count, table, x, slot, chains, forgets):  # type: ignore[no-untyped-def]
+    """An occurrence of what is to be absent: kept with the latest start so far under its key as its own.
+
+    `forgets`: right sides are points, so that of the ends before the latest only the last one counts.
+    """
+    put(store, cold, count, table, x, slot, 0, 0)
+    tail = chains[slot, 1]
+    if tail >= 0:
+        store[count, BEGIN] = max(store[count, BEGIN], store[tail, BEGIN])
+    link(store, chains, slot, 0, count)
+    if forgets:
+        p = tail
+        while p >= 0 and store[p, END] == store[count, END]:
+            p = store[p, PREVIOUS]
+        if p >= 0:
+            p = store[p, PREVIOUS]
+        while p >= 0:
+            before = store[p, PREVIOUS]
+            unlink(store, chains, slot, 0, p)
+            p = before
+
+
+@bare
+def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untyped-def]
+    """Whether the very same occurrence as row `i` of `table` waits already."""
+    p = chains[slot, 1]
+    while p >= 0 and store[p, END] == table[T_END, i]:
+        same = store[p, BEGIN] == table[START, i]
+        for k in range(width):
+            same = same and cold[p, HEADER + k] == table[FIRST + k, i]
+        if same:
+            return True
+        p = store[p, PREVIOUS]
+    return False
+
+
+@bare
+def feed(hot, cold, count, chains, slot, start, end, order, arguments, width):  # type: ignore[no-untyped-def]
+    """A derived occurrence becomes a left side of its own rule (row `count`, for which there is room).
+
+    Gives whether it does: not when the very same waits already, unless that arrived later. Of what is the same, the
+    first to arrive is the one that there is; the other goes, which nothing has met yet.
+    """
+    p = chains[slot, 1]
+    while p >= 0 and hot[p, END] == end:
+        same = hot[p, BEGIN] == start
+        for k in range(width):
+            same = same and cold[p, HEADER + k] == arguments[k]
+        if same:
+            if cold[p, ARRIVAL] <= order:
+                return False
+            unlink(hot, chains, slot, 0, p)
+            break
+        p = hot[p, PREVIOUS]
+    hot[count, BEGIN] = start
+    hot[count, END] = end
+    hot[count, NEXT] = -1
+    hot[count, PREVIOUS] = -1
+    cold[count, ARRIVAL] = order
+    cold[count, NAME] = 0
+    cold[count, SLOT] = slot
+    cold[count, SIDE] = 0
+    cold[count, OTHER] = -1
+    for k in range(width):
+        cold[count, HEADER + k] = arguments[k]
+    link_sorted(hot, cold, chains, slot, 0, count)
+    return True
+
+
+@njit(cache=True, inline="always")
+def sortable(bits, is_float):  # type: ignore[no-untyped-def]
+    """A value's bits as an integer that sorts like the value; missing is least."""
+    if is_float == 0:
+        return bits
+    if bits == NAN:
+        return MISSING
+    return bits if bits >= 0 else bits ^ np.int64(0x7FFFFFFFFFFFFFFF)
+
+
+@njit(cache=True)
+def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
+    """Rows of a store as a table."""
+    table = np.empty((FIRST + width, index.shape[0]), np.int64)
+    for i in range(index.shape[0]):
+        p = index[i]
+        table[START, i] = store[p, BEGIN]
+        table[T_END, i] = store[p, END]
+        table[ORDER, i] = cold[p, ARRIVAL]
+        table[IDENTITY, i] = cold[p, NAME]
+        for k in range(width):
+            table[FIRST + k, i] = cold[p, HEADER + k]
+    return table
+
+
+@njit(cache=True)
+def live(hot, cold, count, within, left_instant, right_instant, watermark):  # type: ignore[no-untyped-def]
+    """The rows of a store that may still be needed after `watermark`: an instant side's none that ended by then, of
+    the others those that began less than `within` ago."""
+    keep = np.empty(count, np.int64)
+    n = 0
+    for p in range(count):
+        if hot[p, NEXT] == GONE:
+            continue
+        if (left_instant and cold[p, SIDE] == 0) or (right_instant and cold[p, SIDE] == 1):
+            if hot[p, END] <= watermark:
+                continue
+        elif hot[p, BEGIN] <= watermark - within:
+            continue
+        keep[n] = p
+        n += 1
+    return keep[:n]
+
+
+@njit(cache=True)
+def compacted(store, keep):  # type: ignore[no-untyped-def]
+    """A store of just these rows, with room to grow."""
+    fresh = np.empty((max(keep.shape[0], SPARE * max(8, keep.shape[0])), store.shape[1]), np.int64)
+    for i in range(keep.shape[0]):
+        fresh[i] = store[keep[i]]
+    return fresh
+
+
+def renumber(cold: Ints, count: int, keys: Keys) -> Keys:
+    """The slots that rows still use get new numbers in `cold`; gives their keys."""
+    return Keys.of(*_renumbered(cold, count, keys.table, keys.count))
+
+
+@njit(cache=True)
+def _renumbered(cold, count, keys, slots):  # type: ignore[no-untyped-def]
+    numbers = np.full(max(slots, 1), -1, np.int64)
+    fresh = np.empty((max(slots, SPARE * 8), keys.shape[1]), np.int64)
+    n = 0
+    for p in range(count):
+        slot = cold[p, SLOT]
+        if slot < 0:
+            continue
+        if numbers[slot] < 0:
+            numbers[slot] = n
+            fresh[n] = keys[slot]
+            n += 1
+        cold[p, SLOT] = numbers[slot]
+    return fresh, n
+
+
+@bare
+def tidied(hot, cold, chains, count, within, left_instant, right_instant, watermark, in_order):  # type: ignore[no-untyped-def]
+    """The rows that may still be needed (see `live`) moved together in place, and chained anew. Gives how many."""
+    for slot in range(chains.shape[0]):
+        for cell in range(chains.shape[1]):
+            chains[slot, cell] = -1
+    n = 0
+    for p in range(count):
+        if p + FAR < count:
+            prefetch(chains, cold[p + FAR, SLOT])
+            prefetch(hot, chains[cold[p + NEAR, SLOT], 2 * cold[p + NEAR, SIDE] + 1])
+        if hot[p, NEXT] == GONE:
+            continue
+        if (left_instant and cold[p, SIDE] == 0) or (right_instant and cold[p, SIDE] == 1):
+            if hot[p, END] <= watermark:
+                continue
+        elif hot[p, BEGIN] <= watermark - within:
+            continue
+        hot[n, BEGIN] = hot[p, BEGIN]
+        hot[n, END] = hot[p, END]
+        hot[n, NEXT] = -1
+        hot[n, PREVIOUS] = -1
+        for cell in range(cold.shape[1]):
+            cold[n, cell] = cold[p, cell]
+        if in_order:
+            link(hot, chains, cold[n, SLOT], 2 * cold[n, SIDE], n)
+        else:
+            link_sorted(hot, cold, chains, cold[n, SLOT], 0, n)
+        n += 1
+    return n
+
+
+def shrunk(array: Ints, count: int) -> Ints:
+    """The array, or a smaller one with its first `count` rows where these are few of what it has room for."""
+    return array if array.shape[0] <= max(8 * count, 1 << 17) else array[: 2 * count + 1024].copy()
+
+
+@njit(cache=True)
+def relink(hot, cold, count, chains, in_order):  # type: ignore[no-untyped-def]
+    """Chain the rows of a store anew, in their order, or sorted by arrival. A row of a negative slot is in no chain."""
+    for p in range(count):
+        hot[p, NEXT] = -1
+        hot[p, PREVIOUS] = -1
+        if cold[p, SLOT] < 0:
+            continue
+        if in_order:
+            link(hot, chains, cold[p, SLOT], 2 * cold[p, SIDE], p)
+        else:
+            link_sorted(hot, cold, chains, cold[p, SLOT], 0, p)

@@ -1,0 +1,151 @@
+"""What rules take values to be that are not there yet: of columns of knowledge without values, the types."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from cep.language.syntax.ast import Call, Comparison, Condition, Constant, Expression, Predicate, StaticRule, Variable
+from cep.language.syntax.variables import expression_variables
+from cep.plan.algebra import Atom, Given, Pair, Pattern, Rule, Rules, Window
+from cep.plan.patterns import patterns
+from cep.rules.functions import FUNCTIONS
+
+Place = tuple[str, int]
+"""A predicate and a position of its arguments."""
+
+_PASSED_ON = ("first", "last", "min", "max", "sum")  # aggregates that give what they take
+
+
+def wanted(rules: Rules, types: Mapping[Place, str | None]) -> dict[Place, str]:
+    """The types of those places of what is asked that hold no value, None in `types`.
+
+    They are those of the declared attributes that heads make of them, through static rules and undeclared events; float
+    where nothing but a policy goes by them. A place that is wanted as several types, or as none, is left out: `any`.
+    """
+    wants = _Wants(rules, types)
+    for rule in rules.rules:
+        schema = rules.schemas[rule.event]
+        if schema.declared:
+            for argument, attribute in zip(rule.arguments, schema.attributes, strict=True):
+                wants.event(rule, argument, attribute.type)
+    found = {place: _one(types) for place, types in wants.follow().items()}
+    wants = _Wants(rules, {place: found.get(place, type) for place, type in types.items()})
+    for rule in rules.rules:
+        for each in patterns(rule.body):
+            if isinstance(each, Pair) and each.policy.by is not None:
+                wants.event(rule, Variable(each.policy.by), "float")
+    found |= {place: _one(types) for place, types in wants.follow().items()}
+    return {place: type for place, type in found.items() if type != "any"}
+
+
+def _one(types: Collection[str]) -> str:
+    if set(types) == {"int", "float"}:
+        return "int"
+    return next(iter(types)) if len(types) == 1 else "any"
+
+
+class _Wants:
+    """Types asked of variables, followed to where these get their values."""
+
+    def __init__(self, rules: Rules, types: Mapping[Place, str | None]) -> None:
+        self.rules = rules
+        self.types = types
+        self.derived = {rule.event for rule in rules.rules if not rules.schemas[rule.event].declared}
+        self.statics = {rule.name for rule in rules.statics}
+        self.found: dict[Place, list[str]] = {}
+        self.todo: list[tuple[bool, str, int, str]] = []  # of an event, its or the predicate's name, position, type
+        self.seen: set[tuple[bool, str, int, str]] = set()
+
+    def follow(self) -> dict[Place, list[str]]:
+        while self.todo:
+            event, name, place, type = self.todo.pop()
+            if event:
+                for rule in self.rules.rules:
+                    if rule.event == name:
+                        self.event(rule, rule.arguments[place], type)
+            else:
+                for static in self.rules.statics:
+                    if static.name == name and place < len(static.arguments):
+                        self.static(static, static.arguments[place], type)
+        return self.found
+
+    def event(self, rule: Rule, argument: Expression, type: str) -> None:
+        """An argument or a variable of an event rule is wanted as a type."""
+        parts = patterns(rule.body)
+        conditions = [condition for part in parts if isinstance(part, Given) for condition in part.conditions]
+        self.ask(argument, type, parts, conditions, frozenset())
+
+    def static(self, rule: StaticRule, argument: Expression, type: str) -> None:
+        self.ask(argument, type, (), rule.conditions, frozenset())
+
+    def ask(
+        self,
+        argument: Expression,
+        type: str,
+        parts: Sequence[Pattern],
+        conditions: Sequence[Condition],
+        passed: frozenset[str],
+    ) -> None:
+        for name in _operands(argument, type):
+            if name in passed:
+                continue
+            self.sources(name, type, parts, conditions)
+            for other in _made_of(name, parts, conditions):
+                self.ask(other, type, parts, conditions, passed | {name})
+
+    def sources(self, name: str, type: str, parts: Sequence[Pattern], conditions: Sequence[Condition]) -> None:
+        """Where a variable gets its values: if one place has another type already, that is what it is."""
+        places = [
+            (True, part.event, i)
+            for part in parts
+            if isinstance(part, Atom)
+            for i, each in enumerate(part.arguments)
+            if each == Variable(name)
+        ]
+        if any(event not in self.derived for _, event, _ in places):
+            return
+        places += [
+            (False, each.name, i)
+            for each in conditions
+            if isinstance(each, Predicate) and not each.negated
+            for i, argument in enumerate(each.arguments)
+            if argument == Variable(name)
+        ]
+        known = [self.types[asked, i] for event, asked, i in places if not event and (asked, i) in self.types]
+        if any(each is not None and each != type for each in known):
+            return
+        for event, asked, i in places:
+            if not event and (asked, i) in self.types:
+                if self.types[asked, i] is None and type not in self.found.setdefault((asked, i), []):
+                    self.found[asked, i].append(type)
+            elif (event or asked in self.statics) and (event, asked, i, type) not in self.seen:
+                self.seen.add((event, asked, i, type))
+                self.todo.append((event, asked, i, type))
+
+
+def _operands(expression: Expression, type: str) -> Iterator[str]:
+    """The variables that have the type if the expression is to have it."""
+    match expression:
+        case Variable(name) if name != "_":
+            yield name
+        case Call("+" | "-", (left, Constant())) if type == "time":
+            yield from _operands(left, type)
+        case Call("+" | "-" | "*" | "//" | "mod" | "**" | "neg", arguments) if type == "int":
+            for argument in arguments:
+                yield from _operands(argument, type)
+        case Call(function, arguments) if function in FUNCTIONS and FUNCTIONS[function].gives == "same":
+            for argument in arguments:
+                yield from _operands(argument, type)
+
+
+def _made_of(name: str, parts: Sequence[Pattern], conditions: Sequence[Condition]) -> Iterator[Expression]:
+    """What a variable is made equal to, or aggregates."""
+    for condition in conditions:
+        if isinstance(condition, Comparison) and condition.operator == "=":
+            for one, other in ((condition.left, condition.right), (condition.right, condition.left)):
+                if one == Variable(name) and name not in expression_variables(other):
+                    yield other
+    for part in parts:
+        for result in part.results if isinstance(part, Window) else ():
+            if result.variable == name and result.function in _PASSED_ON and result.argument is not None:
+                yield result.argument

@@ -1,0 +1,189 @@
+"""What is no mistake but can hardly be meant: names that are nearly others, events that nothing can start."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+
+from cep.core.errors import Warning
+from cep.language.syntax.ast import Constant
+from cep.plan.algebra import Atom, Either, Pair, Pattern, Rule, Rules
+from cep.plan.names import excerpt, used_variables
+from cep.plan.order import components
+from cep.plan.patterns import atoms, mentioned, parts, patterns
+
+LONGEST = 64
+"""Letters of the longest name of which nearly equal ones are looked for."""
+
+
+def doubts(rules: Rules) -> list[Warning]:
+    """Warnings about names and events, in program order."""
+    slips = [w for rule in rules.rules for w in (*_slips(rules, rule), *_words(rules, rule))]
+    return [*_strangers(rules), *slips, *_unstarted(rules)]
+
+
+def _strangers(rules: Rules) -> list[Warning]:
+    """Undeclared events that are named like a static predicate, or nearly like a known event."""
+    known = {name for name, schema in rules.schemas.items() if schema.declared} | {rule.event for rule in rules.rules}
+    statics = {static.name for static in rules.statics}
+    strangers = [atom for rule in rules.rules for atom in atoms(rule.body) if atom.event not in known]
+    near = _Near(sorted(known) if strangers else ())
+    found: dict[str, Warning] = {}
+    for atom in strangers:
+        if atom.event in found:
+            continue
+        close = [name for name in near.candidates(atom.event) if _slip(atom.event, name, ends=True)]
+        if atom.event in statics:
+            message = f"`{atom.event}` is a static predicate; in a pattern it is an event of that name"
+            hint = f"what is always so stands in the WHERE: `... WHERE {atom.event}(...)`"
+        elif close:
+            message = f"`{atom.event}` is neither declared nor derived"
+            hint = f"did you mean `{close[0]}`? an event that is really called so is best declared"
+        else:
+            continue
+        found[atom.event] = Warning(message, rules.source, atom.span, hint, "stranger")
+    return list(found.values())
+
+
+def _slips(rules: Rules, rule: Rule) -> list[Warning]:
+    """Variables written once that are one letter off another of the rule."""
+    written = [*used_variables(rule.arguments), *mentioned(rule.body)]
+    times = Counter(variable.name for variable in written)
+    times.update(each.policy.by for each in patterns(rule.body) if isinstance(each, Pair) and each.policy.by)
+    once = [variable for variable in written if times[variable.name] == 1]
+    near = _Near(times if once else ())
+    place = {name: number for number, name in enumerate(times)}
+    found = []
+    for variable in once:
+        close = [name for name in near.candidates(variable.name) if _slip(variable.name, name)]
+        if close and not (times[close[0]] == 1 and place[variable.name] < place[close[0]]):
+            message = f"`{variable.name}` stands here only, and is nearly `{close[0]}`"
+            hint = f"`{close[0]}` if it is the same, `_` for what does not matter"
+            found.append(Warning(message, rules.source, variable.span, hint, "slip"))
+    return found
+
+
+def _words(rules: Rules, rule: Rule) -> list[Warning]:
+    """Lower-case words in the place of the attribute of that very name: a variable was meant."""
+    found = []
+    for atom in atoms(rule.body):
+        schema = rules.schemas[atom.event]
+        for attribute, argument in zip(schema.attributes, atom.arguments):
+            if not isinstance(argument, Constant) or argument.value != attribute.name:
+                continue
+            if excerpt(rules.source, argument.span) != argument.value:
+                continue  # in quotes: it was meant
+            word = str(argument.value)
+            variable = word[:1].upper() + word[1:]
+            message = f'`{word}` is the string "{word}" here, not the value of `{attribute.name}`'
+            hint = f"a variable starts with an upper-case letter: `{variable}`; the string itself goes in quotes"
+            found.append(Warning(message, rules.source, argument.span, hint, "word"))
+    return found
+
+
+class _Near:
+    """Names, to find which of them may be a slip of another."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = list(names)
+        self.spelt: dict[str, list[int]] = {}
+        for number, name in enumerate(self.names):
+            for spelling in _spellings(name):
+                self.spelt.setdefault(spelling, []).append(number)
+
+    def candidates(self, name: str) -> list[str]:
+        """In their order."""
+        found = {number for spelling in _spellings(name) for number in self.spelt.get(spelling, ())}
+        return [self.names[number] for number in sorted(found)]
+
+
+def _spellings(name: str) -> set[str]:
+    """A name without capitals, without one of its small letters, and with two others swapped: names that differ by a
+    slip share one."""
+    found = {name, name.lower()}
+    if len(name) <= LONGEST:
+        found.update(name[:i] + name[i + 1 :] for i, letter in enumerate(name) if letter.islower())
+        for i, (one, two) in enumerate(pairwise(name)):
+            if one != two and not (one.islower() or two.islower()):
+                found.add(name[:i] + max(one, two) + min(one, two) + name[i + 2 :])
+    return found
+
+
+def _slip(name: str, other: str, ends: bool = False) -> bool:
+    """Whether one is the other with one small letter inside it wrong, missing, too many or swapped with the next.
+
+    Names that differ in digits, or unless `ends` at an end, are often meant: `Temp1` and `Temp2`, `WindA` and `WindB`.
+    """
+    if name == other or min(len(name), len(other)) < 4 or abs(len(name) - len(other)) > 1:
+        return False
+    if name.lower() == other.lower():
+        return True
+    if not ends and (name[0] != other[0] or name[-1] != other[-1]):
+        return False
+    shorter_length = min(len(name), len(other))
+    first = next((i for i in range(shorter_length) if name[i] != other[i]), shorter_length)
+    a, b = name[first:], other[first:]
+    if len(a) == len(b):
+        swapped = a[:2] == b[1::-1] and a[2:] == b[2:]
+        return swapped or (a[1:] == b[1:] and a[0].islower() and b[0].islower())
+    longer, shorter = (a, b) if len(a) > len(b) else (b, a)
+    return longer[1:] == shorter and longer[0].islower()
+
+
+def _unstarted(rules: Rules) -> list[Warning]:
+    """Derived events of which every rule needs one first, so that there is never any."""
+    made = {rule.event for rule in rules.rules}
+    possible = {name for name, schema in rules.schemas.items() if schema.declared or name not in made}
+    readers: dict[str, list[Rule]] = {}
+    for rule in rules.rules:
+        for name in made.intersection(atom.event for atom in atoms(rule.body)):
+            readers.setdefault(name, []).append(rule)
+    waiting = list(rules.rules)
+    while waiting:
+        rule = waiting.pop()
+        if rule.event not in possible and _possible(rule.body, possible):
+            possible.add(rule.event)
+            waiting += readers.get(rule.event, ())
+    needs: dict[str, list[str]] = {}
+    for rule in rules.rules:
+        if rule.event not in possible:
+            needs.setdefault(rule.event, []).extend(_needs(rule.body, possible))
+    cycles = [each for each in components(needs, lambda name: needs[str(name)]) if len(each) > 1]
+    cyclic = {name for each in cycles for name in each} | {name for name in needs if name in needs[name]}
+    needed_by: dict[str, list[str]] = {}
+    for name, others in needs.items():
+        for other in others:
+            needed_by.setdefault(other, []).append(name)
+    told: set[str] = set()  # and what needs one that is told of
+    found: dict[str, Warning] = {}
+    for rule in rules.rules:
+        if rule.event not in cyclic or rule.event in told:
+            continue
+        todo = [rule.event]
+        while todo:
+            name = todo.pop()
+            if name not in told:
+                told.add(name)
+                todo += needed_by.get(name, ())
+        hint = f"a rule that starts it, without `{rule.event}`; or `event {rule.event}(...)` where it is read as well"
+        message = f"`{rule.event}` can never occur: it takes one to make one"
+        found[rule.event] = Warning(message, rules.source, rule.head_span, hint, "unstarted")
+    return list(found.values())
+
+
+def _possible(pattern: Pattern, possible: set[str]) -> bool:
+    match pattern:
+        case Atom(event):
+            return event in possible
+        case Either(left, right):
+            return _possible(left, possible) or _possible(right, possible)
+        case _:
+            return all(_possible(part, possible) for part in parts(pattern))
+
+
+def _needs(pattern: Pattern, possible: set[str]) -> list[str]:
+    """The impossible events it needs."""
+    if isinstance(pattern, Atom):
+        return [] if pattern.event in possible else [pattern.event]
+    return [name for part in parts(pattern) for name in _needs(part, possible)]

@@ -1,0 +1,86 @@
+"""Conditions that decide nothing: a variable that nothing else uses, braces that have nothing of the rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from cep.core.errors import Source, Warning
+from cep.core.suggest import nearest
+from cep.language.syntax.ast import Comparison, Condition, Constant, Expression, Predicate, Variable
+from cep.language.syntax.graphs import variables as sparql_variables
+from cep.plan.algebra import Given, Pair, Rules
+from cep.plan.names import excerpt, used_variables
+from cep.plan.patterns import mentioned, patterns
+
+
+def idle(rules: Rules) -> list[Warning]:
+    """Warnings about conditions of event rules and of static ones."""
+    found: list[Warning] = []
+    for rule in rules.rules:
+        times = Counter(each.name for each in (*used_variables(rule.arguments), *mentioned(rule.body)))
+        inside = patterns(rule.body)
+        times.update(each.policy.by for each in inside if isinstance(each, Pair) and each.policy.by)
+        for each in inside:
+            found += _idle(each.conditions, times, rules.source) if isinstance(each, Given) else ()
+    for static in rules.statics:
+        times = Counter(each.name for each in used_variables((*static.arguments, *static.conditions)))
+        found += _idle(static.conditions, times, rules.source)
+    return found
+
+
+def _idle(conditions: Sequence[Condition], times: Counter[str], source: Source) -> Iterator[Warning]:
+    """Of conditions of a rule that has these variables, each so many times."""
+    for condition in conditions:
+        if isinstance(condition, Comparison):
+            if condition.operator == "=":
+                yield from _given(condition, times, source)
+        elif condition.graph is not None:
+            yield from _apart(condition, times, source)
+
+
+def _given(condition: Comparison, times: Counter[str], source: Source) -> Iterator[Warning]:
+    """A variable that gets a value and stands nowhere else; named `_...`, it is meant so."""
+    for side, other in ((condition.left, condition.right), (condition.right, condition.left)):
+        if not isinstance(side, Variable) or side.name.startswith("_") or times[side.name] != 1:
+            continue
+        written = excerpt(source, condition.span) or f"{side.name} = ..."
+        message = f"`{side.name}` is used nowhere else, so `{written}` decides nothing"
+        yield Warning(message, source, side.span, _meant(side.name, other, times), "idle")
+
+
+def _meant(name: str, other: Expression, times: Counter[str]) -> str:
+    if isinstance(other, Variable):
+        near = nearest(name, [known for known in times if known not in (name, other.name)])
+        return f'a text stands in quotes: `"{name}"`' + (f"; or did you mean `{near}`?" if near else "")
+    if isinstance(other, Constant):
+        return f"`{name}` is a new variable here; it is used in the head or in another condition, or left out"
+    return f"use `{name}` in the head or in another condition, or leave it out"
+
+
+def _apart(condition: Predicate, times: Counter[str], source: Source) -> Iterator[Warning]:
+    """Braces that have none of the rule's variables, or have one of them as a variable of their own."""
+    assert condition.graph is not None, "it stands in braces"
+    inside = sparql_variables(condition.graph.text)
+    shared = {name for name in inside if times[name] > 1}
+    others = [name for name in times if name not in inside and "'" not in name]
+    slips = [(local, meant) for local in inside if (meant := _capital(local, others, shared))]
+    for local, meant in slips:
+        message = f"`?{local}` is known in these braces only: it is not the rule's `{meant}`"
+        hint = f"write `?{meant}` if it is the same"
+        yield Warning(message, source, condition.span, hint, "apart")
+    if slips or shared or not inside:
+        return
+    near = {local: meant for local in inside if len(local) > 2 and (meant := nearest(local, others))}
+    hint = "a variable of the rule is written with an upper-case letter: `?Fridge` is the rule's `Fridge`"
+    for local, meant in list(near.items())[:1]:
+        hint = f"write `?{meant}` if `?{local}` is the same as `{meant}` of the rule"
+    message = "these braces have no variable of the rule, so they say the same of every event"
+    yield Warning(message, source, condition.span, hint, "apart")
+
+
+def _capital(local: str, others: Collection[str], shared: Collection[str]) -> str | None:
+    """The variable of the rule that is the same but for capitals."""
+    if local in shared:
+        return None
+    return next((name for name in others if name.lower() == local.lower() and name != local), None)

@@ -1,0 +1,387 @@
+"""Expressions of conditions and heads: types checked when a program is read, then evaluated on whole columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cep.core.errors import CepError, Source, Span
+from cep.core.suggest import did_you_mean
+from cep.events import Iri
+from cep.language.syntax import messages
+from cep.language.syntax.ast import Call, Comparison, Constant, Expression, Variable
+from cep.language.syntax.constants import FARTHEST, too_long, write_duration, write_time
+from cep.language.syntax.patterns import AGGREGATES
+from cep.language.syntax.spelling import respelling
+from cep.rules.evaluate import compile, compile_test, constant_value
+from cep.rules.functions import FUNCTIONS
+from cep.rules.texts import regex_error
+from cep.rules.typed import (
+    NUMBERS,
+    TICKS,
+    Literal,
+    Typed,
+    TypedCall,
+    TypedConstant,
+    TypedVariable,
+    a,
+    coerced,
+    common_type,
+    seconds,
+    to_float,
+)
+from cep.rules.units import UNIT_IRIS, mistakes
+
+__all__ = [
+    "Literal",
+    "Typed",
+    "TypedCall",
+    "TypedConstant",
+    "TypedVariable",
+    "check",
+    "check_comparison",
+    "compile",
+    "compile_test",
+    "literal_value",
+]
+
+OPERATORS = ("+", "-", "*", "/", "//", "mod", "**")
+OF_THE_PATTERN = {"start": "time", "end": "time", "duration": "duration"}
+
+
+def literal_value(constant: Constant) -> Literal:
+    """The value of a constant in the representation of its type."""
+    if constant.type == "float":
+        return float(constant.value) + 0.0
+    return constant.value
+
+
+def check(expression: Expression, types: Mapping[str, str], source: Source | None = None) -> Typed:
+    """Types and coercions of an expression whose variables have these types.
+
+    `types` may hold `start()`, `end()` and `duration()` where the pattern's interval is known.
+    """
+    return _Checker(types, source).expression(expression)
+
+
+def check_comparison(comparison: Comparison, types: Mapping[str, str], source: Source | None = None) -> TypedCall:
+    """A comparison with both sides of one type."""
+    return _Checker(types, source).comparison(comparison)
+
+
+def variables(expression: Expression) -> list[Variable]:
+    """The variables of an expression but the anonymous, as they are written."""
+    if isinstance(expression, Variable):
+        return [] if expression.name == "_" else [expression]
+    if isinstance(expression, Call):
+        return [variable for argument in expression.arguments for variable in variables(argument)]
+    return []
+
+
+def called_functions(expression: Expression) -> frozenset[str]:
+    """The names of the functions an expression calls."""
+    if not isinstance(expression, Call):
+        return frozenset()
+    return frozenset([expression.function]).union(*map(called_functions, expression.arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class _Checker:
+    types: Mapping[str, str]
+    source: Source | None
+
+    def error(self, message: str, span: Span, hint: str | None = None, code: str = "type") -> CepError:
+        return CepError(message, self.source, span, hint, code)
+
+    def expression(self, expression: Expression) -> Typed:
+        match expression:
+            case Constant():
+                return self.constant(expression)
+            case Variable(name, span):
+                if name not in self.types:
+                    what = "`_` has no value" if name == "_" else f"`{name}` is not bound"
+                    hint = "give it a name" if name == "_" else f"bind `{name}` in the pattern, or with `{name} = ...`"
+                    raise self.error(what, span, hint, "unsafe")
+                return TypedVariable(name, self.types[name])
+            case Call(function, arguments):
+                if function in OF_THE_PATTERN:
+                    return self.of_the_pattern(expression)
+                typed = tuple(self.expression(argument) for argument in arguments)
+                if function in OPERATORS or function == "neg":
+                    return fold(self.operator(expression, typed))
+                return fold(self.function(expression, typed))
+
+    def constant(self, constant: Constant) -> TypedConstant:
+        value = literal_value(constant)
+        if not isinstance(value, str | bool):
+            if isinstance(value, int) and abs(value) >= 2**63:
+                raise self.error(
+                    f"{value} is beyond 64 bits", constant.span, f"write it as a float: `{float(value)!r}`"
+                    if abs(value) < 10**300 else None,
+                )  # fmt: skip
+            if not math.isfinite(value):
+                raise self.error("a number is finite", constant.span)
+        return TypedConstant(value, constant.type)
+
+    def of_the_pattern(self, call: Call) -> Typed:
+        name = f"{call.function}()"
+        if call.arguments:
+            raise self.error(f"`{name}` takes no arguments", call.span, f"it is that of the whole pattern: `{name}`")
+        if name not in self.types:
+            raise self.error(
+                f"`{name}` stands only in a WHERE of a pattern, whose interval it is", call.span,
+                "bind it there: `WHERE T = end()`, and use `T` here", "unsafe",
+            )  # fmt: skip
+        return TypedVariable(name, self.types[name])
+
+    def operator(self, call: Call, typed: tuple[Typed, ...]) -> TypedCall:
+        function = call.function
+        if function == "neg":
+            if typed[0].type in ("int", "float", "duration", "any"):
+                return TypedCall("neg", typed, typed[0].type)
+            raise self.error(f"`-` takes a number, not {self.kind(call.arguments[0], typed[0])}", call.span)
+        assert len(typed) == 2, "the grammar gives an operator two operands"
+        left, right = typed
+        if left.type in TICKS or right.type in TICKS:
+            result = _of_ticks(function, left, right)
+        elif left.type in NUMBERS and right.type in NUMBERS:
+            result = _of_numbers(function, left, right)
+        else:
+            result = None
+        if result is None:
+            kinds = [self.kind(argument, node) for argument, node in zip(call.arguments, typed)]
+            strings = function == "+" and {left.type, right.type} <= {"string", "any"}
+            hint = "`concat(a, b)` joins texts" if strings else _operator_hint(function, left.type, right.type)
+            raise self.error(f"`{function}` does not work on {kinds[0]} and {kinds[1]}", call.span, hint)
+        return result
+
+    def function(self, call: Call, typed: tuple[Typed, ...]) -> Typed:
+        name = call.function
+        if name not in FUNCTIONS:
+            if name in messages.FOREIGN_AGGREGATES or name in AGGREGATES:
+                hint = f"`{name}` {messages.AGGREGATE.format(messages.FOREIGN_AGGREGATES.get(name, name))}"
+                raise self.error(f"unknown function `{name}`", call.span, hint)
+            known = "there are " + " ".join(sorted([*FUNCTIONS, "start", "end"]))
+            raise self.error(f"unknown function `{name}`", call.span, did_you_mean(name, sorted(FUNCTIONS)) or known)
+        function = FUNCTIONS[name]
+        takes = [kind.rstrip("?*") for kind in function.takes]
+        least = sum(not kind.endswith(("?", "*")) for kind in function.takes)
+        endless = bool(function.takes) and function.takes[-1].endswith("*")
+        if len(typed) < least or (len(typed) > len(takes) and not endless):
+            number = (
+                f"{least} or more" if endless else f"{least}" if least == len(takes) else f"{least} or {len(takes)}"
+            )
+            noun = "argument" if number == "1" else "arguments"
+            raise self.error(f"`{name}` takes {number} {noun}, not {len(typed)}", call.span, f"{name}: {function.says}")
+        takes += takes[-1:] * (len(typed) - len(takes))
+        if "ordered" in takes:
+            return self.ordered(call, typed)
+        if name == "iri" and typed[0].type not in ("string", "iri", "any"):
+            kind = self.kind(call.arguments[0], typed[0])
+            hint = '`iri("http://example.org/", X)` puts it behind a text'
+            raise self.error(f"an IRI begins with a text, not with {kind}", call.arguments[0].span, hint)
+        arguments = tuple(
+            self.argument(name, kind, expression, argument)
+            for kind, expression, argument in zip(takes, call.arguments, typed)
+        )
+        gives = arguments[0].type if function.gives == "same" else function.gives
+        if name == "round" and len(arguments) == 2:
+            gives = arguments[0].type
+        if name == "matches" and isinstance(arguments[1], TypedConstant):
+            wrong = regex_error(str(arguments[1].value))
+            if wrong is not None:
+                raise self.error(
+                    f"this is no regular expression: {wrong}", call.arguments[1].span,
+                    "a regular expression like `\"^K[A-Z]+\"`; look-around and back references are not supported",
+                )  # fmt: skip
+        if name == "inside" and isinstance(arguments[2], TypedConstant) and not isinstance(arguments[2].value, Iri):
+            from cep.rules.areas import WrongArea, read
+
+            try:
+                read(str(arguments[2].value))
+            except WrongArea as wrong_area:
+                raise self.error(str(wrong_area), call.arguments[2].span, wrong_area.hint, "area") from None
+        if name == "value_in":
+            units = [str(unit.value) if isinstance(unit, TypedConstant) else None for unit in arguments[1:]]
+            for place, message, hint in mistakes(*units):
+                raise self.error(message, call.arguments[place].span, hint, "unit")
+        return TypedCall(name, arguments, gives)
+
+    def argument(self, function: str, kind: str, expression: Expression, typed: Typed) -> Typed:
+        type = typed.type
+        if kind == "value":
+            if type != "iri" or function in ("string", "iri"):
+                return typed
+        elif kind == "float" and type in NUMBERS:
+            return to_float(typed)
+        elif (kind == "number" and type in NUMBERS) or (kind == "size" and (type in NUMBERS or type == "duration")):
+            return typed
+        elif kind == "area" and type in ("string", "iri", "any"):
+            return typed
+        elif kind == "unit" and type in ("iri", "any"):
+            return typed if type == "iri" else fold(TypedCall("as_iri", (typed,), "iri"))
+        elif kind in ("int", "string"):
+            if type == kind:
+                return typed
+            if type == "any":
+                return fold(TypedCall(f"as_{kind}", (typed,), kind))
+        texts = {"value": "a text", "string": "a string", "area": "an area", "unit": "the IRI of a unit"}
+        wanted = a(kind) if kind == "int" else texts.get(kind, "a number")
+        hint = None
+        if kind == "area":
+            hint = 'an area is WKT, `"POLYGON((...))"`, or the IRI of a place with a geometry in the knowledge'
+        elif kind == "unit":
+            hint = UNIT_IRIS
+        elif kind == "string":
+            hint = f"`string({_shown(expression)})` gives its text"
+        elif type == "string":
+            hint = f"`float({_shown(expression)})` gives the number that is written in a text"
+        elif type == "duration":
+            hint = f"`float({_shown(expression)})` gives the seconds of a duration"
+        elif kind == "int" and type == "float":
+            hint = f"`int({_shown(expression)})` or `round({_shown(expression)})` gives an integer"
+        raise self.error(f"`{function}` takes {wanted}, not {self.kind(expression, typed)}", expression.span, hint)
+
+    def ordered(self, call: Call, typed: tuple[Typed, ...]) -> Typed:
+        common = typed[0].type
+        for expression, argument in zip(call.arguments, typed):
+            joined = common_type(common, argument.type)
+            if joined is None or joined not in ("int", "float", "any", *TICKS):
+                kind = self.kind(expression, argument)
+                others = "" if common not in (*NUMBERS, *TICKS) else f" beside {a(common)}"
+                raise self.error(f"`{call.function}` does not work on {kind}{others}", expression.span)
+            common = joined
+        arguments: list[Typed] = []
+        for expression, argument in zip(call.arguments, typed):
+            self.within_reach(expression, argument, common)
+            side = coerced(argument, common)
+            assert side is not None, "what has a common type can be coerced to it"
+            arguments.append(side)
+        while len(arguments) > 1:  # in pairs, so that the tree is no higher than many arguments need
+            pairs = [arguments[i : i + 2] for i in range(0, len(arguments), 2)]
+            arguments = [
+                fold(TypedCall(call.function, tuple(pair), common)) if len(pair) == 2 else pair[0] for pair in pairs
+            ]
+        return arguments[0]
+
+    def comparison(self, comparison: Comparison) -> TypedCall:
+        left, right = self.expression(comparison.left), self.expression(comparison.right)
+        operator = comparison.operator
+        common = common_type(left.type, right.type)
+        if common is None:
+            kinds = f"{self.kind(comparison.left, left)} and {self.kind(comparison.right, right)}"
+            hint = _comparison_hint(comparison, left.type, right.type)
+            raise self.error(f"`{operator}` cannot compare {kinds}", comparison.span, hint)
+        if common == "bool" and operator not in ("=", "!="):
+            raise self.error("true and false are not less or greater", comparison.span, "compare with `=` or `!=`")
+        if common == "iri" and operator not in ("=", "!="):
+            hint = "`=` and `!=` compare IRIs; `string(...)` gives their texts"
+            raise self.error("IRIs are not less or greater", comparison.span, hint)
+        if {left.type, right.type} == {"int", "float"}:
+            for constant, other in ((left, right), (right, left)):
+                if isinstance(constant, TypedConstant) and other.type == "int" and float(constant.value).is_integer():
+                    common = "int" if abs(float(constant.value)) < 2.0**63 else common
+        self.within_reach(comparison.left, left, common)
+        self.within_reach(comparison.right, right, common)
+        sides = (coerced(left, common), coerced(right, common))
+        assert sides[0] is not None and sides[1] is not None, "what has a common type can be coerced to it"
+        return TypedCall(operator, (sides[0], sides[1]), "bool")
+
+    def within_reach(self, expression: Expression, typed: Typed, type: str) -> None:
+        """Refuses a number that as a time or duration is out of reach: it would be missing, and nobody told."""
+        if type not in TICKS or not isinstance(typed, TypedConstant) or typed.type not in ("int", "float"):
+            return
+        if abs(float(typed.value)) * 1_000_000 > FARTHEST:
+            refused = too_long()
+            raise self.error(refused.message, expression.span, refused.hint)
+
+    def kind(self, expression: Expression, typed: Typed) -> str:
+        """`the float `Wind``."""
+        if isinstance(expression, Call):
+            return a(typed.type)
+        return f"the {typed.type} `{_shown(expression)}`" if typed.type != "any" else f"`{_shown(expression)}`"
+
+
+def _shown(expression: Expression) -> str:
+    match expression:
+        case Variable(name):
+            return name
+        case Constant(value, type):
+            if isinstance(value, Iri):
+                return f"<{value!s}>"
+            if type in TICKS:
+                return write_time(int(value)) if type == "time" else write_duration(int(value))
+            return f'"{value}"' if type == "string" else str(value).lower() if type == "bool" else str(value)
+    return "..."
+
+
+def _of_numbers(function: str, left: Typed, right: Typed) -> TypedCall:
+    if function == "/":
+        return TypedCall("/", (to_float(left), to_float(right)), "float")
+    if function == "**":
+        whole = isinstance(right, TypedConstant) and isinstance(right.value, int) and right.value >= 0
+        if whole and left.type in ("int", "any"):
+            return TypedCall("**", (left, right), left.type)
+        return TypedCall("**", (to_float(left), to_float(right)), "float")
+    common = common_type(left.type, right.type)
+    assert common is not None, "numbers have a common type"
+    sides = (coerced(left, common), coerced(right, common))
+    assert sides[0] is not None and sides[1] is not None, "numbers have a common type"
+    return TypedCall(function, (sides[0], sides[1]), common)
+
+
+_TICK_RULES = {  # N: a number, which is seconds where the third entry says so
+    ("+", "time", "duration"): "time", ("+", "duration", "time"): "time", ("+", "duration", "duration"): "duration",
+    ("-", "time", "time"): "duration", ("-", "time", "duration"): "time", ("-", "duration", "duration"): "duration",
+    ("/", "duration", "duration"): "float", ("//", "duration", "duration"): "int",
+    ("mod", "duration", "duration"): "duration", ("mod", "time", "duration"): "duration",
+}  # fmt: skip
+
+
+def _of_ticks(function: str, left: Typed, right: Typed) -> TypedCall | None:
+    if function == "*" and "duration" in (left.type, right.type):
+        ticks, number = (left, right) if left.type == "duration" else (right, left)
+        if number.type in NUMBERS:
+            return TypedCall("*", (ticks, to_float(number) if number.type == "any" else number), "duration")
+        return None
+    if left.type in NUMBERS and function in ("+", "-"):
+        left = seconds(left, "time" if function == "-" and right.type == "time" else "duration")
+    elif left.type == "duration" and right.type in NUMBERS and function == "/":
+        return TypedCall("/", (left, to_float(right)), "duration")
+    elif right.type in NUMBERS and function in ("+", "-", "mod"):
+        right = seconds(right, "duration")
+    result = _TICK_RULES.get((function, left.type, right.type))
+    return None if result is None else TypedCall(function, (left, right), result)
+
+
+def _operator_hint(function: str, left: str, right: str) -> str | None:
+    if left == right == "time":
+        return "`-` gives the duration between two times"
+    if function == "//" and left == "duration":
+        return "`/` gives a part of a duration"
+    if "string" in (left, right):
+        return "`float(...)` gives the number that is written in a text"
+    return None
+
+
+def _comparison_hint(comparison: Comparison, left: str, right: str) -> str | None:
+    for side, other in ((comparison.left, right), (comparison.right, left)):
+        if isinstance(side, Constant) and (meant := respelling(side.value, other)):
+            return meant
+    sides = {left: comparison.left, right: comparison.right}
+    if {left, right} == {"string", "iri"}:
+        return f"`string({_shown(sides['iri'])})` gives the text of an IRI; a constant IRI is `<...>` or `prefix:name`"
+    if "string" in sides and ({"int", "float"} & set(sides)):
+        return f"`float({_shown(sides['string'])})` gives the number that is written in a text"
+    if {left, right} == {"time", "duration"}:
+        return "`end() - start()` is a duration; a time is `start()`, `end()` or ISO 8601"
+    return None
+
+
+def fold(typed: Typed) -> Typed:
+    """A call of constants as the constant it gives; as it is where that is missing."""
+    if not isinstance(typed, TypedCall) or not all(isinstance(argument, TypedConstant) for argument in typed.arguments):
+        return typed
+    value = constant_value(typed)
+    return typed if value is None else TypedConstant(value, typed.type)

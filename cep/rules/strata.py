@@ -1,0 +1,103 @@
+"""Which static predicates need each other: groups in the order they can be closed, and cycles through `not`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cep.language.syntax.ast import Predicate, StaticRule
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Predicates that need each other (`recursive`), or one that does not need itself."""
+
+    names: tuple[str, ...]
+    recursive: bool
+
+
+Needs = Mapping[str, Sequence[Predicate]]
+Cycle = Sequence[tuple[str, Predicate]]
+
+
+def strata(names: Sequence[str], rules: Mapping[str, Sequence[StaticRule]]) -> tuple[list[Group], list[Cycle]]:
+    """Groups, each after those it needs; and for each `not` inside a group one cycle through it: (who, needs what)."""
+    known = set(names)
+    needs: dict[str, list[Predicate]] = {
+        name: [
+            condition
+            for rule in rules.get(name, ())
+            for condition in rule.conditions
+            if isinstance(condition, Predicate) and condition.name in known
+        ]
+        for name in names
+    }
+    place = {name: i for i, name in enumerate(names)}
+    groups: list[Group] = []
+    cycles: list[Cycle] = []
+    for members in _components(names, needs):
+        inside = set(members)
+        recursive = any(predicate.name in inside for name in members for predicate in needs[name])
+        groups.append(Group(tuple(sorted(members, key=place.__getitem__)), recursive))
+        for name in groups[-1].names:
+            for predicate in needs[name]:
+                if predicate.negated and predicate.name in inside:
+                    cycles.append([(name, predicate), *_path(predicate.name, name, needs, inside)])
+    return groups, cycles
+
+
+def _components(names: Sequence[str], needs: Needs) -> list[list[str]]:
+    """Strongly connected components, each after those it needs (Tarjan, without recursion)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    waiting: set[str] = set()
+    found: list[list[str]] = []
+    for root in names:
+        if root in number:
+            continue
+        work = [(root, iter(needs[root]))]
+        number[root] = low[root] = len(number)
+        stack.append(root)
+        waiting.add(root)
+        while work:
+            name, following = work[-1]
+            for predicate in following:
+                other = predicate.name
+                if other not in number:
+                    number[other] = low[other] = len(number)
+                    stack.append(other)
+                    waiting.add(other)
+                    work.append((other, iter(needs[other])))
+                    break
+                if other in waiting:
+                    low[name] = min(low[name], number[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
+                if low[name] == number[name]:
+                    component: list[str] = []
+                    while not component or component[-1] != name:
+                        component.append(stack.pop())
+                        waiting.discard(component[-1])
+                    found.append(component)
+    return found
+
+
+def _path(start: str, goal: str, needs: Needs, inside: set[str]) -> list[tuple[str, Predicate]]:
+    """A shortest way from one predicate to another inside a group."""
+    if start == goal:
+        return []
+    came: dict[str, tuple[str, Predicate]] = {}
+    queue = [start]
+    for name in queue:
+        for predicate in needs[name]:
+            if predicate.name in inside and predicate.name != start and predicate.name not in came:
+                came[predicate.name] = (name, predicate)
+                queue.append(predicate.name)
+    path: list[tuple[str, Predicate]] = []
+    while goal != start:
+        path.append((came[goal][0], came[goal][1]))
+        goal = came[goal][0]
+    return path[::-1]

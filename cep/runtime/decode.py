@@ -1,0 +1,85 @@
+"""Occurrences out: as polars tables and as events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from cep.core.relation import END, FIRST, ORDER, START, Table, column, concat, rows
+from cep.core.schema import ARRIVAL, TIE, Schema
+from cep.core.values import MISSING, Pool
+from cep.events import Event, Value
+
+Made = Mapping[str, Sequence[Table]]
+"""What a step gives: by event, a table a slice."""
+
+
+def frames(made: Made, schemas: Mapping[str, Schema], pool: Pool) -> dict[str, pl.DataFrame]:
+    """Tables with `start`, `end` and a column an attribute; missing values are null."""
+    found: dict[str, pl.DataFrame] = {}
+    for name, tables in made.items():
+        if any(attribute.type == "any" for attribute in schemas[name].attributes):
+            tables = [concat(tables)]  # such a column has the type of all its values
+        each = [frame(table, schemas[name], pool) for table in tables]
+        found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
+    return found
+
+
+def frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
+    """One table of occurrences."""
+    columns = [pl.Series("start", table[START]), pl.Series("end", table[END])]
+    for i, attribute in enumerate(schema.attributes):
+        columns.append(series(table, i, attribute.type, pool).alias(attribute.name))
+    return pl.DataFrame(columns)
+
+
+def places(table: Table) -> list[pl.Series]:
+    """Where occurrences stand among all of their event: their order, and `tie`, which tells apart those of one end,
+    start and order that one engine gives."""
+    return [pl.Series(ARRIVAL, table[ORDER]), pl.Series(TIE, np.arange(rows(table)))]
+
+
+def series(table: Table, argument: int, type: str, pool: Pool) -> pl.Series:
+    """One argument's values."""
+    values = column(table, argument, type)
+    if type in ("string", "iri", "any"):
+        return pool.decode(table[FIRST + argument], type)
+    made = pl.Series(values)
+    missing = np.isnan(values) if type == "float" else values == MISSING
+    if missing.any():
+        made = made.zip_with(pl.Series(~missing), pl.Series([None], dtype=made.dtype).new_from_index(0, len(made)))
+    return made.cast(pl.Boolean) if type == "bool" else made
+
+
+def to_events(made: Made, schemas: Mapping[str, Schema], pool: Pool) -> list[Event]:
+    """All occurrences as events, sorted by (end, start, type, args)."""
+    events: list[Event] = []
+    for name, table in ((name, table) for name, tables in made.items() for table in tables):
+        columns = [values(table, i, a.type, pool) for i, a in enumerate(schemas[name].attributes)]
+        starts, ends = table[START].tolist(), table[END].tolist()
+        for i in range(rows(table)):
+            events.append(Event(name, tuple(c[i] for c in columns), starts[i], ends[i]))
+    events.sort(key=lambda e: (e.end, e.start, e.type, tuple(_rank(v) for v in e.args)))
+    return events
+
+
+def values(table: Table, argument: int, type: str, pool: Pool) -> list[Value]:
+    """One argument's values as Python values."""
+    if type in ("string", "iri", "any"):
+        return pool.decode_values(table[FIRST + argument])
+    raw = column(table, argument, type)
+    if type == "float":
+        return [None if v != v else v for v in raw.tolist()]
+    if type == "bool":
+        return [None if v == MISSING else bool(v) for v in raw.tolist()]
+    return [None if v == MISSING else v for v in raw.tolist()]
+
+
+def _rank(value: Value) -> tuple[str, float, str]:
+    if value is None:
+        return ("", 0.0, "")
+    if isinstance(value, bool | str):
+        return (type(value).__name__, float(value) if isinstance(value, bool) else 0.0, str(value))
+    return ("number", float(value), "")

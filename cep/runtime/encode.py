@@ -1,0 +1,331 @@
+"""Records into occurrences: columns checked against the schema, what does not fit set aside with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.errors import CepError
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
+from cep.core.schema import ARRIVAL, Attribute, Schema
+from cep.core.values import MISSING, Pool
+from cep.events import Event, Iri
+from cep.language.syntax.constants import FARTHEST, write_duration, write_time
+from cep.operators.keys import NAN
+
+Mask = NDArray[np.bool_]
+Numbers = NDArray[np.int64] | NDArray[np.float64]
+
+FAR = "has a time out of reach: beyond 36 thousand years from 1970"
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A row that was not taken: its type, its place in the pushed table, a code and the reason in words."""
+
+    type: str
+    row: int
+    code: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Admitted:
+    """Occurrences of one type as they came, which pushed row each of them was, and the rows refused."""
+
+    table: Table
+    rows: NDArray[np.int64]
+    dead: list[Dead]
+
+
+def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitted:
+    """A pushed table as occurrences; among integers -2**63 stands for a missing value. `first`: the position of its
+    first row in the input, unless it has an `@order`.
+
+    Raises CepError where a column is missing; rows that do not fit the schema are dead.
+    """
+    n = frame.height
+    table = np.empty((FIRST + len(schema.attributes), n), np.int64)
+    start = frame["start"] if "start" in frame.columns else _column(frame, "time", schema)
+    end = frame["end"] if "end" in frame.columns else start
+    table[START], no_start = _integers(start)
+    table[END], no_end = _integers(end)
+    table[IDENTITY] = np.arange(first + 1, first + 1 + n)
+    table[ORDER] = _order(frame, schema) if ARRIVAL in frame.columns else table[IDENTITY] - 1
+    missing = [none for none in (no_start, no_end) if none is not None]
+    faults: list[tuple[Mask, str, str]] = [(none, "time", "has no time") for none in missing]
+    if not _plain(table, schema.point):
+        faults += [(table[END] < table[START], "interval", "ends before it starts"), *_odd_times(table, schema)]
+    for i, attribute in enumerate(schema.attributes):
+        if attribute.name not in frame.columns and attribute.optional and schema.declared:
+            table[FIRST + i] = NAN if attribute.type == "float" else MISSING
+            continue
+        values, wrong = _values(_column(frame, attribute.name, schema), attribute, pool)
+        if wrong is not None:
+            faults += _mistyped(wrong, frame[attribute.name], attribute)
+        faults += _bounds(values, wrong, attribute)
+        table[FIRST + i] = values.view(np.int64)
+    return _judged(table, schema.name, faults)
+
+
+def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool, first: int) -> Admitted:
+    """The same for events as values, each with its place in the pushed sequence."""
+    n = len(events)
+    table = np.zeros((FIRST + len(schema.attributes), n), np.int64)
+    table[START] = [max(-(2**62), min(event.start, 2**62)) for _, event in events]
+    table[END] = [max(-(2**62), min(event.end, 2**62)) for _, event in events]
+    table[ORDER] = [first + place for place, _ in events]
+    table[IDENTITY] = table[ORDER] + 1
+    width = len(schema.attributes)
+    odd = np.array([len(event.args) != width for _, event in events], np.bool_)
+    count = "no arguments" if width == 0 else "1 argument" if width == 1 else f"{width} arguments"
+    faults: list[tuple[Mask, str, str]] = [(odd, "arity", f"must have {count}"), *_odd_times(table, schema)]
+    for i, attribute in enumerate(schema.attributes):
+        column = [event.args[i] if i < len(event.args) else None for _, event in events]
+        values, wrong = _python_values(column, attribute.type, pool)
+        faults += _mistyped(wrong & ~odd, column, attribute)
+        faults += [(fault & ~odd, code, reason) for fault, code, reason in _bounds(values, wrong, attribute)]
+        table[FIRST + i] = values.view(np.int64)
+    admitted = _judged(table, schema.name, faults)
+    places = np.array([place for place, _ in events], np.int64)
+    admitted.rows = places[admitted.rows]
+    admitted.dead = [Dead(d.type, int(places[d.row]), d.code, d.reason) for d in admitted.dead]
+    return admitted
+
+
+def _plain(table: Table, point: bool) -> bool:
+    """Whether all times are fit: within reach, no end before its start, or, for a `point`, none other than it."""
+    start, end = table[START], table[END]
+    if not len(start):
+        return True
+    fit = start == end if point else start <= end
+    return bool(fit.all()) and int(start.min()) >= -FARTHEST and int(end.max()) <= FARTHEST
+
+
+def _odd_times(table: Table, schema: Schema) -> list[tuple[Mask, str, str]]:
+    start, end = table[START], table[END]
+    beyond: Mask = (start < -FARTHEST) | (start > FARTHEST) | (end < -FARTHEST) | (end > FARTHEST)
+    faults: list[tuple[Mask, str, str]] = [(beyond, "time", FAR)]
+    if schema.point:
+        faults.append((end != start, "interval", "is an interval; the event is declared with TIME, an instant"))
+    return faults
+
+
+def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]]) -> Admitted:
+    dead: list[Dead] = []
+    refused = np.zeros(table.shape[1], np.bool_)
+    for fault, code, reason in faults:
+        if fault.any():
+            dead += [Dead(name, int(row), code, reason) for row in np.flatnonzero(fault & ~refused)]
+            refused |= fault
+    rows = np.arange(table.shape[1])
+    if dead:
+        dead.sort(key=lambda d: d.row)
+        table, rows = np.ascontiguousarray(table[:, ~refused]), rows[~refused]
+    return Admitted(table, rows, dead)
+
+
+def _mistyped(wrong: Mask, column: Sequence[object] | pl.Series, attribute: Attribute) -> list[tuple[Mask, str, str]]:
+    """Values of another type, and among them numbers that are whole and have no room."""
+    large = np.zeros(len(wrong), np.bool_)
+    large[wrong] = [_large(column[int(i)]) for i in np.flatnonzero(wrong)]
+    return [
+        (large, "type", f"`{attribute.name}` needs more than 64 bits"),
+        (wrong & ~large, "type", f"`{attribute.name}` is not {_a(attribute.type)}"),
+    ]
+
+
+def _large(value: object) -> bool:
+    return isinstance(value, int | float) and value == value and 2**63 <= abs(value) < float("inf")
+
+
+def _bounds(values: Numbers, wrong: Mask | None, attribute: Attribute) -> list[tuple[Mask, str, str]]:
+    faults: list[tuple[Mask, str, str]] = []
+    missing = _missing(values)
+    if missing is not None and not attribute.optional:
+        faults.append((missing if wrong is None else missing & ~wrong, "missing", f"`{attribute.name}` is missing"))
+    if attribute.low is not None or attribute.high is not None:
+        outside = np.zeros(len(values), np.bool_)
+        if attribute.low is not None:
+            outside |= values < attribute.low
+        if attribute.high is not None:
+            outside |= values > attribute.high
+        bounds = f"{_bound(attribute.low, attribute.type)}..{_bound(attribute.high, attribute.type)}"
+        outside = outside if missing is None else outside & ~missing
+        faults.append((outside, "range", f"`{attribute.name}` is outside its range {bounds}"))
+    return faults
+
+
+def _missing(values: Numbers) -> Mask | None:
+    """Which values are missing, None where all are there."""
+    if values.dtype == np.float64:
+        missing: Mask = np.isnan(values)
+        return missing if missing.any() else None
+    return values == MISSING if len(values) and int(values.min()) == MISSING else None  # the least number of all
+
+
+def _bound(value: int | float | None, type: str) -> str:
+    if value is None:
+        return ""
+    if type == "time":
+        return write_time(int(value))
+    return write_duration(int(value)) if type == "duration" else f"{value:g}"
+
+
+def _column(frame: pl.DataFrame, name: str, schema: Schema) -> pl.Series:
+    if name not in frame.columns:
+        raise CepError(
+            f"the table of `{schema.name}` has no column `{name}`; it has {', '.join(frame.columns) or 'none'}",
+            hint="columns: `start` and `end` in microseconds, and one an attribute",
+            code="column",
+        )
+    return frame[name]
+
+
+def _order(frame: pl.DataFrame, schema: Schema) -> NDArray[np.int64]:
+    order = frame[ARRIVAL]
+    if not order.dtype.is_integer() or order.null_count():
+        raise CepError(
+            f"`{ARRIVAL}` of the table of `{schema.name}` is each row's position in the input, a whole number",
+            hint="without the column the rows come in the order of the table",
+            code="column",
+        )
+    return order.cast(pl.Int64).to_numpy()
+
+
+def _integers(series: pl.Series) -> tuple[NDArray[np.int64], Mask | None]:
+    """Times as numbers, and which are missing, None where none is."""
+    if series.dtype == pl.Int64 and not series.null_count():
+        return series.to_numpy(), None
+    if series.dtype.is_temporal():
+        series = series.cast(pl.Datetime("us")).cast(pl.Int64)
+    if series.dtype.is_float():
+        series = pl.select(pl.when(series == series.floor()).then(series)).to_series()
+    if series.dtype != pl.Int64:
+        series = series.cast(pl.Int64, strict=False)
+    if not series.null_count():
+        return series.to_numpy(), None
+    return series.fill_null(0).to_numpy(), series.is_null().to_numpy()
+
+
+def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[Numbers, Mask | None]:
+    """The column in its representation, and which values are of another type, None where none is."""
+    n = len(series)
+    wrong: Mask | None = None
+    type = attribute.type
+    if series.dtype == pl.Int64 and type == "int" and not series.null_count():
+        whole = series.to_numpy()
+        return whole, _missing(whole)  # -2**63 stands for what is missing
+    if series.dtype == pl.Null:
+        return (np.full(n, np.nan) if type == "float" else np.full(n, MISSING)), wrong
+    if series.dtype == pl.Object and type != "any":
+        return _python_values(series.to_list(), type, pool)
+    numeric = series.dtype.is_numeric()
+    if type == "float":
+        if not numeric:
+            return np.full(n, np.nan), series.is_not_null().to_numpy()
+        values = series.cast(pl.Float64).to_numpy()
+        if series.null_count():
+            values = series.cast(pl.Float64).fill_null(np.nan).to_numpy()
+        endless = np.isinf(values)
+        if not endless.any():
+            return values + 0.0, None
+        return np.where(endless, np.nan, values + 0.0), endless
+    if type in ("string", "iri"):
+        if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
+            return np.full(n, MISSING), series.is_not_null().to_numpy()
+        return pool.encode(series.cast(pl.String), type), wrong
+    if type == "any":
+        if series.dtype == pl.Object:
+            return _python_values(series.to_list(), type, pool)
+        if series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Time):
+            return np.full(n, MISSING), series.is_not_null().to_numpy()
+        return pool.encode(series, "any"), wrong
+    if type == "bool":
+        if series.dtype != pl.Boolean:
+            return np.full(n, MISSING), series.is_not_null().to_numpy()
+        return series.cast(pl.Int64).fill_null(MISSING).to_numpy(), wrong
+    if type in ("time", "duration") and series.dtype.is_temporal():
+        unit = pl.Datetime("us") if type == "time" else pl.Duration("us")
+        return series.cast(unit).cast(pl.Int64).fill_null(MISSING).to_numpy(), wrong
+    if not numeric:
+        return np.full(n, MISSING), series.is_not_null().to_numpy()
+    if series.dtype.is_float():
+        floats = series.fill_null(np.nan).to_numpy()
+        odd = ~np.isnan(floats) & ~((np.floor(floats) == floats) & (np.abs(floats) < 2**63))
+        whole = np.where(np.isnan(floats) | odd, 0.0, floats).astype(np.int64)
+        return np.where(np.isnan(floats) | odd, MISSING, whole), odd
+    if series.dtype == pl.Int64 and not series.null_count():
+        whole = series.to_numpy()
+        return whole, _missing(whole)
+    cast = series.cast(pl.Int64, strict=False)
+    if series.dtype in (pl.UInt64, pl.Int64, pl.Int128):
+        wrong = ((cast.is_null() | (cast == MISSING)) & series.is_not_null()).fill_null(False).to_numpy()
+    return (cast.fill_null(MISSING) if cast.null_count() else cast).to_numpy(), wrong
+
+
+def _python_values(column: Sequence[object], type: str, pool: Pool) -> tuple[Numbers, Mask]:
+    """Python values in the representation of a type, and which are of another."""
+    wrong = np.array([value is not None and not fits(value, type) for value in column], np.bool_)
+    good = [None if bad else value for value, bad in zip(column, wrong, strict=True)]
+    if type == "float":
+        return np.array([np.nan if v is None else float(v) + 0.0 for v in good], np.float64), wrong  # type: ignore[arg-type]
+    if type in ("string", "iri", "any"):
+        return pool.encode_values(good), wrong  # type: ignore[arg-type]
+    return np.array([MISSING if v is None else int(v) for v in good], np.int64), wrong  # type: ignore[call-overload]
+
+
+def fits(value: object, type: str) -> bool:
+    """Whether a Python value is one of a type."""
+    match type:
+        case "any":
+            return isinstance(value, int | float | str)
+        case "bool":
+            return isinstance(value, bool)
+        case "iri":
+            return isinstance(value, Iri)
+        case "string":
+            return isinstance(value, str) and not isinstance(value, Iri)
+        case "float":
+            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+        case _:
+            return (
+                isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and value == value
+                and (abs(value) < 2**63 and int(value) == value)
+            )
+
+
+def _a(type: str) -> str:
+    names = {
+        "int": "a whole number",
+        "float": "a number",
+        "any": "a number, a text, true or false",
+        "iri": "an IRI",
+        "bool": "true or false",
+    }
+    return names.get(type, f"a {type}")
+
+
+def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, ordered: bool) -> dict[str, Mask]:
+    """Which rows end at or before the watermark: the one before the push; where the rows' positions are known
+    (`ordered`), also the one that the rows before have moved."""
+    if not ordered or lateness is None:
+        return {name: table[END] <= watermark for name, table in tables.items()}
+    positions = np.concatenate([t[ORDER] for t in tables.values()]) if tables else np.empty(0, np.int64)
+    ends = np.concatenate([t[END] for t in tables.values()]) if tables else np.empty(0, np.int64)
+    order = np.argsort(positions, kind="stable")
+    highest = np.maximum.accumulate(ends[order]) if len(ends) else ends
+    before = np.concatenate([[-(2**62)], highest[:-1] - lateness - 1]) if len(ends) else highest
+    marks = np.empty(len(ends), np.int64)
+    marks[order] = np.maximum(before, watermark)
+    made, at = {}, 0
+    for name, table in tables.items():
+        made[name] = table[END] <= marks[at : at + table.shape[1]]
+        at += table.shape[1]
+    return made

@@ -1,0 +1,269 @@
+"""Background knowledge as the engine sees it: something that answers graph patterns with tables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from cep.core.errors import CepError, CepErrors, Source, Warning
+from cep.core.values import MISSING, Areas, Ints, Pool
+from cep.events import Iri
+from cep.language.syntax.ast import Graph, Predicate
+from cep.plan.algebra import Given, Rules, Triples
+from cep.plan.expected_types import Place, wanted
+from cep.plan.patterns import patterns
+from cep.rules.conditions import Column, Mask, Probe, Relation
+from cep.rules.materialized import Chosen, Stored
+from cep.rules.mixed_kinds import mingled
+
+Fixed = tuple[Iri | None, Iri | None, Iri | None]
+"""Subject, predicate and object of a triple, None where any will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The distinct rows of a relation, column by column, as the engine holds values (`cep.core.values`).
+
+    Columns are float64 (type float) or int64: codes of the pool for string, iri and any. NaN and MISSING stand where a
+    variable is not bound.
+    """
+
+    types: tuple[str, ...]
+    columns: tuple[Column, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What an engine holds of a relation that it asked for: how many rows, the type of each column, and whether it
+    follows a change `by_difference`; else it is asked anew."""
+
+    rows: int
+    types: tuple[str, ...]
+    by_difference: bool
+
+
+class Background(Protocol):
+    """Knowledge that an engine can ask. What it gives is what holds in its present state.
+
+    A change takes triples away and then adds others. As bytes it is opaque here: what `change` makes, `merge` puts
+    together and `apply` takes, also in another process.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for what was loaded and how: equal names are equal knowledge."""
+
+    def answers(self, graph: Graph, pool: Pool, source: Source) -> Answers:
+        """The answers of a graph pattern, a column for each of `graph.variables`.
+
+        Raises CepError with a span inside the braces.
+        """
+
+    def by_difference(self, graph: Graph) -> bool:
+        """Whether of a pattern's answers only those are sought that a change brings or takes, not all anew."""
+
+    def triples(self, fixed: Fixed, pool: Pool) -> Answers:
+        """The triples that have these terms, a column for each position that is not fixed."""
+
+    def silence(self, asked: Graph | Triples, source: Source) -> Warning:
+        """Why a pattern, or triples, of which there are none have no answers."""
+
+    def relations(self, pool: Pool) -> Mapping[str, Relation]:
+        """Further predicates that conditions can ask, by name."""
+
+    def areas(self) -> Areas | None:
+        """What gives the shapes of places by their IRIs, for `inside`. Equal ones give the same."""
+
+    def fork(self) -> Background:
+        """The same knowledge in its present state, which changes by itself."""
+
+    def change(self, add: Any, remove: Any) -> bytes:
+        """A change, checked. Raises CepError where `add` or `remove` is no RDF."""
+
+    def merge(self, changes: Sequence[bytes]) -> bytes:
+        """Changes one after the other as one."""
+
+    def net(self, changes: Sequence[bytes]) -> bytes:
+        """Changes of this knowledge as one, without what goes and is not here."""
+
+    def apply(self, change: bytes) -> None:
+        """Change the knowledge. Raises CepError, and changes nothing, where the new state contradicts itself."""
+
+
+Rows = tuple[tuple[Column, ...], int]
+"""Columns, and how many rows they have."""
+
+
+class Offered:
+    """A predicate of the knowledge's own, whose present relation is asked: a change may bring another one."""
+
+    def __init__(self, relation: Relation) -> None:
+        self.relation = relation
+
+    @property
+    def name(self) -> str:
+        return self.relation.name
+
+    @property
+    def arity(self) -> int:
+        return self.relation.arity
+
+    @property
+    def types(self) -> tuple[str | None, ...]:
+        return self.relation.types
+
+    def ready(self, bound: frozenset[int]) -> bool:
+        return self.relation.ready(bound)
+
+    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> Probe:
+        return _OfferedProbe(self, bound, wanted)
+
+
+class _OfferedProbe:
+    def __init__(self, offered: Offered, bound: Mapping[int, str], wanted: tuple[int, ...]) -> None:
+        self._offered = offered
+        self._asked = (bound, wanted)
+        self._relation = offered.relation
+        self._probe = self._relation.probe(bound, wanted)
+        self.types = self._probe.types
+        self.single = self._probe.single
+
+    def _now(self) -> Probe:
+        if self._relation is not self._offered.relation:
+            self._relation = self._offered.relation
+            self._probe = self._relation.probe(*self._asked)
+        return self._probe
+
+    def answers(self, bound: Sequence[Column], rows: int) -> tuple[Ints, list[Column]]:
+        return self._now().answers(bound, rows)
+
+    def holds(self, bound: Sequence[Column], rows: int) -> Mask:
+        return self._now().holds(bound, rows)
+
+
+@dataclass(slots=True)
+class Known:
+    """What the rules of a program can ask of knowledge: `tables` by predicate, and what it `offers` besides.
+
+    `supposed`: the columns of tables without a value whose types are those that the rules take them to have; `silent`:
+    what has no answers; `mingled`: what has values of several kinds.
+    """
+
+    tables: dict[str, Stored]
+    offers: dict[str, Offered]
+    errors: list[CepError]
+    supposed: frozenset[Place] = frozenset()
+    silent: tuple[Graph | Triples, ...] = ()
+    mingled: tuple[Warning, ...] = ()
+
+    def relations(self, rules: Rules) -> dict[str, Relation]:
+        return {name: relation(rules.asked[name], table) for name, table in self.tables.items()} | self.offers
+
+
+def ask(rules: Rules, background: Background | None, tables: Collection[str], pool: Pool) -> Known:
+    """The tables of all that rules ask of the background knowledge, and what further predicates there are.
+
+    `tables`: the predicates whose facts are given from outside.
+    """
+    known = Known({}, {}, [])
+    found: dict[str, Answers] = {}
+    for name, asked in rules.asked.items():
+        width = len(asked.variables) if isinstance(asked, Graph) else asked.fixed.count(None)
+        found[name] = Answers(("any",) * width, (np.empty(0, dtype=np.int64),) * width, 0)
+        try:
+            if background is None:
+                raise _nothing_to_ask(asked, rules.source)
+            found[name] = answers(background, asked, pool, rules.source)
+        except CepError as error:
+            known.errors += error.errors if isinstance(error, CepErrors) else [error]
+    types = _supposed(rules, found)
+    known.supposed, known.silent = frozenset(types), _silent(rules, found)
+    known.mingled = tuple(
+        warning
+        for name, each in found.items()
+        if isinstance(graph := rules.asked[name], Graph)
+        for warning in mingled(graph, each.types, each.columns, pool, rules.source)
+    )
+    for name, each in found.items():
+        table = known.tables[name] = Stored(
+            name, tuple(types.get((name, i), type) for i, type in enumerate(each.types))
+        )
+        columns = [
+            np.full(each.rows, np.nan) if type == "float" and column.dtype != np.float64 else column
+            for column, type in zip(each.columns, table.types)
+        ]
+        table.add(columns, each.rows)
+    if background is not None:
+        own = {rule.name: len(rule.arguments) for rule in rules.statics}
+        for name, offered in background.relations(pool).items():
+            if own.get(name, offered.arity) == offered.arity:
+                known.offers[name] = Offered(offered)
+        known.errors += _taken(rules, tables, known.offers)
+        pool.areas = background.areas()
+    return known
+
+
+def _supposed(rules: Rules, found: Mapping[str, Answers]) -> dict[Place, str]:
+    """The types of columns that hold no value, by predicate and column, where the rules want one."""
+    columns: dict[Place, Place] = {}
+    types: dict[Place, str | None] = {}
+    for name, each in found.items():
+        asked = rules.asked[name]
+        at = range(len(each.types)) if isinstance(asked, Graph) else [i for i, x in enumerate(asked.fixed) if x is None]
+        for i, (column, type) in enumerate(zip(each.columns, each.types)):
+            columns[name, at[i]] = (name, i)
+            types[name, at[i]] = None if type == "any" and bool(np.equal(column, MISSING).all()) else type
+    if None not in types.values():
+        return {}
+    return {columns[place]: type for place, type in wanted(rules, types).items()}
+
+
+def _silent(rules: Rules, found: Mapping[str, Answers]) -> tuple[Graph | Triples, ...]:
+    """What is asked, not only denied, and has no answers; where it first stands."""
+    conditions = [condition for rule in rules.statics for condition in rule.conditions]
+    for rule in rules.rules:
+        conditions += [each for part in patterns(rule.body) if isinstance(part, Given) for each in part.conditions]
+    silent: dict[str, Graph | Triples] = {}
+    for each in conditions:
+        if isinstance(each, Predicate) and not each.negated and each.name in found and not found[each.name].rows:
+            silent.setdefault(each.name, replace(rules.asked[each.name], span=(each.graph or each).span))
+    return tuple(silent.values())
+
+
+def answers(background: Background, asked: Graph | Triples, pool: Pool, source: Source) -> Answers:
+    """The rows of a pattern, or of triples."""
+    if isinstance(asked, Graph):
+        return background.answers(asked, pool, source)
+    return background.triples(asked.fixed, pool)
+
+
+def relation(asked: Graph | Triples, table: Stored) -> Relation:
+    """The predicate that a table of answers is: of triples, constants of the rules besides."""
+    if isinstance(asked, Graph) or not any(asked.fixed):
+        return table
+    return Chosen(table, [None if term is None else "iri" for term in asked.fixed])
+
+
+def _nothing_to_ask(asked: Graph | Triples, source: Source) -> CepError:
+    what = "this graph pattern" if isinstance(asked, Graph) else "`triple`"
+    hint = "name the files that hold it: `--knowledge stations.ttl`"
+    if isinstance(asked, Triples):
+        hint += ", or define it: `triple(S, P, O) :- ...`"
+    return CepError(f"{what} asks background knowledge, and there is none", source, asked.span, hint, "knowledge")
+
+
+def _taken(rules: Rules, tables: Collection[str], offered: Collection[str]) -> list[CepError]:
+    """Predicates of the program or from outside that have a name which the knowledge has given to its own."""
+    errors: list[CepError] = []
+    message = "`{}` is a predicate of the background knowledge already"
+    for name in dict.fromkeys(rule.name for rule in rules.statics if rule.name in offered):
+        span = next(rule.span for rule in rules.statics if rule.name == name)
+        errors.append(CepError(message.format(name), rules.source, span, "another name for this one", "name"))
+    for name in tables:
+        if name in offered:
+            errors.append(CepError(message.format(name), hint=f"another name: `--facts my_{name}=...`", code="name"))
+    return errors

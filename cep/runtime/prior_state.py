@@ -1,0 +1,94 @@
+"""State of one program for another: goals that mean the same go on with it, the others start empty."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from cep.core.errors import CepError
+from cep.core.relation import Table
+from cep.core.schema import Schema
+from cep.operators.contract import from_arrow
+from cep.plan.algebra import Aggregation, Deadline, Join, Tick
+from cep.plan.dependencies import Book
+from cep.plan.order import Unit
+from cep.plan.plan import Plan
+from cep.runtime import snapshot
+from cep.runtime.reorder_buffer import BEGINNING
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A snapshot of another program. `goals`: the names of those whose state may be taken over (None: all); `waits`:
+    so may what waits for the watermark; `watermark`: time has come so far at least (microseconds)."""
+
+    state: bytes
+    goals: frozenset[str] | None = None
+    waits: bool = True
+    watermark: int = BEGINNING
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a snapshot holds: `values` of the pool; the tables that `waiting` events have; states of `goals` by name;
+    `changes` of the `knowledge`."""
+
+    header: Mapping[str, Any]
+    values: pl.DataFrame | None
+    waiting: dict[str, Table]
+    goals: dict[str, pa.RecordBatch]
+    changes: pa.RecordBatch | None
+
+    @classmethod
+    def of(cls, before: Before) -> State:
+        """The parts of a snapshot. CepError: it is damaged, or was made with `explain`."""
+        with snapshot.restoring():
+            return cls._of(before, *snapshot.load(before.state, None))
+
+    @classmethod
+    def _of(cls, before: Before, header: dict[str, Any], batches: list[pa.RecordBatch]) -> State:
+        if header["explain"]:
+            message = "a snapshot with lineage goes with its own program"
+            raise CepError(message, hint="one that was made without `explain`", code="snapshot")
+        values = pl.from_arrow(pa.Table.from_batches(batches[: header["values"]])) if header["values"] else None
+        assert values is None or isinstance(values, pl.DataFrame), "a table is read"
+        waiting, *states = batches[header["values"] :]
+        header["watermark"] = max(header["watermark"], before.watermark)
+        changes = None if header["knowledge"] is None else states.pop()
+        named = {name: state for name, state in zip(header["goals"], states, strict=True) if name}
+        goals = {name: each for name, each in named.items() if before.goals is None or name in before.goals}
+        return cls(header, values, from_arrow(waiting) if before.waits else {}, goals, changes)
+
+    def waits(self, inputs: Mapping[str, Schema]) -> dict[str, Table]:
+        """What waits of the events that are still read. CepError: they are declared otherwise."""
+        for name, types in self.header["waiting"].items():
+            if name in inputs and [a.type for a in inputs[name].attributes] != types:
+                raise CepError(
+                    f"events `{name}` wait, and they have other attributes now",
+                    hint="carry the state over when none waits, or give the event with other attributes another name",
+                    code="snapshot",
+                )
+        return {name: table for name, table in self.waiting.items() if name in inputs}
+
+
+def rules_with(
+    plan: Plan, names: Mapping[Unit, str], rules: Collection[int] | None = None
+) -> dict[str, frozenset[str]]:
+    """The rules (of these numbers) that remember something, each with the names of its goals that do."""
+    found: dict[str, frozenset[str]] = {}
+    for number, nodes in enumerate(Book(plan).nodes):
+        goals = {names[n] for n in nodes if isinstance(plan.nodes[n], Join | Deadline | Aggregation | Tick)}
+        if goals and (rules is None or number in rules):
+            rule = plan.rules.rules[number]
+            name = rule.label or f"line {rule.span.line}: {rule.event}"
+            found[name] = found.get(name, frozenset()) | goals
+    return found
+
+
+def shortened(names: Sequence[str], batches: Sequence[pa.RecordBatch]) -> list[str]:
+    """The names of goals, empty for those without a state."""
+    return [name if batch.schema.names != ["nothing"] else "" for name, batch in zip(names, batches, strict=True)]

@@ -1,0 +1,82 @@
+"""Time: what arrives waits here until the watermark has passed it, and leaves sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.relation import END, Table, concat, rows, slice_until
+from cep.operators.arrival import by_arrival
+from cep.operators.contract import demand
+
+BEGINNING = -(2**62)
+END_OF_TIME = 2**62
+
+
+class Clock:
+    """The watermark, and the occurrences that end after it. `lateness` in microseconds, None: only `release` moves it.
+
+    The watermark promises: nothing that ends at or before it will come. After an occurrence that ends at t it is
+    at least t - lateness - 1, since another of that very instant may follow (M9).
+    """
+
+    def __init__(self, lateness: int | None) -> None:
+        self.lateness = lateness
+        self.watermark = BEGINNING
+        self.latest = BEGINNING
+        self.waiting: dict[str, list[Table]] = {}
+
+    def receive(self, tables: dict[str, Table]) -> None:
+        """Occurrences in any order, none of them late."""
+        for name, table in tables.items():
+            if rows(table):
+                self.waiting.setdefault(name, []).append(table)
+                self.latest = max(self.latest, int(table[END].max()))
+
+    def reached(self) -> int:
+        """The watermark that what has come allows."""
+        if self.latest == BEGINNING or self.lateness is None:
+            return self.watermark
+        return max(self.watermark, self.latest - self.lateness - 1)
+
+    def release(self, watermark: int) -> dict[str, Table]:
+        """Move the watermark on; gives what it has passed, by type, sorted by arrival."""
+        assert watermark >= self.watermark, "the watermark never goes back"
+        self.watermark = watermark
+        out: dict[str, Table] = {}
+        for name in sorted(self.waiting):
+            table = by_arrival(concat(self.waiting[name]))
+            stop = slice_until(table, watermark)
+            if stop:
+                out[name] = table[:, :stop]
+            if stop < rows(table):
+                self.waiting[name] = [table[:, stop:].copy() if stop else table]
+            else:
+                del self.waiting[name]
+        return out
+
+    @property
+    def held(self) -> int:
+        """How many occurrences wait."""
+        return sum(rows(table) for tables in self.waiting.values() for table in tables)
+
+    def codes(self, coded: dict[str, list[int]]) -> list[NDArray[np.int64]]:
+        """The pool codes that wait, given each type's rows of codes."""
+        return [table[row] for name, tables in self.waiting.items() for table in tables for row in coded.get(name, ())]
+
+    def fits(self, heights: Mapping[str, int]) -> None:
+        """See that what waits is of events of tables so high. CepError: it is not."""
+        for name, tables in self.waiting.items():
+            demand(all(table.ndim == 2 and len(table) == heights.get(name) for table in tables))
+
+    def snapshot(self) -> dict[str, Table]:
+        """What waits, by type."""
+        return {name: concat(tables) for name, tables in self.waiting.items()}
+
+    def restore(self, waiting: dict[str, Table], watermark: int, latest: int) -> None:
+        """Take on what waited then. CepError: it is no time."""
+        demand(all(isinstance(time, int) and BEGINNING <= time <= END_OF_TIME for time in (watermark, latest)))
+        self.waiting = {name: [table] for name, table in waiting.items()}
+        self.watermark, self.latest = watermark, latest

@@ -1,0 +1,78 @@
+"""What one piece of work did, as a value that travels: of a batch in one process, of a file or a bucket on Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cep.language.syntax.constants import FARTHEST
+from cep.runtime.counts import Count
+
+if TYPE_CHECKING:
+    from cep.engine import Engine
+
+READING = 0
+"""The `stage` of work that reads records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Numbers are those since the last report of this stage and bucket, but `rows` and `bytes`: what is held now.
+
+    `read`: events from outside, by type; `latest`: the last end among them. `dead`: dead letters by code, those of
+    `late` events, by type, among them, and whole files, which are `unread`, each with its reason. `derived`: by type,
+    before identical ones of several buckets are made one. `counts`: the goals that did something or hold something.
+    Times in microseconds, None: there is none (yet, or any more: after the end of the input).
+    """
+
+    stage: int = READING
+    bucket: int = 0
+    read: Mapping[str, int] = field(default_factory=dict)
+    derived: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    dead: Mapping[str, int] = field(default_factory=dict)
+    unread: Sequence[str] = ()
+    counts: Sequence[Count] = ()
+    rows: int = 0
+    bytes: int = 0
+    latest: int | None = None
+    watermark: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        engine: Engine,
+        derived: Mapping[str, int],
+        *,
+        stage: int = 1,
+        bucket: int = 0,
+        late: Mapping[str, int] | None = None,
+        dead: Mapping[str, int] | None = None,
+    ) -> Report:
+        """Of a step of an engine, whose goals count anew from here."""
+        return cls(
+            stage=stage,
+            bucket=bucket,
+            derived={event: number for event, number in derived.items() if number},
+            late=late or {},
+            dead=dead or {},
+            counts=engine.take_counts(),
+            rows=engine.state_rows,
+            bytes=engine.state_bytes,
+            watermark=engine.watermark if -FARTHEST < engine.watermark < FARTHEST else None,
+        )
+
+    def line(self) -> str:
+        """As JSON."""
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        counts = [dataclasses.astuple(one) for one in self.counts]
+        return json.dumps(fields | {"counts": counts}, separators=(",", ":"))
+
+    @classmethod
+    def of_line(cls, line: str) -> Report:
+        """The report again."""
+        fields = json.loads(line)
+        return cls(**fields | {"counts": [Count(*one) for one in fields["counts"]]})

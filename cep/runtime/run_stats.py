@@ -1,0 +1,106 @@
+"""What a run has done so far, as counts, and as the line that closes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+REASONS = {  # the codes of dead letters in words, where the code is not one
+    "args": "with wrong arguments",
+    "file": "of a wrong file",
+    "graph": "of a graph without a time",
+    "gzip": "of damaged gzip",
+    "interval": "with a wrong interval",
+    "json": "bad JSON",
+    "long": "too long",
+    "object": "no JSON object",
+    "quad": "bad N-Quads",
+    "range": "out of range",
+    "row": "with wrong fields",
+    "time": "with a wrong time",
+    "type": "of a wrong type",
+    "utf-8": "not UTF-8",
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one run. `records` are all that were read, `dead` among them, by reason; `derived` by event type.
+
+    `written` are those of the derived events that were asked for, None: all.
+    `unseen` are the events that the program reads and does not derive of which the input held none.
+    `batches` are those that are through; `held` are the files that held records, `empty` those that
+    held none.
+    `watermark` is None until there is one; `done` is the part of the input that has been read, None: not known.
+    """
+
+    records: int = 0
+    dead: Counter[str] = field(default_factory=Counter)
+    derived: Counter[str] = field(default_factory=Counter)
+    written: Counter[str] | None = None
+    unseen: list[str] = field(default_factory=list)
+    held: set[str] = field(default_factory=set)
+    empty: list[str] = field(default_factory=list)
+    batches: int = 0
+    watermark: int | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    done: float | None = None
+    began: float = field(default_factory=perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken."""
+        return perf_counter() - self.began
+
+    def closing(self) -> str:
+        """`26,115 records, 6 dead letters (5 missing, 1 out of range), 120 derived events: ..., 0.8 s`."""
+        parts = [count(self.records, "record")]
+        if self.dead:
+            reasons = ", ".join(f"{number:,} {REASONS.get(code, code)}" for code, number in ranked(self.dead))
+            parts.append(f"{count(self.dead.total(), 'dead letter')} ({reasons})")
+        if self.empty:
+            parts.append(
+                f"nothing in {_listed(['standard input' if one == '-' else f'`{one}`' for one in self.empty])}"
+            )
+        if self.unseen and self.records:
+            parts.append(
+                f"no {'readable ' if self.dead else ''}{_listed([f'`{one}`' for one in self.unseen])} in the input"
+            )
+        derived = count(self.derived.total(), "derived event")
+        written = self.derived if self.written is None else self.written
+        if written.total() != self.derived.total():
+            derived = f"{written.total():,} of {derived} written"
+        types = ", ".join(f"{name} {number:,}" for name, number in ranked(written))
+        parts.append(f"{derived}: {types}" if types else derived)
+        return ", ".join(parts) + f", {self.seconds:.1f} s"
+
+    def numbers(self) -> dict[str, object]:
+        """The same for programs."""
+        written = self.derived if self.written is None else self.written
+        return {
+            "records": self.records,
+            "dead": dict(self.dead),
+            "derived": dict(self.derived),
+            "written": dict(written),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def _listed(all_of_them: Sequence[str]) -> str:
+    """The first few, with `or`."""
+    names = list(all_of_them)
+    names[3:] = [f"{len(names) - 3} others"] if len(names) > 4 else names[3:]
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def count(number: int, noun: str) -> str:
+    """`1 record`, `2,000 records`, `no records`."""
+    return f"{number or 'no':{',' if number else ''}} {noun}{'' if number == 1 else 's'}"
+
+
+def ranked(counts: Counter[str]) -> list[tuple[str, int]]:
+    """The largest first, equal ones by name."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -1,0 +1,137 @@
+"""Spark's own files of a checkpoint, of which it does not wait until they are on disk: a cut of power may empty them.
+
+What a micro-batch goes by is on disk before its events count: its offsets, and the versions of buckets that it made. So
+a file that was emptied is of a micro-batch that does not count yet, or only says that it was done, or holds once more
+what the versions hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from cep.core.errors import CepError
+from cep.spark.commit_log import LOG, Ledger
+from cep.spark.durable import BACK, damaged, named, settled
+
+NAME = "spark"
+"""The folder of Spark's files in a checkpoint."""
+
+_SUMS = b"crc\0"
+"""What a file of check sums begins with; how many bytes each is of follows, then they."""
+
+
+def settle(folder: Path, batch: int) -> None:
+    """Return when what Spark has written of a micro-batch until its sink is asked is on disk; of the first, all."""
+    offsets, changes = _of(folder / "offsets", str(batch)), _of(folder / "state", f"{batch + 1}.changelog", "**/")
+    for path in filter(Path.is_file, folder.rglob("*")) if batch == 0 else (*offsets, *changes):
+        try:
+            with path.open("rb+") as file:
+                settled(file)
+        except FileNotFoundError:  # Spark was writing it still
+            continue
+    named(folder / "offsets")  # the sink may be on another file system
+
+
+def planned(folder: Path, batch: int) -> str:
+    """What a micro-batch takes, as a hash: where the input was, and what is later."""
+    told = (folder / "offsets" / str(batch)).read_bytes().split(b"\n", 2)
+    watermark = re.findall(rb'"batchWatermarkMs":-?\d+', told[1])
+    return hashlib.sha256(b"\n".join([*watermark, *told[2:]])).hexdigest()[:32]
+
+
+def agree(folder: Path, output: Path, first: int = 0) -> None:
+    """See that the log of the sink and Spark's, of which the first micro-batch is the sink's `first`, are of one time.
+    CepError: Spark has finished micro-batches that the log has not, or would plan some anew that are in it."""
+    ledger = Ledger(output)
+    done, begun = first + _last(folder / "commits"), first + _last(folder / "offsets")
+    if done > ledger.last:
+        there = f"ends with micro-batch {ledger.last}, and {done} was finished" if ledger.there else "is missing"
+        raise CepError(f"--output: the log of {output}, {LOG}, {there}", hint=BACK, code="checkpoint")
+    if ledger.last > begun:
+        told = f"--checkpoint: {folder} ends with micro-batch {begun}, and {ledger.last} is written in {output}"
+        raise CepError(told, hint=BACK, code="checkpoint")
+
+
+def sound(folder: Path) -> None:
+    """See that Spark's files are what it has written, by the check sums that stand beside them: one of each so many
+    bytes. CepError: one is not."""
+    for beside in sorted(folder.rglob(".*.crc")):
+        path, sums = beside.with_name(beside.name[1:].removesuffix(".crc")), beside.read_bytes()
+        each = int.from_bytes(sums[len(_SUMS) : len(_SUMS) + 4])
+        if not path.is_file():
+            continue
+        data = memoryview(path.read_bytes())
+        made = b"".join(crc32(data[at : at + each]).to_bytes(4) for at in range(0, len(data), each)) if each else b""
+        if sums != _SUMS + each.to_bytes(4) + made:
+            raise damaged(path)
+
+
+def offset(folder: Path, batch: int) -> dict[str, Any]:
+    """Where the input was after a micro-batch was planned. CepError: Spark's file that says it is damaged."""
+    return _json(folder / "offsets" / str(batch), -1, "end")
+
+
+def watermark(folder: Path, batch: int) -> int:
+    """The watermark of the micro-batch after this one (milliseconds), 0: none. CepError: as `offset`."""
+    name = "nextBatchWatermarkMs"
+    return int(_json(folder / "commits" / str(batch), 1, name)[name])
+
+
+def planned_at(folder: Path, batch: int) -> int:
+    """The watermark by which a micro-batch was planned (milliseconds). CepError: as `offset`."""
+    name = "batchWatermarkMs"
+    return int(_json(folder / "offsets" / str(batch), 1, name)[name])
+
+
+def _json(path: Path, line: int, name: str) -> dict[str, Any]:
+    """The line of a log of Spark's as JSON; under a name there is a whole number."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8").splitlines()[line])
+        if isinstance(found, dict) and isinstance(found.get(name), int):
+            return found
+    except FileNotFoundError:
+        raise damaged(path, what="is missing") from None
+    except (ValueError, IndexError):
+        pass
+    raise damaged(path)
+
+
+def begun(checkpoint: Path) -> bool:
+    """Whether a micro-batch was planned, in any generation."""
+    return any(checkpoint.glob(f"{NAME}*/offsets/[0-9]*"))
+
+
+def mend(folder: Path) -> list[Path]:
+    """Remove the last entries that are empty, so that Spark does these micro-batches again, empty checksums, torn whole
+    versions, which it makes anew of what changed, and what it writes first where that is empty. Not while a query
+    runs."""
+    gone = [path for path in folder.rglob(".*.crc") if not path.stat().st_size]
+    for path in (*folder.glob("state/**/*.zip"), *folder.glob("metadata"), *folder.glob("state/**/_*/*/*")):
+        whole = zipfile.is_zipfile(path) if path.suffix == ".zip" else path.is_dir() or path.stat().st_size
+        gone += [] if whole else _of(path.parent, path.name)
+    for log in ("commits", "offsets"):
+        for path in sorted((folder / log).glob("[0-9]*"), key=lambda path: -int(path.name)):
+            if path.stat().st_size:
+                break
+            gone += [path, *path.parent.glob(f".{path.name}.crc")]
+    for path in gone:
+        path.unlink(missing_ok=True)
+    return sorted(set(gone))
+
+
+def _last(log: Path) -> int:
+    """The number of the last micro-batch in a log of Spark's, -1: there is none."""
+    return max((int(path.name) for path in log.glob("[0-9]*")), default=-1)
+
+
+def _of(folder: Path, name: str, below: str = "") -> Iterator[Path]:
+    """Files of that name, with their checksums."""
+    yield from folder.glob(f"{below}{name}")
+    yield from folder.glob(f"{below}.{name}.crc")

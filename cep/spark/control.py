@@ -1,0 +1,121 @@
+"""What the planner of a query tells besides what it finds to read: calls, the end of the input, how far time has come
+while nothing comes."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from cep.spark import checkpoint_repair
+from connectors.silence import Silence
+from connectors.times import SECOND
+
+if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
+    import pyarrow as pa
+
+    from cep.spark.program import Program
+
+
+class Telling(InputPartition, ABC):
+    """Something to be told, where a worker runs."""
+
+    @abstractmethod
+    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
+        """As parcels."""
+
+
+class Call(Telling):
+    """To the buckets that have something to do when no row has come yet, or to `every` one."""
+
+    def __init__(self, every: bool = False) -> None:
+        super().__init__("call")
+        self.every = every
+
+    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
+        from cep.spark import reading
+
+        yield reading.calls(program, self.every)
+
+
+class Waiting(Telling):
+    """What waits for the watermark in the state of a bucket before a migration, of these events."""
+
+    def __init__(self, state: str, events: Sequence[str]) -> None:
+        super().__init__(state)
+        self.state, self.events = state, list(events)
+
+    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
+        from cep.spark import reading
+
+        yield reading.waiting(program, self.state, self.events)
+
+
+class Until(Telling):
+    """Time has come so far (microseconds); None: to the end of the input."""
+
+    def __init__(self, time: int | None) -> None:
+        super().__init__(time)
+        self.time = time
+
+    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
+        from cep.spark import reading
+
+        yield reading.end() if self.time is None else reading.until(self.time)
+
+
+class Hush:
+    """How far time has come while nothing comes: from where Spark's watermark was, as the clock goes. Before there is
+    a watermark it stands still."""
+
+    def __init__(self, idle: int, lateness: int, checkpoint: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """`idle` and `lateness` in microseconds; `checkpoint`: Spark's own folder."""
+        self._silence = Silence(idle / SECOND, clock)
+        self._lateness = lateness
+        self._checkpoint = checkpoint
+        self._from: int | None = None
+        self._elsewhere = elsewhere(checkpoint)
+
+    def heard(self) -> None:
+        """Something has come."""
+        self._silence.heard()
+        self._from = None
+
+    def told(self) -> int | None:
+        """The time that is to be told now, by which the watermark moves (microseconds); None: there is none."""
+        if (planned := elsewhere(self._checkpoint)) != self._elsewhere:
+            self._elsewhere = planned
+            self.heard()
+        if not self._silence.due():
+            return None
+        if self._from is None:
+            self._from = watermark(self._checkpoint)
+        return None if self._from is None else self._from + self._silence.length + self._lateness
+
+
+def ends(checkpoint: Path) -> int:
+    """How often the end of the input was told until the last micro-batch that was begun; `checkpoint`: Spark's."""
+    begun = [int(file.name) for file in (checkpoint / "offsets").glob("[0-9]*")]
+    if not begun:
+        return 0
+    return int(checkpoint_repair.offset(checkpoint, max(begun))["end"])
+
+
+def elsewhere(checkpoint: Path) -> list[str]:
+    """Where sources beside our own have come in the last micro-batch that was begun; `checkpoint`: Spark's."""
+    begun = [int(file.name) for file in (checkpoint / "offsets").glob("[0-9]*")]
+    if not begun:
+        return []
+    return (checkpoint / "offsets" / str(max(begun))).read_text(encoding="utf-8").splitlines()[2:-1]
+
+
+def watermark(checkpoint: Path) -> int | None:
+    """The watermark of Spark's next micro-batch (microseconds), as its checkpoint has it; None: there is none."""
+    done = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")]
+    if not done:
+        return None
+    return checkpoint_repair.watermark(checkpoint, max(done)) * 1000 or None

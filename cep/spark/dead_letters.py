@@ -1,0 +1,98 @@
+"""Dead letters of distributed tasks: a file a piece of work, written whole, the same whenever it is done again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from cep.spark.durable import settled
+from cep.spark.writable import onto
+
+OPTION = "--dead-letter"
+
+LINE_BITS = 36
+"""A row's `@order` is the number of its file, and in so many bits its line there (of Parquet its row, from 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A record that became no event: why, a short name for why, its file and line, its text and its event where they
+    are known."""
+
+    reason: str
+    code: str
+    file: str | None
+    line: int
+    text: str | None = None
+    event: str | None = None
+
+
+Write = Callable[[Iterable[Letter]], None]
+
+
+def line_of(order: int) -> int:
+    """The line of the row of that order."""
+    return order & ((1 << LINE_BITS) - 1)
+
+
+def file_of(order: int) -> int:
+    """The number of its file."""
+    return order >> LINE_BITS
+
+
+@contextmanager
+def writing(begin: str | None, name: str) -> Iterator[Write]:
+    """A file of the letters of a piece of work of that name, as lines of JSON: what is written while the block runs is
+    there when it has ended well. Without letters there is no file, nor any more if the work was done before. `begin`:
+    what paths of such files begin with, as `/dead/f00ba7-`; None: letters are lost. CepError: it cannot be written."""
+    if begin is None:
+        yield lambda letters: None
+        return
+    path = Path(f"{begin}{name}.jsonl")
+    place = path.parent
+    made = place / f".{path.stem}.{uuid4().hex}"  # the same task may run twice at once, on two machines
+    with ExitStack() as held:
+        file: BinaryIO | None = None
+
+        def write(letters: Iterable[Letter]) -> None:
+            nonlocal file
+            for one in letters:
+                with onto(OPTION, place):
+                    if file is None:
+                        place.mkdir(parents=True, exist_ok=True)
+                        held.callback(made.unlink, missing_ok=True)
+                        file = held.enter_context(made.open("wb"))
+                    file.write(_line(one))
+
+        yield write
+        with onto(OPTION, place):
+            if file is not None:
+                settled(file)
+                file.close()
+                made.replace(path)
+            elif place.is_dir():
+                path.unlink(missing_ok=True)
+
+
+def write(begin: str | None, name: str, letters: Iterable[Letter]) -> None:
+    """Write all the letters of a piece of work at once."""
+    with writing(begin, name) as told:
+        told(letters)
+
+
+def _line(one: Letter) -> bytes:
+    known = {"reason": one.reason, "code": one.code, "file": one.file, "line": one.line, "record": _record(one.text)}
+    return json.dumps(known, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _record(text: str | None) -> object:
+    try:
+        found = json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return text
+    return found if isinstance(found, dict) else text

@@ -1,0 +1,132 @@
+"""Rows of one event for one bucket as a parcel: one row of Spark's, which crosses a shuffle as one value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from cep.core.schema import ARRIVAL, TIE
+from cep.plan.partition import Stage
+from cep.runtime.buckets import buckets, deal
+from cep.runtime.report import Report
+from cep.spark.keys import keys as keys_of
+from cep.spark.program import Program
+from connectors.packed import pack
+
+WORLD = 0
+"""The `stage` of what is derived and goes to no stage but out."""
+
+REPORT = -2
+"""The `stage` of a report on its way to the driver, which is its `source`."""
+
+PARCEL = "stage int, key int, event string, place long, source string, rows binary"
+"""`key` stands for the bucket (`cep.spark.keys`); `place` sorts the parcels of a bucket: which file they are from, or
+which bucket of which stage made them; `source`: the name of the file, None where a stage made them; `rows`: an Arrow
+stream."""
+
+END = 1 << 61
+"""The time (microseconds) of the end of the input, beyond that of any event by more than any lateness."""
+
+CHANGE = "#change"
+"""The `event` of changes of the knowledge, which no event is called."""
+
+Change = tuple[int, str, str, int]
+"""Of the knowledge: from when (microseconds), what, and the file and line where it was told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """`latest`: the last end among its rows."""
+
+    stage: int
+    key: int
+    event: str
+    place: int
+    source: str | None
+    rows: bytes
+    latest: int
+
+
+def from_outside(
+    program: Program, tables: Mapping[str, pl.DataFrame], place: int, source: str | None
+) -> Iterator[Parcel]:
+    """Records of the file `source`, of number `place`, for all stages that take them."""
+    for stage in program.stages:
+        mine = {event: table for event, table in tables.items() if event in stage.outside}
+        yield from _dealt(program, stage, mine, place, source)
+
+
+def from_stage(
+    program: Program, stage: Stage, bucket: int, made: Mapping[str, pl.DataFrame], wanted: Sequence[str]
+) -> Iterator[Parcel]:
+    """What a bucket made, for later stages, and where it is `wanted` for the world."""
+    place = (stage.number << 32) + bucket
+    for later in program.stages[stage.number :]:
+        mine = {event: table for event, table in made.items() if event in later.inputs.keys() - later.outside}
+        yield from _dealt(program, later, mine, place, None)
+    keys = keys_of(program.buckets)
+    for event, table in made.items():
+        if event not in wanted or not table.height:
+            continue
+        if event not in program.merged:
+            yield _parcel(WORLD, keys[bucket], event, place, None, table.drop(ARRIVAL, TIE))
+            continue
+        numbers = pl.Series("bucket", buckets(table, program.schemas[event], "whole", program.buckets))
+        for number in numbers.unique().sort().to_list():
+            yield _parcel(WORLD, keys[number], event, place, None, table.filter(numbers == number))
+
+
+def calls(program: Program, every: bool = False) -> Iterator[Parcel]:
+    """To the buckets that have something to do when no row has come yet, or to `every` one: parcels without rows."""
+    for stage in program.stages:
+        if every or stage.number in program.ticking:
+            for key in keys_of(program.buckets)[: program.count(stage)]:
+                yield Parcel(stage.number, key, "", 0, None, b"", 0)
+
+
+def changes(program: Program, found: Sequence[Change]) -> Iterator[Parcel]:
+    """Changes of the knowledge to all buckets."""
+    rows = json.dumps(found).encode()
+    for stage in program.stages:
+        for key in keys_of(program.buckets)[: program.count(stage)]:
+            yield Parcel(stage.number, key, CHANGE, 0, None, rows, 0)
+
+
+def told(report: Report, key: int) -> Parcel:
+    """A report as a parcel that passes all stages."""
+    return Parcel(REPORT, key, "", 0, report.line(), b"", 0)
+
+
+def _dealt(
+    program: Program, stage: Stage, tables: Mapping[str, pl.DataFrame], place: int, source: str | None
+) -> Iterator[Parcel]:
+    keys = keys_of(program.buckets)
+    for bucket, dealt in enumerate(deal(stage, tables, program.schemas, program.count(stage))):
+        for event, table in dealt.items():
+            if table.height:
+                yield _parcel(stage.number, keys[bucket], event, place, source, table)
+
+
+def _parcel(stage: int, key: int, event: str, place: int, source: str | None, table: pl.DataFrame) -> Parcel:
+    latest = table["end"].max()
+    assert isinstance(latest, int), "there are rows, and each has an end"
+    return Parcel(stage, key, event, place, source, pack(table), latest)
+
+
+def batch(parcels: Iterable[Parcel]) -> pa.RecordBatch:
+    """Parcels from outside as Spark takes them from a source: with `time`, the last end of each."""
+    found = list(parcels)
+    columns = [
+        pa.array([one.stage for one in found], pa.int32()),
+        pa.array([one.key for one in found], pa.int32()),
+        pa.array([one.event for one in found], pa.string()),
+        pa.array([one.place for one in found], pa.int64()),
+        pa.array([one.source for one in found], pa.string()),
+        pa.array([one.rows for one in found], pa.binary()),
+        pa.array([one.latest for one in found], pa.timestamp("us", "UTC")),
+    ]
+    return pa.RecordBatch.from_arrays(columns, ["stage", "key", "event", "place", "source", "rows", "time"])
