@@ -35,15 +35,15 @@ from cep.runtime import encode, prior_state, snapshot
 from cep.runtime.atomic_step import wholly
 from cep.runtime.counts import Count
 from cep.runtime.decode import frames, places, to_events
-from cep.runtime.encode import Dead
-from cep.runtime.fingerprint import Meant
+from cep.runtime.encode import RefusedRow
+from cep.runtime.fingerprint import Fingerprints
 from cep.runtime.history import History
-from cep.runtime.knowledge_changes import Changes
-from cep.runtime.knowledge_source import Background, Held, ask
+from cep.runtime.knowledge_changes import KnowledgeChanges
+from cep.runtime.knowledge_source import KnowledgeSource, RelationInfo, ask
 from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
-from cep.runtime.prior_state import Before, State
-from cep.runtime.reorder_buffer import BEGINNING, END_OF_TIME, Clock
+from cep.runtime.prior_state import PriorState, State
+from cep.runtime.reorder_buffer import BEGINNING, END_OF_TIME, ReorderBuffer
 
 Frames = dict[str, pl.DataFrame]
 Batch = Mapping[str, pl.DataFrame] | Iterable[Event]
@@ -64,7 +64,7 @@ class Engine:
         name: str = "<program>",
         *,
         facts: Mapping[str, pl.DataFrame] | None = None,
-        knowledge: Background | None = None,
+        knowledge: KnowledgeSource | None = None,
         types: Mapping[str, tuple[str, ...]] | None = None,
         policy: str | None = None,
         lateness: int | None = 0,
@@ -73,7 +73,7 @@ class Engine:
         fast_recursion: bool = True,
         max_derivations: int = 1_000_000,
         stage: int | None = None,
-        before: Before | None = None,
+        before: PriorState | None = None,
         alerts: bool = False,
     ) -> None:
         if lateness is not None and not 0 <= lateness <= FARTHEST:
@@ -111,14 +111,16 @@ class Engine:
             raise CepErrors([*rules.errors, *(each for each in found if id(each) not in told)]) from None
         self.stage = stage
         self._loaded = loaded
-        self._meant = Meant(self.plan, tables, loaded)
+        self._meant = Fingerprints(self.plan, tables, loaded)
         if stage is not None:
             self.program += f" stage {stage}"
             self.plan = staged(self.plan, stage) if stage else telling(self.plan, self.alerts)
         for table in statics.stored.values():
             for codes in table.codes():
                 self.pool.pin(codes)
-        self.changes = None if knowledge is None else Changes(rules, knowledge, known, statics, tables, self.pool)
+        self.changes = (
+            None if knowledge is None else KnowledgeChanges(rules, knowledge, known, statics, tables, self.pool)
+        )
         self.explain = explain
         self.history = None if not explain and remember is None else History(remember)
         if self.changes is not None and remember is not None:
@@ -126,10 +128,10 @@ class Engine:
         lineage = None if self.history is None else self.history.lineage
         builder = Builder(self.plan, statics.relations, self.pool, lineage)
         self.machine = Machine(self.plan, builder, fast_recursion, max_derivations)
-        self.clock = Clock(lateness)
+        self.clock = ReorderBuffer(lateness)
         self.position = 0
         self.broken = False
-        self.dead: list[Dead] = []
+        self.dead: list[RefusedRow] = []
         self._sweep_at = 1 << 16
         with snapshot.restoring():
             self.carried: dict[str, bool] = {} if state is None else self._carry(state)
@@ -167,13 +169,13 @@ class Engine:
         return tuple(sorted(told, key=lambda warning: warning.span or NOWHERE))
 
     @property
-    def answers(self) -> dict[str, Held]:
+    def answers(self) -> dict[str, RelationInfo]:
         """What answers there are to what is asked of the knowledge, by the names of `plan.rules.asked`."""
         if self.changes is None:
             return {}
         asked, loaded = self.plan.rules.asked, self.changes.loaded
         follows = {name: isinstance(each, Graph) and loaded.by_difference(each) for name, each in asked.items()}
-        return {name: Held(t.count, t.types, follows[name]) for name, t in self.changes.known.tables.items()}
+        return {name: RelationInfo(t.count, t.types, follows[name]) for name, t in self.changes.known.tables.items()}
 
     @property
     def inputs(self) -> dict[str, Schema]:
@@ -267,7 +269,9 @@ class Engine:
         for name, mask in encode.late(tables, self.clock.watermark, self.clock.lateness, ordered).items():
             if mask.any():
                 refused = admitted[name].rows[mask]
-                self.dead += [Dead(name, int(row), "late", "is late: the watermark has passed it") for row in refused]
+                self.dead += [
+                    RefusedRow(name, int(row), "late", "is late: the watermark has passed it") for row in refused
+                ]
                 tables[name] = np.ascontiguousarray(tables[name][:, ~mask])
         self.clock.receive(tables)
 
@@ -303,7 +307,7 @@ class Engine:
         """Keep nothing that no later event can need. Steps leave some of it until there is more."""
         self.machine.forget(self.clock.watermark)
 
-    def take_dead(self) -> list[Dead]:
+    def take_dead(self) -> list[RefusedRow]:
         """The rows refused since the last call: (type, row in its pushed table or sequence, code, reason)."""
         dead, self.dead = self.dead, []
         return dead
@@ -463,7 +467,7 @@ def detect(
     events: Iterable[Event],
     policy: str | None = None,
     facts: Mapping[str, pl.DataFrame] | None = None,
-    knowledge: Background | None = None,
+    knowledge: KnowledgeSource | None = None,
 ) -> list[Event]:
     """All events that a program derives from these, sorted by (end, start, type, args). Types of undeclared events
     are those of the events given. Raises CepError; ValueError where an event does not fit its declaration.

@@ -14,7 +14,7 @@ from cep.core.schema import ARRIVAL
 
 
 @dataclass(frozen=True, slots=True)
-class DeadRecord:
+class DeadLetter:
     """A record that could not be read: file, line (of Parquet the row), why, a short name for why, its text."""
 
     file: str
@@ -101,7 +101,7 @@ class Batch:
     """
 
     tables: dict[str, pl.DataFrame]
-    dead: list[DeadRecord]
+    dead: list[DeadLetter]
     blocks: Sequence[Block]
     bytes_read: int = 0
     total_bytes: int = 0
@@ -128,15 +128,15 @@ class Batch:
         return sum(table.height for table in self.tables.values())
 
 
-def dead_record(block: Block, order: int, code: str, reason: str) -> DeadRecord:
+def dead_record(block: Block, order: int, code: str, reason: str) -> DeadLetter:
     """The record of that number, as unreadable."""
     file, line, text = block.at(order)
-    return DeadRecord(file, line, reason, code, text)
+    return DeadLetter(file, line, reason, code, text)
 
 
 def too_long(
     file: str, line: int, first: int, position: int, head: bytes, length: int
-) -> tuple[list[DeadRecord], Block]:
+) -> tuple[list[DeadLetter], Block]:
     """A line of which only the head was kept."""
     block = Block(file, first, 1, line, None, np.array([0, len(head)]), position, head)
     return [dead_record(block, first, "long", f"the line has {length} bytes, more than is read as a record")], block

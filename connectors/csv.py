@@ -11,7 +11,7 @@ import polars as pl
 
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Schema
-from connectors.batch import Block, DeadRecord, dead_record, too_long
+from connectors.batch import Block, DeadLetter, dead_record, too_long
 from connectors.columns import Cells, Refusal, field, table
 from connectors.csvscan import FIELDS, FINE, OPEN, scan
 from connectors.header import bind
@@ -28,7 +28,7 @@ CLOSED = 1 << 20
 
 def read_csv(
     file: str, stream: Stream, schema: Schema, separator: str, chunk: int, first: int
-) -> Iterator[tuple[pl.DataFrame | None, list[DeadRecord], Block | None]]:
+) -> Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]:
     """Tables of one event, block by block; no block: the stream is silent. CepError: no header, or one that lacks a
     column.
     """
@@ -143,7 +143,7 @@ class Fields:
 
     def read(
         self, data: bytes, position: int, line: int, first: int, final: bool
-    ) -> tuple[int, int, pl.DataFrame | None, list[DeadRecord], Block]:
+    ) -> tuple[int, int, pl.DataFrame | None, list[DeadLetter], Block]:
         """(bytes used, line breaks among them, table, dead, block); what is not used is the beginning of a line."""
         buffer = np.frombuffer(data, np.uint8)
         capacity = data.count(b"\n") + 1

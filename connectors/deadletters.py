@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from connectors.batch import Batch, DeadRecord
+from connectors.batch import Batch, DeadLetter
 from connectors.sinks import Sink
 
 
@@ -20,10 +20,10 @@ class DeadLetters:
 
     def __init__(self, path: str | None = None) -> None:
         self.counts: Counter[str] = Counter()
-        self.first: DeadRecord | None = None
+        self.first: DeadLetter | None = None
         self._sink = None if path is None else Sink(path)
 
-    def add(self, records: Iterable[DeadRecord]) -> None:
+    def add(self, records: Iterable[DeadLetter]) -> None:
         """Records that could not be read."""
         out = []
         for record in records:
@@ -40,7 +40,7 @@ class DeadLetters:
             self.counts[code] += 1
             return
         file, line, text = batch.origin(type, row)
-        self.add([DeadRecord(file, line, reason, code, text)])
+        self.add([DeadLetter(file, line, reason, code, text)])
 
     @property
     def total(self) -> int:
@@ -51,7 +51,7 @@ class DeadLetters:
             self._sink.close()
 
 
-def _line(record: DeadRecord) -> str:
+def _line(record: DeadLetter) -> str:
     fields = {"reason": record.reason, "code": record.code, "file": record.file, "line": record.line}
     head = json.dumps(fields, ensure_ascii=False)
     return f'{head[:-1]}, "record": {_record(record.text)}}}\n'

@@ -16,7 +16,7 @@ from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Schema
 from cep.core.signals import stops
 from cep.core.suggest import astray
-from connectors.batch import Batch, Block, DeadRecord
+from connectors.batch import Batch, Block, DeadLetter
 from connectors.csv import read_csv
 from connectors.inputs import RDF, Input, inputs, sure
 from connectors.jsonl import Lines, read_jsonl
@@ -45,8 +45,8 @@ _ITS_OWN = (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, None)
 """What is wrong with a file itself; None: what it holds."""
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM)
 
-_Part = tuple[dict[str, pl.DataFrame], list[DeadRecord], Block | None, int]
-_Piece = tuple[dict[str, pl.DataFrame], list[DeadRecord], Block | None, int, int]
+_Part = tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None, int]
+_Piece = tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None, int, int]
 
 
 def read(
@@ -232,7 +232,7 @@ def _text(one: Input, stream: Stream, schemas: Mapping[str, Schema], chunk: int,
         reason = f"the rest of the file cannot be decompressed: {stream.damage}"
         line = last.line_beyond
         block = Block(one.path, last.beyond, 1, line)
-        yield {}, [DeadRecord(one.path, line, reason, "gzip", None)], block, stream.position
+        yield {}, [DeadLetter(one.path, line, reason, "gzip", None)], block, stream.position
 
 
 def _ends(batch: Batch, which: str) -> list[int]:

@@ -23,7 +23,7 @@ import polars as pl
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from connectors.batch import Batch, Block, DeadRecord
+from connectors.batch import Batch, Block, DeadLetter
 from connectors.packed import pack, unpack
 
 Place = Mapping[int, int]
@@ -201,7 +201,7 @@ class Journal:
             if self._schemas.get(name) == fields:
                 tables[name] = unpack(data[start : start + size])
             start += size
-        dead = [DeadRecord(*each) for each in head["dead"]]
+        dead = [DeadLetter(*each) for each in head["dead"]]
         blocks = [_block(each) for each in head["blocks"]]
         return Batch(tables, dead, blocks, silence=head["silence"], source=head["source"], place=dict(head["place"]))
 

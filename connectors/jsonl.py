@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.schema import ARRIVAL, Schema
-from connectors.batch import Block, DeadRecord, dead_record, too_long
+from connectors.batch import Block, DeadLetter, dead_record, too_long
 from connectors.columns import Cells, Refusal, table
 from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, enter, gather, scan
 from connectors.records import Real, Record, Unreadable, parse, read_line, time_keys
@@ -19,7 +19,7 @@ from connectors.streams import Stream, not_utf8, whole_lines
 
 def read_jsonl(
     file: str, stream: Stream, lines: Lines, chunk: int, first: int
-) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadRecord], Block | None]]:
+) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
     """Tables by type, block by block; no block: the stream is silent."""
     line = 1
     for data, position, length in whole_lines(stream, chunk):
@@ -78,7 +78,7 @@ class Lines:
 
     def read(
         self, file: str, data: bytes, position: int, line: int, first: int
-    ) -> tuple[dict[str, pl.DataFrame], list[DeadRecord], Block]:
+    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
         """The tables of a block of whole lines, of which the first is line number `line`, its record number `first`."""
         buffer = np.frombuffer(data, np.uint8)
         breaks = np.flatnonzero(buffer == 10)

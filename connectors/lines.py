@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 _NULL = np.frombuffer(b"null", np.uint8)
 
 
-class Pieces:
+class TextPieces:
     """Texts one after the other in `data`; text i ends at ends[i + 1]."""
 
     __slots__ = ("data", "ends")
@@ -30,7 +30,7 @@ class Pieces:
         self.ends = ends
 
 
-def as_json(column: pl.Series, type: str, calendar: bool) -> Pieces:
+def as_json(column: pl.Series, type: str, calendar: bool) -> TextPieces:
     """The column's values as JSON, missing ones as null; times as ISO 8601 if `calendar`, else as seconds."""
     if type in ("time", "duration"):
         return as_ticks(column, calendar and type == "time")
@@ -39,34 +39,34 @@ def as_json(column: pl.Series, type: str, calendar: bool) -> Pieces:
         return as_is(pl.Series(texts, dtype=pl.String))
     if column.dtype == pl.String or isinstance(column.dtype, (pl.Categorical, pl.Enum)):
         data, ends, there = _buffers(column.cast(pl.String))
-        return Pieces(*_escape(data, ends, there))
+        return TextPieces(*_escape(data, ends, there))
     if column.dtype.is_float():
         column = column.cast(pl.Float64)
         column = column.set(~column.is_finite().fill_null(False), None) + 0.0
     return as_is(column.cast(pl.String))
 
 
-def as_is(column: pl.Series) -> Pieces:
+def as_is(column: pl.Series) -> TextPieces:
     """Texts that are JSON already."""
     data, ends, there = _buffers(column)
-    return Pieces(data, ends) if there.all() else Pieces(*_nulls(data, ends, there))
+    return TextPieces(data, ends) if there.all() else TextPieces(*_nulls(data, ends, there))
 
 
-def as_ticks(column: pl.Series, calendar: bool) -> Pieces:
+def as_ticks(column: pl.Series, calendar: bool) -> TextPieces:
     """Microseconds as ISO 8601 in quotes, or as seconds."""
     there = column.is_not_null().to_numpy()
-    return Pieces(*_ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, calendar, True))
+    return TextPieces(*_ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, calendar, True))
 
 
 def ticks_text(column: pl.Series, calendar: bool) -> pl.Series:
     """Microseconds as ISO 8601 without quotes, or as seconds; missing stays missing."""
     there = column.is_not_null().to_numpy()
     data, ends = _ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, calendar, False)
-    texts = _texts(Pieces(data, ends))
+    texts = _texts(TextPieces(data, ends))
     return texts.set(~column.is_not_null(), None) if not there.all() else texts
 
 
-def lines(keys: Sequence[str], type: str, columns: Sequence[Pieces]) -> Pieces:
+def lines(keys: Sequence[str], type: str, columns: Sequence[TextPieces]) -> TextPieces:
     """A JSON object and a line break for each row: its type, then the keys with their pieces."""
     heads = [f", {json.dumps(key, ensure_ascii=False)}: ".encode() for key in keys]
     heads[0] = f'{{"type": {json.dumps(type, ensure_ascii=False)}'.encode() + heads[0]
@@ -75,10 +75,10 @@ def lines(keys: Sequence[str], type: str, columns: Sequence[Pieces]) -> Pieces:
     assert all(pieces.ends[-1] == len(pieces.data) for pieces in columns), "pieces are all of their letters"
     ends = np.stack([pieces.ends for pieces in columns])
     letters = np.frombuffer(b"".join(heads), np.uint8)
-    return Pieces(*_join(data, bases, ends, letters, np.cumsum([0] + [len(head) for head in heads])))
+    return TextPieces(*_join(data, bases, ends, letters, np.cumsum([0] + [len(head) for head in heads])))
 
 
-def merged(parts: Sequence[Pieces], order: Ints) -> bytes:
+def merged(parts: Sequence[TextPieces], order: Ints) -> bytes:
     """All the texts, those of the first part before those of the second, taken in an
     order; it may leave some out, and take some twice."""
     if len(parts) == 1:
@@ -102,7 +102,7 @@ def _buffers(column: pl.Series) -> tuple[Bytes, Ints, NDArray[np.bool_]]:
     return letters[ends[0] : ends[-1]], ends - ends[0], column.is_not_null().to_numpy()
 
 
-def _texts(pieces: Pieces) -> pl.Series:
+def _texts(pieces: TextPieces) -> pl.Series:
     buffers = [None, pa.py_buffer(pieces.ends), pa.py_buffer(pieces.data)]
     return pl.Series(pl.from_arrow(pa.LargeStringArray.from_buffers(len(pieces.ends) - 1, buffers[1], buffers[2])))
 

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.schema import Schema
-from connectors.batch import Batch, Block, DeadRecord
+from connectors.batch import Batch, Block, DeadLetter
 from connectors.inputs import RDF, Input
 from connectors.jsonl import Lines
 from connectors.sosa import Documents
@@ -75,7 +75,7 @@ class Inbox:
         dead = [replace(one, file=sources[one.line], line=numbers[one.line]) for one in dead]
         return Batch(tables, dead, [block])
 
-    def _tables(self, messages: Messages, first: int) -> tuple[dict[str, pl.DataFrame], list[DeadRecord], Received]:
+    def _tables(self, messages: Messages, first: int) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Received]:
         if isinstance(self._read, Documents):
             table, dead, rows = self._read.read(messages.payloads, first)
             tables = {self._read.schema.name: table}

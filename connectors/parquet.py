@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Attribute, Schema
-from connectors.batch import Block, DeadRecord
+from connectors.batch import Block, DeadLetter
 from connectors.header import bind
 from connectors.records import NOT_IRI, time_keys
 from connectors.times import (
@@ -74,7 +74,7 @@ def _type(kind: pa.DataType) -> str:
 
 def read_parquet(
     file: str, opened: pq.ParquetFile, schema: Schema, rows: int, first: int
-) -> Iterator[tuple[pl.DataFrame, list[DeadRecord], Block]]:
+) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
     """Tables of one event of up to `rows` rows. CepError: a column is missing or holds something else."""
     bound = bind(file, schema, opened.schema_arrow.names, {each.name: _type(each.type) for each in opened.schema_arrow})
     keys = time_keys(bound)
@@ -106,7 +106,7 @@ def read_parquet(
             table = table.filter(pl.Series(good))
         if table.height:
             block = replace(block, times="seconds" if columns[keys[0]].dtype.is_numeric() else "iso")
-        dead = [DeadRecord(file, line + row, reason, code, None) for row, (code, reason) in sorted(reasons.items())]
+        dead = [DeadLetter(file, line + row, reason, code, None) for row, (code, reason) in sorted(reasons.items())]
         yield table, dead, block
         line += n
         first += n

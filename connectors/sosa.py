@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.events import Value
-from connectors.batch import Block, DeadRecord
+from connectors.batch import Block, DeadLetter
 from connectors.records import Record, Unreadable, series, text_time, text_value
 from connectors.streams import Stream, whole_lines
 from connectors.times import shown
@@ -50,13 +50,13 @@ class Documents:
             self._paths.append(path)
         self._shape = Shape(schema.iri or SOSA + "Observation", self._paths[0], tuple(self._paths))
 
-    def read(self, documents: Sequence[bytes], first: int) -> tuple[pl.DataFrame, list[DeadRecord], NDArray[np.int64]]:
+    def read(self, documents: Sequence[bytes], first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
         """The events of documents, numbered from `first`; dead records, which have the place of the document as their
         line; and of each record the place of its document."""
         found = [(row, record) for row, text in enumerate(documents) if text for _, record in self._records(text)]
         return self._table("", found, first, lambda row: documents[row].decode("utf-8", "replace"))
 
-    def one(self, file: str, text: bytes, first: int) -> tuple[pl.DataFrame, list[DeadRecord], NDArray[np.int64]]:
+    def one(self, file: str, text: bytes, first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
         """Likewise those of a file that is one document; with the line of each."""
         return self._table(file, self._records(text), first, lambda line: None)
 
@@ -80,12 +80,12 @@ class Documents:
 
     def _table(
         self, file: str, found: Sequence[_Found], first: int, text: Callable[[int], str | None]
-    ) -> tuple[pl.DataFrame, list[DeadRecord], NDArray[np.int64]]:
-        dead: list[DeadRecord] = []
+    ) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
+        dead: list[DeadLetter] = []
         good: list[tuple[int, Record]] = []
         for order, (line, record) in enumerate(found, first):
             if isinstance(record, Unreadable):
-                dead.append(DeadRecord(file, line, record.reason, record.code, text(line)))
+                dead.append(DeadLetter(file, line, record.reason, record.code, text(line)))
             else:
                 good.append((order, record))
         columns = [
@@ -100,7 +100,7 @@ class Documents:
 
 def read_observations(
     file: str, stream: Stream, documents: Documents, format: str, chunk: int, first: int
-) -> Iterator[tuple[pl.DataFrame | None, list[DeadRecord], Block | None]]:
+) -> Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]:
     """Tables block by block; no block: the stream is silent. N-Quads, and JSON-LD that is not one document a line, are
     read whole: what belongs to a node may stand anywhere."""
     line = 1

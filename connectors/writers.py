@@ -18,7 +18,7 @@ from cep.core.schema import Attribute, Schema
 from connectors.addresses import live
 from connectors.because import BECAUSE, because
 from connectors.inputs import FORMATS, known_format
-from connectors.lines import Pieces, as_is, as_json, as_ticks, lines, merged, ticks_text
+from connectors.lines import TextPieces, as_is, as_json, as_ticks, lines, merged, ticks_text
 from connectors.sending import Sending, named
 from connectors.sinks import Sink, writing
 from connectors.times import SECOND
@@ -178,7 +178,7 @@ def json_lines(
 ) -> bytes:
     """Tables of derived events (not none) as lines of JSON, by (end, start, type). `calendar`: times are ISO 8601, else
     seconds; `lineage`: they have it."""
-    parts: list[Pieces] = []
+    parts: list[TextPieces] = []
     for type, table in tables.items():
         schema = schemas[type]
         keys = ["start", "end"] + [attribute.name for attribute in schema.attributes]

@@ -15,9 +15,9 @@ from cep.app.pipeline import Interrupt, flow
 from cep.app.progress import shown
 from cep.core.schema import Schema
 from cep.engine import Engine
-from cep.runtime.knowledge_source import Background
-from cep.runtime.run_stats import Tally
-from connectors.batch import Batch, DeadRecord
+from cep.runtime.knowledge_source import KnowledgeSource
+from cep.runtime.run_stats import RunStats
+from connectors.batch import Batch, DeadLetter
 from connectors.files import replay
 from connectors.writers import Writer
 
@@ -29,10 +29,10 @@ class Found:
     """What a run gave: events by type, what was read and what was not taken. It is where everything of the run goes."""
 
     inputs: dict[str, Schema] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    tally: RunStats = field(default_factory=RunStats)
     derived: dict[str, pl.DataFrame] = field(default_factory=dict)
     read: dict[str, pl.DataFrame] = field(default_factory=dict)
-    dead: list[DeadRecord] = field(default_factory=list)
+    dead: list[DeadLetter] = field(default_factory=list)
 
     def take(self, batch: Batch | None, tables: dict[str, pl.DataFrame]) -> None:
         """A batch and what was derived of it."""
@@ -40,14 +40,14 @@ class Found:
             for type, table in new.items():
                 kept[type] = pl.concat([kept[type], table]) if type in kept else table
 
-    def add(self, records: Iterable[DeadRecord]) -> None:
+    def add(self, records: Iterable[DeadLetter]) -> None:
         """Records that cannot be read."""
         self.dead.extend(records)
 
     def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
         """A record that the engine refused."""
         file, line, text = batch.origin(type, row)
-        self.dead.append(DeadRecord(file, line, reason, code, text))
+        self.dead.append(DeadLetter(file, line, reason, code, text))
 
     def judged(self, type: str) -> pl.DataFrame:
         """The events of a type that the engine took: nothing missing, nothing out of range."""
@@ -60,7 +60,9 @@ class Found:
         return events
 
 
-def run(program: Path, inputs: Sequence[str], knowledge: Background | None = None, output: str | None = None) -> Found:
+def run(
+    program: Path, inputs: Sequence[str], knowledge: KnowledgeSource | None = None, output: str | None = None
+) -> Found:
     """Run a program over files (`name=file`); the derived events go to the file `output` too. Raises CepError, and
     KeyboardInterrupt where Ctrl-C ends it."""
     engine = Engine.from_file(program, knowledge=knowledge)

@@ -11,9 +11,9 @@ import pyoxigraph as ox
 from cep.events import Iri, Value
 from cep.explain.judging import Fact, Step, Triple
 from cep.language.syntax.ast import Graph
-from cep.runtime.knowledge_source import Background, Fixed
+from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 from knowledge.asking.products import groups
-from knowledge.asking.sparql import Constant, Pattern, Slot, basic
+from knowledge.asking.sparql import BasicPattern, Constant, Slot, basic
 from knowledge.forms import equal, first_like
 from knowledge.graph import Knowledge
 from knowledge.rdf.names import Names
@@ -36,7 +36,9 @@ class Used:
         self.loaded = self.knowledge = knowledge
         self.prefixes = dict(prefixes or {})
 
-    def __call__(self, asked: Graph | Fixed, given: Mapping[str, Value], then: Background | None = None) -> list[Fact]:
+    def __call__(
+        self, asked: Graph | Fixed, given: Mapping[str, Value], then: KnowledgeSource | None = None
+    ) -> list[Fact]:
         """The triples behind one answer: of a graph pattern in which some variables have values, or of
         `triple(S, P, O)` with values by place (`0`, `1`, `2`). Of several answers that fit the first is told; none
         where a triple cannot be told from others. `then`: the knowledge as it was then, where it has changed."""
@@ -45,7 +47,7 @@ class Used:
             return self._of_graph(asked, given)
         slots: list[Slot] = [f"x{i}" if term is None else Constant(str(term)) for i, term in enumerate(asked)]
         values = {f"x{i}": given[str(i)] for i, term in enumerate(asked) if term is None and str(i) in given}
-        return self._facts([Pattern((slots[0], slots[1], slots[2]), 0, 0)], values, {})
+        return self._facts([BasicPattern((slots[0], slots[1], slots[2]), 0, 0)], values, {})
 
     def _of_graph(self, graph: Graph, given: Mapping[str, Value]) -> list[Fact]:
         alike = lru_cache(None)(equal)
@@ -60,7 +62,9 @@ class Used:
                     return self._facts(list(_patterns(graph)), bound, dict(graph.prefixes))
         return []
 
-    def _facts(self, patterns: list[Pattern], known: Mapping[str, Asked], prefixes: Mapping[str, str]) -> list[Fact]:
+    def _facts(
+        self, patterns: list[BasicPattern], known: Mapping[str, Asked], prefixes: Mapping[str, str]
+    ) -> list[Fact]:
         knowledge, known = self.knowledge, dict(known)
         shown = {**self.prefixes, **prefixes}
         names = Names(knowledge.terms, shown) if knowledge.closure is None else knowledge.closure.names(shown)
@@ -116,7 +120,7 @@ class Used:
         return subject, verb, thing
 
 
-def _patterns(graph: Graph) -> Iterator[Pattern]:
+def _patterns(graph: Graph) -> Iterator[BasicPattern]:
     """The triples that a pattern asks for, also within its groups, but not what it wants not to be there."""
     prefixes = dict(graph.prefixes)
     whole = basic(graph.text, prefixes)

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from cep.runtime.reorder_buffer import END_OF_TIME
-from connectors.alerts.life import Change, Lives, meant
+from connectors.alerts.life import AlertLifecycle, Change, meant
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import Origin
 from connectors.feeds.senders import sending, targets
@@ -32,7 +32,7 @@ def rounds() -> Iterator[tuple[dict[str, pl.DataFrame], int]]:
 def expected() -> list[Change]:
     """What every receiver is to be told."""
     schemas = {alert.table: TABLES.plan.schemas[alert.table] for alert in TABLES.alerts}
-    lives = Lives(TABLES.alerts, schemas, TABLES.inputs, TABLES.meanings())
+    lives = AlertLifecycle(TABLES.alerts, schemas, TABLES.inputs, TABLES.meanings())
     return [change for given, watermark in rounds() for change in lives.take(given, watermark)]
 
 
@@ -40,7 +40,7 @@ def serve(state: Path, feeds: list[str]) -> None:
     outbox = Outbox(state)
     live, reached = outbox.begin(meant(TABLES.alerts, TABLES.meanings()))
     schemas = {alert.table: TABLES.plan.schemas[alert.table] for alert in TABLES.alerts}
-    lives = Lives(TABLES.alerts, schemas, TABLES.inputs, TABLES.meanings(), live, reached)
+    lives = AlertLifecycle(TABLES.alerts, schemas, TABLES.inputs, TABLES.meanings(), live, reached)
     with sending(outbox, targets(feeds), Origin("storm.cep"), lambda name, text, **more: print(name, text, flush=True)):
         print("runs", flush=True)
         for given, watermark in rounds():

@@ -16,7 +16,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from cep.engine import Engine
-from cep.runtime.run_stats import Tally
+from cep.runtime.run_stats import RunStats
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.batch import Batch
@@ -29,7 +29,7 @@ from connectors.serving.guard import Limits
 from connectors.serving.located import Gazette
 from connectors.serving.scene import Scene
 from connectors.serving.service import Service
-from connectors.serving.turn import Turn
+from connectors.serving.turn import FairLock
 from knowledge.graph import Knowledge
 from knowledge.used import Used
 from tests.ports import free_port
@@ -76,7 +76,7 @@ class Shown:
     stops: list[threading.Thread] = field(default_factory=list)
     server: uvicorn.Server | None = None
     stream: Stream | None = None
-    turn: Turn = field(default_factory=Turn)
+    turn: FairLock = field(default_factory=FairLock)
     questions: why.Questions | None = None
     limits: Limits = field(default_factory=lambda: Limits(rate=0))
     status: str = "Actual"
@@ -153,7 +153,7 @@ def shown(
     (folder / "stations.ttl").write_text(STATIONS)
     knowledge = Knowledge.load([folder / "stations.ttl"])
     engine = Engine.from_text(text, knowledge=knowledge, explain=True, remember=remember, alerts=True)
-    service = Service(engine, text, "rules/heat.cep", Tally())
+    service = Service(engine, text, "rules/heat.cep", RunStats())
     with closing(Outbox(None)) as outbox:
         service.listen(Alerting(engine, outbox))
         one = Shown(engine, service, Scene(service, Gazette.of(knowledge)), outbox, status=status, root=root)

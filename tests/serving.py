@@ -15,7 +15,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from cep.engine import Engine
-from cep.runtime.run_stats import Tally
+from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
 from connectors.rdf.history import History
 from connectors.rdf.process import StoreProcess
@@ -84,7 +84,7 @@ def program(
 ) -> Iterator[Served]:
     """A program with its store; `options` of its history."""
     engine = Engine.from_text(text, knowledge=knowledge, explain=True)
-    service = Service(engine, text, "fridge.cep", Tally())
+    service = Service(engine, text, "fridge.cep", RunStats())
     words = Words()
     with closing(StoreProcess(folder / "events", words)) as store:
         history = History(service, store, words, **options)  # type: ignore[arg-type]
@@ -130,7 +130,7 @@ def served(folder: Path, limits: Limits | None = None, seconds: float = 10.0, **
 
 def derived(engine: Engine, text: str, cuts: Mapping[int, list[tuple[int, str, float]]]) -> list[str]:
     """The ids of what a program derives from readings, cut into batches."""
-    service = Service(engine, text, "fridge.cep", Tally())
+    service = Service(engine, text, "fridge.cep", RunStats())
     ids: list[str] = []
     service.listen(lambda one: ids.extend(id for table in one.derived.values() for id in table["@id"]))
     for readings in cuts.values():

@@ -14,10 +14,10 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.rules.typed import TICKS
 from cep.spark.job import Job, start
-from cep.spark.program import Options, Program
+from cep.spark.program import Options, ShippedProgram
 from cep.spark.retry import endured
 from cep.spark.session import OLDEST, java, session
-from cep.spark.stopping import Wish
+from cep.spark.stopping import StopRequest
 from connectors.files import read
 from connectors.times import iso
 from knowledge.updates import FROM, UNTIL
@@ -106,7 +106,7 @@ def job(
     engine = Engine.from_text(text, types=types, knowledge=knowledge)
     pickled = None if knowledge is None else pickle.dumps(knowledge)
     made = Options(knowledge=pickled, types=types or {})
-    program = Program.of(engine, text, "<program>", made, buckets)
+    program = ShippedProgram.of(engine, text, "<program>", made, buckets)
     (folder / "state").mkdir(parents=True, exist_ok=True)
     places = str(folder / "derived"), str(folder / "state")
     if updates:
@@ -127,7 +127,7 @@ def told(time: int, add: Sequence[Any], remove: Sequence[Any]) -> str:
 
 def distributed(wanted: Job) -> list[Event]:
     """What Spark derives; as the command does, again where a Python process of its was slow to start."""
-    stop = Wish(Path(wanted.checkpoint))
+    stop = StopRequest(Path(wanted.checkpoint))
     done = Path(wanted.checkpoint)
 
     def finished() -> int:

@@ -17,8 +17,8 @@ from cep.core.errors import CepError, CepErrors
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.reorder_buffer import END_OF_TIME
-from cep.runtime.run_stats import Tally
-from connectors.alerts.life import Change, Lives, meant
+from cep.runtime.run_stats import RunStats
+from connectors.alerts.life import AlertLifecycle, Change, meant
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.places import MOST, place
@@ -52,10 +52,10 @@ def warning(station: str, count: int, wind: float | None, start: int, end: int) 
     return Event("warning", (station, count, wind), start * 1_000_000, end * 1_000_000)
 
 
-def lives_of(running: Engine, outbox: Outbox | None = None) -> Lives:
+def lives_of(running: Engine, outbox: Outbox | None = None) -> AlertLifecycle:
     live, reached = ([], {}) if outbox is None else outbox.begin(meant(running.alerts, running.meanings()))
     schemas = {alert.table: running.plan.schemas[alert.table] for alert in running.alerts}
-    return Lives(running.alerts, schemas, running.inputs, running.meanings(), live, reached)
+    return AlertLifecycle(running.alerts, schemas, running.inputs, running.meanings(), live, reached)
 
 
 def test_a_program_with_alerts_runs_as_one_without() -> None:
@@ -184,7 +184,7 @@ def test_another_program_ends_what_was_open(tmp_path: Path) -> None:
         outbox = Outbox(path)
         meanings = TABLES.meanings() | other
         live, reached = outbox.begin(meant(TABLES.alerts, meanings))
-        lives = Lives(TABLES.alerts, TABLES.plan.schemas, TABLES.inputs, meanings, live, reached)
+        lives = AlertLifecycle(TABLES.alerts, TABLES.plan.schemas, TABLES.inputs, meanings, live, reached)
         outbox.add(lives.take(tables([(0, "kewr", 3, 0, 4)], -1, 100), 4_000_000), lives.reached)
         outbox.close()
     outbox = Outbox(path)
@@ -313,7 +313,7 @@ def test_what_can_never_be_a_place_is_a_mistake_and_what_happens_to_be_none_is_c
     square = "POLYGON((0 0, 1 0, 1 1, 0 1, 0 0))"
     rows = [("good", 1.0, 2.0, square), ("lat", 91.0, 2.0, square), ("wkt", 1.0, 2.0, "no"), ("none", None, None, None)]
     events = [Event("e", row, at * 10**6, at * 10**6) for at, row in enumerate(rows)]
-    service = Service(running, PLACED, "p.cep", Tally())
+    service = Service(running, PLACED, "p.cep", RunStats())
     service.listen(alerting)
     service.take(None, running.push(events))
     service.take(None, running.close())

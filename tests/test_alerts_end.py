@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from cep.engine import Engine
-from cep.runtime.run_stats import Tally
+from cep.runtime.run_stats import RunStats
 from connectors.alerts.life import Change
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
@@ -32,7 +32,7 @@ def ended(*readings: tuple[int, str, float], before: Outbox | None = None) -> Ou
     """What alerts are told of when a program has read these (minute, room, degrees), and its input has ended."""
     engine = Engine.from_text(RULES, alerts=True)
     outbox = before or Outbox(None)
-    service = Service(engine, RULES, "p.cep", Tally())
+    service = Service(engine, RULES, "p.cep", RunStats())
     service.listen(Alerting(engine, outbox))
     for minute, room, degrees in readings:
         at = [EIGHT + minute * MINUTE]

@@ -12,7 +12,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.app.knowledge_feed import Feed
+from cep.app.knowledge_feed import KnowledgeFeed
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.reorder_buffer import END_OF_TIME
@@ -82,7 +82,7 @@ def whole(text: str) -> list[Update]:
         return read(file)
 
 
-def run(feed: Feed, seconds: list[int], size: int) -> list[Event]:
+def run(feed: KnowledgeFeed, seconds: list[int], size: int) -> list[Event]:
     engine = Engine.from_text(PROGRAM, knowledge=known('<http://k/s> <http://k/limit> 0 ; <http://k/name> "s" .'))
     engine.clock.lateness = None
     found: list[Event] = []
@@ -100,8 +100,8 @@ def run(feed: Feed, seconds: list[int], size: int) -> list[Event]:
 @settings(max_examples=25, deadline=None)
 @given(streams(), st.lists(st.integers(0, 99), max_size=6), st.lists(st.integers(0, 22)).map(sorted), st.integers(1, 5))
 def test_in_pieces_as_at_once(text: str, cuts: list[int], seconds: list[int], size: int) -> None:
-    expected = run(Feed(whole(text)), seconds, max(len(seconds), 1))
-    assert run(Feed((), [Arriving("-", pieces(text, cuts))]), seconds, size) == expected
+    expected = run(KnowledgeFeed(whole(text)), seconds, max(len(seconds), 1))
+    assert run(KnowledgeFeed((), [Arriving("-", pieces(text, cuts))]), seconds, size) == expected
 
 
 @settings(max_examples=150, deadline=None)
@@ -152,7 +152,7 @@ def test_what_cannot_be_taken_is_a_dead_letter() -> None:
         + said("back", FROM, 12) + said("back", UNTIL, 12) + holds("back", (4,))
         + said("slip", FROM.replace("generated", "genreated"), 13)
     )  # fmt: skip
-    feed = Feed((), [Arriving("-", pieces(text, list(range(99))))])
+    feed = KnowledgeFeed((), [Arriving("-", pieces(text, list(range(99))))])
     engine = Engine.from_text(PROGRAM, knowledge=known("<http://k/s> <http://k/limit> 0 ."), lateness=None)
     for until in (5 * SECOND, END_OF_TIME):
         for _ in feed.bring(engine, until, Patient()):
@@ -168,7 +168,7 @@ def test_silence_is_not_waited_for() -> None:
     """A pipe that says nothing for so long holds up nothing; what it says later of times that are over is late."""
     late = (said("g1", FROM, 2) + holds("g1", (1,)) + said("g2", FROM, 20)).encode()
     arriving = Arriving("-", iter([said("g0", FROM, 1).encode(), b"", late]))
-    feed = Feed((), [arriving])
+    feed = KnowledgeFeed((), [arriving])
     engine = Engine.from_text(PROGRAM, knowledge=known("<http://k/s> <http://k/limit> 0 ."), lateness=None)
     for until in (10 * SECOND, 15 * SECOND):
         list(feed.bring(engine, until, Patient()))

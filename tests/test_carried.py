@@ -20,7 +20,7 @@ from cep.language.syntax.ast import EventRule
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
 from cep.plan.partition import partition
-from cep.runtime.prior_state import Before
+from cep.runtime.prior_state import PriorState
 from knowledge.graph import Knowledge
 from tests.keyed_programs import keyed_programs
 from tests.program_maker import SECOND
@@ -56,7 +56,7 @@ def test_what_means_the_same_goes_on(program: Program, data: st.DataObject) -> N
         for piece in pieces[:-1]:
             found += push(old, piece)
             expected += push(whole, piece)
-        new = Engine.from_text(two, before=Before(old.snapshot()), **options)
+        new = Engine.from_text(two, before=PriorState(old.snapshot()), **options)
         found += push(new, pieces[-1]) + rows(new.close())
         expected += push(whole, pieces[-1]) + rows(whole.close())
     except CepError as error:  # a recursion without end
@@ -79,10 +79,10 @@ def test_to_the_same_program_nothing_changes(program: Program, data: st.DataObje
     for piece in cut(data, in_order(program.events))[:-1]:
         push(engine, piece)
     blob = engine.snapshot()
-    assert Engine.from_text(program.text, before=Before(blob), **options).snapshot() == blob
+    assert Engine.from_text(program.text, before=PriorState(blob), **options).snapshot() == blob
     for stage in partition(engine.plan):
         blob = Engine.from_text(program.text, stage=stage.number, **options).snapshot()
-        again = Engine.from_text(program.text, stage=stage.number, before=Before(blob), **options)
+        again = Engine.from_text(program.text, stage=stage.number, before=PriorState(blob), **options)
         assert again.snapshot() == blob
 
 
@@ -98,7 +98,7 @@ def moved(old: str, new: str, events: list[Event], options: Mapping[str, Any] | 
     """An engine of `new` that goes on from where one of `old` was after the events."""
     engine = Engine.from_text(old, **(options or {}))
     engine.push(events)
-    return Engine.from_text(new, before=Before(engine.snapshot()), **{**(options or {}), **other})
+    return Engine.from_text(new, before=PriorState(engine.snapshot()), **{**(options or {}), **other})
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ def test_knowledge_goes_on_with_its_changes() -> None:
     old.update(9 * SECOND, remove=[tall])
     old.push([at(3, "v", 1), at(4, "u", 1)])
     blob = old.snapshot()
-    new = Engine.from_text(f"{text} {RISE}", knowledge=loaded, before=Before(blob))
+    new = Engine.from_text(f"{text} {RISE}", knowledge=loaded, before=PriorState(blob))
     assert new.carried == {"line 1: tall": True, "line 1: rise": False}
     found = rows(new.push([at(5, "v", 0), at(9, "v", 0), at(10, "v", 0)])) + rows(new.close())
     assert [event.end // SECOND for event in found] == [5, 9, 9, 10, 10]
     more = Knowledge.of(ox.parse(register + '<urn:w> <urn:name> "w" .', format=ox.RdfFormat.TURTLE))
-    assert Engine.from_text(text, knowledge=more, before=Before(blob)).carried == {"line 1: tall": False}
+    assert Engine.from_text(text, knowledge=more, before=PriorState(blob)).carried == {"line 1: tall": False}
 
 
 def test_of_some_goals_only() -> None:
@@ -179,7 +179,7 @@ def test_of_some_goals_only() -> None:
     engine = Engine.from_text(text)
     engine.push([at(1, "u", 1), at(2, "u", 0)])
     (name,) = {name for rule, goals in engine.goals().items() if "rise" in rule for name in goals}
-    new = Engine.from_text(text, before=Before(engine.snapshot(), frozenset({name})))
+    new = Engine.from_text(text, before=PriorState(engine.snapshot(), frozenset({name})))
     assert new.carried == {"line 1: rise": True, "line 1: pair": False}
 
 
@@ -192,4 +192,4 @@ def test_what_cannot_be_carried() -> None:
     with pytest.raises(CepError, match="with lineage goes with its own program"):
         moved(old, old, [], {"explain": True})
     with pytest.raises(CepError, match="no snapshot, or a damaged one"):
-        Engine.from_text(old, before=Before(b"nonsense"))
+        Engine.from_text(old, before=PriorState(b"nonsense"))

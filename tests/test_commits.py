@@ -17,7 +17,7 @@ from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
 from cep.spark import checkpoint_repair, commit_log, lock
 from cep.spark.checkpoint_repair import agree, settle
-from cep.spark.commit_log import COMING, COMPACTED, LOG, File, Ledger, place
+from cep.spark.commit_log import COMING, COMPACTED, LOG, CommitLog, File, place
 from cep.spark.commits import FileWriter, Outlet, Written
 from cep.spark.sink import Folder
 from cep.spark.tidy import sweep
@@ -34,7 +34,7 @@ FOUND = Schema("found", (Attribute("x", "int"),), True, True)
 
 def written(folder: Path, name: str, rows: int, end: int | None = None) -> File:
     path = folder / f"part-{name}.parquet"
-    at = Ledger(folder).coming(path.name)
+    at = CommitLog(folder).coming(path.name)
     at.parent.mkdir(parents=True, exist_ok=True)
     times = [end or 0] * rows
     columns = {"start": times, "end": times, "x": range(rows)}
@@ -54,12 +54,14 @@ def test_files_of_micro_batches_count_once(tmp_path: Path) -> None:
         writer.commit([Written([again])], batch)
         assert not Path(again.path).exists() and not list((tmp_path / LOG / COMING).iterdir())
         counting |= {Path(one.path) for one in mine if one.rows or batch == 0}
-        assert {tmp_path / place(line) for line in Ledger(tmp_path).lines()} == counting == set(tmp_path.glob("part-*"))
+        assert (
+            {tmp_path / place(line) for line in CommitLog(tmp_path).lines()} == counting == set(tmp_path.glob("part-*"))
+        )
     lost, other = written(tmp_path, "lost", 3), written(tmp_path, "other", 3)
     writer.abort([Written([lost]), None], 23)
     assert [path.name for path in (tmp_path / LOG / COMING).iterdir()] == [Path(other.path).name + ".new"]
     assert set(tmp_path.glob("part-*")) == counting
-    assert Ledger(tmp_path).totals() == {"found": sum(range(2 * COMPACTED + 3))}
+    assert CommitLog(tmp_path).totals() == {"found": sum(range(2 * COMPACTED + 3))}
     numbers = sorted(int(file.name.partition(".")[0]) for file in (tmp_path / LOG).glob("[0-9]*"))
     assert numbers == list(range(COMPACTED - 1, 2 * COMPACTED + 3))
     assert spark_runs.spark().read.parquet(str(tmp_path)).count() == sum(range(2 * COMPACTED + 3))
@@ -78,7 +80,7 @@ def test_a_long_log_is_written_rarely_and_old_files_go(tmp_path: Path, monkeypat
             read.extend(batch.tables["found"]["end"].to_list())
 
     for batch in range(200):
-        one = Ledger(tmp_path)  # each micro-batch is committed by a process that knows of no other
+        one = CommitLog(tmp_path)  # each micro-batch is committed by a process that knows of no other
         one.add(batch, [written(tmp_path, f"00000-{batch:032x}", 1, batch)], keep=50 if batch > 100 else None)
         if (log / f"{batch}.compact").exists():
             whole.append(batch)
@@ -156,7 +158,7 @@ def test_what_a_killed_run_left_goes_and_what_is_left_of_it_adds_nothing(tmp_pat
     (out / LOG / ".2.tmp").touch()
     (out / "part-3.parquet").touch()
     assert [path.name for path in sweep(out)] == ["part-3.parquet"]
-    assert Ledger(out).totals() == {"found": 7} and not list((out / LOG).glob(".*"))
+    assert CommitLog(out).totals() == {"found": 7} and not list((out / LOG).glob(".*"))
     assert {path.name for path in out.glob("part-*")} == {"part-0.parquet", "part-1.parquet"}
     assert not list((out / LOG / COMING).iterdir())
 
@@ -200,7 +202,7 @@ def test_a_micro_batch_counts_whole_or_not_at_all_wherever_it_is_cut(
         for batch in range(9):
             writer.commit([Written([written(folder, f"0-{batch}-0", 1)])], batch)
         killed = cut(steps)
-        commit_log, files = Ledger(folder), set(folder.glob("part-*"))
+        commit_log, files = CommitLog(folder), set(folder.glob("part-*"))
         assert all((folder / place(line)).exists() for line in commit_log.lines())
         counts = commit_log.last == 9
         assert counts or len(files) == 9
@@ -221,7 +223,7 @@ def test_folders_of_two_times_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CepError, match=r"the log of .*out, _spark_metadata, is missing"):
         agree(spark(tmp_path / "state", range(3), range(4)), out)
     for batch in range(4):
-        Ledger(out).add(batch, [])
+        CommitLog(out).add(batch, [])
     for finished, begun, first in ((3, 4, 0), (4, 4, 0), (4, 5, 0), (1, 2, 2), (0, 0, 4)):
         agree(spark(tmp_path / f"{finished}-{begun}", range(finished), range(begun)), out, first)
     with pytest.raises(CepError, match=r"ends with micro-batch 2, and 3 is written in .*out"):
@@ -230,17 +232,17 @@ def test_folders_of_two_times_are_refused(tmp_path: Path) -> None:
         agree(spark(tmp_path / "newer", range(3), range(3)), out, 2)
     shutil.rmtree(out)  # while it runs
     with pytest.raises(CepError, match="has micro-batches until -1, and the next one is 4"):
-        Ledger(out).add(4, [])
+        CommitLog(out).add(4, [])
 
 
 def test_files_that_are_sent_leave_the_log(tmp_path: Path) -> None:
     for batch in range(45):
         one = written(tmp_path, f"{batch}", 2)
-        Ledger(tmp_path).add(batch, [one], passing=True)
+        CommitLog(tmp_path).add(batch, [one], passing=True)
         if batch not in (3, 17):  # the broker was not there
             Path(one.path).unlink()
-    numbers = [int(place(line)[5:-8]) for line in Ledger(tmp_path).lines()]
-    assert numbers == [3, 17, *range(39, 45)] and Ledger(tmp_path).totals() == {"found": 90}
+    numbers = [int(place(line)[5:-8]) for line in CommitLog(tmp_path).lines()]
+    assert numbers == [3, 17, *range(39, 45)] and CommitLog(tmp_path).totals() == {"found": 90}
 
 
 def test_what_counts_is_on_disk_and_what_a_cut_of_power_emptied_is_done_again(
@@ -253,13 +255,13 @@ def test_what_counts_is_on_disk_and_what_a_cut_of_power_emptied_is_done_again(
     with zipfile.ZipFile(own / "state" / "0" / "1" / "7.zip", "w") as whole:
         whole.writestr("a", "b")
     for batch in range(7):
-        Ledger(out).add(batch, [])
+        CommitLog(out).add(batch, [])
     monkeypatch.setattr(checkpoint_repair, "settled", lambda file: synced.append(Path(file.name).name))
     monkeypatch.setattr(checkpoint_repair, "named", lambda folder: synced.append(folder.name))
     monkeypatch.setattr(commit_log, "named", lambda folder: synced.append(folder.name))
     outlet = Outlet(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(tmp_path / "state"))
     FileWriter(outlet).commit([], 7)
-    assert synced == ["7", "8.changelog", "offsets", LOG] and Ledger(out).last == 7
+    assert synced == ["7", "8.changelog", "offsets", LOG] and CommitLog(out).last == 7
     assert [path.name for path in checkpoint_repair.mend(own)] == ["8.zip"], "it is torn"
     for name in ("commits/5", "commits/7", "commits/.7.crc", "offsets/8", "offsets/9", "offsets/.6.crc", "metadata"):
         (own / name).write_text("")

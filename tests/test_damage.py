@@ -20,7 +20,7 @@ from cep.operators import ring, window
 from cep.operators.contract import from_arrow, to_arrow
 from cep.operators.store import HEADER, NEXT, OTHER, SIDE, SLOT
 from cep.runtime import snapshot
-from cep.runtime.prior_state import Before
+from cep.runtime.prior_state import PriorState
 from tests.damage import cut, flipped
 
 SECOND = 1_000_000
@@ -176,10 +176,10 @@ def test_codes_beyond_the_pool_are_refused() -> None:
 def test_damage_is_told_to_another_program_as_well() -> None:
     blob, _ = begun()
     other = "event a(k: string, x: int). q(K, X) <- a(K, X) SEQ a(K, Y)."
-    Engine.from_text(other, before=Before(blob))
+    Engine.from_text(other, before=PriorState(blob))
     for _, damaged in flipped(blob, 30, Random(5)):
         with pytest.raises(CepError, match="snapshot"):
-            Engine.from_text(other, before=Before(damaged))
+            Engine.from_text(other, before=PriorState(damaged))
         with pytest.raises(CepError, match="snapshot"):
             Engine.from_text(other).goes_on(damaged)
 

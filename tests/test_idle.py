@@ -17,8 +17,8 @@ from cep.app.pipeline import Interrupt, flow
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
-from cep.runtime.run_stats import Tally
-from connectors.batch import Batch, DeadRecord
+from cep.runtime.run_stats import RunStats
+from connectors.batch import Batch, DeadLetter
 from connectors.deadletters import DeadLetters
 from connectors.silence import Silence
 from tests.spark_runs import of_tables
@@ -86,7 +86,7 @@ class Late:
     def take(self, batch: Batch | None, tables: dict[str, pl.DataFrame]) -> None:
         self.found += [(self.turn, event) for event in of_tables(tables.items()) if event.type != "many"]
 
-    def add(self, records: Iterable[DeadRecord]) -> None:
+    def add(self, records: Iterable[DeadLetter]) -> None:
         assert not list(records)
 
     def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
@@ -102,7 +102,7 @@ def run(lateness: int, batches: list[Batch]) -> tuple[Late, Engine]:
             yield batch
         interrupt.wished = 2  # it does not end
 
-    flow(engine, iter(each()), Tally(), late.take, late, interrupt)
+    flow(engine, iter(each()), RunStats(), late.take, late, interrupt)
     return late, engine
 
 
@@ -128,7 +128,7 @@ def test_the_latest_instant_is_over_after_the_lateness() -> None:
     program = "event reading(room: string) TIME time. seen(R) <- reading(R)."
     engine, found, interrupt = Engine.from_text(program, lateness=3 * SECOND), Late(), Interrupt()
     batches = iter([came(10), silent(2), silent(3.000001)])
-    flow(engine, batches, Tally(), found.take, DeadLetters(None), interrupt)
+    flow(engine, batches, RunStats(), found.take, DeadLetters(None), interrupt)
     assert [event.end for _, event in found.found] == [10 * SECOND]
 
 

@@ -21,7 +21,7 @@ from cep.core.logs import plain
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.report import Report
-from cep.runtime.run_stats import Tally
+from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
 
 PROGRAM = """\
@@ -201,7 +201,7 @@ def test_progress_is_told_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> 
     for pause, lines in ((0.0, 4), (3600.0, 0)):
         told.clear()
         engine = Engine.from_text(PROGRAM)
-        one = watch.Watch(charts(engine.plan), Tally(), log, pause)
+        one = watch.Watch(charts(engine.plan), RunStats(), log, pause)
         pipeline.flow(engine, batches(), one.tally, lambda *_: None, _Nothing(), pipeline.Interrupt(), one)
         progress_lines = [line for line in told if line["event"] == "progress"]
         assert len(progress_lines) == lines

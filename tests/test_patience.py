@@ -11,7 +11,7 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from cep.core.errors import CepError
 from cep.spark import retry, session
 from cep.spark.retry import TRIES, endured
-from cep.spark.stopping import Wish
+from cep.spark.stopping import StopRequest
 
 BUSY = CepError("the query has failed: Timed out while waiting for the Python worker to connect back", code="failed")
 OTHER = CepError("the query has failed: no space left on device", code="failed")
@@ -67,7 +67,7 @@ def test_java_that_has_ended_is_said(tmp_path: Any) -> None:
             raise Py4JNetworkError("Answer from Java side is empty")
 
     with pytest.raises(CepError, match="Java has ended, or was ended") as raised:
-        Wish(tmp_path).wait(cast(Any, Query()), True)
+        StopRequest(tmp_path).wait(cast(Any, Query()), True)
     assert raised.value.code == "failed" and "spark.driver.memory" in (raised.value.hint or "")
 
 

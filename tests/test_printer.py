@@ -211,7 +211,7 @@ statements: st.SearchStrategy[ast.Statement] = st.one_of(
 @settings(max_examples=600, deadline=None)
 @given(st.lists(statements, max_size=3))
 def test_what_is_printed_is_read_back(written: list[ast.Statement]) -> None:
-    program = ast.Program(tuple(written))
+    program = ast.SyntaxTree(tuple(written))
     assert parse(print_program(program)) == program
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.core.schema import Attribute, Schema
-from connectors.batch import DeadRecord
+from connectors.batch import DeadLetter
 from connectors.csv import Fields
 from connectors.header import bind
 from connectors.jsonl import Lines
@@ -257,7 +257,7 @@ def test_durations() -> None:
 
 def fast(
     data: bytes, default: str | None = None, bound: bool = False
-) -> tuple[dict[str, pl.DataFrame], list[DeadRecord], list[tuple[int, Record]]]:
+) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], list[tuple[int, Record]]]:
     """What the column-wise reader makes of some lines; its tables as records by order, too."""
     tables, dead, block = Lines(SCHEMAS, default, bound).read("f", data, 0, 1, 0)
     for record in dead:

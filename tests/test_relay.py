@@ -16,7 +16,7 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.spark.commit_log import File, Ledger
+from cep.spark.commit_log import CommitLog, File
 from cep.spark.relay import FOLDER, Relay, relaying
 from cep.spark.stopping import NAME as STOP
 from connectors.sending import Sending
@@ -40,11 +40,11 @@ def commit(checkpoint: Path, batch: int, numbers: range, length: int = 0) -> Non
     files = []
     for part, some in enumerate((numbers[:half], numbers[half:])):
         path = folder / f"part-{part:05}-{batch}.jsonl"
-        at = Ledger(folder).coming(path.name)
+        at = CommitLog(folder).coming(path.name)
         at.parent.mkdir(parents=True, exist_ok=True)
         at.write_text("".join(json.dumps({"type": "hot", "n": n, "x": "x" * length}) + "\n" for n in some))
         files.append(File.of(at, path, {"hot": len(some)}))
-    Ledger(folder).add(batch, files, passing=True)
+    CommitLog(folder).add(batch, files, passing=True)
 
 
 def test_a_sender_that_is_killed_repeats_one_file_at_most(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.M
     assert sorted(json.loads(one)["n"] for _, _, one in cluster.received("derived", 1200)) == list(range(1200))
     for batch in range(12, 20):
         commit(tmp_path, batch, range(10))
-    assert len(list(Ledger(tmp_path / FOLDER).lines())) == 16  # what was sent has left the log
+    assert len(list(CommitLog(tmp_path / FOLDER).lines())) == 16  # what was sent has left the log
 
     class Refusing(Sending):
         def write(self, piece: bytes) -> None:

@@ -22,7 +22,7 @@ from cep.engine import Engine, detect
 from cep.events import Event
 from cep.operators import aggregate, join, pairing, store, unless
 from cep.operators import hashtable as goal_keys
-from connectors.lines import Pieces, merged
+from connectors.lines import TextPieces, merged
 from knowledge.reasoning.relation import packed, unpacked
 from knowledge.reasoning.transitivity import reached
 from tests import reference
@@ -136,7 +136,7 @@ def test_a_walk_has_room_for_all_that_closed_leads_to() -> None:
 
 
 def test_texts_taken_twice_or_left_out() -> None:
-    pieces = Pieces(np.frombuffer(b"abbccc", np.uint8), np.array([0, 1, 3, 6]))
+    pieces = TextPieces(np.frombuffer(b"abbccc", np.uint8), np.array([0, 1, 3, 6]))
     assert merged([pieces], np.array([2, 1, 0])) == b"cccbba"
     assert merged([pieces], np.array([2, 2, 2])) == b"ccccccccc"
     assert merged([pieces], np.array([2, 0])) == b"ccca"

@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.app.pipeline import Interrupt, flow
-from cep.app.program_thread import Turns
+from cep.app.program_thread import JournaledBatches
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Iri
-from cep.runtime.run_stats import Tally
-from connectors.batch import Batch, Block, DeadRecord
+from cep.runtime.run_stats import RunStats
+from connectors.batch import Batch, Block, DeadLetter
 from connectors.deadletters import DeadLetters
 from connectors.files import read
 from connectors.journal import Journal
@@ -67,7 +67,7 @@ def run(folder: Path, coming: Iterator[Batch], stop: int | None, found: set[Row]
     with closing(Journal(folder, engine.inputs)) as journal:
         if blob := journal.snapshot():
             engine.restore(blob)
-        turns = Turns(chain(journal.replayed(), coming), journal)
+        turns = JournaledBatches(chain(journal.replayed(), coming), journal)
         turns.lock.acquire()
         count = 0
 
@@ -85,7 +85,7 @@ def run(folder: Path, coming: Iterator[Batch], stop: int | None, found: set[Row]
             if batch is not None and journal.whole and count % often == 0:
                 journal.save(engine.snapshot())
 
-        flow(engine, killing(), Tally(), take, DeadLetters(), Interrupt())
+        flow(engine, killing(), RunStats(), take, DeadLetters(), Interrupt())
 
 
 Story = list[tuple[int, str, int] | float]
@@ -159,7 +159,7 @@ def test_what_is_in_it(tmp_path: Path) -> None:
         {"start": range(8), "end": range(8), "@order": range(5, 13)}
         | {name.name: pl.Series(values, dtype=pl.Object) for name in schemas["c"].attributes}
     )
-    letters = [DeadRecord("mqtt://h/ä", 7, "bad", "json", "\ud800{")]
+    letters = [DeadLetter("mqtt://h/ä", 7, "bad", "json", "\ud800{")]
     sent = Batch({"c": mixed}, letters, [Block("-", 5, 8, 3)], source="a", place={3: 2**32 - 1})
     with closing(Journal(tmp_path, schemas)) as journal:
         assert journal.whole and list(journal.replayed()) == [] and journal.snapshot() == b""

@@ -25,7 +25,7 @@ from lxml import etree
 from cep.engine import Engine
 from cep.events import Event
 from connectors.addresses import address
-from connectors.alerts.life import Change, Lives
+from connectors.alerts.life import AlertLifecycle, Change
 from connectors.feeds.document import document
 from connectors.mqtt import Subscription
 from tests import brokers
@@ -78,7 +78,7 @@ def expected(readings: list[tuple[int, str, float]]) -> list[Change]:
     """What a run over readings tells that nothing interrupts."""
     engine = Engine.from_text(PROGRAM, alerts=True)
     schemas = {alert.table: engine.plan.schemas[alert.table] for alert in engine.alerts}
-    lives = Lives(engine.alerts, schemas, engine.inputs, engine.meanings())
+    lives = AlertLifecycle(engine.alerts, schemas, engine.inputs, engine.meanings())
     events = [Event("reading", (fridge, temp), EIGHT + at, EIGHT + at) for at, fridge, temp in readings]
     return lives.take(engine.push(events), engine.watermark)
 

@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 
 from cep.command import app
 from cep.engine import Engine
-from cep.runtime.run_stats import Tally
-from cep.server.dead_letters import OFTEN, Telling
+from cep.runtime.run_stats import RunStats
+from cep.server.dead_letters import OFTEN, ReportedDeadLetters
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
-from connectors.batch import DeadRecord
+from connectors.batch import DeadLetter
 from connectors.deadletters import DeadLetters
 from connectors.files import read
 from connectors.serving.service import Service
@@ -37,18 +37,21 @@ BLIZZARD = Path(replay.__file__).parent
 def test_the_first_dead_letter_is_told_at_once_then_their_number_now_and_then(tmp_path: Path) -> None:
     told: list[tuple[str, str | None, dict[str, Any]]] = []
     now = 0.0
-    letters = Telling(DeadLetters(), lambda event, text, level="info", /, **more: told.append((event, text, more)),
-                      False, lambda: now)  # fmt: skip
+
+    def log(event: str, text: str | None, level: str = "info", /, **more: Any) -> None:
+        told.append((event, text, more))
+
+    letters = ReportedDeadLetters(DeadLetters(), log, False, lambda: now)
     letters.add([])
     assert told == []
-    letters.add([DeadRecord("-", 3, "temp: expected float, found `broken`", "ill-typed", "x")])
+    letters.add([DeadLetter("-", 3, "temp: expected float, found `broken`", "ill-typed", "x")])
     (first,) = told
     assert first[:2] == (
         "first_dead_letter",
         "the first dead letter is standard input:3: temp: expected float, found `broken`; `--dead-letter FILE` keeps "
         "them",
     )
-    letters.add([DeadRecord("-", n, "bad", "json", "x") for n in range(4, 1_204)])
+    letters.add([DeadLetter("-", n, "bad", "json", "x") for n in range(4, 1_204)])
     now = OFTEN - 1
     letters.add([])
     assert len(told) == 1, "not for every batch"
@@ -102,7 +105,7 @@ def test_the_replay_begins_with_its_reader_and_ends_after_the_last_alert(
         BLIZZARD / "areas.cep", knowledge=Knowledge.load([BLIZZARD / "stations.ttl"]), lateness=0, alerts=True
     )
     with closing(Outbox(None)) as outbox:
-        service = Service(engine, "", "areas.cep", Tally())
+        service = Service(engine, "", "areas.cep", RunStats())
         service.listen(Alerting(engine, outbox))
 
         def open_after(lines: str) -> int:

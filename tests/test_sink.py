@@ -13,7 +13,7 @@ import pytest
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
-from cep.runtime.run_stats import Tally
+from cep.runtime.run_stats import RunStats
 from cep.spark.sink import Folder
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
@@ -96,9 +96,9 @@ def told(rounds: list[Round]) -> dict[str, list[tuple[object, ...]]]:
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 def test_what_a_job_wrote_is_what_one_process_derives(tmp_path: Path, format: str) -> None:
     whole = Engine.from_text(PROGRAM, alerts=True)
-    here, elsewhere = Service(whole, PROGRAM, "p", Tally()), Engine.from_text(PROGRAM, alerts=True)
+    here, elsewhere = Service(whole, PROGRAM, "p", RunStats()), Engine.from_text(PROGRAM, alerts=True)
     teller = Engine.from_text(PROGRAM, alerts=True, lateness=None, stage=0)
-    there = Relay(elsewhere, PROGRAM, "p", Tally(), teller)
+    there = Relay(elsewhere, PROGRAM, "p", RunStats(), teller)
     rounds: tuple[list[Round], list[Round]] = ([], [])
     with closing(Outbox(None)) as mine, closing(Outbox(None)) as other:
         for service, outbox, each in ((here, mine, rounds[0]), (there, other, rounds[1])):

@@ -21,10 +21,10 @@ from cep.engine import Engine
 from cep.spark import checkpoint_repair, tidy
 from cep.spark.changes import Chronicle
 from cep.spark.checkpoint import NAME, Kept
-from cep.spark.commit_log import COMPACTED, LOG, File, Ledger, intact
+from cep.spark.commit_log import COMPACTED, LOG, CommitLog, File, intact
 from cep.spark.journal import JOURNAL, Journal
 from cep.spark.live import kept
-from cep.spark.message_log import Mail
+from cep.spark.message_log import MessageLog
 from cep.spark.migration import Laid
 from cep.spark.relay import Relay
 from cep.spark.states import States, begin, head, newest
@@ -61,9 +61,9 @@ def written(folder: Path, seed: int = 0) -> None:
             States(str(state / "buckets"), 1).write(bucket, version, engine.snapshot(), version)
     for name, value in (("address", "mqtt://h/t"), ("client", f"semcep-{seed}"), ("begin", {"0": 7})):
         kept(state / "input-0" / name, lambda value=value: value)
-    with closing(Mail(state / "mail")) as mail:
+    with closing(MessageLog(state / "mail")) as mail:
         mail.append([Arrival("rooms", b"%d" % (seed + n), n, 1) for n in range(5)])
-    ledger = Ledger(out)
+    ledger = CommitLog(out)
     for batch in range(COMPACTED + 2):
         files = []
         for number in range(batch % 3):
@@ -87,9 +87,9 @@ def read(folder: Path) -> Any:
     assert len(paths) == 2 or not paths
     found += [(read_state(path), head(path)["program"]) for path in paths]
     found += [kept(state / "input-0" / name, lambda: None) for name in ("address", "client", "begin")]
-    with closing(Mail(state / "mail", patience=0)) as mail:
+    with closing(MessageLog(state / "mail", patience=0)) as mail:
         found += [mail.read(0, 5), mail.known()]
-    ledger = Ledger(out)
+    ledger = CommitLog(out)
     found += [list(ledger.lines()), ledger.totals(), ledger.leaving(), ledger.last, tidy.missing(out)]
     assert ledger.has(ledger.last, f"{found[0]['name'][1:]} {ledger.last}")
     found.append([intact(out / name, line) for name, line in zip(map(_place, found[-5]), found[-5])])
@@ -223,12 +223,14 @@ def test_what_the_version_before_has_written_goes_on(tmp_path: Path) -> None:
     one = Journal(str(state / JOURNAL))
     one.extend([(0, Input("/in/new.jsonl", "jsonl", None, False))])
     assert len(Journal(str(state / JOURNAL))) == 4
-    Ledger(folder / "out").add(COMPACTED + 2, [], plan="0 12")
-    assert Ledger(folder / "out").last == COMPACTED + 2 and len(list(Ledger(folder / "out").lines())) == len(wanted[-6])
+    CommitLog(folder / "out").add(COMPACTED + 2, [], plan="0 12")
+    assert CommitLog(folder / "out").last == COMPACTED + 2 and len(list(CommitLog(folder / "out").lines())) == len(
+        wanted[-6]
+    )
 
 
 def read_but_mail(folder: Path) -> Any:
-    with closing(Mail(folder / "state" / "mail", patience=0)) as mail:
+    with closing(MessageLog(folder / "state" / "mail", patience=0)) as mail:
         mail.append([Arrival("rooms", b"%d" % n, n, 1) for n in range(5)])
     return read(folder)
 
@@ -243,15 +245,15 @@ def test_messages_of_the_version_before_go_on(tmp_path: Path) -> None:
     old = b"".join(packed(b"%d" % n, n) for n in range(3))
     path = tmp_path / f"{0:020}.mail"
     path.write_bytes(old + old[:10])
-    with closing(Mail(tmp_path)) as mail:
+    with closing(MessageLog(tmp_path)) as mail:
         assert mail.end == 3
         mail.append([Arrival("rooms", b"3", 3, 1)])
         assert [one.payload for one in mail.read(0, 4)] == [b"0", b"1", b"2", b"3"]
-    with closing(Mail(tmp_path)) as mail:
+    with closing(MessageLog(tmp_path)) as mail:
         assert mail.end == 4 and len(mail.known()) == 4
     path.write_bytes(old[:8] + b"?" + old[9:])
     with pytest.raises(CepError, match="message 0 is damaged"):
-        Mail(tmp_path, patience=0)
+        MessageLog(tmp_path, patience=0)
 
 
 def test_the_files_of_spark_are_held_against_their_check_sums(tmp_path: Path) -> None:
@@ -291,7 +293,7 @@ def sealed_crc(data: bytes) -> bytes:
 
 def test_a_file_that_a_task_wrote_is_looked_for_before_it_counts(tmp_path: Path) -> None:
     """Else the checkpoint would be lost: what counts and is not there is told each time."""
-    ledger = Ledger(tmp_path)
+    ledger = CommitLog(tmp_path)
     at = ledger.coming("part-0.jsonl")
     at.parent.mkdir(parents=True)
 
@@ -311,7 +313,7 @@ def test_a_file_that_a_task_wrote_is_looked_for_before_it_counts(tmp_path: Path)
 
 
 def test_what_is_sent_on_is_what_was_written(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path)
+    ledger = CommitLog(tmp_path)
     at = ledger.coming("part-0.jsonl")
     at.parent.mkdir(parents=True)
     at.write_text('{"type": "s"}\n')

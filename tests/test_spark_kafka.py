@@ -26,7 +26,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.spark import connector
-from cep.spark.control import Hush
+from cep.spark.control import IdleWatermark
 from cep.spark.files import alive
 from cep.spark.packages import PACKAGES, connected, joined, unresolved, wanted
 from cep.spark.starting import said
@@ -198,7 +198,7 @@ def test_a_busy_topic_is_no_silence(tmp_path: Path) -> None:
         (tmp_path / f"offsets/{batch}").write_text(f'v1\n{{}}\n{{"readings":{{"0":{offset}}}}}\n{{"files":0,"end":0}}')
 
     planned(0, 5)
-    hush = Hush(5 * SECOND, 0, tmp_path, lambda: now[0])
+    hush = IdleWatermark(5 * SECOND, 0, tmp_path, lambda: now[0])
     hush.heard()
     now[0] = 6.0
     planned(1, 9)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cep.app import progress
 from cep.command import app
-from cep.spark.commit_log import Ledger, place
+from cep.spark.commit_log import CommitLog, place
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -36,8 +36,8 @@ def test_old_events_leave_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
         done = CliRunner().invoke(app, ["run", "hot.cep", "--on", "spark", *options], prog_name="cep")
         assert done.exit_code == 0, done.output
         if first == 0:
-            assert (Path("out") / place(next(Ledger(Path("out")).lines()))).exists(), "files leave the log first"
-    ledger = Ledger(Path("out"))
+            assert (Path("out") / place(next(CommitLog(Path("out")).lines()))).exists(), "files leave the log first"
+    ledger = CommitLog(Path("out"))
     logged = [place(line) for line in ledger.lines()]
     there = {file.name for file in Path("out").glob("part-*")}
     assert there == {*logged, *ledger.leaving()}, "a file is in the log, has just left it, or is gone"

@@ -25,7 +25,7 @@ from cep.core.errors import CepError
 from cep.spark.checkpoint_repair import agree
 from cep.spark.job import start
 from cep.spark.retry import TRIES
-from cep.spark.stopping import Wish
+from cep.spark.stopping import StopRequest
 from cep.spark.tidy import sweep
 from tests import spark_runs
 from tests.cases_format import difference
@@ -103,7 +103,7 @@ def test_killed_workers_and_micro_batches_done_again_do_no_harm(tmp_path: Path) 
     try:
         while True:
             sweep(Path(wanted.output))
-            stop = Wish(Path(wanted.checkpoint))
+            stop = StopRequest(Path(wanted.checkpoint))
             try:
                 stop.wait(stop.begun(lambda: start(spark_runs.spark(), wanted)), False)
                 break

@@ -17,8 +17,8 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.spark.files import alive
 from cep.spark.live import Shelf, live
-from cep.spark.message_log import Mail
-from cep.spark.pieces import Piece
+from cep.spark.message_log import MessageLog
+from cep.spark.pieces import WorkItem
 from connectors.addresses import address
 from connectors.inputs import Input
 from connectors.mqtt import Arrival, Subscription
@@ -113,19 +113,19 @@ def test_kept_messages_outlive_any_end(tmp_path: Path) -> None:
     def some(first: int, last: int) -> list[Arrival]:
         return [Arrival(f"rooms/{n % 2}", bytes(1 << 16) + str(n).encode(), n, 1) for n in range(first, last)]
 
-    mail = Mail(tmp_path / "mail")
+    mail = MessageLog(tmp_path / "mail")
     for first in range(0, 600, 100):
         mail.append(some(first, first + 100))
     assert mail.read(150, 350) == some(150, 350)
     assert [mail.within(150, end, 10 << 20) for end in (150, 300, 600)] == [150, 300, 309]  # of 64 KiB and a head
     assert mail.within(299, 600, 1) == 300
     with pytest.raises(CepError, match="is in use by another run"):
-        Mail(tmp_path / "mail", patience=0)
+        MessageLog(tmp_path / "mail", patience=0)
     mail.close()
     files = sorted((tmp_path / "mail").glob("*.mail"))
     assert [file.name.lstrip("0") for file in files] == [".mail", "300.mail"]
     files[-1].write_bytes(files[-1].read_bytes()[:-10])  # killed while it wrote the last one
-    again = Mail(tmp_path / "mail")
+    again = MessageLog(tmp_path / "mail")
     assert (again.end, len(again.known()), again.known()[598]) == (599, 599, some(598, 599)[0].digest)
     again.append(some(599, 601))
     before = again.known()
@@ -134,19 +134,19 @@ def test_kept_messages_outlive_any_end(tmp_path: Path) -> None:
     with pytest.raises(CepError, match="messages from 299 on are not there any more"):
         again.read(299, 310)
     again.close()
-    once_more = Mail(tmp_path / "mail")
+    once_more = MessageLog(tmp_path / "mail")
     assert once_more.known() == before and len(before) == 601, "also of what is removed"
     once_more.close()
     known = tmp_path / "mail" / "known"
     known.write_bytes(known.read_bytes()[:-1])
-    damaged = Mail(tmp_path / "mail")
+    damaged = MessageLog(tmp_path / "mail")
     with pytest.raises(CepError, match="known: it is damaged"):
         damaged.known()
     damaged.close()
 
 
 def test_damage_in_what_was_kept_is_told(tmp_path: Path) -> None:
-    mail = Mail(tmp_path)
+    mail = MessageLog(tmp_path)
     mail.append([Arrival("rooms", b"%d" % n, n, 1) for n in range(100)])
     file = next(tmp_path.glob("*.mail"))
     data = bytearray(file.read_bytes())
@@ -157,13 +157,13 @@ def test_damage_in_what_was_kept_is_told(tmp_path: Path) -> None:
     mail.close()
     for _ in range(2):
         with pytest.raises(CepError, match=r"\.mail: message 50 is damaged"):
-            Mail(tmp_path, patience=0)
+            MessageLog(tmp_path, patience=0)
     assert file.read_bytes() == bytes(data), "nothing is cut off"
     data[len(data) // 2] ^= 1
     for wrong in (bytes(data[:-1]) + b"?", bytes(data) + b"not half of a record"):
         file.write_bytes(wrong)
         with pytest.raises(CepError, match=r"message (99|100) is damaged"):
-            Mail(tmp_path, patience=0)
+            MessageLog(tmp_path, patience=0)
     for torn in (
         bytes(data[:-1]),
         bytes(data[:-30]) + bytes(30),
@@ -171,14 +171,14 @@ def test_damage_in_what_was_kept_is_told(tmp_path: Path) -> None:
         bytes(data) + bytes(data[8:30]),
     ):
         file.write_bytes(torn)  # the machine has ended while the last one was written
-        again = Mail(tmp_path)
+        again = MessageLog(tmp_path)
         assert again.end == (100 if torn.startswith(data) else 99)
         again.append([Arrival("rooms", b"new", 5, 1)])
         assert again.read(again.end - 1, again.end)[0].payload == b"new"
         again.close()
 
 
-def lines_of(pieces: list[Piece]) -> list[bytes]:
+def lines_of(pieces: list[WorkItem]) -> list[bytes]:
     return [payload for piece in pieces for part in piece.messages() for payload in part.payloads]
 
 
@@ -245,7 +245,7 @@ def test_what_never_pauses_is_taken_so_far(tmp_path: Path, monkeypatch: pytest.M
                 while not post.latest(0, None):
                     time.sleep(0.01)
             soon(post.stop)
-            Mail(tmp_path / f"input-{number}", patience=0).close()
+            MessageLog(tmp_path / f"input-{number}", patience=0).close()
 
 
 @pytest.mark.parametrize("failure, told", [(IndexError("of a library"), "of a library"), (None, "nothing is received")])

@@ -20,7 +20,7 @@ from cep.engine import Engine
 from cep.spark.checkpoint import claim, reached
 from cep.spark.files import FileReader, Files
 from cep.spark.lock import locked
-from cep.spark.program import Options, Program
+from cep.spark.program import Options, ShippedProgram
 from cep.spark.starting import checked, said, silent
 from tests import spark_runs
 from tests.test_spark_migration import PAIR, READING, RISE, kept
@@ -154,7 +154,7 @@ def test_what_comes_after_the_end_was_told_is_not_read(tmp_path: Path, monkeypat
     Path("days").mkdir()
     Path("days/1.jsonl").write_text("")
     text = READING + RISE
-    made = Program.of(Engine.from_text(text), text, "<program>", Options(), 2)
+    made = ShippedProgram.of(Engine.from_text(text), text, "<program>", Options(), 2)
     files = Files.of(made, ("days",), None, f"{tmp_path}/files.jsonl", None, True, None)
     first = FileReader(files)
     first.prepareForTriggerAvailableNow()

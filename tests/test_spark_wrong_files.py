@@ -19,7 +19,7 @@ from cep.engine import Engine
 from cep.runtime.report import Report
 from cep.spark.files import found
 from cep.spark.journal import Journal
-from cep.spark.program import Options, Program
+from cep.spark.program import Options, ShippedProgram
 from cep.spark.reading import parcels
 from cep.spark.shuffle_blocks import REPORT
 from connectors.files import DEVICE, _unreadable
@@ -36,8 +36,8 @@ pair(K) <- a(K, _) SEQ b(K) WITHIN 1 min.
 FINE = [{"at": 1, "k": "one", "x": 1}, {"at": 2, "k": "two", "x": 2}]
 
 
-def program() -> Program:
-    return Program.of(Engine.from_text(PROGRAM), PROGRAM, "<program>", Options(), 2)
+def program() -> ShippedProgram:
+    return ShippedProgram.of(Engine.from_text(PROGRAM), PROGRAM, "<program>", Options(), 2)
 
 
 def taken(file: Input, folder: Path) -> tuple[dict[str, int], list[tuple[Any, ...]], Report]:

@@ -10,7 +10,7 @@ from cep.events import Event
 from cep.language.syntax.cursor import DEEPEST
 from cep.operators.bytecode import LEFT, compile_stack, stack_cells
 from cep.operators.join import Join
-from cep.operators.linear_recursion import Chain
+from cep.operators.linear_recursion import LinearRecursion
 from cep.rules.typed import TypedCall, TypedConstant, TypedVariable
 
 DEPTH = DEEPEST - 4  # the pattern and the condition are levels of nesting too
@@ -80,4 +80,4 @@ def test_the_stack_of_a_goal_is_what_its_programs_need() -> None:
         f"x(K, {nested('max', 'Y')}) <- x(K, X) SEQ b(K, Y) WHERE Y > X."
     )
     (goal,) = goals(engine)
-    assert isinstance(goal, Chain) and len(goal.scratch[2]) == DEPTH + 1
+    assert isinstance(goal, LinearRecursion) and len(goal.scratch[2]) == DEPTH + 1

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError, Source
-from cep.language.syntax.ast import Program
+from cep.language.syntax.ast import SyntaxTree
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
 from cep.language.syntax.tokens import KEYWORDS, line_starts, tokenise
@@ -44,7 +44,7 @@ def check(text: str) -> None:
     except CepError as error:
         refused_in_place(error, text)
     else:
-        assert isinstance(program, Program)
+        assert isinstance(program, SyntaxTree)
         assert parse(print_program(program)) == program
 
 

@@ -12,10 +12,10 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.operators import join, unless
-from cep.operators.aggregate import Aggregate
+from cep.operators.aggregate import SlidingAggregate
 from cep.operators.join import Join
 from cep.operators.keys import Keys
-from cep.operators.unless import Deadline
+from cep.operators.unless import AbsenceDeadline
 from tests.program_maker import SECOND
 
 PROGRAM = """
@@ -112,7 +112,7 @@ def test_copies_take_the_place_of_what_they_are_of_at_once(
     def fails(*given: Any) -> Any:
         raise KeyboardInterrupt
 
-    kinds = {join: Join, unless: Deadline, Keys: Aggregate}
+    kinds = {join: Join, unless: AbsenceDeadline, Keys: SlidingAggregate}
     goals = [goal for _, goal in engine.machine.goals() if isinstance(goal, kinds[place])]
     assert goals
     monkeypatch.setattr(place, name, fails)

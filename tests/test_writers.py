@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Attribute, Schema
-from connectors.batch import DeadRecord
+from connectors.batch import DeadLetter
 from connectors.deadletters import DeadLetters
 from connectors.files import read
 from connectors.times import FIRST, LAST, iso, seconds
@@ -235,7 +235,7 @@ def test_dead_letters(tmp_path: Path) -> None:
         for one in (letters, silent):
             one.add(batch.dead)
             one.reject(batch, "loose", 0, "late", "too late")
-    letters.add([DeadRecord("x.parquet", 7, "no time", "time", None)])
+    letters.add([DeadLetter("x.parquet", 7, "no time", "time", None)])
     letters.close()
     silent.close()
     assert letters.counts == {"json": 2, "object": 1, "late": 1, "time": 1}

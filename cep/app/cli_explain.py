@@ -24,7 +24,7 @@ from cep.app.terminal import compiles, facts_of, knowledge_of, say, settled, tex
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cep.app.knowledge_feed import Feed
+    from cep.app.knowledge_feed import KnowledgeFeed
     from cep.engine import Engine
     from connectors.why.plain import Asked
 
@@ -132,7 +132,9 @@ def explain(
             remember=ALWAYS,
             max_derivations=max_derivations,
         )
-        told = _Wish(event or absent or "", at, None if back is None else duration(back, "--back"), events, most, depth)
+        told = ExplainOptions(
+            event or absent or "", at, None if back is None else duration(back, "--back"), events, most, depth
+        )
         told.checked(engine)
         compiles()
         asked = _run(engine, inputs, input_format, changing(engine, updates, None))
@@ -147,7 +149,7 @@ def explain(
     raise typer.Exit(status)
 
 
-class _Wish:
+class ExplainOptions:
     """What is asked."""
 
     def __init__(self, event: str, at: str | None, back: int | None, events: int, most: int, depth: int) -> None:
@@ -166,7 +168,7 @@ class _Wish:
             wanted(self.event, engine, self.at)
 
 
-def _why(asked: Asked, wish: _Wish, format: str) -> int:
+def _why(asked: Asked, wish: ExplainOptions, format: str) -> int:
     from cep.explain.occurrences import Memory
     from cep.explain.question import wanted
     from cep.runtime.run_stats import count
@@ -200,7 +202,7 @@ def _why(asked: Asked, wish: _Wish, format: str) -> int:
     return 0
 
 
-def _not(asked: Asked, wish: _Wish, format: str) -> int:
+def _not(asked: Asked, wish: ExplainOptions, format: str) -> int:
     from cep.explain.question import wanted
     from connectors.why.lines import refusals
 
@@ -215,12 +217,12 @@ def _say_json(told: Any) -> None:
     say(json.dumps(told, ensure_ascii=False, indent=2))
 
 
-def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: Feed) -> Asked:
+def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: KnowledgeFeed) -> Asked:
     """Run the program over files to their end."""
     from contextlib import closing
 
     from cep.app.pipeline import Interrupt, flow
-    from cep.runtime.run_stats import Tally
+    from cep.runtime.run_stats import RunStats
     from connectors.deadletters import DeadLetters
     from connectors.files import replay
     from connectors.forms import SECONDS, form
@@ -232,7 +234,7 @@ def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: Feed) 
     batches = origins.noted(replay(inputs, engine.inputs, format=format))
     with closing(DeadLetters(None)) as letters, interrupt.listening():
         times = form(find(inputs, engine.inputs, format), engine.inputs)
-        flow(engine, batches, Tally(), lambda batch, tables: None, letters, interrupt, feed=feed)
+        flow(engine, batches, RunStats(), lambda batch, tables: None, letters, interrupt, feed=feed)
     if interrupt.wished:
         raise typer.Exit(128 + interrupt.wished)
     return Asked(engine, None, origins, (times or origins.times) != SECONDS)

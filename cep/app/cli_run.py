@@ -32,7 +32,7 @@ from cep.app.cli_options import (
     Rules,
     Updates,
 )
-from cep.app.run_options import Wish
+from cep.app.run_options import RunOptions
 from cep.app.terminal import (
     CLEAN,
     DEAD_LETTERS,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from cep.app.conflicts import Apart
-    from cep.app.knowledge_feed import Feed
+    from cep.app.knowledge_feed import KnowledgeFeed
     from cep.core.schema import Schema
     from cep.engine import Engine
     from connectors.batch import Batch as Records
@@ -146,7 +146,7 @@ def run(
     """
     told = LOGS[log]
     with settled(told):
-        wish = Wish(
+        wish = RunOptions(
             rules=rules,
             inputs=inputs,
             format=format,
@@ -183,19 +183,19 @@ def run(
     raise typer.Exit(status)
 
 
-def _here(wish: Wish, batch: int, apart: Apart) -> int:
+def _here(wish: RunOptions, batch: int, apart: Apart) -> int:
     """The run in this process; the exit status."""
     from cep.app.meter import charts
     from cep.app.pipeline import Interrupt, flow
     from cep.app.watch import Watch
-    from cep.runtime.run_stats import Tally
+    from cep.runtime.run_stats import RunStats
     from connectors.addresses import bare
     from connectors.deadletters import DeadLetters
     from connectors.forms import ISO, form
 
     source = _sourced(wish, batch)
     engine = source.engine
-    tally, interrupt = Tally(), Interrupt()
+    tally, interrupt = RunStats(), Interrupt()
     warn(warnings_of(engine, wish.rules), wish.rules, wish.log)
     letters = DeadLetters(wish.dead_letter)
     watch = Watch(charts(engine.plan), tally, wish.log)
@@ -238,17 +238,17 @@ class _Sourced:
     engine: Engine
     derived: Mapping[str, Schema]
     batches: Iterator[Records]
-    changes: Feed
+    changes: KnowledgeFeed
     found: Sequence[Input]
 
 
 @contextmanager
-def _compiling(wish: Wish) -> Iterator[None]:
+def _compiling(wish: RunOptions) -> Iterator[None]:
     compiles(wish.log)
     yield
 
 
-def _sourced(wish: Wish, batch: int) -> _Sourced:
+def _sourced(wish: RunOptions, batch: int) -> _Sourced:
     """The program over its inputs, of which nothing is read yet. CepError: an option is wrong."""
     from cep.app.durations import duration, refuse, selected, waiting
     from cep.app.knowledge_feed import arrives, changing
@@ -289,7 +289,7 @@ def _sourced(wish: Wish, batch: int) -> _Sourced:
     return _Sourced(engine, derived, batches, changes, found)
 
 
-def _writer(wish: Wish, source: _Sourced, apart: Apart) -> Writer | RdfWriter:
+def _writer(wish: RunOptions, source: _Sourced, apart: Apart) -> Writer | RdfWriter:
     from connectors.addresses import live as is_address
     from connectors.rdf.writer import RdfWriter, rdf_format
     from connectors.writers import Writer
@@ -305,7 +305,7 @@ def _writer(wish: Wish, source: _Sourced, apart: Apart) -> Writer | RdfWriter:
     return Writer(wish.output, source.derived, format=wish.output_format, inputs=inputs, opening=opening)
 
 
-def _first_dead(wish: Wish, letters: DeadLetters) -> None:
+def _first_dead(wish: RunOptions, letters: DeadLetters) -> None:
     """Where they are not kept, the first one is told."""
     if (first := letters.first) is not None:
         file = "standard input" if first.file == "-" else first.file

@@ -11,11 +11,11 @@ import typer
 
 from cep.app.cli_help import SPARK
 from cep.app.durations import refuse
-from cep.app.run_options import Wish
+from cep.app.run_options import RunOptions
 from cep.app.terminal import CLEAN, DEAD_LETTERS
 
 if TYPE_CHECKING:
-    from cep.app.spark_query import Asked, Reads
+    from cep.app.spark_query import JobRequest, Reads
     from cep.app.watch import Watch
     from cep.spark.job import Job
     from cep.spark.listener import MicroBatch
@@ -118,35 +118,35 @@ class Looking:
             self.watch.tally.done = min(1.0, done.files / self.files)
 
 
-def run(wish: Wish) -> int:
+def run(wish: RunOptions) -> int:
     """Run the query to its end; the exit status. CepError: it cannot begin, or has failed."""
     wish.checked()  # before anything is loaded, which takes a second
     try:
-        from cep.app.spark_query import Asked, Reads, claimed
+        from cep.app.spark_query import JobRequest, Reads, claimed
     except ModuleNotFoundError as error:
         raise refuse(f"Spark is not installed: no module {error.name}", "pip install 'semcep[spark]'") from None
     with ExitStack() as held:
-        asked = Asked.of(wish)
+        asked = JobRequest.of(wish)
         reads = Reads.of(asked)
         return _run(asked, reads, claimed(asked, reads, held))
 
 
-def _run(asked: Asked, reads: Reads, query: Job) -> int:
+def _run(asked: JobRequest, reads: Reads, query: Job) -> int:
     """Likewise, with a checkpoint that is this run's."""
     from pathlib import Path
 
     from cep.app.meter import charts
     from cep.app.watch import Watch
-    from cep.runtime.run_stats import Tally
+    from cep.runtime.run_stats import RunStats
     from cep.spark import connector, job, listener, retry, starting, stopping, tidy
-    from cep.spark.commit_log import Ledger
+    from cep.spark.commit_log import CommitLog
     from cep.spark.relay import relaying
     from connectors.addresses import bare
 
     wish, output = asked.wish, Path(query.output)
-    written = Ledger(output)
+    written = CommitLog(output)
     earlier = written.totals()
-    watch = Watch(charts(asked.engine.plan, asked.program.stages), Tally(), wish.log, 0)
+    watch = Watch(charts(asked.engine.plan, asked.program.stages), RunStats(), wish.log, 0)
     endless = wish.follow or reads.live or reads.beside
     looking = Looking(watch, None if endless else reads.known + len(reads.files))
     begins = {
@@ -165,7 +165,7 @@ def _run(asked: Asked, reads: Reads, query: Job) -> int:
     connector.noted(asked.checkpoint, reads.beside)
     with (
         watch.looking(wish.metrics, quiet=False, **begins),
-        stopping.Wish(asked.checkpoint, bool(reads.beside)).listening() as stop,
+        stopping.StopRequest(asked.checkpoint, bool(reads.beside)).listening() as stop,
         listener.listening(spark, looking),
         relaying(asked.checkpoint, wish.output, asked.schemas, waits) if asked.sent else nullcontext(),
     ):
@@ -176,7 +176,7 @@ def _run(asked: Asked, reads: Reads, query: Job) -> int:
     return _told(watch, written.totals() - earlier, wish, stop.wished)
 
 
-def _told(watch: Watch, derived: Counter[str], wish: Wish, signal: int) -> int:
+def _told(watch: Watch, derived: Counter[str], wish: RunOptions, signal: int) -> int:
     """Tell what the run has done; its exit status."""
     dead = watch.meter.dead
     numbers = {"records": watch.meter.records, "dead": dict(dead), "derived": dict(derived)}

@@ -12,14 +12,14 @@ import polars as pl
 
 from cep.core.errors import CepError
 from cep.engine import Engine
-from connectors.batch import DeadRecord
+from connectors.batch import DeadLetter
 
 if TYPE_CHECKING:
     from knowledge.arriving import Arriving
     from knowledge.updates import Update
 
 
-class Patience(Protocol):
+class FeedRetry(Protocol):
     """Awaits input, until `wished` says that it is enough."""
 
     wished: int
@@ -35,7 +35,7 @@ PIECE = 1 << 16
 """Bytes of them that are read at once."""
 
 
-class Feed:
+class KnowledgeFeed:
     """Changes that were read, and those that arrive in streams.
 
     One that was read and cannot be is an error; one that arrives too late, or cannot be, is a dead letter.
@@ -45,7 +45,7 @@ class Feed:
         self._due: list[tuple[int, int, Update]] = []
         self._streams = streams
         self._count = 0
-        self._dead: list[DeadRecord] = []
+        self._dead: list[DeadLetter] = []
         self._put(read)
 
     def begin(self, engine: Engine) -> None:
@@ -54,7 +54,7 @@ class Feed:
             while self._due:
                 self._give(engine, self._next())
 
-    def bring(self, engine: Engine, until: int, patience: Patience) -> Iterator[dict[str, pl.DataFrame]]:
+    def bring(self, engine: Engine, until: int, patience: FeedRetry) -> Iterator[dict[str, pl.DataFrame]]:
         """Advance the engine to `until`, with the changes up to there; gives what that completes. Streams are awaited
         until they have come that far, have ended or are silent. Where the waiting is interrupted, it stops there.
         """
@@ -67,7 +67,7 @@ class Feed:
             if first is None:
                 break
             self._put(first.read(patience.next))
-            self._dead += [DeadRecord(*astuple(each)) for each in first.refused]
+            self._dead += [DeadLetter(*astuple(each)) for each in first.refused]
             first.refused.clear()
             if patience.wished:
                 return
@@ -75,7 +75,7 @@ class Feed:
             stream.quiet = False
         yield engine.advance(until)
 
-    def take_dead(self) -> list[DeadRecord]:
+    def take_dead(self) -> list[DeadLetter]:
         """The changes that were refused since the last call."""
         dead, self._dead = self._dead, []
         return dead
@@ -107,7 +107,7 @@ class Feed:
                 raise
             for each in changes:
                 text = "".join(f"{quad} .\n" for quad in [*each.add, *each.remove])
-                self._dead.append(DeadRecord(each.file, each.line, error.message, error.code, text.rstrip()))
+                self._dead.append(DeadLetter(each.file, each.line, error.message, error.code, text.rstrip()))
 
     def _put(self, updates: Sequence[Update]) -> None:
         for update in updates:
@@ -115,19 +115,19 @@ class Feed:
             self._count += 1
 
 
-def changing(engine: Engine, files: Sequence[str] | None, idle: float | None) -> Feed:
+def changing(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeFeed:
     """The changes of the knowledge that files hold. N-Quads are read as they come where they are large, come through a
     pipe or from standard input; everything else is read at once. Raises CepError.
     """
     if not files:
-        return Feed(())
+        return KnowledgeFeed(())
     from knowledge.arriving import Arriving
     from knowledge.updates import read
 
     if engine.changes is None:
         raise CepError("--knowledge-updates: there is no --knowledge that could change", code="option")
     streams = [name for name in files if arrives(name)]
-    feed = Feed(
+    feed = KnowledgeFeed(
         read([name for name in files if name not in streams]),
         [Arriving(name, _pieces(name, idle)) for name in streams],
     )

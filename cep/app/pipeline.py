@@ -10,25 +10,25 @@ from typing import Protocol, TypeVar
 
 import polars as pl
 
-from cep.app.knowledge_feed import Feed
+from cep.app.knowledge_feed import KnowledgeFeed
 from cep.app.watch import Watch
 from cep.core.signals import stops
 from cep.engine import Engine
-from cep.runtime.encode import Dead
+from cep.runtime.encode import RefusedRow
 from cep.runtime.reorder_buffer import BEGINNING, END_OF_TIME
 from cep.runtime.report import Report
-from cep.runtime.run_stats import Tally
-from connectors.batch import Batch, DeadRecord
+from cep.runtime.run_stats import RunStats
+from connectors.batch import Batch, DeadLetter
 
 Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
 """Gets the batch just pushed, None at the end of the input, and the new derived events."""
 
 
-class Letters(Protocol):
+class DeadLetterSink(Protocol):
     """Where records go that are no events: what could not be read, and what the engine refused of a batch."""
 
-    def add(self, records: Iterable[DeadRecord]) -> None: ...
+    def add(self, records: Iterable[DeadLetter]) -> None: ...
 
     def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None: ...
 
@@ -68,12 +68,12 @@ class Interrupt:
 def flow(
     engine: Engine,
     batches: Iterator[Batch],
-    tally: Tally,
+    tally: RunStats,
     take: Take,
-    letters: Letters,
+    letters: DeadLetterSink,
     interrupt: Interrupt,
     watch: Watch | None = None,
-    feed: Feed | None = None,
+    feed: KnowledgeFeed | None = None,
 ) -> None:
     """Push every batch; derived events go to `take`, what is no event to `letters`, counts to `tally`, and
     where there is a `watch` a report of each batch there. Changes of the knowledge come from the `feed`.
@@ -84,7 +84,7 @@ def flow(
     """
     seen: set[str] = set()
     silent: int | None = None  # how far time had come when the silence began
-    feed = feed or Feed(())
+    feed = feed or KnowledgeFeed(())
     while (batch := interrupt.next(batches)) is not None:
         began = perf_counter()
         if batch.watermark is not None:
@@ -129,7 +129,7 @@ def flow(
             watch.batch([_stepped(engine, made, ())], perf_counter() - began)
 
 
-def _bury(feed: Feed, letters: Letters, tally: Tally) -> None:
+def _bury(feed: KnowledgeFeed, letters: DeadLetterSink, tally: RunStats) -> None:
     dead = feed.take_dead()
     letters.add(dead)
     tally.dead.update(record.code for record in dead)
@@ -142,7 +142,7 @@ def _read(batch: Batch, engine: Engine) -> Report:
     return Report(read=read, dead=dead, latest=engine.latest if any(read.values()) else None)
 
 
-def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[Dead]) -> Report:
+def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[RefusedRow]) -> Report:
     """What the engine made of it."""
     return Report.of(
         engine,
@@ -152,7 +152,7 @@ def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[Dead]) -
     )
 
 
-def _count(engine: Engine, tally: Tally, derived: dict[str, pl.DataFrame]) -> Counter[str]:
+def _count(engine: Engine, tally: RunStats, derived: dict[str, pl.DataFrame]) -> Counter[str]:
     made = Counter({type: table.height for type, table in derived.items() if table.height})
     tally.derived.update(made)
     tally.state_rows, tally.state_bytes = engine.state_rows, engine.state_bytes

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Mapping
 from time import monotonic
 from typing import Any
 
-from cep.app.knowledge_feed import Feed
+from cep.app.knowledge_feed import KnowledgeFeed
 from cep.app.meter import Meter
 from cep.app.pipeline import Interrupt, flow
 from cep.core.errors import CepError
@@ -16,12 +16,12 @@ from cep.core.logs import Log
 from cep.engine import Engine
 from cep.language.syntax.constants import FARTHEST
 from cep.runtime.report import Report
-from cep.runtime.run_stats import Tally
+from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
 from connectors.deadletters import DeadLetters
 from connectors.journal import Journal
 from connectors.serving.service import Round, Service
-from connectors.serving.turn import Turn
+from connectors.serving.turn import FairLock
 
 OFTEN, SELDOM = 1.0, 10.0
 """Seconds between two snapshots of a program that reads live input: as often as it costs little of the time."""
@@ -30,13 +30,13 @@ _SHARE = 20  # times as long as a snapshot takes there is none
 _ENDING = 10.0  # seconds that a batch may take to end
 
 
-class Turns:
+class JournaledBatches:
     """Batches one at a time, each in the journal, where there is one, before it is given out. Who takes them has the
     `lock` while it works, not while it waits for the next one; none comes any more once they are `held`."""
 
     def __init__(self, batches: Iterator[Batch], journal: Journal | None = None) -> None:
         self._batches, self._journal = batches, journal
-        self.lock = Turn()
+        self.lock = FairLock()
         self.held = False
 
     def __iter__(self) -> Iterator[Batch]:
@@ -87,14 +87,14 @@ class Run(threading.Thread):
     def __init__(
         self,
         engine: Engine,
-        batches: Turns,
-        tally: Tally,
+        batches: JournaledBatches,
+        tally: RunStats,
         service: Service,
-        letters: Letters,
+        letters: ServedDeadLetters,
         interrupt: Interrupt,
         journal: Journal | None,
         told: Log,
-        feed: Feed | None = None,
+        feed: KnowledgeFeed | None = None,
         rest: Rest | None = None,
     ) -> None:
         super().__init__(name="program", daemon=True)
@@ -161,7 +161,7 @@ class Run(threading.Thread):
             self.journal.save(self.engine.snapshot())
 
 
-class Letters:
+class ServedDeadLetters:
     """Dead letters, those that were late also by event."""
 
     def __init__(self, letters: DeadLetters) -> None:
@@ -180,7 +180,7 @@ class Letters:
         self._letters.close()
 
 
-def measure(meter: Meter, engine: Engine, one: Round, letters: Letters, dead: Counter[str]) -> None:
+def measure(meter: Meter, engine: Engine, one: Round, letters: ServedDeadLetters, dead: Counter[str]) -> None:
     """A round in the numbers for Prometheus."""
     new = dead - meter.dead
     late, letters.late = letters.late, Counter()

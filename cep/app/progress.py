@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cep.language.syntax.constants import write_time
 from cep.operators.arrival import take
-from cep.runtime.run_stats import Tally, count
+from cep.runtime.run_stats import RunStats, count
 
 SIZES = ("B", "kB", "MB", "GB", "TB")
 OUR_DAYS = (315_532_800_000_000, 4_102_444_800_000_000)  # 1980 to 2100
@@ -21,7 +21,7 @@ def compiled() -> bool:
 
 
 @contextmanager
-def shown(tally: Tally, quiet: bool = False) -> Iterator[None]:
+def shown(tally: RunStats, quiet: bool = False) -> Iterator[None]:
     """Shows the tally on standard error while the block runs, if that is a terminal; leaves nothing behind."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield
@@ -51,7 +51,7 @@ def shown(tally: Tally, quiet: bool = False) -> Iterator[None]:
         yield
 
 
-def _state(tally: Tally) -> str:
+def _state(tally: RunStats) -> str:
     size, unit = float(tally.state_bytes), 0
     while size >= 1000 and unit < len(SIZES) - 1:
         size, unit = size / 1000, unit + 1

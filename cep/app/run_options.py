@@ -10,7 +10,7 @@ from cep.core.logs import Log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RunOptions:
     """The options of a run, as they were given."""
 
     rules: Path

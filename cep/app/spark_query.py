@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cep.app.durations import duration, refuse, selected
-from cep.app.run_options import Wish
+from cep.app.run_options import RunOptions
 from cep.app.terminal import compiles, facts_of, knowledge_of, text_of, warn, warnings_of
 from cep.core.schema import Schema
 from cep.engine import Engine
@@ -32,7 +32,7 @@ from cep.spark import (
 from cep.spark import checkpoint as kept
 from cep.spark.job import Job
 from cep.spark.journal import JOURNAL, Journal
-from cep.spark.program import Options, Program, packed_facts
+from cep.spark.program import Options, ShippedProgram, packed_facts
 from cep.spark.relay import FOLDER
 from cep.spark.writable import room
 from connectors.forms import ISO, form
@@ -48,22 +48,22 @@ MESSAGES = 500_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JobRequest:
     """What a wish comes to before anything is looked at but its rules: the program, in one engine by which it is
     checked and cut, and what others are made of. `facts`: hashes of tables; `wanted`: the events that are written;
     `checkpoint`: its folder; `settings`: of the session."""
 
-    wish: Wish
+    wish: RunOptions
     inputs: list[str]
     checkpoint: Path
     settings: dict[str, str]
     engine: Engine
-    program: Program
+    program: ShippedProgram
     facts: dict[str, str]
     wanted: tuple[str, ...]
 
     @classmethod
-    def of(cls, wish: Wish) -> Asked:
+    def of(cls, wish: RunOptions) -> JobRequest:
         """CepError: the rules, or an option, are wrong; or there is no Java."""
         inputs, checkpoint = wish.checked()
         settings = packages.joined(wish.packages or (), wish.settings())
@@ -73,7 +73,7 @@ class Asked:
         if not wanted:
             hint = "`warning(S) <- reading(S, W) WHERE W > 15.`"
             raise refuse(f"{wish.rules} has no rules, so it derives nothing", hint)
-        program = Program.of(engine, text, str(wish.rules), options, wish.buckets or BUCKETS)
+        program = ShippedProgram.of(engine, text, str(wish.rules), options, wish.buckets or BUCKETS)
         session.needs_java()
         if wish.packages and session.submitted():
             raise refuse("--packages: Java runs already", "name them to spark-submit, which has started it")
@@ -109,7 +109,7 @@ class Reads:
     beside: dict[int, Input]
 
     @classmethod
-    def of(cls, asked: Asked) -> Reads:
+    def of(cls, asked: JobRequest) -> Reads:
         """CepError: an input is wrong, or not there."""
         wish, schemas = asked.wish, asked.engine.inputs
         with kept.reached(asked.checkpoint):
@@ -136,7 +136,7 @@ class Reads:
         return cls(found, len(known), {n: one for n, one in every.items() if n not in beside}, beside)
 
 
-def planned(asked: Asked, reads: Reads) -> Job:
+def planned(asked: JobRequest, reads: Reads) -> Job:
     """The query, its checkpoint aside. CepError: an option is wrong."""
     wish = asked.wish
 
@@ -164,7 +164,7 @@ def planned(asked: Asked, reads: Reads) -> Job:
     )
 
 
-def claimed(asked: Asked, reads: Reads, held: ExitStack) -> Job:
+def claimed(asked: JobRequest, reads: Reads, held: ExitStack) -> Job:
     """The query, whose checkpoint is this run's from now on, until what is `held` is let go of; and what killed runs
     have left is away. CepError: the checkpoint is another program's, or in use; there is nothing to go on with, or
     no room."""
@@ -201,13 +201,13 @@ def claimed(asked: Asked, reads: Reads, held: ExitStack) -> Job:
     return query
 
 
-def _times(asked: Asked) -> str:
+def _times(asked: JobRequest) -> str:
     """How the files that are there when a checkpoint begins write their times."""
     schemas, absent = asked.engine.inputs, ("no-file", "no-files")
     return form(files.found(schemas, asked.inputs, asked.wish.format, absent), schemas) or ISO
 
 
-def _kept(asked: Asked, query: Job, times: str) -> kept.Kept:
+def _kept(asked: JobRequest, query: Job, times: str) -> kept.Kept:
     """What the checkpoint is to be of; `times`: how they are written, where it begins."""
     engine = asked.engine
     return kept.Kept(
@@ -225,7 +225,7 @@ def _kept(asked: Asked, query: Job, times: str) -> kept.Kept:
     )
 
 
-def _agrees(asked: Asked, reads: Reads, query: Job, state: kept.Kept) -> None:
+def _agrees(asked: JobRequest, reads: Reads, query: Job, state: kept.Kept) -> None:
     """See that the checkpoint is of one time with the output, and that there is more to come. CepError: it is not, or
     its input has ended."""
     wish, own = asked.wish, state.generation.spark(asked.checkpoint)
@@ -247,7 +247,7 @@ def _agrees(asked: Asked, reads: Reads, query: Job, state: kept.Kept) -> None:
         wish.log("after", f"{late}: {', '.join(found[:3])}{', ...' if len(found) > 3 else ''}", "warning")
 
 
-def _missed(wish: Wish, gone: list[Path]) -> None:
+def _missed(wish: RunOptions, gone: list[Path]) -> None:
     """Tell of files of derived events that are not there any more."""
     if gone:
         these = f"{', '.join(map(str, gone[:3]))}{', ...' if len(gone) > 3 else ''}"
@@ -266,7 +266,7 @@ def _tidied(query: Job, checkpoint: Path) -> None:
         tidy.hidden(Path(query.letters), query.mark)
 
 
-def _engine(wish: Wish, text: str) -> tuple[Options, Engine]:
+def _engine(wish: RunOptions, text: str) -> tuple[Options, Engine]:
     """The program in one engine, and what others are made of."""
     facts = facts_of(wish.facts)
     knowledge = knowledge_of(wish.knowledge, wish.reasoning)

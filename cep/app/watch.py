@@ -11,7 +11,7 @@ from cep.app.meter import Chart, Meter
 from cep.app.progress import moment, shown
 from cep.core.logs import Log, objects
 from cep.runtime.report import Report
-from cep.runtime.run_stats import Tally
+from cep.runtime.run_stats import RunStats
 
 OFTEN = 10.0
 """Seconds between two lines of progress of a run in one process."""
@@ -20,7 +20,7 @@ OFTEN = 10.0
 class Watch:
     """What a run has done, for those who look. `pause`: seconds between two lines of progress, 0: one a batch."""
 
-    def __init__(self, charts: Sequence[Chart], tally: Tally, log: Log, pause: float = OFTEN) -> None:
+    def __init__(self, charts: Sequence[Chart], tally: RunStats, log: Log, pause: float = OFTEN) -> None:
         self.meter = Meter(charts)
         self.tally = tally
         self.log = log

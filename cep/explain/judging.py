@@ -22,7 +22,7 @@ from cep.rules.evaluate import compile
 from cep.rules.expressions import check
 from cep.rules.rule_predicate import enter
 from cep.runtime.decode import values
-from cep.runtime.knowledge_source import Background, Fixed
+from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 
 Typed = tuple[Value, str]
 """A value and its type."""
@@ -60,7 +60,7 @@ class Fact:
     steps: tuple[Step, ...] = ()
 
 
-Facts = Callable[[Graph | Fixed, Mapping[str, Value], Background | None], list[Fact]]
+Facts = Callable[[Graph | Fixed, Mapping[str, Value], KnowledgeSource | None], list[Fact]]
 """The triples that an answer of a pattern rests on, in the knowledge as it was then (None: as it was loaded)."""
 
 

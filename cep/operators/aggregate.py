@@ -61,7 +61,7 @@ class AggregateSpec:
     value_codes: tuple[int, ...]
 
 
-class Aggregate:
+class SlidingAggregate:
     """The goal of one aggregation node."""
 
     def __init__(self, spec: AggregateSpec, lineage: Lineage | None = None) -> None:

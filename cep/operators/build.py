@@ -12,14 +12,14 @@ from cep.core.relation import Table, bits, rows
 from cep.core.values import Pool
 from cep.language.syntax.ast import Comparison, Condition, Variable
 from cep.operators import relational
-from cep.operators.aggregate import Aggregate, AggregateSpec, kind_of
+from cep.operators.aggregate import AggregateSpec, SlidingAggregate, kind_of
 from cep.operators.bytecode import LEFT, RIGHT, Code, compile_stack
 from cep.operators.contract import Goal, Ints
 from cep.operators.join import Join, JoinSpec
 from cep.operators.lineage import Lineage
-from cep.operators.linear_recursion import Chain
+from cep.operators.linear_recursion import LinearRecursion
 from cep.operators.relational import Evaluation, columns_of
-from cep.operators.unless import Deadline, DeadlineSpec
+from cep.operators.unless import AbsenceDeadline, DeadlineSpec
 from cep.plan import algebra
 from cep.plan import types as planned
 from cep.plan.plan import Plan
@@ -83,9 +83,9 @@ class Builder:
             optional = self._optional(self.plan.columns[head.child])
             evaluations = [compile(argument, self.pool, optional) for argument in arguments]
             heads.append((self._types(head.child), evaluations, plain))
-        return relational.Make(len(self.plan.schemas[name].attributes), heads, rules, self.lineage)
+        return relational.Project(len(self.plan.schemas[name].attributes), heads, rules, self.lineage)
 
-    def chain(self, event: str) -> tuple[Chain, int, int] | None:
+    def chain(self, event: str) -> tuple[LinearRecursion, int, int] | None:
         """The compiled form of a recursive event, where it has one: the goal, the join node it replaces, the head's
         number.
 
@@ -140,17 +140,17 @@ class Builder:
             stack=None if spec.stack is None else (_moved(spec.stack[0], scan.take), spec.stack[1]),
         )
         moved = [(_moved(code, scan.take), literals) for code, literals in programs]
-        return Chain(whole, moved, self.lineage, mine[-1]), head.child, mine[-1]
+        return LinearRecursion(whole, moved, self.lineage, mine[-1]), head.child, mine[-1]
 
     # --- pieces ---
 
     def _types(self, number: int) -> list[str]:
         return [column.type for column in self.plan.columns[number]]
 
-    def _optional(self, columns: Sequence[planned.Column]) -> frozenset[str]:
+    def _optional(self, columns: Sequence[planned.TypedColumn]) -> frozenset[str]:
         return frozenset(f"v{i}" for i, column in enumerate(columns) if column.optional)
 
-    def _conditions(self, conditions: Sequence[Condition], columns: Sequence[planned.Column]) -> Conditions:
+    def _conditions(self, conditions: Sequence[Condition], columns: Sequence[planned.TypedColumn]) -> Conditions:
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
         return compile_conditions(conditions, types, self.relations, self.pool, self.plan.source)
 
@@ -173,7 +173,7 @@ class Builder:
         return int(bits(column)[0])
 
     def _test(self, conditions: Sequence[Condition], types: Sequence[str]) -> Callable[[Table], NDArray[np.bool_]]:
-        columns = [planned.Column(type, True) for type in types]
+        columns = [planned.TypedColumn(type, True) for type in types]
         compiled = self._conditions(conditions, columns)
 
         def test(table: Table) -> NDArray[np.bool_]:
@@ -233,7 +233,7 @@ class Builder:
         absent_key, absent_added = self._widened_key(theirs, absent)
         if left_added:
             # The output is the left side itself; a converted key is dropped again.
-            inner = Deadline(
+            inner = AbsenceDeadline(
                 DeadlineSpec(node.duration, len(left) + len(left_added), left_key, absent_key, _codes(left)),
                 self.lineage,
             )
@@ -241,7 +241,7 @@ class Builder:
             widened.drop = len(left_added)
             return widened
         spec = DeadlineSpec(node.duration, len(left), left_key, absent_key, _codes(left))
-        return _widened(Deadline(spec, self.lineage), ((), absent_added), (left, absent))
+        return _widened(AbsenceDeadline(spec, self.lineage), ((), absent_added), (left, absent))
 
     def _aggregate(self, node: algebra.Aggregation) -> Goal:
         types = self._types(node.child)
@@ -278,7 +278,7 @@ class Builder:
         spec = AggregateSpec(
             node.events or 0, node.duration or 0, node.by, by_codes, tuple(kinds), values, tuple(coded)
         )
-        return Aggregate(spec, self.lineage)
+        return SlidingAggregate(spec, self.lineage)
 
     def _places(self, node: algebra.Join) -> dict[str, tuple[int, int]]:
         """Output columns as (side, column), for the stack machine."""
@@ -316,7 +316,7 @@ class Builder:
                 absent_from.append((side, place))
         stack, test, decided = None, None, True
         if node.decide:
-            compiled = self._conditions(node.decide, [planned.Column(type, True) for type in out])
+            compiled = self._conditions(node.decide, [planned.TypedColumn(type, True) for type in out])
             if all(isinstance(c, Comparison) for c in node.decide) and not compiled.binds:
                 types_out = {f"v{i}": type for i, type in enumerate(out)} | TIMES
                 tests = [
@@ -382,7 +382,7 @@ class _Widened:
         self.restore = goal.restore
         self.codes, self.coded = goal.codes, goal.coded
         self.names = goal.names
-        if isinstance(goal, Deadline):
+        if isinstance(goal, AbsenceDeadline):
             self.next_deadline = goal.next_deadline
             self.pending = goal.pending
 

@@ -23,7 +23,7 @@ from cep.operators.lineage import Lineage
 from cep.operators.store import NAME, more_chains, rows_table
 
 
-class Chain(Join):
+class LinearRecursion(Join):
     """Inputs: the occurrences that other rules give for the event, and the right sides. Output: all that the event
     gains.
 

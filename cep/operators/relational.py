@@ -166,7 +166,7 @@ def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation
     return made
 
 
-class Make(Memoryless):
+class Project(Memoryless):
     """The occurrences of an event as a set: input, and what the rules' heads make, rules in program order.
 
     `rules`: the heads' numbers in the plan, which `lineage` is told where there are several.
@@ -213,9 +213,9 @@ class Make(Memoryless):
             self._told(made, by, found, self.lineage)
         return found
 
-    def without_last(self) -> Make:
+    def without_last(self) -> Project:
         """The same without the last rule, which another goal stands for."""
-        made = Make(self.width, self.heads[:-1], self.rules[:-1], self.lineage)
+        made = Project(self.width, self.heads[:-1], self.rules[:-1], self.lineage)
         made.several = self.several
         return made
 

@@ -122,7 +122,7 @@ class DeadlineSpec:
     left_codes: tuple[int, ...]
 
 
-class Deadline:
+class AbsenceDeadline:
     """The goal of one UNLESS node. Inputs: left, absent."""
 
     def __init__(self, spec: DeadlineSpec, lineage: Lineage | None = None) -> None:

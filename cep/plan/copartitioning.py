@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Tick, Union, children
-from cep.plan.dependencies import Book
+from cep.plan.dependencies import Dependencies
 from cep.plan.horizon import WAITS_LEFT
 from cep.plan.names import excerpt
 from cep.rules.typed import TICKS, Typed, TypedCall, TypedVariable
@@ -40,7 +40,9 @@ class Spread:
     leaves: Mapping[str, frozenset[str]]
 
 
-def spread(book: Book, rules: Iterable[int], held: Mapping[str, int], everywhere: Set[str], given: Set[str]) -> Spread:
+def spread(
+    book: Dependencies, rules: Iterable[int], held: Mapping[str, int], everywhere: Set[str], given: Set[str]
+) -> Spread:
     """Rules over inputs that are spread: those of `held` by one argument, those of `everywhere` to every bucket, the
     others anyhow, each occurrence to one bucket.
 
@@ -51,7 +53,7 @@ def spread(book: Book, rules: Iterable[int], held: Mapping[str, int], everywhere
 
 class _Spreading:
     def __init__(
-        self, book: Book, rules: Iterable[int], held: Mapping[str, int], everywhere: Set[str], given: Set[str]
+        self, book: Dependencies, rules: Iterable[int], held: Mapping[str, int], everywhere: Set[str], given: Set[str]
     ) -> None:
         self.book = book
         self.plan = book.plan

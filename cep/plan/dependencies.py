@@ -14,7 +14,7 @@ Slot = tuple[str, int]
 """An argument of an event: its name, the position."""
 
 
-class Book:
+class Dependencies:
     """Rules go by their number in the program.
 
     `rank`: of each rule, a number so that needed ones come first; `nodes`: all that it needs, children first; `reads`:

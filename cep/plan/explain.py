@@ -23,7 +23,7 @@ from cep.plan.render import LONGEST, Written
 from cep.rules.functions import TESTS
 
 if TYPE_CHECKING:
-    from cep.runtime.knowledge_source import Held
+    from cep.runtime.knowledge_source import RelationInfo
 
 KINDS = {Join: "join", Deadline: "deadline", Aggregation: "window", Union: "union", Select: "filter"}
 MARK, ITEM, LABEL = 4, 6, 11
@@ -33,7 +33,7 @@ def explain(
     plan: Plan,
     compiled: Collection[str] | None = None,
     width: int = 80,
-    answers: Mapping[str, Held] | None = None,
+    answers: Mapping[str, RelationInfo] | None = None,
 ) -> str:
     """What `cep plan` prints: goals and rules in the order in which they run, `width` characters wide.
 
@@ -44,7 +44,9 @@ def explain(
 
 
 class _Listing:
-    def __init__(self, plan: Plan, compiled: Collection[str] | None, width: int, answers: Mapping[str, Held]) -> None:
+    def __init__(
+        self, plan: Plan, compiled: Collection[str] | None, width: int, answers: Mapping[str, RelationInfo]
+    ) -> None:
         self.plan = plan
         self.answers = answers
         self.compiled = compiled

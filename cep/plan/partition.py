@@ -13,10 +13,10 @@ from typing import Literal
 
 from cep.plan.algebra import Head
 from cep.plan.copartitioning import EVERYWHERE, Failure, Place, Spread, spread
-from cep.plan.dependencies import Book
+from cep.plan.dependencies import Dependencies
 from cep.plan.order import Unit, components
 from cep.plan.plan import Plan
-from cep.plan.ties import Mixed, Ties
+from cep.plan.ties import Ties, UnorderedTies
 from cep.plan.variables import candidates
 
 Route = tuple[int, ...] | Literal["whole", "broadcast", "single"]
@@ -57,7 +57,7 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
     what one process derives: a rule after which the order of simultaneous events would not be known, where a goal of
     another stage goes by it, runs in one place.
     """
-    book = Book(plan)
+    book = Dependencies(plan)
     ties = Ties(book)
     forced: dict[int, Reason] = {}
     while True:
@@ -81,7 +81,7 @@ class _Draft:
 class _Drawing:
     """Stages drawn one after another: keyed ones as long as some rule can run in one, then one for what cannot."""
 
-    def __init__(self, book: Book, forced: Mapping[int, Reason]) -> None:
+    def __init__(self, book: Dependencies, forced: Mapping[int, Reason]) -> None:
         self.book = book
         self.heads: tuple[Head, ...] = book.plan.heads
         self.forced = forced
@@ -238,7 +238,7 @@ def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) 
     found: dict[int, Reason] = {}
     for draft in drafts:
         inputs = {event: route == "broadcast" for event, route in draft.inputs.items()}
-        mixed = Mixed(ties, draft.rules, inputs, frozenset(unsure & inputs.keys()), draft.places)
+        mixed = UnorderedTies(ties, draft.rules, inputs, frozenset(unsure & inputs.keys()), draft.places)
         for node, events in mixed.goals.items():
             waiting = sorted(events)
             blamed: set[str] = set()
@@ -266,7 +266,7 @@ def _whose(plan: Plan, node: int) -> str:
     return f"`{rule.label}`" if rule.label is not None else f"line {rule.span.line}"
 
 
-def _stages(book: Book, drafts: list[_Draft]) -> tuple[Stage, ...]:
+def _stages(book: Dependencies, drafts: list[_Draft]) -> tuple[Stage, ...]:
     made = [tuple(dict.fromkeys(book.plan.heads[rule].event for rule in draft.rules)) for draft in drafts]
     makers = Counter(event for events in made for event in events)
     stages: list[Stage] = []

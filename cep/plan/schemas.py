@@ -19,7 +19,7 @@ class Schemas:
     `types` gives those of undeclared input events where they are known.
     """
 
-    def __init__(self, program: ast.Program, types: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, program: ast.SyntaxTree, types: Mapping[str, tuple[str, ...]]) -> None:
         self.program, self.types = program, types
         self.found: dict[str, Schema] = {}
         self.errors = Mistakes()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cep.core.schema import Schema
 from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Tick, Union
-from cep.plan.dependencies import Book
+from cep.plan.dependencies import Dependencies
 from cep.plan.order import order
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
@@ -29,7 +29,7 @@ def staged(plan: Plan, number: int) -> Plan:
 def telling(plan: Plan, alerts: Sequence[Alert]) -> Plan:
     """The part that makes the occurrences of alerts, over what the program derives: nothing of it remembers
     anything."""
-    book, told = Book(plan), {alert.table for alert in alerts}
+    book, told = Dependencies(plan), {alert.table for alert in alerts}
     rules = tuple(number for number, head in enumerate(plan.heads) if head.event in told)
     read = frozenset[str]().union(*(book.reads[rule] for rule in rules))
     derived = frozenset(plan.derived) - told
@@ -76,7 +76,7 @@ def _part(plan: Plan, stage: Stage) -> Plan:
 
 def needed(plan: Plan, stage: Stage) -> list[int]:
     """The nodes of a plan that a stage runs: its own plan numbers them by their places here."""
-    book = Book(plan)
+    book = Dependencies(plan)
     return sorted({node for rule in stage.rules for node in book.nodes[rule]})
 
 

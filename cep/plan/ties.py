@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Tick, children
 from cep.plan.copartitioning import EVERYWHERE, Place
-from cep.plan.dependencies import Book
+from cep.plan.dependencies import Dependencies
 from cep.plan.horizon import WAITS_LEFT
 
 TIME_POINT = ""
@@ -51,7 +51,7 @@ class Ties:
     """What holds of a program however it is split: from which inputs occurrences have their order (`origins`, by node
     and by event), and whether no two of one end have the same (`alone`)."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Dependencies) -> None:
         self.book = book
         plan = book.plan
         self.outside = {name for name in plan.schemas if name in plan.inputs}
@@ -114,7 +114,7 @@ def _disjoint(sets: Sequence[frozenset[str]]) -> bool:
     return sum(map(len, sets)) == len(frozenset[str]().union(*sets))
 
 
-class Mixed:
+class UnorderedTies:
     """The same of one stage: `events` it makes that may reach others with ties out of order, and `goals`, each that
     goes by the order of such inputs, with them.
 

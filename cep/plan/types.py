@@ -35,7 +35,7 @@ SUMMED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TypedColumn:
     """A node's column: its type, and whether a value may be missing."""
 
     type: str
@@ -46,7 +46,7 @@ class Column:
 class Typing:
     """Columns of every node, schemas of every event, typed head arguments."""
 
-    columns: list[tuple[Column, ...]]
+    columns: list[tuple[TypedColumn, ...]]
     schemas: dict[str, Schema]
     heads: list[tuple[Typed, ...]]
 
@@ -91,7 +91,7 @@ class _Inference:
         self.relations = relations
         self.pool = pool
         self.source = source
-        self.columns: list[tuple[Column, ...]] = [() for _ in self.nodes]
+        self.columns: list[tuple[TypedColumn, ...]] = [() for _ in self.nodes]
         self.errors: dict[tuple[str, Span | None], CepError] = {}
         self.final = False
 
@@ -140,7 +140,7 @@ class _Inference:
     def types(self, number: int) -> dict[str, str]:
         return {f"v{i}": column.type for i, column in enumerate(self.columns[number])}
 
-    def head_columns(self, head: Head) -> list[Column]:
+    def head_columns(self, head: Head) -> list[TypedColumn]:
         types = self.types(head.child)
         columns = []
         for argument in head.arguments:
@@ -149,9 +149,11 @@ class _Inference:
                 continue
             try:
                 used = {types.get(name) for name in expression_variables(argument)}
-                columns.append(Column(UNKNOWN if UNKNOWN in used else check(argument, types, self.source).type, True))
+                columns.append(
+                    TypedColumn(UNKNOWN if UNKNOWN in used else check(argument, types, self.source).type, True)
+                )
             except CepError:
-                columns.append(Column(UNKNOWN, True))
+                columns.append(TypedColumn(UNKNOWN, True))
         return columns
 
     def head(self, head: Head) -> tuple[Typed, ...]:
@@ -189,7 +191,7 @@ class _Inference:
 
     # --- nodes ---
 
-    def node(self, number: int, node: Node) -> tuple[Column, ...]:
+    def node(self, number: int, node: Node) -> tuple[TypedColumn, ...]:
         match node:
             case Scan():
                 return self.scan(number, node)
@@ -208,7 +210,7 @@ class _Inference:
             case Aggregation():
                 return self.aggregation(node)
 
-    def scan(self, number: int, scan: Scan) -> tuple[Column, ...]:
+    def scan(self, number: int, scan: Scan) -> tuple[TypedColumn, ...]:
         attributes = self.schemas[scan.event].attributes
         for position, constant in scan.constants:
             self.constant(scan.event, attributes[position], constant)
@@ -222,7 +224,9 @@ class _Inference:
                     "another variable for one of them",
                 )
         constrained = {p for pair in scan.equal for p in pair}
-        return tuple(Column(attributes[p].type, attributes[p].optional and p not in constrained) for p in scan.take)
+        return tuple(
+            TypedColumn(attributes[p].type, attributes[p].optional and p not in constrained) for p in scan.take
+        )
 
     def constant(self, event: str, attribute: Attribute, constant: Constant) -> None:
         if attribute.type != UNKNOWN and coerced(TypedConstant(constant.value, constant.type), attribute.type) is None:
@@ -272,12 +276,12 @@ class _Inference:
             case _:
                 return None
 
-    def join(self, number: int, join: Join) -> tuple[Column, ...]:
+    def join(self, number: int, join: Join) -> tuple[TypedColumn, ...]:
         left, right = self.columns[join.left], self.columns[join.right]
         for mine, theirs in join.key:
             self.meet(number, (join.left, mine), (join.right, theirs))
         mine_only, theirs_only = {k for k, _ in join.key}, {k for _, k in join.key}
-        columns = [Column(c.type, c.optional and i not in mine_only) for i, c in enumerate(left)]
+        columns = [TypedColumn(c.type, c.optional and i not in mine_only) for i, c in enumerate(left)]
         columns += [c for i, c in enumerate(right) if i not in theirs_only]
         if join.absent is not None:
             own = [c for c in range(len(right)) if c not in theirs_only]
@@ -307,16 +311,16 @@ class _Inference:
                 "`(longest)` or `(shortest)`, or a variable that is a number",
             )
 
-    def union(self, number: int, left: int, right: int, order: tuple[int, ...]) -> tuple[Column, ...]:
+    def union(self, number: int, left: int, right: int, order: tuple[int, ...]) -> tuple[TypedColumn, ...]:
         columns = []
         for i, other in enumerate(order):
             one, two = self.columns[left][i], self.columns[right][other]
             type = _grown(one.type, two.type)
-            columns.append(Column(type, one.optional or two.optional))
+            columns.append(TypedColumn(type, one.optional or two.optional))
         return tuple(columns)
 
     def conditions(
-        self, conditions: Sequence[Condition], columns: Sequence[Column], names: Sequence[str]
+        self, conditions: Sequence[Condition], columns: Sequence[TypedColumn], names: Sequence[str]
     ) -> Conditions | None:
         """Conditions over columns, compiled; their mistakes are told in the author's `names` for the columns."""
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
@@ -333,7 +337,7 @@ class _Inference:
                 self.error(advised(one, written, self.schemas, self.source))
             return None
 
-    def select(self, number: int, select: Select) -> tuple[Column, ...]:
+    def select(self, number: int, select: Select) -> tuple[TypedColumn, ...]:
         child, names = self.columns[select.child], self.names[number][: len(self.columns[select.child])]
         if not select.binds:
             if self.final and select.conditions:
@@ -342,30 +346,30 @@ class _Inference:
         if any(c.type == UNKNOWN for c in child):
             used = {name for c in select.conditions for name in condition_variables(c)}
             if any(c.type == UNKNOWN and f"v{i}" in used for i, c in enumerate(child)):
-                return (*child, *(Column(UNKNOWN, True) for _ in select.binds))
+                return (*child, *(TypedColumn(UNKNOWN, True) for _ in select.binds))
         compiled = self.conditions(select.conditions, child, names)
         if compiled is None:
-            return (*child, *(Column("any", True) for _ in select.binds))
-        return (*child, *(Column(compiled.binds.get(name, "any"), True) for name in select.binds))
+            return (*child, *(TypedColumn("any", True) for _ in select.binds))
+        return (*child, *(TypedColumn(compiled.binds.get(name, "any"), True) for name in select.binds))
 
-    def aggregation(self, node: Aggregation) -> tuple[Column, ...]:
+    def aggregation(self, node: Aggregation) -> tuple[TypedColumn, ...]:
         child = self.columns[node.child]
-        columns = [Column(child[c].type, False) for c in node.by]
+        columns = [TypedColumn(child[c].type, False) for c in node.by]
         return (*columns, *(self.result(node, result) for result in node.results))
 
-    def result(self, node: Aggregation, result: AggregateResult) -> Column:
+    def result(self, node: Aggregation, result: AggregateResult) -> TypedColumn:
         if result.function == "count":
-            return Column("int", False)
+            return TypedColumn("int", False)
         assert result.argument is not None, "only count() has no argument (checked by the parser)"
         types = self.types(node.child)
         if UNKNOWN in {types[name] for name in expression_variables(result.argument) if name in types}:
-            return Column(UNKNOWN, True)
+            return TypedColumn(UNKNOWN, True)
         typed = self.checked(result.argument, types, self.names[node.child])
         if typed is None:
-            return Column("any", True)
+            return TypedColumn("any", True)
         type = typed.type
         if result.function in ("first", "last"):
-            return Column(type, True)
+            return TypedColumn(type, True)
         takes, good = SUMMED.get(result.function, ("numbers", ("int", "float", "any")))
         if type not in good:
             written = excerpt(self.source, result.argument.span) or "X"
@@ -375,10 +379,10 @@ class _Inference:
             elif type == "time":
                 hint = "`min`, `max`, `first` and `last` take times"
             self.complain(f"`{result.function}` takes {takes}, this is {a(type)}", result.argument.span, hint)
-            return Column("float", True)
+            return TypedColumn("float", True)
         if result.function in ("avg", "stddev") or type == "any":
-            return Column("float", True)
-        return Column(type, True)
+            return TypedColumn("float", True)
+        return TypedColumn(type, True)
 
 
 def _grown(old: str, new: str) -> str:

@@ -7,13 +7,13 @@ from itertools import islice, product
 
 from cep.language.syntax.ast import Variable
 from cep.plan.algebra import Aggregation, Deadline, Join, Scan, Select, Tick, Union
-from cep.plan.dependencies import Book, Slot
+from cep.plan.dependencies import Dependencies, Slot
 
 MOST = 16
 """How many choices are tried where a variable is in several arguments of the same events."""
 
 
-def candidates(book: Book, rules: Iterable[int], inputs: Iterable[str]) -> list[dict[str, int]]:
+def candidates(book: Dependencies, rules: Iterable[int], inputs: Iterable[str]) -> list[dict[str, int]]:
     """For each variable that rules share, through their goals and heads, the argument by which it is in each input:
     {event: position}. A variable that an input has in several arguments gives several."""
     classes = _Classes(book)
@@ -34,7 +34,7 @@ def candidates(book: Book, rules: Iterable[int], inputs: Iterable[str]) -> list[
 class _Classes:
     """Arguments that are equal wherever rules pair or group their events, in classes (union-find)."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Dependencies) -> None:
         self.book = book
         self.plan = book.plan
         self.parent: dict[Slot, Slot] = {}

@@ -15,8 +15,8 @@ from cep.language.syntax.ast import Call, Condition, Expression, Predicate, Stat
 from cep.rules.conditions import Column, Conditions, Relation, compile_conditions
 from cep.rules.evaluate import Evaluation, constant_value
 from cep.rules.expressions import check, compile, variables
-from cep.rules.materialized import Stored, column_of, present, type_of
-from cep.rules.rule_predicate import Called, enter, fit_head, grown, order_of
+from cep.rules.materialized import MaterializedRelation, column_of, present, type_of
+from cep.rules.rule_predicate import RulePredicate, enter, fit_head, grown, order_of
 from cep.rules.strata import strata
 from cep.rules.typed import TypedConstant
 
@@ -38,14 +38,16 @@ class Statics:
         return {name: relation.types for name, relation in self.relations.items()}
 
     @property
-    def stored(self) -> dict[str, Stored]:
+    def stored(self) -> dict[str, MaterializedRelation]:
         """Those that are tables."""
-        return {name: relation for name, relation in self.relations.items() if isinstance(relation, Stored)}
+        return {
+            name: relation for name, relation in self.relations.items() if isinstance(relation, MaterializedRelation)
+        }
 
     def frame(self, name: str, pool: Pool) -> pl.DataFrame:
         """The rows of a predicate that is a table."""
         relation = self.relations[name]
-        assert isinstance(relation, Stored), f"`{name}` is called, it has no rows"
+        assert isinstance(relation, MaterializedRelation), f"`{name}` is called, it has no rows"
         return relation.frame(pool)
 
 
@@ -121,7 +123,7 @@ class _Closing:
         if self.errors:
             raise _together(self.errors)
         for name, arity in self.arity.items():  # so that every name is known; replaced in its turn
-            self.relations[name] = Stored(name, ("any",) * arity)
+            self.relations[name] = MaterializedRelation(name, ("any",) * arity)
         groups, cycles = strata(list(self.arity), self.rules)
         for cycle in cycles:
             self.errors.append(self.not_stratified(cycle))
@@ -187,7 +189,7 @@ class _Closing:
             self.relations[listed] = table
             arguments = tuple(Variable(f"X{i}") for i in range(self.arity[name]))
             rules = [StaticRule(name, arguments, (Predicate(listed, arguments),)), *rules]
-        called = Called(name, rules, self.relations, self.pool, self.source)
+        called = RulePredicate(name, rules, self.relations, self.pool, self.source)
         if called.depth > DEEPEST:
             message = f"`{name}` is called, and calls others {DEEPEST} deep"
             hint = "facts, or a predicate that lists the values, in the body of one of them make it a table"
@@ -197,7 +199,7 @@ class _Closing:
 
     # --- types and rows of facts
 
-    def typed_tables(self, names: Sequence[str], rules: Sequence[StaticRule]) -> dict[str, Stored]:
+    def typed_tables(self, names: Sequence[str], rules: Sequence[StaticRule]) -> dict[str, MaterializedRelation]:
         """Empty tables of the types that facts, tables and rules give, by inference to a fixpoint."""
         types: dict[str, list[str | None]] = {name: [None] * self.arity[name] for name in names}
         for name in names:
@@ -212,14 +214,16 @@ class _Closing:
             if errors:
                 raise _together(errors)
             if not any(None in row for row in types.values()):
-                return {name: Stored(name, [type or "any" for type in row]) for name, row in types.items()}
+                return {
+                    name: MaterializedRelation(name, [type or "any" for type in row]) for name, row in types.items()
+                }
             for row in types.values():  # what stays empty may hold anything
                 row[:] = [type or "any" for type in row]
 
     def grow_types(self, types: Mapping[str, list[str | None]], rules: Sequence[StaticRule]) -> list[CepError]:
         """Let the types grow until they hold all that the rules make; gives what is wrong with the rules then."""
         errors: dict[int, list[CepError]] = {}
-        tables = {name: Stored(name, [type or "any" for type in row]) for name, row in types.items()}
+        tables = {name: MaterializedRelation(name, [type or "any" for type in row]) for name, row in types.items()}
         relations = ChainMap[str, Relation](dict(tables), self.relations)
         needs = [[each for each in rule.conditions if isinstance(each, Predicate)] for rule in rules]
         readers: dict[str, list[int]] = {}
@@ -245,7 +249,9 @@ class _Closing:
                     continue
                 row[:] = [grown(old, new) for old, new in zip(row, made)]
             if row != before:
-                relations[rule.name] = tables[rule.name] = Stored(rule.name, [type or "any" for type in row])
+                relations[rule.name] = tables[rule.name] = MaterializedRelation(
+                    rule.name, [type or "any" for type in row]
+                )
                 again = [each for each in readers.get(rule.name, ()) if each not in waiting]
                 waiting.update(again)
                 queue += again
@@ -256,7 +262,7 @@ class _Closing:
             return self.given_types[name]
         return [type_of(dtype) for dtype in self.tables[name].dtypes] if name in self.tables else ()
 
-    def load(self, stored: Stored) -> None:
+    def load(self, stored: MaterializedRelation) -> None:
         """Facts first, then the table's rows."""
         facts = self.facts.get(stored.name, [])
         columns: list[Column] = []
@@ -297,7 +303,7 @@ class _Entry:
     conditions: tuple[Condition, ...]
 
 
-def entries(rule: StaticRule, tables: Mapping[str, Stored]) -> Iterator[_Entry]:
+def entries(rule: StaticRule, tables: Mapping[str, MaterializedRelation]) -> Iterator[_Entry]:
     """All ways in which new rows of `tables` make new answers of the rule."""
     once = True
     for i, condition in enumerate(rule.conditions):
@@ -325,7 +331,11 @@ class _Fixpoint:
     """The tables of one group grown until nothing new comes: `delta` rows joined with all rows, in rounds."""
 
     def __init__(
-        self, closing: _Closing, tables: Mapping[str, Stored], rules: Sequence[StaticRule], recursive: bool
+        self,
+        closing: _Closing,
+        tables: Mapping[str, MaterializedRelation],
+        rules: Sequence[StaticRule],
+        recursive: bool,
     ) -> None:
         self.closing = closing
         self.tables = tables

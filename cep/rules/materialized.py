@@ -38,7 +38,7 @@ def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
     return [column[there] for column in columns], int(there.sum())
 
 
-class Stored:
+class MaterializedRelation:
     """Rows in the order they came. Rows may be added while it is asked: what was answered stays as it was."""
 
     def __init__(self, name: str, types: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ class _Asked:
 
     __slots__ = ("_index", "_stored", "_wanted", "single", "types")
 
-    def __init__(self, stored: Stored, index: _Index, wanted: tuple[int, ...]) -> None:
+    def __init__(self, stored: MaterializedRelation, index: _Index, wanted: tuple[int, ...]) -> None:
         self._stored = stored
         self._index = index
         self._wanted = wanted
@@ -125,7 +125,7 @@ class Chosen:
     What it is asked with there are those values.
     """
 
-    def __init__(self, table: Stored, fixed: Sequence[str | None]) -> None:
+    def __init__(self, table: MaterializedRelation, fixed: Sequence[str | None]) -> None:
         """`fixed`: for each position the type of its one value, None for those that the table holds."""
         self.table = table
         self.name = table.name

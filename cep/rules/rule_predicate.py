@@ -44,7 +44,7 @@ def enter(arguments: Sequence[Expression], given: Sequence[int]) -> Entry:
     return Entry(names, tuple(conditions))
 
 
-class Called:
+class RulePredicate:
     """Rules of one predicate, none of them recursive. Types are those of the call."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Called:
         self._ready: dict[frozenset[int], bool] = {}
         self._probes: dict[tuple[tuple[tuple[int, str], ...], tuple[int, ...]], _Call] = {}
         needed = [relations.get(each.name) for rule in rules for each in rule.conditions if isinstance(each, Predicate)]
-        self.depth: int = 1 + max((each.depth for each in needed if isinstance(each, Called)), default=0)
+        self.depth: int = 1 + max((each.depth for each in needed if isinstance(each, RulePredicate)), default=0)
 
     def ready(self, bound: frozenset[int]) -> bool:
         if bound not in self._ready:

@@ -24,7 +24,7 @@ FAR = "has a time out of reach: beyond 36 thousand years from 1970"
 
 
 @dataclass(frozen=True, slots=True)
-class Dead:
+class RefusedRow:
     """A row that was not taken: its type, its place in the pushed table, a code and the reason in words."""
 
     type: str
@@ -39,7 +39,7 @@ class Admitted:
 
     table: Table
     rows: NDArray[np.int64]
-    dead: list[Dead]
+    dead: list[RefusedRow]
 
 
 def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitted:
@@ -93,7 +93,7 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
     admitted = _judged(table, schema.name, faults)
     places = np.array([place for place, _ in events], np.int64)
     admitted.rows = places[admitted.rows]
-    admitted.dead = [Dead(d.type, int(places[d.row]), d.code, d.reason) for d in admitted.dead]
+    admitted.dead = [RefusedRow(d.type, int(places[d.row]), d.code, d.reason) for d in admitted.dead]
     return admitted
 
 
@@ -116,11 +116,11 @@ def _odd_times(table: Table, schema: Schema) -> list[tuple[Mask, str, str]]:
 
 
 def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]]) -> Admitted:
-    dead: list[Dead] = []
+    dead: list[RefusedRow] = []
     refused = np.zeros(table.shape[1], np.bool_)
     for fault, code, reason in faults:
         if fault.any():
-            dead += [Dead(name, int(row), code, reason) for row in np.flatnonzero(fault & ~refused)]
+            dead += [RefusedRow(name, int(row), code, reason) for row in np.flatnonzero(fault & ~refused)]
             refused |= fault
     rows = np.arange(table.shape[1])
     if dead:

@@ -13,7 +13,7 @@ from cep.runtime import snapshot
 from cep.runtime.machine import Machine
 
 
-class Meant:
+class Fingerprints:
     """Of a whole program, not of a stage: its plan, its facts and what its `knowledge` is called. Nothing is worked out
     before it is asked for, and that once."""
 

@@ -17,9 +17,9 @@ from cep.core.values import MISSING, Areas, Ints, Pool
 from cep.plan.algebra import Rules, Triples
 from cep.rules.conditions import Column, Relation
 from cep.rules.datalog import Statics, close
-from cep.rules.materialized import CODED, Stored, words
+from cep.rules.materialized import CODED, MaterializedRelation, words
 from cep.rules.typed import a
-from cep.runtime.knowledge_source import Answers, Background, Known, Rows, answers, relation
+from cep.runtime.knowledge_source import Answers, KnowledgeSource, Known, Rows, answers, relation
 
 _FIRST = -(2**62)
 
@@ -41,7 +41,7 @@ class Moment:
 
 
 @dataclass(slots=True)
-class Changes:
+class KnowledgeChanges:
     """The changes of the knowledge of one engine: those applied, and those whose time has not come.
 
     `facts`: the tables given from outside. The types of all tables stay what they were when the program was read.
@@ -50,7 +50,7 @@ class Changes:
     """
 
     rules: Rules
-    loaded: Background
+    loaded: KnowledgeSource
     known: Known
     statics: Statics
     facts: Mapping[str, pl.DataFrame]
@@ -60,10 +60,10 @@ class Changes:
     present: dict[str, Rows] = field(default_factory=dict)  # of tables that were replaced
     past: list[tuple[int, bytes]] = field(default_factory=list)
     news: list[bytes] | None = None
-    _seen: dict[int, tuple[Background, Moment]] = field(default_factory=dict)  # of the past, by place
+    _seen: dict[int, tuple[KnowledgeSource, Moment]] = field(default_factory=dict)  # of the past, by place
     _remember: int = 0
     _answered: dict[str, tuple[Answers, Rows]] = field(default_factory=dict)  # last, by table
-    _ahead: Background | None = None  # as it is after all pending changes
+    _ahead: KnowledgeSource | None = None  # as it is after all pending changes
 
     # --- changes come ---
 
@@ -89,7 +89,7 @@ class Changes:
         self.pending, self._ahead = made, background
 
     def _tables(
-        self, background: Background, offers: Mapping[str, Relation], before: Mapping[str, Rows]
+        self, background: KnowledgeSource, offers: Mapping[str, Relation], before: Mapping[str, Rows]
     ) -> dict[str, Rows]:
         """All tables in a state of the knowledge; the same objects as `before` where nothing is different."""
         found: dict[str, Rows] = {}
@@ -113,7 +113,7 @@ class Changes:
             closed = close(self.rules.statics, self.facts, self.pool, self.rules.source, given=given)
             for name, table in closed.stored.items():
                 old = self.statics.relations[name]
-                if name not in given and isinstance(old, Stored):
+                if name not in given and isinstance(old, MaterializedRelation):
                     assert table.types == old.types, "what has no other types makes none"
                     rows: Rows = (tuple(table.column(i) for i in range(table.arity)), table.count)
                     found[name] = self._kept(old, rows, before.get(name))
@@ -123,11 +123,11 @@ class Changes:
         """A table as static rules ask it, where there are any."""
         if not self.rules.statics:
             return {}
-        table = Stored(name, self.known.tables[name].types)
+        table = MaterializedRelation(name, self.known.tables[name].types)
         table.add(*rows)
         return {name: relation(self.rules.asked[name], table)}
 
-    def _kept(self, stored: Stored, rows: Rows, before: Rows | None) -> Rows:
+    def _kept(self, stored: MaterializedRelation, rows: Rows, before: Rows | None) -> Rows:
         if before is rows:
             return rows
         old = before or (tuple(stored.column(i) for i in range(stored.arity)), stored.count)
@@ -186,7 +186,10 @@ class Changes:
 
     def remember(self, ticks: int) -> None:
         """From now on keep what was known in the last so many microseconds."""
-        stored = {**self.known.tables, **{n: t for n, t in self.statics.relations.items() if isinstance(t, Stored)}}
+        stored = {
+            **self.known.tables,
+            **{n: t for n, t in self.statics.relations.items() if isinstance(t, MaterializedRelation)},
+        }
         for name, each in stored.items():
             self.present[name] = tuple(each.column(i) for i in range(each.arity)), each.count
         self.past = [(_FIRST, self.loaded.merge([]))]
@@ -196,7 +199,7 @@ class Changes:
         """Which of `past` a time belongs to; the first where it was before all."""
         return max(0, bisect_right(self.past, time, key=lambda each: each[0]) - 1)
 
-    def background(self, place: int) -> Background:
+    def background(self, place: int) -> KnowledgeSource:
         """What was known from a time of `past` on."""
         return self._then(place)[0]
 
@@ -215,7 +218,7 @@ class Changes:
         finally:
             self._show(now)
 
-    def _then(self, place: int) -> tuple[Background, Moment]:
+    def _then(self, place: int) -> tuple[KnowledgeSource, Moment]:
         if place not in self._seen:
             if len(self._seen) == STATES:
                 del self._seen[next(iter(self._seen))]
@@ -245,7 +248,7 @@ class Changes:
         for name, rows in moment.tables.items():
             if rows is not self.present.get(name):
                 stored = self.known.tables.get(name) or self.statics.relations[name]
-                assert isinstance(stored, Stored), "only tables are replaced"
+                assert isinstance(stored, MaterializedRelation), "only tables are replaced"
                 stored.replace(*rows)
                 self.present[name] = rows
         for name, offered in self.known.offers.items():

@@ -16,7 +16,7 @@ from cep.plan.algebra import Given, Rules, Triples
 from cep.plan.expected_types import Place, wanted
 from cep.plan.patterns import patterns
 from cep.rules.conditions import Column, Mask, Probe, Relation
-from cep.rules.materialized import Chosen, Stored
+from cep.rules.materialized import Chosen, MaterializedRelation
 from cep.rules.mixed_kinds import mingled
 
 Fixed = tuple[Iri | None, Iri | None, Iri | None]
@@ -37,7 +37,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RelationInfo:
     """What an engine holds of a relation that it asked for: how many rows, the type of each column, and whether it
     follows a change `by_difference`; else it is asked anew."""
 
@@ -46,7 +46,7 @@ class Held:
     by_difference: bool
 
 
-class Background(Protocol):
+class KnowledgeSource(Protocol):
     """Knowledge that an engine can ask. What it gives is what holds in its present state.
 
     A change takes triples away and then adds others. As bytes it is opaque here: what `change` makes, `merge` puts
@@ -78,7 +78,7 @@ class Background(Protocol):
     def areas(self) -> Areas | None:
         """What gives the shapes of places by their IRIs, for `inside`. Equal ones give the same."""
 
-    def fork(self) -> Background:
+    def fork(self) -> KnowledgeSource:
         """The same knowledge in its present state, which changes by itself."""
 
     def change(self, add: Any, remove: Any) -> bytes:
@@ -153,7 +153,7 @@ class Known:
     what has no answers; `mingled`: what has values of several kinds.
     """
 
-    tables: dict[str, Stored]
+    tables: dict[str, MaterializedRelation]
     offers: dict[str, Offered]
     errors: list[CepError]
     supposed: frozenset[Place] = frozenset()
@@ -164,7 +164,7 @@ class Known:
         return {name: relation(rules.asked[name], table) for name, table in self.tables.items()} | self.offers
 
 
-def ask(rules: Rules, background: Background | None, tables: Collection[str], pool: Pool) -> Known:
+def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str], pool: Pool) -> Known:
     """The tables of all that rules ask of the background knowledge, and what further predicates there are.
 
     `tables`: the predicates whose facts are given from outside.
@@ -189,7 +189,7 @@ def ask(rules: Rules, background: Background | None, tables: Collection[str], po
         for warning in mingled(graph, each.types, each.columns, pool, rules.source)
     )
     for name, each in found.items():
-        table = known.tables[name] = Stored(
+        table = known.tables[name] = MaterializedRelation(
             name, tuple(types.get((name, i), type) for i, type in enumerate(each.types))
         )
         columns = [
@@ -234,14 +234,14 @@ def _silent(rules: Rules, found: Mapping[str, Answers]) -> tuple[Graph | Triples
     return tuple(silent.values())
 
 
-def answers(background: Background, asked: Graph | Triples, pool: Pool, source: Source) -> Answers:
+def answers(background: KnowledgeSource, asked: Graph | Triples, pool: Pool, source: Source) -> Answers:
     """The rows of a pattern, or of triples."""
     if isinstance(asked, Graph):
         return background.answers(asked, pool, source)
     return background.triples(asked.fixed, pool)
 
 
-def relation(asked: Graph | Triples, table: Stored) -> Relation:
+def relation(asked: Graph | Triples, table: MaterializedRelation) -> Relation:
     """The predicate that a table of answers is: of triples, constants of the rules besides."""
     if isinstance(asked, Graph) or not any(asked.fixed):
         return table

@@ -18,8 +18,8 @@ from cep.core.relation import END, Table, empty, rows, slice_until
 from cep.operators.arrival import distinct
 from cep.operators.build import Builder
 from cep.operators.contract import Goal, Ints, demand
-from cep.operators.linear_recursion import Chain
-from cep.operators.relational import Make, Tick
+from cep.operators.linear_recursion import LinearRecursion
+from cep.operators.relational import Project, Tick
 from cep.plan.algebra import Join, Scan, children
 from cep.plan.order import Group, Unit
 from cep.plan.plan import Plan
@@ -97,7 +97,7 @@ class Machine:
         if any(child in group.units for child in bases):
             return None
         make = self.builder.event(events[0])
-        assert isinstance(make, Make), "an event is made"
+        assert isinstance(make, Project), "an event is made"
         make = make.without_last()
         scanned = self.builder.node(join.left)
         return _Loop(events[0], make, chain, tuple(bases), join_node, join.right, join.left, scanned)
@@ -243,8 +243,8 @@ class _Loop:
     """A recursive event run by its chain, which stands for its `join`, and the scan of it that others may read."""
 
     event: str
-    make: Make
-    chain: Chain
+    make: Project
+    chain: LinearRecursion
     reads: tuple[Unit, ...]
     join: Unit
     right: Unit

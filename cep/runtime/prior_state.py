@@ -14,7 +14,7 @@ from cep.core.relation import Table
 from cep.core.schema import Schema
 from cep.operators.contract import from_arrow
 from cep.plan.algebra import Aggregation, Deadline, Join, Tick
-from cep.plan.dependencies import Book
+from cep.plan.dependencies import Dependencies
 from cep.plan.order import Unit
 from cep.plan.plan import Plan
 from cep.runtime import snapshot
@@ -22,7 +22,7 @@ from cep.runtime.reorder_buffer import BEGINNING
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class PriorState:
     """A snapshot of another program. `goals`: the names of those whose state may be taken over (None: all); `waits`:
     so may what waits for the watermark; `watermark`: time has come so far at least (microseconds)."""
 
@@ -44,13 +44,13 @@ class State:
     changes: pa.RecordBatch | None
 
     @classmethod
-    def of(cls, before: Before) -> State:
+    def of(cls, before: PriorState) -> State:
         """The parts of a snapshot. CepError: it is damaged, or was made with `explain`."""
         with snapshot.restoring():
             return cls._of(before, *snapshot.load(before.state, None))
 
     @classmethod
-    def _of(cls, before: Before, header: dict[str, Any], batches: list[pa.RecordBatch]) -> State:
+    def _of(cls, before: PriorState, header: dict[str, Any], batches: list[pa.RecordBatch]) -> State:
         if header["explain"]:
             message = "a snapshot with lineage goes with its own program"
             raise CepError(message, hint="one that was made without `explain`", code="snapshot")
@@ -80,7 +80,7 @@ def rules_with(
 ) -> dict[str, frozenset[str]]:
     """The rules (of these numbers) that remember something, each with the names of its goals that do."""
     found: dict[str, frozenset[str]] = {}
-    for number, nodes in enumerate(Book(plan).nodes):
+    for number, nodes in enumerate(Dependencies(plan).nodes):
         goals = {names[n] for n in nodes if isinstance(plan.nodes[n], Join | Deadline | Aggregation | Tick)}
         if goals and (rules is None or number in rules):
             rule = plan.rules.rules[number]

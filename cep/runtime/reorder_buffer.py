@@ -15,7 +15,7 @@ BEGINNING = -(2**62)
 END_OF_TIME = 2**62
 
 
-class Clock:
+class ReorderBuffer:
     """The watermark, and the occurrences that end after it. `lateness` in microseconds, None: only `release` moves it.
 
     The watermark promises: nothing that ends at or before it will come. After an occurrence that ends at t it is

@@ -14,6 +14,9 @@ from cep.runtime.counts import Count
 if TYPE_CHECKING:
     from cep.engine import Engine
 
+if TYPE_CHECKING:
+    from cep.engine import Engine
+
 READING = 0
 """The `stage` of work that reads records."""
 

@@ -26,7 +26,7 @@ REASONS = {  # the codes of dead letters in words, where the code is not one
 
 
 @dataclass(slots=True)
-class Tally:
+class RunStats:
     """Counts of one run. `records` are all that were read, `dead` among them, by reason; `derived` by event type.
 
     `written` are those of the derived events that were asked for, None: all.

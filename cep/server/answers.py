@@ -13,10 +13,10 @@ from cep.app.meter import Meter, charts
 from cep.app.metrics import Exposition
 from cep.app.pipeline import Interrupt
 from cep.app.program_thread import Run, measure
-from cep.runtime.run_stats import Tally
-from cep.server.dead_letters import Telling
-from cep.server.options import Wish
-from cep.server.program import Program
+from cep.runtime.run_stats import RunStats
+from cep.server.dead_letters import ReportedDeadLetters
+from cep.server.options import ServeOptions
+from cep.server.program import ServedProgram
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.deadletters import DeadLetters
@@ -47,7 +47,7 @@ class Answers:
 
     app: FastAPI
     run: Run
-    tally: Tally
+    tally: RunStats
     outbox: Outbox
     origin: Origin
     stream: Stream
@@ -66,9 +66,9 @@ class Answers:
             self.questions.close()
 
 
-def answering(wish: Wish, program: Program, token: str | None, stack: ExitStack) -> Answers:
+def answering(wish: ServeOptions, program: ServedProgram, token: str | None, stack: ExitStack) -> Answers:
     """The knowledge is in the store when this returns. `token`: what requests have to bring. Raises CepError."""
-    engine, tally = program.engine, Tally()
+    engine, tally = program.engine, RunStats()
     service = _service(wish, program, tally)
     outbox = stack.enter_context(closing(Outbox(None if wish.state is None else program.folder / "alerts.db")))
     alerting = Alerting(engine, outbox, lambda text, /, **more: wish.log("alert", text, "warning", **more))
@@ -85,7 +85,7 @@ def answering(wish: Wish, program: Program, token: str | None, stack: ExitStack)
     program.sources.listen(partial(_lost, program.sources, outbox, scene))
     meter = Meter(charts(engine.plan))
     kept = wish.dead_letter is not None
-    letters = stack.enter_context(closing(Telling(DeadLetters(wish.dead_letter), wish.log, kept)))
+    letters = stack.enter_context(closing(ReportedDeadLetters(DeadLetters(wish.dead_letter), wish.log, kept)))
     service.listen(lambda one: measure(meter, engine, one, letters, tally.dead))
     run = Run(
         program.teller or engine,
@@ -128,7 +128,7 @@ def answering(wish: Wish, program: Program, token: str | None, stack: ExitStack)
     return Answers(app, run, tally, outbox, origin, stream, store, scene, subscriptions, questions)
 
 
-def _service(wish: Wish, program: Program, tally: Tally) -> Service:
+def _service(wish: ServeOptions, program: ServedProgram, tally: RunStats) -> Service:
     engine, teller = program.engine, program.teller
     if teller is None:
         return Service(engine, program.text, wish.rules.name, tally)
@@ -138,7 +138,7 @@ def _service(wish: Wish, program: Program, tally: Tally) -> Service:
     return Relay(engine, program.text, wish.rules.name, tally, teller)
 
 
-def _questions(wish: Wish, program: Program, ended: why.Ended, words: Words) -> why.Questions:
+def _questions(wish: ServeOptions, program: ServedProgram, ended: why.Ended, words: Words) -> why.Questions:
     """Who answers why, between two batches."""
     known = program.known
     used = None if known is None else Used(known, prefixes(wish.knowledge or ()))

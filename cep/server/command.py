@@ -217,9 +217,9 @@ def serve(
             if error.name not in ("fastapi", "starlette", "uvicorn"):
                 raise
             raise refuse("`cep serve` needs a web server", "`pip install 'semcep[serve]'`") from None
-        from cep.server.options import Wish
+        from cep.server.options import ServeOptions
 
-        wish = Wish(
+        wish = ServeOptions(
             rules=rules,
             inputs=inputs or (),
             format=format,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from time import monotonic
 
-from cep.app.program_thread import Letters
+from cep.app.program_thread import ServedDeadLetters
 from cep.core.logs import Log
 from cep.runtime.run_stats import REASONS, count, ranked
-from connectors.batch import Batch, DeadRecord
+from connectors.batch import Batch, DeadLetter
 from connectors.deadletters import DeadLetters
 
 OFTEN = 60.0
 """Seconds between two times that they are counted."""
 
 
-class Telling(Letters):
+class ReportedDeadLetters(ServedDeadLetters):
     """Letters that a log is told of. `kept`: they are in a file, so there is no need to say how to see them all."""
 
     def __init__(self, letters: DeadLetters, log: Log, kept: bool, clock: Callable[[], float] = monotonic) -> None:
@@ -23,7 +23,7 @@ class Telling(Letters):
         self._log, self._kept, self._clock = log, kept, clock
         self._told, self._due = 0, 0.0
 
-    def add(self, records: Iterable[DeadRecord]) -> None:
+    def add(self, records: Iterable[DeadLetter]) -> None:
         """Asked for every batch, also where it has none: what came since the last time is told then."""
         super().add(records)
         self._tell()

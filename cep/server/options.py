@@ -26,7 +26,7 @@ REMEMBERED = "24h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ServeOptions:
     """The options, named as on the command line but for `updates` (`--knowledge-updates`)."""
 
     rules: Path

@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from cep.app.durations import duration, refuse, waiting
-from cep.app.knowledge_feed import Feed, changing
-from cep.app.program_thread import Rest, Turns
+from cep.app.knowledge_feed import KnowledgeFeed, changing
+from cep.app.program_thread import JournaledBatches, Rest
 from cep.app.terminal import compiles, facts_of, knowledge_of, of_sources, text_of, warn, warnings_of
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.runtime.snapshot import DAMAGED
-from cep.server.options import Wish
+from cep.server.options import ServeOptions
 from cep.spark.sink import Folder
 from connectors.batch import Batch
 from connectors.files import read, replay
@@ -33,7 +33,7 @@ IDLE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ServedProgram:
     """`teller`: of a program that runs on Spark, the engine of its ALERT statements, over what it has derived.
     `live`: its input has no end of its own. `folder`: where the server keeps what it keeps; `journal`: where the
     program is kept in it, None: nowhere. `sources`: what of the input is lost.
@@ -44,8 +44,8 @@ class Program:
     engine: Engine
     teller: Engine | None
     live: bool
-    batches: Turns
-    changes: Feed
+    batches: JournaledBatches
+    changes: KnowledgeFeed
     rest: Rest | None
     sources: Sources
     origins: Origins
@@ -53,7 +53,7 @@ class Program:
     journal: Journal | None
 
 
-def opened(wish: Wish, stack: ExitStack) -> Program:
+def opened(wish: ServeOptions, stack: ExitStack) -> ServedProgram:
     """Nothing is read yet but the knowledge. `stack`: what is let go of at its end. Raises CepError."""
     text = text_of(wish.rules)
     known = knowledge_of(wish.knowledge, wish.reasoning)
@@ -96,12 +96,12 @@ def opened(wish: Wish, stack: ExitStack) -> Program:
     batches = (
         origins.noted(_batches(wish, engine, silence, rest, journal, sources)) if derived is None else derived.follow()
     )
-    turns = Turns(batches, journal)
-    return Program(text, known, engine, teller, live, turns, changes, rest, sources, origins, folder, journal)
+    turns = JournaledBatches(batches, journal)
+    return ServedProgram(text, known, engine, teller, live, turns, changes, rest, sources, origins, folder, journal)
 
 
 def _batches(
-    wish: Wish,
+    wish: ServeOptions,
     engine: Engine,
     silence: float | None,
     rest: Rest | None,
@@ -127,7 +127,7 @@ def _batches(
     )
 
 
-def _silence(wish: Wish, live: bool) -> float | None:
+def _silence(wish: ServeOptions, live: bool) -> float | None:
     """The seconds of silence after which time goes on by the clock, None: never. Live it does, unless `--idle` is
     `never`: an alert is not to wait for a record that may not come."""
     if wish.idle is not None and wish.idle.strip() != "never":
@@ -139,7 +139,7 @@ def _silence(wish: Wish, live: bool) -> float | None:
     return IDLE
 
 
-def _folder(wish: Wish, engine: Engine, stack: ExitStack) -> Path:
+def _folder(wish: ServeOptions, engine: Engine, stack: ExitStack) -> Path:
     """Where the server keeps what it keeps, for itself alone; tells which events mean something else than before."""
     if wish.state is None:
         return Path(stack.enter_context(TemporaryDirectory(prefix="semcep-")))
@@ -155,16 +155,16 @@ def _folder(wish: Wish, engine: Engine, stack: ExitStack) -> Path:
     return wish.state
 
 
-def _restored(wish: Wish, engine: Engine, made: Callable[..., Engine], blob: bytes) -> Engine:
+def _restored(wish: ServeOptions, engine: Engine, made: Callable[..., Engine], blob: bytes) -> Engine:
     """The engine with what was saved; of another program with that of the rules that mean the same."""
-    from cep.runtime.prior_state import Before
+    from cep.runtime.prior_state import PriorState
 
     try:
         if engine.goes_on(blob):
             return engine.restore(blob)
         if engine.explain:
             raise refuse("the program has changed, and with --explain nothing that is begun can go on in another")
-        engine = made(before=Before(blob))
+        engine = made(before=PriorState(blob))
     except CepError as error:
         if error.code == DAMAGED:
             raise refuse(

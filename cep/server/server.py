@@ -16,7 +16,7 @@ from cep.app.durations import refuse
 from cep.core.errors import CepError
 from cep.core.logs import Log
 from cep.server.answers import Answers, answering
-from cep.server.options import Wish
+from cep.server.options import ServeOptions
 from cep.server.program import opened
 from connectors.feeds.senders import sending
 from connectors.serving import heads
@@ -25,7 +25,7 @@ from connectors.serving.guard import HEAD
 _ENDING = 5  # seconds in which clients have to go
 
 
-def served(wish: Wish) -> bool:
+def served(wish: ServeOptions) -> bool:
     """Run the program and answer for it until Ctrl-C or SIGTERM; False where the program failed. Raises CepError."""
     with ExitStack() as stack:
         wish.check()
@@ -51,7 +51,7 @@ def served(wish: Wish) -> bool:
     return run.failed is None
 
 
-def _server(wish: Wish, answers: Answers) -> uvicorn.Server:
+def _server(wish: ServeOptions, answers: Answers) -> uvicorn.Server:
     """It starts the program when it answers, and says where; when it ends, whoever still listens is let go."""
 
     class Server(uvicorn.Server):
@@ -88,7 +88,7 @@ def _ended(server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
-def _unserved(wish: Wish, why: BaseException | None) -> CepError:
+def _unserved(wish: ServeOptions, why: BaseException | None) -> CepError:
     """Why there can be no server where it is wished."""
     match why.errno if isinstance(why, OSError) and not isinstance(why, socket.gaierror) else None:
         case errno.EADDRINUSE:

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from cep.core.checksum import Broken, Chain
 from cep.core.errors import CepError
-from cep.spark.control import Telling
+from cep.spark.control import ControlMessage
 from cep.spark.durable import damaged, settled
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cep.spark.program import Program
+    from cep.spark.program import ShippedProgram
     from knowledge.growing import Growing
 
 NAME = "changes.jsonl"
@@ -200,14 +200,14 @@ def _altered(file: str, taken: int) -> CepError:
     )
 
 
-class Changed(Telling):
+class Changed(ControlMessage):
     """Lines of the chronicle, from number `first` on."""
 
     def __init__(self, first: int, lines: Sequence[bytes]) -> None:
         super().__init__(first)
         self.first, self.lines = first, list(lines)
 
-    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
         from cep.spark import reading
 
         yield reading.changes(program, self.first, self.lines, letters)

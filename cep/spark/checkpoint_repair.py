@@ -17,7 +17,7 @@ from typing import Any
 from zlib import crc32
 
 from cep.core.errors import CepError
-from cep.spark.commit_log import LOG, Ledger
+from cep.spark.commit_log import LOG, CommitLog
 from cep.spark.durable import BACK, damaged, named, settled
 
 NAME = "spark"
@@ -49,7 +49,7 @@ def planned(folder: Path, batch: int) -> str:
 def agree(folder: Path, output: Path, first: int = 0) -> None:
     """See that the log of the sink and Spark's, of which the first micro-batch is the sink's `first`, are of one time.
     CepError: Spark has finished micro-batches that the log has not, or would plan some anew that are in it."""
-    ledger = Ledger(output)
+    ledger = CommitLog(output)
     done, begun = first + _last(folder / "commits"), first + _last(folder / "offsets")
     if done > ledger.last:
         there = f"ends with micro-batch {ledger.last}, and {done} was finished" if ledger.there else "is missing"

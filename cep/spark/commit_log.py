@@ -83,7 +83,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class CommitLog:
     """The log of the files in a folder, which need not be there yet."""
 
     files: Path

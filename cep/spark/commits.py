@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from cep.core.schema import Schema
 from cep.spark.checkpoint_repair import NAME as SPARK
 from cep.spark.checkpoint_repair import planned, settle
-from cep.spark.commit_log import File, Ledger
+from cep.spark.commit_log import CommitLog, File
 from cep.spark.lock import turn
 from cep.spark.writable import onto
 
@@ -101,12 +101,12 @@ class FileWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         folder = Path(self.outlet.folder)
         for one in _files(messages):
-            Ledger(folder).coming(str(Path(one.path).relative_to(folder))).unlink(missing_ok=True)
+            CommitLog(folder).coming(str(Path(one.path).relative_to(folder))).unlink(missing_ok=True)
 
     def _count(self, number: int, files: Sequence[File], plan: str) -> None:
         """Once, and away with what tasks have left that failed, or that another did as well."""
         outlet = self.outlet
-        ledger = Ledger(Path(outlet.folder))
+        ledger = CommitLog(Path(outlet.folder))
         with onto("--output", ledger.files):
             if ledger.has(number, plan):
                 ledger.settle(outlet.keep, outlet.passing)

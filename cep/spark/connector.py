@@ -37,7 +37,7 @@ from connectors.messages import Messages
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cep.spark.program import Program
+    from cep.spark.program import ShippedProgram
 
 FORMAT = "kafka"
 """How Spark knows it."""
@@ -253,7 +253,7 @@ def there(spark: SparkSession) -> None:
 
 
 def parcels(
-    spark: SparkSession, program: Program, inputs: Mapping[int, Input], most: int | None, letters: str | None
+    spark: SparkSession, program: ShippedProgram, inputs: Mapping[int, Input], most: int | None, letters: str | None
 ) -> DataFrame | None:
     """The messages of inputs, by their places, as parcels; None: there are none. `letters`: as `Files` has it."""
     carried = pickle.dumps(program.bare())

@@ -18,57 +18,57 @@ from connectors.times import SECOND
 if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
     import pyarrow as pa
 
-    from cep.spark.program import Program
+    from cep.spark.program import ShippedProgram
 
 
-class Telling(InputPartition, ABC):
+class ControlMessage(InputPartition, ABC):
     """Something to be told, where a worker runs."""
 
     @abstractmethod
-    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
         """As parcels."""
 
 
-class Call(Telling):
+class Call(ControlMessage):
     """To the buckets that have something to do when no row has come yet, or to `every` one."""
 
     def __init__(self, every: bool = False) -> None:
         super().__init__("call")
         self.every = every
 
-    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
         from cep.spark import reading
 
         yield reading.calls(program, self.every)
 
 
-class Waiting(Telling):
+class Waiting(ControlMessage):
     """What waits for the watermark in the state of a bucket before a migration, of these events."""
 
     def __init__(self, state: str, events: Sequence[str]) -> None:
         super().__init__(state)
         self.state, self.events = state, list(events)
 
-    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
         from cep.spark import reading
 
         yield reading.waiting(program, self.state, self.events)
 
 
-class Until(Telling):
+class Until(ControlMessage):
     """Time has come so far (microseconds); None: to the end of the input."""
 
     def __init__(self, time: int | None) -> None:
         super().__init__(time)
         self.time = time
 
-    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
         from cep.spark import reading
 
         yield reading.end() if self.time is None else reading.until(self.time)
 
 
-class Hush:
+class IdleWatermark:
     """How far time has come while nothing comes: from where Spark's watermark was, as the clock goes. Before there is
     a watermark it stands still."""
 

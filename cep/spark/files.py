@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.spark.changes import Changed, Chronicle
-from cep.spark.control import Call, Hush, Telling, Until, Waiting, ends
+from cep.spark.control import Call, ControlMessage, IdleWatermark, Until, Waiting, ends
 from cep.spark.generation import FIRST, Generation
 from cep.spark.journal import FILE_BITS, SPECS, Journal, Some
 from cep.spark.stopping import NAME as STOP
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
     import pyarrow as pa
 
     from cep.spark.live import Live
-    from cep.spark.program import Program
+    from cep.spark.program import ShippedProgram
 
 PARCELS = "stage int, key int, event string, place long, source string, rows binary, time timestamp"
 """As `cep.spark.shuffle_blocks` makes them."""
@@ -64,7 +64,7 @@ class Files:
     @classmethod
     def of(
         cls,
-        program: Program,
+        program: ShippedProgram,
         specs: tuple[str, ...],
         format: str | None,
         journal: str,
@@ -134,7 +134,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ended: int | None = None  # how often the end was told before this run
         self._over = False  # whether it was: what has come since would be late
         self._opened: dict[str, Live] | None = None
-        self._hush: Hush | None = None
+        self._hush: IdleWatermark | None = None
 
     @property
     def _lives(self) -> dict[str, Live]:
@@ -208,15 +208,15 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from cep.spark import reading
 
-        program: Program = pickle.loads(self.files.program)
+        program: ShippedProgram = pickle.loads(self.files.program)
         if isinstance(partition, Some):
             yield from reading.parcels(program, partition.number, partition.input, self.files.letters, partition.there)
-        elif isinstance(partition, Telling):
+        elif isinstance(partition, ControlMessage):
             yield from partition.read(program, self.files.letters)
         else:
-            from cep.spark.pieces import Piece
+            from cep.spark.pieces import WorkItem
 
-            assert isinstance(partition, Piece), "the partitions are those of this source"
+            assert isinstance(partition, WorkItem), "the partitions are those of this source"
             yield from partition.read(program, self.files.letters)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -256,7 +256,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.files.idle is None:
             return {}
         if self._hush is None:
-            self._hush = Hush(self.files.idle, self.files.lateness, self.files.generation.spark(self._folder))
+            self._hush = IdleWatermark(self.files.idle, self.files.lateness, self.files.generation.spark(self._folder))
         if heard:
             self._hush.heard()
         told = self._hush.told()

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import CepError
 from cep.spark import checkpoint_repair, states
-from cep.spark.commit_log import Ledger
+from cep.spark.commit_log import CommitLog
 
 if TYPE_CHECKING:  # loaded by those that go on alone: planners come and go
-    from cep.runtime.prior_state import Before
+    from cep.runtime.prior_state import PriorState
     from cep.spark.migration import Laid
 
 
@@ -39,10 +39,10 @@ class Start:
     latest: str | None
     sources: list[int]
 
-    def state(self, folder: str, stage: int, bucket: int) -> Before | None:
+    def state(self, folder: str, stage: int, bucket: int) -> PriorState | None:
         """What a bucket now begins with: what it remembers, or the time alone; None: nothing was there. `folder`: of
         the states."""
-        from cep.runtime.prior_state import Before
+        from cep.runtime.prior_state import PriorState
 
         source = states.named(self.sources[stage - 1], bucket)
         goals = None if source in self.versions else frozenset[str]()
@@ -50,7 +50,7 @@ class Start:
         if name is None:
             return None
         blob = states.read(Path(folder, f"{name}-{self.versions[name]:08}"))
-        return Before(blob, goals, waits=False, watermark=self.time)
+        return PriorState(blob, goals, waits=False, watermark=self.time)
 
     def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
         """The states in which events wait that came from outside, with their names; each event is in one stage of those
@@ -128,7 +128,9 @@ def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, la
     checkpoint_repair.sound(spark)
     checkpoint_repair.agree(spark, output, before.first)
     done = max((int(file.name) for file in spark.glob(before.done)), default=-1)
-    last = max(done, Ledger(output).last - before.first)  # what the sink has counts, also where Spark was killed then
+    last = max(
+        done, CommitLog(output).last - before.first
+    )  # what the sink has counts, also where Spark was killed then
     made = Generation(before.number + 1, before.first + last + 1)
     for folder in (made.spark(checkpoint), made.states(checkpoint)):
         shutil.rmtree(folder, ignore_errors=True)

@@ -19,7 +19,7 @@ from cep.spark.journal import JOURNAL
 from cep.spark.listener import watched
 from cep.spark.lock import holder
 from cep.spark.processor import stepped
-from cep.spark.program import Program
+from cep.spark.program import ShippedProgram
 from cep.spark.relay import FOLDER as OUTGOING
 from cep.spark.shuffle_blocks import WORLD
 from cep.spark.states import States, begin
@@ -37,7 +37,7 @@ class Job:
     checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads. `times`: how they are written,
     `iso` or `seconds`."""
 
-    program: Program
+    program: ShippedProgram
     inputs: tuple[str, ...]
     output: str
     checkpoint: str
@@ -120,7 +120,7 @@ def derived(records: DataFrame, job: Job) -> DataFrame:
     return watched(parcels)
 
 
-def world(parcels: DataFrame, program: Program) -> DataFrame:
+def world(parcels: DataFrame, program: ShippedProgram) -> DataFrame:
     """The parcels of what goes out; those that may hold the same occurrences are in one partition."""
     found = parcels.filter(f"stage = {WORLD}").select("key", "event", "rows")
     return found.repartition("key") if program.merged else found

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from cep.core.checksum import plain, seal
 from cep.core.errors import CepError
 from cep.spark.durable import damaged, named, put
-from cep.spark.message_log import Mail
-from cep.spark.pieces import Carried, Piece, Range, Ticks
+from cep.spark.message_log import MessageLog
+from cep.spark.pieces import Carried, Range, Ticks, WorkItem
 from cep.spark.stopping import NAME as STOP
 from connectors.addresses import Address
 from connectors.inputs import Input
@@ -50,7 +50,7 @@ class Live(Protocol):
     def reached(self, offset: Offset) -> bool:
         """Whether all is read up to the target."""
 
-    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
+    def pieces(self, start: Offset, end: Offset) -> list[WorkItem]:
         """The work that the messages between two offsets are; the same whenever it is asked."""
 
     def commit(self, end: Offset) -> None:
@@ -95,7 +95,7 @@ class Post:
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._address, self._number, self._folder = input, address, number, folder
-        self._mail = Mail(folder)
+        self._mail = MessageLog(folder)
         self._target: int | None = None
         self._sender: Sender | None = None
         self._thread = threading.Thread(target=self._receive, daemon=True)
@@ -133,8 +133,8 @@ class Post:
     def reached(self, offset: Offset) -> bool:
         return self._target is not None and offset >= self._target
 
-    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
-        found: list[Piece] = []
+    def pieces(self, start: Offset, end: Offset) -> list[WorkItem]:
+        found: list[WorkItem] = []
         for first, last in self._mail.cuts(start, end, _CARRIED, _BYTES):
             here = messages(self._address, self._mail.read(first, last), range(first, last))
             found.append(Carried(self._number, self._input, first, here))
@@ -209,8 +209,8 @@ class Shelf:
     def reached(self, offset: Offset) -> bool:
         return self._target is not None and all(offset.get(str(n), 0) >= end for n, end in self._target.items())
 
-    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
-        found: list[Piece] = []
+    def pieces(self, start: Offset, end: Offset) -> list[WorkItem]:
+        found: list[WorkItem] = []
         for partition, last in _numbered(end).items():
             path = self._topic.source(partition)
             for first in range(start.get(str(partition), 0), last, _EACH):
@@ -246,7 +246,7 @@ class Clock:
     def reached(self, offset: Offset) -> bool:
         return self._target is not None and offset >= self._target
 
-    def pieces(self, start: Offset, end: Offset) -> list[Piece]:
+    def pieces(self, start: Offset, end: Offset) -> list[WorkItem]:
         firsts = range(start, end, _EACH)
         return [Ticks(self._number, self._input, self._rate.start, n, min(end, n + _EACH)) for n in firsts]
 

@@ -44,7 +44,7 @@ class _Part:
         return self.first + len(self.places) - 1
 
 
-class Mail:
+class MessageLog:
     """A folder of messages numbered from 0. Those before some number are forgotten when they are not needed any more.
 
     What a process that was killed had half written was not acknowledged, and is cut off when the folder is opened.

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from cep.core.schema import Schema
 from cep.runtime.buckets import settle
-from cep.spark.commit_log import File, Ledger
+from cep.spark.commit_log import CommitLog, File
 from cep.spark.commits import Outlet
 from cep.spark.garbage import spare
 from cep.spark.writable import onto
@@ -35,7 +35,7 @@ def write(outlet: Outlet, batches: Batches, name: str, first: bool) -> list[File
     Parquet is parted: a folder `type=...` each. The `first` task writes a file without rows where it has none and there
     is but one event. CepError: they cannot be written."""
     spare()
-    ledger = Ledger(Path(outlet.folder))
+    ledger = CommitLog(Path(outlet.folder))
     found = settled(batches, outlet.merged)
     with onto("--output", ledger.files):
         ledger.coming(name).parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def write(outlet: Outlet, batches: Batches, name: str, first: bool) -> list[File
         return list(_columns(outlet, found, ledger, f"{name}.parquet", first))
 
 
-def _lines(outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], ledger: Ledger, name: str) -> Iterator[File]:
+def _lines(outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], ledger: CommitLog, name: str) -> Iterator[File]:
     if not found:
         return
     at = ledger.coming(name)
@@ -61,7 +61,7 @@ def _lines(outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], ledger: Ledg
 
 
 def _columns(
-    outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], ledger: Ledger, name: str, first: bool
+    outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], ledger: CommitLog, name: str, first: bool
 ) -> Iterator[File]:
     layout = Layout(outlet.schemas)
     made = {event: pa.concat_tables(layout.table(event, table) for table in tables) for event, tables in found.items()}

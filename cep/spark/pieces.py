@@ -17,10 +17,10 @@ from connectors.rate import Rate
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cep.spark.program import Program
+    from cep.spark.program import ShippedProgram
 
 
-class Piece(InputPartition, ABC):
+class WorkItem(InputPartition, ABC):
     """Messages of one input. `number` is the place of the input and that of the partition, as a file has one."""
 
     def __init__(self, number: int, input: Input, first: int) -> None:
@@ -31,7 +31,7 @@ class Piece(InputPartition, ABC):
     def messages(self) -> Iterator[Messages]:
         """What is in it, where a worker runs."""
 
-    def read(self, program: Program, letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
         """As parcels, where a worker runs."""
         from cep.spark import reading
 
@@ -39,7 +39,7 @@ class Piece(InputPartition, ABC):
         yield from reading.received(program, self.number, self.input, self.messages(), letters, name)
 
 
-class Carried(Piece):
+class Carried(WorkItem):
     """Messages that are here."""
 
     def __init__(self, number: int, input: Input, first: int, here: Messages) -> None:
@@ -50,7 +50,7 @@ class Carried(Piece):
         yield self.here
 
 
-class Range(Piece):
+class Range(WorkItem):
     """Messages of a partition of a topic, up to, not including, offset `end`."""
 
     def __init__(self, number: int, input: Input, partition: int, first: int, end: int) -> None:
@@ -67,7 +67,7 @@ class Range(Piece):
             topic.close()
 
 
-class Ticks(Piece):
+class Ticks(WorkItem):
     """Records of a rate, up to, not including, number `end`; the first one is of instant `start`."""
 
     def __init__(self, number: int, input: Input, start: int, first: int, end: int) -> None:

@@ -48,9 +48,9 @@ class Buckets(StatefulProcessor):
     def here(self) -> Stepping:
         """What steps, from the first parcel or timer on."""
         if self.stepping is None:
-            from cep.spark.stepping import Stepping, Turn
+            from cep.spark.stepping import BucketTurn, Stepping
 
-            turn = Turn(self.kept, lambda version: self.version.update((version,)), self.handle.registerTimer)
+            turn = BucketTurn(self.kept, lambda version: self.version.update((version,)), self.handle.registerTimer)
             self.stepping = Stepping(pickle.loads(self.work), turn)
         return self.stepping
 

@@ -13,10 +13,10 @@ import polars as pl
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.plan.algebra import Tick
-from cep.plan.dependencies import Book
+from cep.plan.dependencies import Dependencies
 from cep.plan.partition import Stage, partition
-from cep.runtime.knowledge_source import Background
-from cep.runtime.prior_state import Before
+from cep.runtime.knowledge_source import KnowledgeSource
+from cep.runtime.prior_state import PriorState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ShippedProgram:
     """A text, cut into stages, each run in `buckets` engines, or in one. `program`: the fingerprint of all of it;
     `ticking`: the stages in which something happens at a time of itself."""
 
@@ -48,9 +48,9 @@ class Program:
     ticking: frozenset[int]
 
     @classmethod
-    def of(cls, engine: Engine, text: str, name: str, options: Options, buckets: int) -> Program:
+    def of(cls, engine: Engine, text: str, name: str, options: Options, buckets: int) -> ShippedProgram:
         """The program that `engine` runs."""
-        stages, book = partition(engine.plan), Book(engine.plan)
+        stages, book = partition(engine.plan), Dependencies(engine.plan)
         ticks = {number for number, node in enumerate(engine.plan.nodes) if isinstance(node, Tick)}
         return cls(
             text,
@@ -65,7 +65,7 @@ class Program:
             frozenset(s.number for s in stages if any(ticks.intersection(book.nodes[rule]) for rule in s.rules)),
         )
 
-    def engine(self, stage: int, state: bytes | None = None, before: Before | None = None) -> Engine:
+    def engine(self, stage: int, state: bytes | None = None, before: PriorState | None = None) -> Engine:
         """A new engine of a stage, whose time only `advance` moves; with the `state` that one of it had, or with what
         there was `before`, of another program. CepError: the state is of another program."""
         options = self.options
@@ -83,7 +83,7 @@ class Program:
         )
         return made if state is None else made.restore(state)
 
-    def bare(self) -> Program:
+    def bare(self) -> ShippedProgram:
         """Without what only engines need."""
         return replace(self, options=Options())
 
@@ -102,9 +102,9 @@ class Program:
 
 
 @lru_cache(maxsize=1)
-def known(pickled: bytes) -> Background:
+def known(pickled: bytes) -> KnowledgeSource:
     """The knowledge again, once in a worker."""
-    found: Background = pickle.loads(pickled)
+    found: KnowledgeSource = pickle.loads(pickled)
     return found
 
 

@@ -17,17 +17,17 @@ from cep.core.relation import ORDER
 from cep.core.schema import ARRIVAL
 from cep.core.values import Pool
 from cep.runtime.decode import frame
-from cep.runtime.prior_state import Before, State
+from cep.runtime.prior_state import PriorState, State
 from cep.runtime.report import Report
 from cep.spark import states
 from cep.spark.dead_letters import LINE_BITS, Letter, write, writing
 from cep.spark.garbage import spare
 from cep.spark.keys import keys
-from cep.spark.program import Program
-from cep.spark.shuffle_blocks import END, Parcel, batch, from_outside, told
+from cep.spark.program import ShippedProgram
+from cep.spark.shuffle_blocks import END, ShuffleBlock, batch, from_outside, told
 from cep.spark.shuffle_blocks import calls as calls_of
 from cep.spark.shuffle_blocks import changes as changes_of
-from connectors.batch import Batch, Block, DeadRecord
+from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import ABSENT, DEVICE, read_one
 from connectors.inputs import Input
 from connectors.messages import Inbox, Messages
@@ -42,7 +42,7 @@ ROWS = 1 << 19
 
 
 def parcels(
-    program: Program, number: int, input: Input, letters: str | None, there: bool = False
+    program: ShippedProgram, number: int, input: Input, letters: str | None, there: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The records of a file for the stages; what is no event is written to the dead letters, and so is a file that
     cannot be read, or not to its end. `there`: it was there to be read where the query is planned. CepError: it may be
@@ -53,7 +53,7 @@ def parcels(
 
 
 def received(
-    program: Program, number: int, input: Input, parts: Iterable[Messages], letters: str | None, name: str
+    program: ShippedProgram, number: int, input: Input, parts: Iterable[Messages], letters: str | None, name: str
 ) -> Iterator[pa.RecordBatch]:
     """Messages likewise; `name`: of the file of their dead letters."""
     inbox = Inbox(input, {name: program.schemas[name] for name in program.inputs})
@@ -80,11 +80,11 @@ def excused(pieces: Iterable[Batch], file: str, there: bool = False) -> Iterator
                 code=DEVICE,
             ) from None
         told = f"the rest of the file cannot be read: {reason}" if line else reason
-        yield Batch({}, [DeadRecord(file, line, told, FILE, None)], [])
+        yield Batch({}, [DeadLetter(file, line, told, FILE, None)], [])
 
 
 def _packed(
-    program: Program, number: int, source: str, pieces: Iterable[Batch], letters: str | None, name: str
+    program: ShippedProgram, number: int, source: str, pieces: Iterable[Batch], letters: str | None, name: str
 ) -> Iterator[pa.RecordBatch]:
     spare()
     dead: Counter[str] = Counter()
@@ -106,14 +106,14 @@ def _packed(
     yield batch([told(report, keys(1)[0])])
 
 
-def calls(program: Program, every: bool) -> pa.RecordBatch:
+def calls(program: ShippedProgram, every: bool) -> pa.RecordBatch:
     """To the buckets that have something to do when no row has come yet, or to `every` one."""
     return batch(calls_of(program, every))
 
 
-def waiting(program: Program, path: str, events: Sequence[str]) -> pa.RecordBatch:
+def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> pa.RecordBatch:
     """What waits for the watermark in a state, of another program, as if it came now. CepError: it is not there."""
-    state, pool = State.of(Before(states.read(Path(path)))), Pool()
+    state, pool = State.of(PriorState(states.read(Path(path)))), Pool()
     if state.values is not None:
         pool.load(state.values)
     schemas = {name: program.schemas[name] for name in program.inputs if name in events}
@@ -124,7 +124,7 @@ def waiting(program: Program, path: str, events: Sequence[str]) -> pa.RecordBatc
     return batch(from_outside(program, tables, _BEFORE, None))
 
 
-def changes(program: Program, number: int, lines: Sequence[bytes], letters: str | None) -> pa.RecordBatch:
+def changes(program: ShippedProgram, number: int, lines: Sequence[bytes], letters: str | None) -> pa.RecordBatch:
     """Changes of the knowledge as lines of the chronicle have them, from this number on, to all buckets; what could not
     be taken is written to the dead letters."""
     found = [json.loads(line) for line in lines]
@@ -142,7 +142,7 @@ def end() -> pa.RecordBatch:
 
 def until(time: int) -> pa.RecordBatch:
     """Time has come so far (microseconds), which moves the watermark."""
-    return batch([Parcel(-1, keys(1)[0], "", 0, None, b"", time)])
+    return batch([ShuffleBlock(-1, keys(1)[0], "", 0, None, b"", time)])
 
 
 def numbered(piece: Batch, number: int) -> dict[str, pl.DataFrame]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.spark.commit_log import Ledger, intact, place
+from cep.spark.commit_log import CommitLog, intact, place
 from cep.spark.durable import damaged
 from cep.spark.stopping import NAME as STOP
 from connectors.sending import UNREACHABLE, Sending
@@ -33,7 +33,7 @@ class Relay:
 
     def __init__(self, folder: Path, to: Callable[[], Sending]) -> None:
         self._folder, self._to = folder, to
-        self._ledger = Ledger(folder)
+        self._ledger = CommitLog(folder)
         self._seen = -1
         self._sending: Sending | None = None
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from cep.core.logs import Log
-    from cep.spark.stopping import Wish
+    from cep.spark.stopping import StopRequest
 
 TRIES = 5
 """So often a query is begun without finishing a micro-batch."""
@@ -25,7 +25,7 @@ _PASSING = ("failed to connect back", "worker to connect back", "Python worker e
 
 
 def endured(
-    begin: Callable[[], StreamingQuery], stop: Wish, endless: bool, finished: Callable[[], int], log: Log
+    begin: Callable[[], StreamingQuery], stop: StopRequest, endless: bool, finished: Callable[[], int], log: Log
 ) -> None:
     """Run what `begin` begins until it has ended, of itself or as it is wished. `finished`: how many micro-batches have
     been. CepError: it has failed; says why."""

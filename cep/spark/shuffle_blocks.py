@@ -14,7 +14,7 @@ from cep.plan.partition import Stage
 from cep.runtime.buckets import buckets, deal
 from cep.runtime.report import Report
 from cep.spark.keys import keys as keys_of
-from cep.spark.program import Program
+from cep.spark.program import ShippedProgram
 from connectors.packed import pack
 
 WORLD = 0
@@ -39,7 +39,7 @@ Change = tuple[int, str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ShuffleBlock:
     """`latest`: the last end among its rows."""
 
     stage: int
@@ -52,8 +52,8 @@ class Parcel:
 
 
 def from_outside(
-    program: Program, tables: Mapping[str, pl.DataFrame], place: int, source: str | None
-) -> Iterator[Parcel]:
+    program: ShippedProgram, tables: Mapping[str, pl.DataFrame], place: int, source: str | None
+) -> Iterator[ShuffleBlock]:
     """Records of the file `source`, of number `place`, for all stages that take them."""
     for stage in program.stages:
         mine = {event: table for event, table in tables.items() if event in stage.outside}
@@ -61,8 +61,8 @@ def from_outside(
 
 
 def from_stage(
-    program: Program, stage: Stage, bucket: int, made: Mapping[str, pl.DataFrame], wanted: Sequence[str]
-) -> Iterator[Parcel]:
+    program: ShippedProgram, stage: Stage, bucket: int, made: Mapping[str, pl.DataFrame], wanted: Sequence[str]
+) -> Iterator[ShuffleBlock]:
     """What a bucket made, for later stages, and where it is `wanted` for the world."""
     place = (stage.number << 32) + bucket
     for later in program.stages[stage.number :]:
@@ -80,30 +80,30 @@ def from_stage(
             yield _parcel(WORLD, keys[number], event, place, None, table.filter(numbers == number))
 
 
-def calls(program: Program, every: bool = False) -> Iterator[Parcel]:
+def calls(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBlock]:
     """To the buckets that have something to do when no row has come yet, or to `every` one: parcels without rows."""
     for stage in program.stages:
         if every or stage.number in program.ticking:
             for key in keys_of(program.buckets)[: program.count(stage)]:
-                yield Parcel(stage.number, key, "", 0, None, b"", 0)
+                yield ShuffleBlock(stage.number, key, "", 0, None, b"", 0)
 
 
-def changes(program: Program, found: Sequence[Change]) -> Iterator[Parcel]:
+def changes(program: ShippedProgram, found: Sequence[Change]) -> Iterator[ShuffleBlock]:
     """Changes of the knowledge to all buckets."""
     rows = json.dumps(found).encode()
     for stage in program.stages:
         for key in keys_of(program.buckets)[: program.count(stage)]:
-            yield Parcel(stage.number, key, CHANGE, 0, None, rows, 0)
+            yield ShuffleBlock(stage.number, key, CHANGE, 0, None, rows, 0)
 
 
-def told(report: Report, key: int) -> Parcel:
+def told(report: Report, key: int) -> ShuffleBlock:
     """A report as a parcel that passes all stages."""
-    return Parcel(REPORT, key, "", 0, report.line(), b"", 0)
+    return ShuffleBlock(REPORT, key, "", 0, report.line(), b"", 0)
 
 
 def _dealt(
-    program: Program, stage: Stage, tables: Mapping[str, pl.DataFrame], place: int, source: str | None
-) -> Iterator[Parcel]:
+    program: ShippedProgram, stage: Stage, tables: Mapping[str, pl.DataFrame], place: int, source: str | None
+) -> Iterator[ShuffleBlock]:
     keys = keys_of(program.buckets)
     for bucket, dealt in enumerate(deal(stage, tables, program.schemas, program.count(stage))):
         for event, table in dealt.items():
@@ -111,13 +111,13 @@ def _dealt(
                 yield _parcel(stage.number, keys[bucket], event, place, source, table)
 
 
-def _parcel(stage: int, key: int, event: str, place: int, source: str | None, table: pl.DataFrame) -> Parcel:
+def _parcel(stage: int, key: int, event: str, place: int, source: str | None, table: pl.DataFrame) -> ShuffleBlock:
     latest = table["end"].max()
     assert isinstance(latest, int), "there are rows, and each has an end"
-    return Parcel(stage, key, event, place, source, pack(table), latest)
+    return ShuffleBlock(stage, key, event, place, source, pack(table), latest)
 
 
-def batch(parcels: Iterable[Parcel]) -> pa.RecordBatch:
+def batch(parcels: Iterable[ShuffleBlock]) -> pa.RecordBatch:
     """Parcels from outside as Spark takes them from a source: with `time`, the last end of each."""
     found = list(parcels)
     columns = [

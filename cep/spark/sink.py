@@ -16,8 +16,8 @@ import polars as pl
 
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
-from cep.spark.commit_log import LOG, Ledger, entry, place
-from connectors.batch import Batch, Block, DeadRecord
+from cep.spark.commit_log import LOG, CommitLog, entry, place
+from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import CHUNK
 from connectors.jsonl import Lines, read_jsonl
 from connectors.parquet import open_parquet, read_parquet
@@ -95,7 +95,7 @@ class Folder:
 
     def _read(self, files: Sequence[str]) -> Batch:
         parts: dict[str, list[pl.DataFrame]] = {}
-        dead: list[DeadRecord] = []
+        dead: list[DeadLetter] = []
         blocks: list[Block] = []
         for name in files:
             for tables, refused, block in self._file(name):
@@ -109,7 +109,7 @@ class Folder:
         reached = max((int(table["end"][-1]) for table in made.values()), default=None)
         return Batch(made, dead, blocks, watermark=reached)
 
-    def _file(self, name: str) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadRecord], Block]]:
+    def _file(self, name: str) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
         path = str(self.path / name)
         try:
             if name.endswith(".parquet"):
@@ -125,7 +125,7 @@ class Folder:
                         if part is not None:
                             yield tables, dead, part.without_data()
         except FileNotFoundError as error:
-            if name in map(place, Ledger(self.path).lines()):
+            if name in map(place, CommitLog(self.path).lines()):
                 raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="input") from None
             return  # the job keeps files for a while, and this one's is over
         except OSError as error:

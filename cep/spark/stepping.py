@@ -24,7 +24,7 @@ from cep.runtime.report import Report
 from cep.spark.dead_letters import Letter, file_of, line_of, write
 from cep.spark.generation import Start
 from cep.spark.keys import keys, places
-from cep.spark.program import Program
+from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import CHANGE, from_stage, told
 from cep.spark.states import States
 from cep.spark.values import records
@@ -37,7 +37,7 @@ LATE = "is late: the watermark has passed it"
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BucketTurn:
     """What the state store does for the bucket whose turn it is: the `version` it has, 0: none; to `keep` another; and
     to `call` again when the watermark has come to a time (milliseconds)."""
 
@@ -61,7 +61,7 @@ class Work:
     its engines again. `wanted`: the events that go out; `letters`: what paths of dead letters begin with; `states`: of
     this stage; `given`: with what the buckets begin; `times`: how they are written, `iso` or `seconds`."""
 
-    program: Program
+    program: ShippedProgram
     number: int
     run: str
     wanted: tuple[str, ...]
@@ -74,7 +74,7 @@ class Work:
 class Stepping:
     """A task's engines."""
 
-    def __init__(self, work: Work, turn: Turn) -> None:
+    def __init__(self, work: Work, turn: BucketTurn) -> None:
         self.program, self.stage, self.given = work.program, work.program.stages[work.number - 1], work.given
         self.run, self.wanted, self.letters, self.states = work.run, work.wanted, work.letters, work.states
         self.turn, self.places, self.times = turn, places(self.program.buckets), work.times

@@ -24,7 +24,7 @@ NAME = "stop"
 _BEAT = 0.2  # seconds between two looks at the wish
 
 
-class Wish:
+class StopRequest:
     """`wished` is the signal's number, 0 while there is none. A second one stops at once: the micro-batch at hand is
     done again the next time. `beside`: a source that knows nothing of wishes gives on, so that the micro-batch after
     the one at hand is begun, and left for the next time."""
@@ -35,7 +35,7 @@ class Wish:
         self._file = checkpoint / NAME
 
     @contextmanager
-    def listening(self) -> Iterator[Wish]:
+    def listening(self) -> Iterator[StopRequest]:
         """The signals that come while the block runs are wishes."""
         self._file.unlink(missing_ok=True)
         before = [(number, signal.signal(number, self._wish)) for number in (signal.SIGINT, signal.SIGTERM)]

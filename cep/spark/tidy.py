@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cep.spark.commit_log import LOG, Ledger, place
+from cep.spark.commit_log import LOG, CommitLog, place
 
 
 def sweep(folder: Path) -> list[Path]:
@@ -14,7 +14,7 @@ def sweep(folder: Path) -> list[Path]:
     the folder finds each event once. Not while tasks write. CepError: a file that counts is gone."""
     if not folder.is_dir():
         return []
-    ledger = Ledger(folder)
+    ledger = CommitLog(folder)
     ledger.settle()
     kept = {place(line) for line in ledger.lines()}
     kept.update(ledger.leaving())
@@ -29,7 +29,7 @@ def sweep(folder: Path) -> list[Path]:
 def missing(folder: Path) -> list[Path]:
     """The files that count, and are gone. CepError: the log is damaged."""
     there = set(_written(folder)) if folder.is_dir() else set()
-    return [folder / name for name in dict.fromkeys(map(place, Ledger(folder).lines())) if name not in there]
+    return [folder / name for name in dict.fromkeys(map(place, CommitLog(folder).lines())) if name not in there]
 
 
 def hidden(folder: Path, begin: str = "") -> None:

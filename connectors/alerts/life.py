@@ -93,7 +93,7 @@ def meant(alerts: Iterable[Alert], meanings: Mapping[str, str]) -> dict[str, str
     return dict(zip((alert.name for alert in alerts), hashed(texts, "alert")))
 
 
-class Lives:
+class AlertLifecycle:
     """The alerts of one program. What `take` gives depends on the occurrences alone, not on how they come in rounds.
 
     `live`: the last changes of alerts that are not resolved; `reached`: by what an alert means the time up to which

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from cep.engine import Engine
 from cep.runtime.reorder_buffer import BEGINNING
-from connectors.alerts.life import Lives, meant
+from connectors.alerts.life import AlertLifecycle, meant
 from connectors.alerts.outbox import Outbox
 from connectors.serving.service import Round
 
@@ -32,7 +32,7 @@ class Alerting:
         live, reached = outbox.begin(meant(engine.alerts, meanings))
         schemas = {alert.table: engine.plan.schemas[alert.table] for alert in engine.alerts}
         read = engine.inputs.keys() - engine.outputs.keys()
-        self.lives = Lives(engine.alerts, schemas, read, meanings, live, reached)
+        self.lives = AlertLifecycle(engine.alerts, schemas, read, meanings, live, reached)
         self.outbox = outbox
         self.engine = engine
         self._reached = BEGINNING

@@ -36,7 +36,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class RefusedEntry:
     """An entry that a receiver has refused: why, and when it was given up, as `Entry.came`. `again`: it is to be sent
     once more."""
 
@@ -239,7 +239,7 @@ class Outbox:
             )
             self._base.execute(_FURTHER, (number, name))
 
-    def dead(self, name: str) -> list[Letter]:
+    def dead(self, name: str) -> list[RefusedEntry]:
         """The dead letters of a receiver that are still kept, in order."""
         return self._letters("where receiver = ? order by dead.number", name)
 
@@ -249,7 +249,7 @@ class Outbox:
             again = "update dead set again = 1, hash = hashed(receiver, number, reason, time, 1) where receiver = ?"
             return self._base.execute(again, (name,)).rowcount
 
-    def called(self, name: str) -> Letter | None:
+    def called(self, name: str) -> RefusedEntry | None:
         """The first dead letter of a receiver that is to be sent once more."""
         found = self._letters("where receiver = ? and again order by dead.number limit 1", name)
         return found[0] if found else None
@@ -324,12 +324,12 @@ class Outbox:
                 raise rows.damaged(self._where, f"in changes, at {row[0]}")
         return [Entry(number, Change.load(body), came) for number, _, _, body, came, _ in found]
 
-    def _letters(self, where: str, *values: object) -> list[Letter]:
+    def _letters(self, where: str, *values: object) -> list[RefusedEntry]:
         query = f"select number, body, came, reason, time, again from dead join changes using (number) {where}"
         with self._lock:
             found = self._base.execute(query, values).fetchall()
         return [
-            Letter(Entry(number, Change.load(body), came), reason, time, bool(again))
+            RefusedEntry(Entry(number, Change.load(body), came), reason, time, bool(again))
             for number, body, came, reason, time, again in found
         ]
 

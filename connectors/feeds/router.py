@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from connectors.alerts.outbox import Entry, Letter, Outbox
+from connectors.alerts.outbox import Entry, Outbox, RefusedEntry
 from connectors.alerts.plain import moment
 from connectors.feeds import atom, cap
 from connectors.feeds.document import SCHEMA, Origin, document
@@ -173,6 +173,6 @@ def _numbered(entry: Entry, origin: Origin) -> dict[str, Any]:
     return {"number": entry.number, **document(entry.change, origin.status)}
 
 
-def _letter(letter: Letter, origin: Origin) -> dict[str, Any]:
+def _letter(letter: RefusedEntry, origin: Origin) -> dict[str, Any]:
     when = None if letter.time is None else moment(letter.time)
     return {"reason": letter.reason, "when": when, "again": letter.again, **_numbered(letter.entry, origin)}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from connectors.alerts.life import Change
-from connectors.alerts.outbox import Closed, Entry, Letter, Outbox
+from connectors.alerts.outbox import Closed, Entry, Outbox, RefusedEntry
 
 ATTEMPTS = 20
 """Answers that refuse an entry, after which it is given up: the waits between them are more than ten minutes."""
@@ -140,7 +140,7 @@ class Sender:
         change = entry.change
         self._tell(self.name, f"gave up on {change.id}: {reason}", alert=change.alert, change=change.id, reason=reason)
 
-    def _again(self, letter: Letter) -> None:
+    def _again(self, letter: RefusedEntry) -> None:
         """A dead letter once more, on demand; what goes wrong now is why it stays one."""
         now = self.outbox.standing(letter.entry.change)
         failed = self._try(lambda: self.delivery.again(letter.entry, now))

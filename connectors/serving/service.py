@@ -10,7 +10,7 @@ import polars as pl
 from cep.core.schema import ARRIVAL, Schema
 from cep.engine import Engine
 from cep.runtime.counts import Count
-from cep.runtime.run_stats import Tally
+from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
 from connectors.rdf.identity import identified
 
@@ -47,7 +47,7 @@ class Service:
     `written`: of listeners that write later what they are told, whether they have by now; they may take their time.
     """
 
-    def __init__(self, engine: Engine, text: str, name: str, tally: Tally) -> None:
+    def __init__(self, engine: Engine, text: str, name: str, tally: RunStats) -> None:
         self.engine = engine
         self.text = text
         self.name = name
@@ -109,7 +109,7 @@ class Relay(Service):
     """The same of what was derived elsewhere: batches hold it, and an engine over them (`teller`, of stage 0) makes
     nothing but the occurrences of alerts. `engine` is the whole program; it is not run, and has the teller's time."""
 
-    def __init__(self, engine: Engine, text: str, name: str, tally: Tally, teller: Engine) -> None:
+    def __init__(self, engine: Engine, text: str, name: str, tally: RunStats, teller: Engine) -> None:
         super().__init__(engine, text, name, tally)
         self.teller = teller
 

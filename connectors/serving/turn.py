@@ -6,7 +6,7 @@ import threading
 import time
 
 
-class Turn:
+class FairLock:
     """A lock which who waits for it has before the thread that gave it up takes it again."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ from connectors.rdf.words import TIME, Words
 from connectors.serving.described import answers
 from connectors.serving.negotiation import negotiated
 from connectors.serving.scene import Scene
-from connectors.serving.turn import Turn
+from connectors.serving.turn import FairLock
 from connectors.times import iso, of_duration, of_iso
 from connectors.why.lines import refusals, tree
 from connectors.why.origins import Origins
@@ -96,7 +96,7 @@ class Questions:
     def __init__(
         self,
         engine: Engine,
-        turn: Turn,
+        turn: FairLock,
         ended: Ended,
         facts: Facts | None = None,
         origins: Origins | None = None,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cep.runtime.knowledge_source import Background
+from cep.runtime.knowledge_source import KnowledgeSource
 from knowledge.graph import Knowledge
 from knowledge.places import attributions, gazetteer
 
@@ -31,7 +31,7 @@ class Register:
     (lat, long) by the code that readings have. `rights`: what has to be shown with the places.
     """
 
-    knowledge: Background
+    knowledge: KnowledgeSource
     places: pl.DataFrame
     stations: dict[str, tuple[float, float]]
     rights: Sequence[str]

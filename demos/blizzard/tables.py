@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cep.runtime.run_stats import count
-from connectors.batch import DeadRecord
+from connectors.batch import DeadLetter
 from demos.blizzard.areas import REACH, Area, Place
 from demos.blizzard.storms import Storm, episodes
 from demos.moments import clock, days, moment
@@ -82,7 +82,7 @@ def places(found: Sequence[Area]) -> list[Table]:
     return tables
 
 
-def dead(found: Sequence[DeadRecord], file: Path) -> Text:
+def dead(found: Sequence[DeadLetter], file: Path) -> Text:
     """What was not taken, each record with its reason, and where it stands."""
     with file.open(encoding="utf-8") as lines:
         names = lines.readline().strip().split(",")

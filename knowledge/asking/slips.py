@@ -24,7 +24,7 @@ _AGGREGATES = ("count", "sum", "avg", "min", "max", "sample", "group_concat")
 _END = Token("end", "", -1, -1)
 
 
-class Slip(Exception):
+class Diagnostic(Exception):
     """From where to where in the text of the pattern, what is wrong, and what to write instead."""
 
     def __init__(self, start: int, end: int, message: str, hint: str | None = None) -> None:
@@ -35,14 +35,14 @@ class Slip(Exception):
         self.hint = hint
 
 
-def first_slip(text: str, prefixes: Collection[str], at: int) -> Slip:
+def first_slip(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
     """The first mistake in a pattern that SPARQL refuses; `at` is the offset where its parser gave up."""
     found = tokens(text)
     slip = _first(found, prefixes)
     return slip or _unexpected(found, at)
 
 
-def first_slip_of_query(text: str, prefixes: Collection[str], at: int) -> Slip:
+def first_slip_of_query(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
     """The same of a whole query; `prefixes` are those that it need not declare."""
     found = tokens(text)
     declared = [
@@ -56,13 +56,13 @@ def first_slip_of_query(text: str, prefixes: Collection[str], at: int) -> Slip:
                 return slip
         depth += (token.text == "{") - (token.text == "}")
     if not found:
-        return Slip(0, 0, "there is no query", _QUERY)
+        return Diagnostic(0, 0, "there is no query", _QUERY)
     first = next((token for token in found if token.kind == "word" and token.text.lower() not in _BEFORE), found[0])
     if first.text.lower() not in ("select", "ask", "construct", "describe"):
-        return Slip(first.start, first.end, f"`{first.text}` begins no query", _QUERY)
+        return Diagnostic(first.start, first.end, f"`{first.text}` begins no query", _QUERY)
     last = found[-1]
     if depth > 0 and at >= last.end:
-        return Slip(last.start, last.end, "a `}` is missing behind it", _BRACES)
+        return Diagnostic(last.start, last.end, "a `}` is missing behind it", _BRACES)
     slip = _unexpected(found, at)
     if not any(token.text == "{" for token in found):
         slip.hint = _BRACES
@@ -71,22 +71,22 @@ def first_slip_of_query(text: str, prefixes: Collection[str], at: int) -> Slip:
     return slip
 
 
-def _first(found: list[Token], prefixes: Collection[str], at: int = 0) -> Slip | None:
+def _first(found: list[Token], prefixes: Collection[str], at: int = 0) -> Diagnostic | None:
     """The first mistake of the group that begins at a token."""
     try:
         _Walk(found, prefixes, at).group()
-    except Slip as found_one:
+    except Diagnostic as found_one:
         return found_one
     except RecursionError:  # `!!!...`
         return None
     return None
 
 
-def _unexpected(found: Sequence[Token], at: int) -> Slip:
+def _unexpected(found: Sequence[Token], at: int) -> Diagnostic:
     token = next((token for token in found if token.end > at), found[-1])
     words = {token.text.lower() for token in found if token.kind == "word"}
     hint = next((hint for word, hint in _RULES if word in words), None)
-    return Slip(token.start, token.end, f"this is no SPARQL: `{token.text}` cannot stand here", hint)
+    return Diagnostic(token.start, token.end, f"this is no SPARQL: `{token.text}` cannot stand here", hint)
 
 
 class _Walk:
@@ -188,7 +188,7 @@ class _Walk:
 
     def missing_dot(self, comma: Token | None) -> None:
         if comma is not None:
-            raise Slip(
+            raise Diagnostic(
                 comma.start,
                 comma.end,
                 "`,` goes on with the same subject and predicate",
@@ -202,7 +202,7 @@ class _Walk:
     def path(self) -> None:
         if self.next.text in _COMPARISONS:
             end = self.found[self.at + 1].end if self.at + 1 < len(self.found) else self.next.end
-            raise Slip(
+            raise Diagnostic(
                 self.found[self.at - 1].start,
                 end,
                 "a comparison between braces is a FILTER",
@@ -275,8 +275,8 @@ class _Walk:
                 f"`{token.text}` is no full IRI", "an IRI is written in full, `<http://...>`, or as `ex:name`"
             )
 
-    def slip(self, message: str, hint: str | None = None) -> Slip:
+    def slip(self, message: str, hint: str | None = None) -> Diagnostic:
         token = self.next
         if token is _END:
             token = self.found[-1]
-        return Slip(token.start, token.end, message, hint)
+        return Diagnostic(token.start, token.end, message, hint)

@@ -104,7 +104,7 @@ Slot = str | Constant
 """What stands at a position of a triple pattern: a variable's name (`x`; of a blank node `_:x`) or a constant."""
 
 
-class Pattern(NamedTuple):
+class BasicPattern(NamedTuple):
     """A triple pattern, and the offsets of its text."""
 
     slots: tuple[Slot, Slot, Slot]
@@ -116,7 +116,7 @@ class Pattern(NamedTuple):
         return tuple(dict.fromkeys(slot for slot in self.slots if isinstance(slot, str)))
 
 
-def basic(text: str, prefixes: Mapping[str, str]) -> tuple[Pattern, ...] | None:
+def basic(text: str, prefixes: Mapping[str, str]) -> tuple[BasicPattern, ...] | None:
     """The triples of a pattern that consists of triples only; None if it has anything else, or may have.
 
     Blank nodes are variables that nothing else can name.
@@ -137,9 +137,9 @@ class _Reader:
         self.prefixes = prefixes
         self.at = 0
         self.made = 0
-        self.patterns: list[Pattern] = []
+        self.patterns: list[BasicPattern] = []
 
-    def group(self) -> list[Pattern]:
+    def group(self) -> list[BasicPattern]:
         self.need("{")
         while not self.maybe("}"):
             self.triples()
@@ -164,9 +164,9 @@ class _Reader:
             verb = self.verb()
             while True:
                 pattern = len(self.patterns)
-                self.patterns.append(Pattern((subject, verb, ""), start, start))
+                self.patterns.append(BasicPattern((subject, verb, ""), start, start))
                 object = self.node()
-                self.patterns[pattern] = Pattern((subject, verb, object), start, self.found[self.at - 1].end)
+                self.patterns[pattern] = BasicPattern((subject, verb, object), start, self.found[self.at - 1].end)
                 if not self.maybe(","):
                     break
             if not self.maybe(";"):

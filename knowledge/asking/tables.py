@@ -22,20 +22,20 @@ _LARGE = 8  # a change of more than one in so many triples: all is answered anew
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TriplePattern:
     """Triple patterns connected by variables, and the distinct bindings of those of them that are wanted."""
 
-    patterns: tuple[sparql.Pattern, ...]
+    patterns: tuple[sparql.BasicPattern, ...]
     wanted: tuple[str, ...]
     found: Bindings
 
-    def solved(self, triples: Triples, resolve: Resolve, most: int) -> Piece:
+    def solved(self, triples: Triples, resolve: Resolve, most: int) -> TriplePattern:
         """Answered anew."""
         return replace(self, found=solve(self._resolved(resolve), triples, self.wanted, most=most))
 
     def changed(
         self, before: Triples, after: Triples, added: Triples, removed: Triples, resolve: Resolve, most: int
-    ) -> Piece:
+    ) -> TriplePattern:
         """Answered for the triples `after` where it is for those `before`: without the removed, with the added."""
         patterns, wanted = self._resolved(resolve), self.wanted
         lost = self._touching(patterns, before, removed, most)
@@ -85,7 +85,7 @@ class Table:
     """A basic pattern, answered piece by piece: its answers are every combination of theirs."""
 
     variables: tuple[str, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TriplePattern, ...]
 
     @property
     def rows(self) -> int:
@@ -121,17 +121,19 @@ class Table:
 
 
 def tabled(
-    patterns: Sequence[sparql.Pattern], variables: tuple[str, ...], triples: Triples, resolve: Resolve, most: int
+    patterns: Sequence[sparql.BasicPattern], variables: tuple[str, ...], triples: Triples, resolve: Resolve, most: int
 ) -> Table:
     """The answers of a basic pattern. Raises TooLarge."""
     pieces = [
-        Piece(group, tuple(name for name in variables if any(name in p.variables for p in group)), Bindings({}, 0))
+        TriplePattern(
+            group, tuple(name for name in variables if any(name in p.variables for p in group)), Bindings({}, 0)
+        )
         for group in _connected(patterns)
     ]
     return Table(variables, tuple(piece.solved(triples, resolve, most) for piece in pieces))
 
 
-def _connected(patterns: Sequence[sparql.Pattern]) -> list[tuple[sparql.Pattern, ...]]:
+def _connected(patterns: Sequence[sparql.BasicPattern]) -> list[tuple[sparql.BasicPattern, ...]]:
     """Patterns that share variables, directly or by others, in the order in which they are written."""
     groups: list[list[int]] = []
     for i, pattern in enumerate(patterns):

@@ -32,7 +32,7 @@ UNRESTRICTED = ast.PolicyChoice("unrestricted")
 
 
 def lower(
-    program: ast.Program,
+    program: ast.SyntaxTree,
     policy: ast.PolicyChoice | None,
     types: Mapping[str, tuple[str, ...]],
     tables: Collection[str] = (),
@@ -45,7 +45,7 @@ def lower(
 
 
 class _Lowering:
-    def __init__(self, program: ast.Program, types: Mapping[str, tuple[str, ...]], tables: Collection[str]) -> None:
+    def __init__(self, program: ast.SyntaxTree, types: Mapping[str, tuple[str, ...]], tables: Collection[str]) -> None:
         self.program = program
         self.source: Source = program.source
         self.asked: dict[str, ast.Graph | algebra.Triples] = {}

@@ -318,7 +318,7 @@ Statement = Prefix | EventDeclaration | PolicyStatement | EventRule | StaticRule
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class SyntaxTree:
     """All statements in the order written, and the text they came from."""
 
     statements: tuple[Statement, ...]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 DEEPEST = 100  # braces in braces: what a reader of SPARQL may have to carry
 
 
-class Piece(NamedTuple):
+class GraphPiece(NamedTuple):
     """A stretch of SPARQL. `kind`: variable, brace, string, iri, comment, escape, space, open (a string without its
     end), other."""
 
@@ -37,12 +37,12 @@ _PIECE = re.compile(
 )
 
 
-def pieces(text: str, start: int = 0, stop: int | None = None) -> Iterator[Piece]:
+def pieces(text: str, start: int = 0, stop: int | None = None) -> Iterator[GraphPiece]:
     """The pieces of `text[start:stop]`; together they are all of it."""
     for match in _PIECE.finditer(text, start, len(text) if stop is None else stop):
         kind = match.lastgroup
         assert kind is not None, "every alternative is named"
-        yield Piece(kind, match.group(), match.start(), match.end())
+        yield GraphPiece(kind, match.group(), match.start(), match.end())
 
 
 def closed(text: str, start: int, stop: int) -> int:

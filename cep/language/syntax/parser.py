@@ -74,7 +74,7 @@ def too_long(name: str) -> CepError:
     return CepError(f"{name}: the program has more than {LONGEST:,} characters", hint=hint, code="syntax")
 
 
-def parse(text: str, name: str = "<program>") -> ast.Program:
+def parse(text: str, name: str = "<program>") -> ast.SyntaxTree:
     """The statements of a program text; `name` is what errors quote it by. Raises the first CepError.
 
     Trees are at most HIGHEST high, so passes may recurse over them.
@@ -87,7 +87,7 @@ def parse(text: str, name: str = "<program>") -> ast.Program:
     statements: list[ast.Statement] = []
     while cursor.token.kind != "end":
         statements.append(_statement(cursor))
-    return ast.Program(tuple(statements), source)
+    return ast.SyntaxTree(tuple(statements), source)
 
 
 def _refuse_unreadable(source: Source) -> None:

@@ -28,7 +28,7 @@ _POSTFIXED, _JOINED, _REPEATED = range(3)
 _TIMES = range(100_000_000 * SECOND, 253_402_300_800 * SECOND)
 
 
-def print_program(program: ast.Program) -> str:
+def print_program(program: ast.SyntaxTree) -> str:
     return "".join(print_statement(statement) + "\n" for statement in program.statements)
 
 
