@@ -193,3 +193,15 @@ def test_what_cannot_be_carried() -> None:
         moved(old, old, [], {"explain": True})
     with pytest.raises(CepError, match="no snapshot, or a damaged one"):
         Engine.from_text(old, before=PriorState(b"nonsense"))
+
+
+def test_names_of_what_is_meant_last() -> None:
+    """States on disk are found by them: they are those of every version before."""
+    engine = Engine.from_text(
+        "event a(k: string, n: int) TIME t.\n"
+        "event b(k: string).\n"
+        "x(K, N + 1) <- (a(K, N) SEQ b(K)) WITHIN 1 h WHERE N > 2.\n"
+        "y(K) <- x(K, _) UNLESS b(K) WITHIN 5 min.\n"
+        "z(K, S) <- a(K, N) AGGREGATE S = sum(N) OVER LAST 10 min BY K.\n"
+    )
+    assert engine.meanings() == {"x": "56befe116edec7ed", "y": "97cdbc3400547f2c", "z": "7f93f30b4a2eca00"}

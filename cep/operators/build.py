@@ -147,10 +147,10 @@ class Builder:
     def _types(self, number: int) -> list[str]:
         return [column.type for column in self.plan.columns[number]]
 
-    def _optional(self, columns: Sequence[planned.TypedColumn]) -> frozenset[str]:
+    def _optional(self, columns: Sequence[planned.Column]) -> frozenset[str]:
         return frozenset(f"v{i}" for i, column in enumerate(columns) if column.optional)
 
-    def _conditions(self, conditions: Sequence[Condition], columns: Sequence[planned.TypedColumn]) -> Conditions:
+    def _conditions(self, conditions: Sequence[Condition], columns: Sequence[planned.Column]) -> Conditions:
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
         return compile_conditions(conditions, types, self.relations, self.pool, self.plan.source)
 
@@ -173,7 +173,7 @@ class Builder:
         return int(bits(column)[0])
 
     def _test(self, conditions: Sequence[Condition], types: Sequence[str]) -> Callable[[Table], NDArray[np.bool_]]:
-        columns = [planned.TypedColumn(type, True) for type in types]
+        columns = [planned.Column(type, True) for type in types]
         compiled = self._conditions(conditions, columns)
 
         def test(table: Table) -> NDArray[np.bool_]:
@@ -316,7 +316,7 @@ class Builder:
                 absent_from.append((side, place))
         stack, test, decided = None, None, True
         if node.decide:
-            compiled = self._conditions(node.decide, [planned.TypedColumn(type, True) for type in out])
+            compiled = self._conditions(node.decide, [planned.Column(type, True) for type in out])
             if all(isinstance(c, Comparison) for c in node.decide) and not compiled.binds:
                 types_out = {f"v{i}": type for i, type in enumerate(out)} | TIMES
                 tests = [

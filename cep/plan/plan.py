@@ -20,7 +20,7 @@ from cep.plan.lint.suspicious import doubts
 from cep.plan.lint.unsatisfiable import never
 from cep.plan.lint.unused import idle
 from cep.plan.order import Group
-from cep.plan.types import TypedColumn
+from cep.plan.types import Column
 from cep.rules.conditions import Relation
 from cep.rules.typed import Typed
 
@@ -38,7 +38,7 @@ class Plan:
     names: tuple[tuple[str, ...], ...]
     spans: tuple[Span, ...]
     users: tuple[frozenset[int], ...]
-    columns: tuple[tuple[TypedColumn, ...], ...]
+    columns: tuple[tuple[Column, ...], ...]
     points: tuple[bool, ...]
     heads: tuple[Head, ...]
     arguments: tuple[tuple[Typed, ...], ...]

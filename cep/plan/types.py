@@ -35,7 +35,7 @@ SUMMED = {
 
 
 @dataclass(frozen=True, slots=True)
-class TypedColumn:
+class Column:
     """A node's column: its type, and whether a value may be missing."""
 
     type: str
@@ -46,7 +46,7 @@ class TypedColumn:
 class Typing:
     """Columns of every node, schemas of every event, typed head arguments."""
 
-    columns: list[tuple[TypedColumn, ...]]
+    columns: list[tuple[Column, ...]]
     schemas: dict[str, Schema]
     heads: list[tuple[Typed, ...]]
 
@@ -91,7 +91,7 @@ class _Inference:
         self.relations = relations
         self.pool = pool
         self.source = source
-        self.columns: list[tuple[TypedColumn, ...]] = [() for _ in self.nodes]
+        self.columns: list[tuple[Column, ...]] = [() for _ in self.nodes]
         self.errors: dict[tuple[str, Span | None], CepError] = {}
         self.final = False
 
@@ -140,7 +140,7 @@ class _Inference:
     def types(self, number: int) -> dict[str, str]:
         return {f"v{i}": column.type for i, column in enumerate(self.columns[number])}
 
-    def head_columns(self, head: Head) -> list[TypedColumn]:
+    def head_columns(self, head: Head) -> list[Column]:
         types = self.types(head.child)
         columns = []
         for argument in head.arguments:
@@ -149,11 +149,9 @@ class _Inference:
                 continue
             try:
                 used = {types.get(name) for name in expression_variables(argument)}
-                columns.append(
-                    TypedColumn(UNKNOWN if UNKNOWN in used else check(argument, types, self.source).type, True)
-                )
+                columns.append(Column(UNKNOWN if UNKNOWN in used else check(argument, types, self.source).type, True))
             except CepError:
-                columns.append(TypedColumn(UNKNOWN, True))
+                columns.append(Column(UNKNOWN, True))
         return columns
 
     def head(self, head: Head) -> tuple[Typed, ...]:
@@ -191,7 +189,7 @@ class _Inference:
 
     # --- nodes ---
 
-    def node(self, number: int, node: Node) -> tuple[TypedColumn, ...]:
+    def node(self, number: int, node: Node) -> tuple[Column, ...]:
         match node:
             case Scan():
                 return self.scan(number, node)
@@ -210,7 +208,7 @@ class _Inference:
             case Aggregation():
                 return self.aggregation(node)
 
-    def scan(self, number: int, scan: Scan) -> tuple[TypedColumn, ...]:
+    def scan(self, number: int, scan: Scan) -> tuple[Column, ...]:
         attributes = self.schemas[scan.event].attributes
         for position, constant in scan.constants:
             self.constant(scan.event, attributes[position], constant)
@@ -224,9 +222,7 @@ class _Inference:
                     "another variable for one of them",
                 )
         constrained = {p for pair in scan.equal for p in pair}
-        return tuple(
-            TypedColumn(attributes[p].type, attributes[p].optional and p not in constrained) for p in scan.take
-        )
+        return tuple(Column(attributes[p].type, attributes[p].optional and p not in constrained) for p in scan.take)
 
     def constant(self, event: str, attribute: Attribute, constant: Constant) -> None:
         if attribute.type != UNKNOWN and coerced(TypedConstant(constant.value, constant.type), attribute.type) is None:
@@ -276,12 +272,12 @@ class _Inference:
             case _:
                 return None
 
-    def join(self, number: int, join: Join) -> tuple[TypedColumn, ...]:
+    def join(self, number: int, join: Join) -> tuple[Column, ...]:
         left, right = self.columns[join.left], self.columns[join.right]
         for mine, theirs in join.key:
             self.meet(number, (join.left, mine), (join.right, theirs))
         mine_only, theirs_only = {k for k, _ in join.key}, {k for _, k in join.key}
-        columns = [TypedColumn(c.type, c.optional and i not in mine_only) for i, c in enumerate(left)]
+        columns = [Column(c.type, c.optional and i not in mine_only) for i, c in enumerate(left)]
         columns += [c for i, c in enumerate(right) if i not in theirs_only]
         if join.absent is not None:
             own = [c for c in range(len(right)) if c not in theirs_only]
@@ -311,16 +307,16 @@ class _Inference:
                 "`(longest)` or `(shortest)`, or a variable that is a number",
             )
 
-    def union(self, number: int, left: int, right: int, order: tuple[int, ...]) -> tuple[TypedColumn, ...]:
+    def union(self, number: int, left: int, right: int, order: tuple[int, ...]) -> tuple[Column, ...]:
         columns = []
         for i, other in enumerate(order):
             one, two = self.columns[left][i], self.columns[right][other]
             type = _grown(one.type, two.type)
-            columns.append(TypedColumn(type, one.optional or two.optional))
+            columns.append(Column(type, one.optional or two.optional))
         return tuple(columns)
 
     def conditions(
-        self, conditions: Sequence[Condition], columns: Sequence[TypedColumn], names: Sequence[str]
+        self, conditions: Sequence[Condition], columns: Sequence[Column], names: Sequence[str]
     ) -> Conditions | None:
         """Conditions over columns, compiled; their mistakes are told in the author's `names` for the columns."""
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
@@ -337,7 +333,7 @@ class _Inference:
                 self.error(advised(one, written, self.schemas, self.source))
             return None
 
-    def select(self, number: int, select: Select) -> tuple[TypedColumn, ...]:
+    def select(self, number: int, select: Select) -> tuple[Column, ...]:
         child, names = self.columns[select.child], self.names[number][: len(self.columns[select.child])]
         if not select.binds:
             if self.final and select.conditions:
@@ -346,30 +342,30 @@ class _Inference:
         if any(c.type == UNKNOWN for c in child):
             used = {name for c in select.conditions for name in condition_variables(c)}
             if any(c.type == UNKNOWN and f"v{i}" in used for i, c in enumerate(child)):
-                return (*child, *(TypedColumn(UNKNOWN, True) for _ in select.binds))
+                return (*child, *(Column(UNKNOWN, True) for _ in select.binds))
         compiled = self.conditions(select.conditions, child, names)
         if compiled is None:
-            return (*child, *(TypedColumn("any", True) for _ in select.binds))
-        return (*child, *(TypedColumn(compiled.binds.get(name, "any"), True) for name in select.binds))
+            return (*child, *(Column("any", True) for _ in select.binds))
+        return (*child, *(Column(compiled.binds.get(name, "any"), True) for name in select.binds))
 
-    def aggregation(self, node: Aggregation) -> tuple[TypedColumn, ...]:
+    def aggregation(self, node: Aggregation) -> tuple[Column, ...]:
         child = self.columns[node.child]
-        columns = [TypedColumn(child[c].type, False) for c in node.by]
+        columns = [Column(child[c].type, False) for c in node.by]
         return (*columns, *(self.result(node, result) for result in node.results))
 
-    def result(self, node: Aggregation, result: AggregateResult) -> TypedColumn:
+    def result(self, node: Aggregation, result: AggregateResult) -> Column:
         if result.function == "count":
-            return TypedColumn("int", False)
+            return Column("int", False)
         assert result.argument is not None, "only count() has no argument (checked by the parser)"
         types = self.types(node.child)
         if UNKNOWN in {types[name] for name in expression_variables(result.argument) if name in types}:
-            return TypedColumn(UNKNOWN, True)
+            return Column(UNKNOWN, True)
         typed = self.checked(result.argument, types, self.names[node.child])
         if typed is None:
-            return TypedColumn("any", True)
+            return Column("any", True)
         type = typed.type
         if result.function in ("first", "last"):
-            return TypedColumn(type, True)
+            return Column(type, True)
         takes, good = SUMMED.get(result.function, ("numbers", ("int", "float", "any")))
         if type not in good:
             written = excerpt(self.source, result.argument.span) or "X"
@@ -379,10 +375,10 @@ class _Inference:
             elif type == "time":
                 hint = "`min`, `max`, `first` and `last` take times"
             self.complain(f"`{result.function}` takes {takes}, this is {a(type)}", result.argument.span, hint)
-            return TypedColumn("float", True)
+            return Column("float", True)
         if result.function in ("avg", "stddev") or type == "any":
-            return TypedColumn("float", True)
-        return TypedColumn(type, True)
+            return Column("float", True)
+        return Column(type, True)
 
 
 def _grown(old: str, new: str) -> str:
