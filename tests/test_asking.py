@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 import socket
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +19,7 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
+from connectors.rdf.forked import Forked, Gate
 from connectors.rdf.places import PLACES, SHARE, Places
 from connectors.rdf.process import StoreProcess
 from connectors.rdf.question import Question, Refused
@@ -164,10 +169,6 @@ def test_what_a_client_that_has_gone_asked_is_ended(tmp_path: Path) -> None:
 
 def test_a_fork_that_waits_for_a_lock_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that sleeps is no use; here the first two do."""
-    import threading
-
-    from connectors.rdf import forked
-
     store, made = EventStore(str(tmp_path / "events"), Words()), 0
     fork = os.fork
 
@@ -183,15 +184,80 @@ def test_a_fork_that_waits_for_a_lock_is_made_again(tmp_path: Path, monkeypatch:
             threading.Event().wait()
         return len(store.store)
 
-    gate = threading.Condition()
-    assert forked.Forked().answer(work, gate, time.monotonic() + HOUR, 0, []) == 0 and made == 3
+    gate = Gate()
+    assert Forked().answer(work, gate, time.monotonic() + HOUR, 0, []) == 0 and made == 3
     monkeypatch.undo()
     with pytest.raises(Refused, match="longer"):
-        forked.Forked().answer(lambda: sum(iter(int, 1)), gate, time.monotonic() + 0.2, 0, [])
+        Forked().answer(lambda: sum(iter(int, 1)), gate, time.monotonic() + 0.2, 0, [])
     with pytest.raises(Refused, match="broke its process"):
-        forked.Forked().answer(lambda: os.kill(os.getpid(), signal.SIGKILL), gate, time.monotonic() + HOUR, 0, [])
+        Forked().answer(lambda: os.kill(os.getpid(), signal.SIGKILL), gate, time.monotonic() + HOUR, 0, [])
     with pytest.raises(Refused, match=r"MemoryError|broke"):
-        forked.Forked().answer(lambda: len(bytearray(1 << 30)), gate, time.monotonic() + HOUR, 1 << 28, [])
+        Forked().answer(lambda: len(bytearray(1 << 30)), gate, time.monotonic() + HOUR, 1 << 28, [])
+
+
+def test_what_keeps_a_fork_from_its_answer_is_told_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No room for another process or file, an answer that breaks off, and no answer of half a change."""
+    files = len(os.listdir("/proc/self/fd"))
+    gate, later = Gate(), time.monotonic() + HOUR
+
+    def full() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    for name in ("fork", "pipe"):
+        with monkeypatch.context() as patch, pytest.raises(Refused, match="no room for another process") as told:
+            patch.setattr(os, name, full)
+            Forked().answer(lambda: 1, gate, later, 0, [])
+        assert told.value.code == "busy"
+    with monkeypatch.context() as patch, pytest.raises(Refused, match="broke its process"):
+        patch.setattr(pickle, "dumps", lambda told: b"\x80\x04\x95\xff")
+        Forked().answer(lambda: 1, gate, later, 0, [])
+
+    changing, made = iter((True, True)), 0  # as the knowledge is half way through a change, seen twice
+    fork = os.fork
+
+    def ready() -> bool:
+        assert made == 0
+        return not next(changing, False)
+
+    def counted() -> int:
+        nonlocal made
+        made += 1
+        return fork()
+
+    def told_of() -> None:
+        while not made:
+            time.sleep(0.01)
+            with half.shut:
+                half.shut.notify_all()
+
+    monkeypatch.setattr(os, "fork", counted)
+    half, teller = Gate(ready), threading.Thread(target=told_of)
+    teller.start()
+    assert Forked().answer(lambda: 7, half, later, 0, []) == 7 and made == 1
+    teller.join()
+    with pytest.raises(Refused, match="being loaded"):
+        Forked().answer(lambda: 1, Gate(lambda: False), time.monotonic(), 0, [])
+    assert len(os.listdir("/proc/self/fd")) == files
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_fork_ends_with_the_process_that_made_it() -> None:
+    """Also one that waits, which no limit of CPU ends; and where memory is short it is the first to go."""
+    if sys.platform != "linux":
+        return
+    text = (
+        "import os, time; from connectors.rdf.forked import Forked, Gate\n"
+        "def work():\n"
+        "    print(os.getpid(), open('/proc/self/oom_score_adj').read(), flush=True)\n"
+        "    os.kill(os.getppid(), 9)\n"
+        "    while True: sum(range(10_000))\n"
+        "Forked().answer(work, Gate(), time.monotonic() + 3600, 0, [])"
+    )
+    one = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    number, first = one.stdout.split()
+    assert one.returncode == -signal.SIGKILL and first == "1000"
+    until(lambda: not Path(f"/proc/{number}").exists() or ") Z" in Path(f"/proc/{number}/stat").read_text())
 
 
 def test_who_leaves_while_it_is_asked_is_not_told(store: StoreProcess) -> None:

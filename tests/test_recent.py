@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.core.schema import Attribute, Schema
-from connectors.rdf import recent, triples
+from connectors.rdf import rare, recent, triples
 from connectors.rdf.asking import asked
 from connectors.rdf.identity import identified
 from connectors.rdf.question import Question, Refused
@@ -186,7 +186,8 @@ def test_rows_are_those_of_the_query_as_it_stands(made: Rows, texts: list[str]) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recent, "_FIRST", 2)  # so that few events are many
         patch.setattr(recent, "_MORE", 3)
-        patch.setattr(recent, "_FEW", 4)
+        patch.setattr(rare, "_RARE", 2)
+        patch.setattr(rare, "_NAMED", 4)
         patch.setattr(recent, "_HOURS", 3)
         patch.setattr(recent, "_MINUTES", 120)
         store, index = filled(made)
@@ -195,8 +196,10 @@ def test_rows_are_those_of_the_query_as_it_stands(made: Rows, texts: list[str]) 
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_newest_are_the_newest_of_all(seed: int) -> None:
+def test_the_newest_are_the_newest_of_all(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Among so many events that a few minutes have enough of them, mostly."""
+    monkeypatch.setattr(rare, "_RARE", 2)
+    monkeypatch.setattr(rare, "_NAMED", 4)
     draw = random.Random(seed)
     made = [
         (draw.randrange(2), draw.randrange(3_000), draw.choice([0, 0, 3, 40]), draw.choice("abc"), draw.randrange(4))
@@ -239,7 +242,6 @@ def test_a_range_and_the_newest_are_asked_of_their_minutes_alone() -> None:
         last.replace("{ ?e", "{ { SELECT * { ?x ?y ?z } } ?e"),
         last.replace("SELECT *", "DESCRIBE ?e"),
         f"SELECT ?e {{ ?e {END} ?t FILTER(?t<:y)FILTER?v#>\n }}",
-        f'SELECT ?e {{ ?e <urn:semcep:attribute/warm/fridge> "b" ; {END} ?t }} ORDER BY DESC(?t) LIMIT 5',
         f"SELECT (COUNT(*) AS ?n) {{ ?e {END} ?t }} ORDER BY DESC(?n) LIMIT 5",
         f"SELECT DISTINCT ?t {{ ?e {END} ?t }} ORDER BY DESC(?t) LIMIT 5",
     ):

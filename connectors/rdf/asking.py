@@ -12,6 +12,7 @@ from typing import Any
 import pyoxigraph as ox
 
 from cep.rules.geodesy import geod
+from connectors.rdf.near import near
 from connectors.rdf.question import GRAPHS, RESULTS, Answer, Question, Refused
 from connectors.rdf.recent import Recent, Rewritten
 from connectors.rdf.words import DISTANCE
@@ -57,7 +58,10 @@ def _found(store: ox.Store, question: Question, text: str) -> Any:
     if question.default is not None or question.named is not None:
         graphs["default_graph"] = [ox.NamedNode(iri) for iri in question.default or ()]
         graphs["named_graphs"] = [ox.NamedNode(iri) for iri in question.named or ()]
-    return store.query(text, prefixes=dict(question.prefixes), custom_functions=_FUNCTIONS, **graphs)
+    names = dict(question.prefixes)
+    with suppress(SyntaxError):  # of the query itself it is said where it is
+        return store.query(near(text, names), prefixes=names, custom_functions=_FUNCTIONS, **graphs)
+    return store.query(text, prefixes=names, custom_functions=_FUNCTIONS, **graphs)
 
 
 class _Bounded(io.RawIOBase):

@@ -7,14 +7,17 @@ sleeps, and nothing else lets it), and another fork takes its place.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.rdf.question import Refused
@@ -23,7 +26,18 @@ _LOOK = 50  # milliseconds between two looks at a process that says nothing
 _LONG = 1.0  # seconds from which on a question gives way to all else
 _TRIES = 10  # forks that wait for a lock, one after the other
 _GIVES_WAY = 10
+_PARENT_ENDS = 1  # prctl
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+FULL = "the system has no room for another process now"
 BROKE = "the query needs more memory than it may have, or is nested so deep that it broke its process"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """When forks may be made: where `ready` holds, and as long as `shut` is had, which tells of its changes."""
+
+    ready: Callable[[], bool] = lambda: True
+    shut: threading.Condition = field(default_factory=threading.Condition)
 
 
 class Forked:
@@ -34,20 +48,14 @@ class Forked:
         self._process = 0
         self._ended = False
 
-    def answer(
-        self, work: Callable[[], Any], gate: threading.Condition, until: float, memory: int, shut: Sequence[int]
-    ) -> Any:
-        """What the work gives, done in a fork that is made while `gate` is had. `until`: when it is ended. `memory`:
-        bytes that it may have more than this process, 0: any. `shut`: files that are not for it. Raises Refused."""
+    def answer(self, work: Callable[[], Any], gate: Gate, until: float, memory: int, shut: Sequence[int]) -> Any:
+        """What the work gives, done in a fork. `until`: when it is ended. `memory`: bytes that it may have more than
+        this process, 0: any. `shut`: files that are not for it. Raises Refused."""
         for _ in range(_TRIES):
-            with gate, self._lock:
-                if self._ended:
-                    raise Refused("slow", "nobody waits for the answer")
-                reading, writing = os.pipe()
-                self._process = os.fork()
-                if self._process == 0:
-                    _work(work, writing, (*shut, reading), until, memory)
-                os.close(writing)  # before another fork is made, which would keep it open
+            with gate.shut:
+                if not gate.shut.wait_for(gate.ready, max(0.0, until - time.monotonic())):
+                    raise Refused("slow", "the knowledge is being loaded")
+                reading = self._begin(work, until, memory, shut)
             try:
                 told = self._read(reading, until)
             finally:
@@ -57,11 +65,35 @@ class Forked:
                 continue
             if not told:
                 raise Refused("failed", BROKE)
-            kind, value = pickle.loads(told)
+            try:
+                kind, value = pickle.loads(told)
+            except (pickle.UnpicklingError, EOFError):  # it ended before it had said all
+                raise Refused("failed", BROKE) from None
             if kind == "refused":
                 raise Refused(*value)
             return value
         raise Refused("failed", "the store is too busy for a query")
+
+    def _begin(self, work: Callable[[], Any], until: float, memory: int, shut: Sequence[int]) -> int:
+        """Makes the fork; gives the end from which its answer is read."""
+        with self._lock:
+            if self._ended:
+                raise Refused("slow", "nobody waits for the answer")
+            try:
+                reading, writing = os.pipe()
+            except OSError:
+                raise Refused("busy", FULL) from None
+            parent = os.getpid()
+            try:
+                self._process = os.fork()
+            except OSError:
+                os.close(reading)
+                os.close(writing)
+                raise Refused("busy", FULL) from None
+            if self._process == 0:
+                _work(work, writing, (*shut, reading), until, memory, parent)
+            os.close(writing)  # before another fork is made, which would keep it open
+        return reading
 
     def end(self) -> None:
         """Nobody waits for it."""
@@ -113,9 +145,10 @@ def _asleep(process: int) -> int | None:
     return int(fields[11]) + int(fields[12]) if fields[0] == "S" else None
 
 
-def _work(work: Callable[[], Any], writing: int, shut: Sequence[int], until: float, memory: int) -> None:
+def _work(work: Callable[[], Any], writing: int, shut: Sequence[int], until: float, memory: int, parent: int) -> None:
     """In the fork, which ends with it."""
     try:
+        _follow(parent)
         for descriptor in shut:
             os.close(descriptor)
         _limit(until, memory)
@@ -132,8 +165,18 @@ def _work(work: Callable[[], Any], writing: int, shut: Sequence[int], until: flo
         os._exit(0)
 
 
+def _follow(parent: int) -> None:
+    """Where the process that began it ends, it ends too; where Linux has to end one for want of memory, it is this."""
+    if _PRCTL is not None:
+        _PRCTL(_PARENT_ENDS, ctypes.c_ulong(signal.SIGKILL))
+    if os.getppid() != parent:  # it has ended before that
+        os._exit(0)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
 def _limit(until: float, memory: int) -> None:
-    """Where the process that began it ends, it ends soon after."""
+    """Its time and its memory; where the system cannot end it with the one that began it, it ends soon after."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 

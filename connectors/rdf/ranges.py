@@ -8,19 +8,17 @@ unknown, or could be read in two ways, makes that nothing is said at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf.words import RDF, TIME, XSD
+from connectors.rdf.timed import STAMPED, WAYS, Link, Order, Range, Stamp, Timed
+from connectors.rdf.words import RDF, XSD
 from knowledge.asking.sparql import Token, tokens
 
-STAMPED = TIME + "inXSDDateTimeStamp"
-_WAYS = (TIME + "hasEnd", TIME + "hasBeginning")
 _NOT = {"graph", "service", "from", "base", "insert", "delete", "load", "clear", "with", "using", "describe", "reduced"}
 _PLAIN = re.compile(
     r"<[A-Za-z][A-Za-z0-9+.-]*:[^<>\"{}|^`\\\x00-\x20()?$&!,;=]*>"
@@ -32,79 +30,23 @@ _LATER = timedelta(minutes=10)  # in which a question is begun
 _EMPTY = ox.Store()
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Minutes (`2013-02-08T21:05`) between which a variable lies, both of them in it; None: there is no such bound."""
-
-    since: str | None = None
-    until: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """Where a query asks for a time: from the predicate's first letter to behind the variable, and `way`, the first
-    step of a path of two; '': the predicate stands alone."""
-
-    start: int
-    end: int
-    way: str
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """The variable by which rows are ordered first, whether downwards, and how many are wanted behind how many."""
-
-    variable: str
-    down: bool
-    limit: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A query that asks for times. `stamps` and `ranges` by variable; `order`: where it wants a few of all rows;
-    `constants`: property and value of patterns that name both. `open`: the offset behind the brace of its group;
-    `star`: that of the `*` that gives out all variables."""
-
-    text: str
-    stamps: Mapping[str, Stamp]
-    ranges: Mapping[str, Range]
-    order: Order | None
-    constants: Sequence[tuple[ox.NamedNode, ox.NamedNode | ox.Literal]]
-    open: int
-    star: int | None
-    prefixes: Mapping[str, str]
-
-    def restricted(self, variable: str, path: str, spans: Iterable[str]) -> str:
-        """The same query over the instants from which a path leads to one of some spans; their time is a variable."""
-        name = "span"
-        while name in self.text:
-            name += "_"
-        stamp = self.stamps[variable]
-        told = f"<{STAMPED}> ?{variable} ; {path} ?{name}"
-        parts = [
-            (self.open, self.open, f" VALUES ?{name} {{ {' '.join(spans)} }} "),
-            (stamp.start, stamp.end, f"<{stamp.way}> [ {told} ]" if stamp.way else told),
-        ]
-        if self.star is not None:
-            parts.append((self.star, self.star + 1, " ".join(map(str, _variables(self.text, self.prefixes)))))
-        text = self.text
-        for start, end, new in sorted(parts, reverse=True):
-            text = f"{text[:start]}{new} {text[end:]}"
-        return text
-
-
 class _Unclear(Exception):
     pass
 
 
 def timed(text: str, prefixes: Mapping[str, str]) -> Timed | None:
     """What a query says of times; None: nothing, or nothing that is sure."""
-    if "inXSDDateTimeStamp" not in text or "\\" in text:
+    if not ("inXSDDateTimeStamp" in text or "distance" in text) or "\\" in text:
         return None
     try:
         return _Reader(text, prefixes).timed()
-    except (_Unclear, IndexError, KeyError, ValueError):  # it is no query, or another one than is understood here
+    except (
+        _Unclear,
+        IndexError,
+        KeyError,
+        ValueError,
+        RecursionError,
+    ):  # it is no query, or another one than is understood here
         return None
 
 
@@ -114,7 +56,9 @@ class _Reader:
         self.tokens = tokens(text)
         self.stamps: dict[str, Stamp] = {}
         self.ranges: dict[str, Range] = {}
-        self.constants: list[tuple[ox.NamedNode, ox.NamedNode | ox.Literal]] = []
+        self.links: list[Link] = []
+        self.filters: list[str] = []
+        self.first = True  # nothing yet that looks at what is bound already
         for each in self.tokens:
             if each.kind == "iri" and not _PLAIN.fullmatch(each.text):
                 raise _Unclear
@@ -169,15 +113,15 @@ class _Reader:
             raise _Unclear  # a variable more would be given out
         self._group(first, last)
         order = self._order(last + 1) if kind == "select" and plain else None
-        return Timed(
-            self.text, self.stamps, self.ranges, order, self.constants, self.tokens[at].end, star, self.prefixes
-        )
+        said = (self.stamps, self.ranges, order, self.links, self.filters)
+        return Timed(self.text, *said, self.tokens[at].end, star, self.prefixes)
 
     def _group(self, at: int, last: int) -> None:
         """What stands in a group directly."""
         while at < last:
             word, before, bracket = self.word(at), self.word(at - 1), self.word(at + 1) == "("
             if word == "filter" and bracket:
+                self.filters.append(self.text[self.tokens[at + 1].end : self.tokens[self.pairs[at + 1]].start])
                 for name, one in self._bounds(at + 2, self.pairs[at + 1]):
                     old = self.ranges.get(name, Range())
                     since, until = (one.since, old.since), (one.until, old.until)
@@ -187,8 +131,10 @@ class _Reader:
                 at = self.pairs[at + 1] + 1 if bracket else at + 2
                 at = self.pairs[at] + 1
             elif bracket and (word == "bind" or before == "filter"):
+                self.first = self.first and word != "bind"
                 at = self.pairs[at + 1] + 1
             elif word in ("filter", "optional", "minus", "union", "not", "exists", "."):
+                self.first = self.first and word not in ("optional", "minus")
                 at += 1
             elif word == "{":
                 at = self.pairs[at] + 1
@@ -199,12 +145,13 @@ class _Reader:
 
     def _triples(self, at: int, last: int) -> int:
         """A subject with its properties and values; gives what comes behind them."""
+        subject = self._named(at)
         at = self.pairs[at] + 1 if self.word(at) == "[" else at + 1
         while at < last and self.word(at) != ".":
             verb, at = at, self._path(at)
             value, end = at, self._value(at)
             if self.word(end) != ",":
-                self._told(verb, value, end)
+                self._told(subject, verb, value, end)
             at = end
             while self.word(at) == ",":
                 at = self._value(at + 1)
@@ -214,19 +161,27 @@ class _Reader:
                 at += 1
         return at
 
-    def _told(self, verb: int, value: int, end: int) -> None:
+    def _told(self, subject: str, verb: int, value: int, end: int) -> None:
         """Of one property with one value."""
         path = [self._iri(n) or self.word(n) for n in range(verb, value)]
+        name, term = RDF + "type" if path == ["a"] else path[0], None
         if self.tokens[value].kind == "variable":
-            name, start, behind = self.tokens[value].text[1:], self.tokens[verb].start, self.tokens[value].end
+            object, start, behind = self.tokens[value].text[1:], self.tokens[verb].start, self.tokens[value].end
             if path == [STAMPED]:
-                self.stamps.setdefault(name, Stamp(start, behind, ""))
-            elif len(path) == 3 and path[0] in _WAYS and path[1:] == ["/", STAMPED]:
-                self.stamps.setdefault(name, Stamp(start, behind, path[0]))
-        elif len(path) == 1 and end == value + 1 and (term := self._constant(value)) is not None:
-            property = RDF + "type" if path[0] == "a" else path[0]
-            if ":" in property:
-                self.constants.append((ox.NamedNode(property), term))
+                self.stamps.setdefault(object, Stamp(start, behind, "", subject))
+            elif len(path) == 3 and path[0] in WAYS and path[1:] == ["/", STAMPED]:
+                self.stamps.setdefault(object, Stamp(start, behind, path[0], subject))
+        elif end == value + 1:
+            term = self._constant(value)
+        if self.first and len(path) == 1 and ":" in name and (term is not None or self._named(value)):
+            self.links.append(Link(ox.NamedNode(name), subject, self._named(value), term))
+
+    def _named(self, at: int) -> str:
+        """A variable, a blank node or what stands in brackets."""
+        one = self.tokens[at]
+        if one.kind in ("variable", "blank"):
+            return f"?{one.text[1:]}" if one.kind == "variable" else one.text
+        return f"[{sum(each.text == '[' for each in self.tokens[:at])}" if one.text == "[" else ""
 
     def _path(self, at: int) -> int:
         """What comes behind a property, or a path of them."""
@@ -355,9 +310,3 @@ def _time(term: Any) -> datetime | None:
 def _minute(time: datetime) -> str:
     """As the names of spans have it."""
     return time.isoformat()[:16]
-
-
-def _variables(text: str, prefixes: Mapping[str, str]) -> Sequence[ox.Variable]:
-    found = _EMPTY.query(text, prefixes=dict(prefixes))
-    assert isinstance(found, ox.QuerySolutions), "it has a `*`"
-    return found.variables

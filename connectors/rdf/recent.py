@@ -11,15 +11,19 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import pyoxigraph as ox
 
+from connectors.rdf.grid import Grid
 from connectors.rdf.question import Question
-from connectors.rdf.ranges import Order, Range, Timed, timed
-from connectors.rdf.spans import CONTAINS, HERE, INSIDE, Spans
+from connectors.rdf.ranges import timed
+from connectors.rdf.rare import Few, rare, scarce
+from connectors.rdf.spans import CONTAINS, INSIDE, Spans, counted
+from connectors.rdf.timed import Order, Range, Timed
 
 _MINUTES, _HOURS = 240, 240  # spans of a kind that are asked for; of more, the next larger ones
-_FEW = 2_000  # what a pattern may find for the query to be quick as it stands
+_BY = 50_000  # events that something rare may lead to
 _LOOKED = 20_000  # instants of a range that are counted against what a pattern finds
 _LONGEST = 5_000  # minutes that a query is given
 _FIRST, _MORE, _MOST = 50, 16, 200_000  # instants looked at for the newest rows; how many times more; where it ends
@@ -37,8 +41,9 @@ class Rewritten:
 class Recent:
     """The index of a store."""
 
-    def __init__(self, store: ox.Store, spans: Spans) -> None:
+    def __init__(self, store: ox.Store, spans: Spans, grid: Grid | None = None) -> None:
         self._store, self._spans = store, spans
+        self.grid = grid or Grid(store)
 
     def whole(self) -> bool:
         """Whether all instants are in minutes, in days whose names are in order of time."""
@@ -52,21 +57,41 @@ class Recent:
         found = timed(question.text, dict(question.prefixes))
         if found is None:
             return
+        few = scarce(self._store, found.links)
+        text = self.grid.among(found, few, self._rows)
+        if text is not None:
+            found = timed(text, dict(question.prefixes)) or found
+        yield from self._of_times(found, few)
+        if text is not None:
+            yield Rewritten(text)
+
+    def _rows(self, text: str) -> Iterable[Any]:
+        found = timed(text, {})
+        if found is not None:
+            ways = self._of_times(found, scarce(self._store, found.links))
+            text = next((each.text for each in ways if each.enough is None), text)
+        rows = self._store.query(text)
+        assert isinstance(rows, ox.QuerySolutions), "it is a SELECT"
+        return rows
+
+    def _of_times(self, found: Timed, few: Few) -> Iterator[Rewritten]:
         if found.order is not None and found.order.variable in found.stamps:
-            yield from self._newest(found, found.order)
+            yield from self._newest(found, found.order, few)
             return
         bound = [name for name in found.stamps if found.ranges.get(name, Range()) != Range()]
         bound.sort(key=lambda name: found.ranges[name].since is None)
         if bound:
-            yield from self._within(found, bound[0])
+            yield from self._within(found, bound[0], few)
 
-    def _within(self, found: Timed, variable: str) -> Iterator[Rewritten]:
+    def _within(self, found: Timed, variable: str, few: Few) -> Iterator[Rewritten]:
         """All that is in a range."""
         asked = found.ranges[variable]
         spans = self._hours(asked, False)
         hours = list(islice(spans, _HOURS + 1))
-        instants = (1 for hour in hours for minute in self._minutes(hour, asked) for _ in range(self._inside(minute)))
-        if self._found(found, sum(islice(instants, _LOOKED))):
+        looked = [str(minute) for hour in hours for minute in self._minutes(hour, asked)]
+        instants = counted(self._store, f"VALUES ?minute {{ {' '.join(looked)} }} ?minute {INSIDE} ?instant", _LOOKED)
+        if (begun := rare(self._store, found, variable, few, instants)) is not None:
+            yield Rewritten(begun.written(found))
             return
         if len(hours) <= _HOURS:
             minutes = [minute for hour in hours[: _MINUTES // 60 + 1] for minute in self._minutes(hour, asked)]
@@ -75,36 +100,32 @@ class Recent:
             some, path = list({self._spans.around(hour): None for hour in [*hours, *spans]}), _INTO[2]
         yield Rewritten(found.restricted(variable, path, map(str, some)))
 
-    def _newest(self, found: Timed, order: Order) -> Iterator[Rewritten]:
+    def _newest(self, found: Timed, order: Order, few: Few) -> Iterator[Rewritten]:
         """The spans at one end, more and more of them."""
-        wanted = order.limit + order.offset
-        if wanted > _MOST // _MORE or self._found(found, _FEW):
-            return
-        asked = found.ranges.get(order.variable, Range())
+        asked, name = found.ranges.get(order.variable, Range()), order.variable
+        begun = rare(self._store, found, name, few, _BY)
+        most = _MOST if begun is None else min(_MOST, begun.events // _MORE)
         minutes: list[str] = []
-        instants, goal = 0, max(_FIRST, 4 * wanted)
-        for hour in self._hours(asked, order.down):
-            for minute in self._minutes(hour, asked, order.down):
+        instants, goal = 0, max(_FIRST, 4 * (order.limit + order.offset))
+        each = (minute for hour in self._hours(asked, order.down) for minute in self._minutes(hour, asked, order.down))
+        while goal <= most:
+            for minute in each:
                 minutes.append(str(minute))
-                if len(minutes) > _LONGEST:
-                    return
                 instants += self._inside(minute, _MOST)
-                if instants >= goal:
-                    yield Rewritten(found.restricted(order.variable, _INTO[0], minutes), order.limit)
-                    goal = instants * _MORE
-                    if goal > _MOST:
-                        return
-        yield Rewritten(found.restricted(order.variable, _INTO[0], minutes))
-
-    def _found(self, found: Timed, fewer: int) -> bool:
-        """Whether a pattern that names a property and a value finds fewer: then the query begins with that."""
-        for property, value in found.constants:
-            if len(list(islice(self._store.quads_for_pattern(None, property, value, HERE), fewer))) < fewer:
-                return True
-        return False
+                if instants >= goal or len(minutes) > _LONGEST:
+                    break
+            else:
+                yield Rewritten(found.restricted(name, _INTO[0], minutes))
+                return
+            if len(minutes) > _LONGEST:
+                break
+            yield Rewritten(found.restricted(name, _INTO[0], minutes), order.limit)
+            goal = instants * _MORE
+        if begun is not None:
+            yield Rewritten(begun.written(found))
 
     def _inside(self, span: ox.NamedNode, most: int = _LOOKED) -> int:
-        return sum(1 for _ in islice(self._store.quads_for_pattern(span, INSIDE, None, HERE), most))
+        return counted(self._store, f"{span} {INSIDE} ?instant", most)
 
     def _hours(self, asked: Range, down: bool) -> Iterator[ox.NamedNode]:
         return self._spans.hours(asked.since or "", asked.until or "~", down)

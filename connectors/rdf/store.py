@@ -69,6 +69,7 @@ class EventStore:
                 self.store.bulk_extend(ox.parse(path=path, format=ox.RdfFormat.N_QUADS, lenient=True))
             self.store.flush()
             os.replace(path, before)
+            self._recent.grid.changed()
             self._indexed = self._indexed and not self._tells_times()
         for quad in marks:
             self.store.remove(quad)
@@ -105,6 +106,7 @@ class EventStore:
             self.store.extend(quads)
         else:
             self.store.bulk_extend(quads)
+        self._recent.grid.changed(b"".join(come))
 
     def derive(self, rules: bytes, meant: Mapping[str, str], again: bool) -> None:
         """Rules, as triples, in place of what was said of them. `meant`: what each event means, by what the names of
@@ -145,6 +147,7 @@ class EventStore:
             self._indexed = False
         load = self.store.bulk_load if lines >= MANY else self.store.load
         load(text, ox.RdfFormat.N_TRIPLES, lenient=True)
+        self._recent.grid.changed(text)
         self._loose, self._lines = self._loose + lines, self._lines + lines
 
     @property
@@ -239,6 +242,10 @@ class EventStore:
                     instants[ox.NamedNode(_iri(quad.object))] = None
         for instant in instants:
             yield from self.store.quads_for_pattern(instant, None, None, HERE)
+
+    def places(self) -> None:
+        """Read where things are, before a fork asks for what is near."""
+        self._recent.grid.read()
 
     def ask(self, question: Question) -> Answer:
         """Raises Refused."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from cep.rules.geodesy import geod
 from connectors.rdf import elsewhere, offline
-from connectors.rdf.forked import Forked
+from connectors.rdf.forked import Forked, Gate
 from connectors.rdf.places import PLACES
 from connectors.rdf.question import Answer, Question, Refused
 from connectors.rdf.store import EventStore
@@ -74,6 +74,7 @@ class _Worker:
         self.asked: dict[int, Forked] = {}
         self.saying = threading.Lock()
         self.settled, self.filling = threading.Condition(), 0  # nothing is answered from half of the knowledge
+        self.gate = Gate(lambda: self.filling == 0, self.settled)
         threading.stack_size(_STACK)
         self.writer, self.settler = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         self.readers = ThreadPoolExecutor(2 * PLACES)
@@ -159,13 +160,11 @@ class _Worker:
 
     def _answer(self, number: int, one: Forked, name: str, values: Sequence[Any], until: float) -> None:
         try:
-            with self.settled:
-                if not self.settled.wait_for(lambda: self.filling == 0, max(0.0, until - time.monotonic())):
-                    raise Refused("slow", "the knowledge is being loaded")
             if name == "ask" and "distance" in values[0].text:
                 geod()  # so that not every fork has to begin with it
+                self.store.places()
             memory, shut = self.memory // PLACES, [self.connection.fileno()]
-            said = "done", one.answer(lambda: self.calls[name](*values), self.settled, until, memory, shut)
+            said = "done", one.answer(lambda: self.calls[name](*values), self.gate, until, memory, shut)
         except Refused as error:
             said = "refused", (error.code, str(error))
         except Exception as error:
