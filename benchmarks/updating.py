@@ -1,4 +1,4 @@
-"""Knowledge that changes while events come: CPU for an update, in order and out of order, and what is held after many.
+"""Knowledge that changes while events come: CPU for an update, one by one and many at once in any order; terms held.
 
 `python -m benchmarks.updating`: 400 thousand triples, ten rules, an event between any two updates.
 """
@@ -9,6 +9,7 @@ import gc
 import resource
 import sys
 from time import process_time
+from typing import Any
 
 import numpy as np
 import pyoxigraph as ox
@@ -57,9 +58,9 @@ def events(count: int, stations: int = STATIONS) -> list[Event]:
     return [Event("r", (f"S{i}", 1e6), t, t) for t, i in zip(times, random.integers(0, stations, count).tolist())]
 
 
-def run(known: object, rules: str, count: int, every: int = 50, shuffled: bool = False) -> float:
+def run(known: Any, rules: str, count: int, every: int = 50, shuffled: bool = False, at_once: bool = False) -> float:
     """CPU seconds; `every`: updates between pushes."""
-    engine = Engine(PREFIX + rules, knowledge=known)  # type: ignore[arg-type]
+    engine = Engine(PREFIX + rules, knowledge=known)
     told, read = changes(count), events(count)
     engine.push([Event("r", ("S1", 0.0), 0, 0)])
     random = np.random.default_rng(3)
@@ -68,11 +69,25 @@ def run(known: object, rules: str, count: int, every: int = 50, shuffled: bool =
         piece = told[at : at + every]
         if shuffled:
             piece = [piece[i] for i in random.permutation(len(piece))]
-        for time, add, remove in piece:
-            engine.update(time, add=add, remove=remove)
+        if at_once:
+            engine.updates(piece)
+        else:
+            for time, add, remove in piece:
+                engine.update(time, add=add, remove=remove)
         found += sum(frame.height for frame in engine.push(read[at : at + every]).values())
     engine.close()
     return process_time() - began
+
+
+def endless(known: Any, count: int = 100_000, every: int = 5_000) -> int:
+    """The most terms that are held while as many literals come and go."""
+    engine, told, most = Engine(PREFIX + LEVELS, knowledge=known, lateness=None), changes(count), 0
+    for at in range(0, count, every):
+        engine.updates(told[at : at + every])
+        engine.advance(told[at + every - 1][0])
+        state: Any = engine.changes
+        most = max(most, len(state._ahead.terms))
+    return most
 
 
 def main(count: int = UPDATES) -> None:
@@ -82,14 +97,16 @@ def main(count: int = UPDATES) -> None:
     known = Knowledge.of(ox.parse(knowledge(), ox.RdfFormat.TURTLE), "owlrl")
     print(f"{len(known):,} triples")
     run(known.fork(), LEVELS, 60)
-    for name, rules, shuffled in (
-        ("in order", LEVELS, False),
-        ("out of order", LEVELS, True),
-        ("with OPTIONAL", OPTIONAL, False),
+    for name, rules, share, every, shuffled, at_once in (
+        ("one by one", LEVELS, 5, 50, False, False),
+        ("50 at once", LEVELS, 1, 50, True, True),
+        ("1,000 at once", LEVELS, 1, 1000, True, True),
+        ("with OPTIONAL", OPTIONAL, 20, 50, False, False),
     ):
-        some = count if name == "in order" else max(50, count // 5)
-        seconds = run(known.fork(), rules, some, shuffled=shuffled)
+        some = max(50, count // share)
+        seconds = run(known.fork(), rules, some, every, shuffled, at_once)
         print(f"{name:<16}{some / seconds:>10,.0f} updates a second of CPU{1000 * seconds / some:>10.2f} ms each")
+    print(f"{endless(known.fork()):,} terms at most in 100 thousand updates, {len(known.terms):,} of them loaded")
     gc.collect()
     print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024:,} MiB at most")
 

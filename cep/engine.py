@@ -283,16 +283,32 @@ class Engine:
         on from the one before. Raises CepError, and changes nothing, where the watermark has passed `time`, and where
         the types of what is asked would change.
         """
+        self._update([(time, add, remove)])
+
+    @wholly(refuses=True)
+    def updates(self, changes: Iterable[tuple[int, object, object]]) -> None:
+        """Take many updates at once, each (time, add, remove) as `update` does, which is much faster than one by one.
+
+        Raises CepError, and changes nothing, where one of them cannot be.
+        """
+        self._update(list(changes))
+
+    def _update(self, changes: list[tuple[int, Any, Any]]) -> None:
         if self.changes is None:
             raise CepError(
                 "there is no knowledge that could change", hint="Engine(..., knowledge=...)", code="knowledge"
             )
-        if not BEGINNING < time < END_OF_TIME:
-            raise ValueError("an update has a time in microseconds, within 2**62")
-        if time <= self.clock.watermark:
-            hint = "updates come before the events of their time, or within the lateness"
-            raise CepError("the update is late: the watermark has passed it", hint=hint, code="late")
-        self.changes.add(time, self.changes.loaded.change(add, remove))
+        for time, _, _ in changes:
+            if not BEGINNING < time < END_OF_TIME:
+                raise ValueError("an update has a time in microseconds, within 2**62")
+            if time <= self.clock.watermark:
+                hint = "updates come before the events of their time, or within the lateness"
+                raise CepError("the update is late: the watermark has passed it", hint=hint, code="late")
+        made = [(time, self.changes.loaded.change(add, remove)) for time, add, remove in changes]
+        if len(made) == 1:
+            self.changes.add(*made[0])
+        elif made:
+            self.changes.add_all(made)
 
     def advance(self, watermark: int) -> Frames:
         """No event that ends at or before `watermark` (microseconds) will come any more; gives what that completes."""
@@ -420,6 +436,11 @@ class Engine:
         """What the input up to `watermark` leads to, cut where the knowledge changes."""
         if self.changes is None or not (times := self.changes.due(watermark)):
             return self.machine.step(released, watermark)
+        if self.changes.over is not None:
+            with self.changes.as_they_come():
+                found = self.machine.step(released, watermark)
+            self.changes.reach(times[-1])
+            return found
         made: dict[str, list[Table]] = {}
         done = dict.fromkeys(released, 0)
         for time in [*times, None]:

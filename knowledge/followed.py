@@ -17,14 +17,16 @@ class Followed:
 
     def __init__(self, knowledge: Knowledge) -> None:
         """In its present state; later changes are told to `change` alone."""
-        self._known = knowledge.fork(asked=False)
+        self._known = knowledge.fork(asked=False, apart=True)
 
     def change(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:
         """What goes and what comes with some changes (`Knowledge.change`), asserted or inferred, as N-Quads."""
         before = self._graphs()
         self._known.apply(self._known.merge(changes))
         now = self._graphs()
-        return self._written(before, now), self._written(now, before)
+        written = self._written(before, now), self._written(now, before)
+        self._known.forget()
+        return written
 
     def _graphs(self) -> dict[int, Triples]:
         return {**self._known.graphs, NONE: self._known.seen}

@@ -263,7 +263,9 @@ class _Asked:
         self.types = tuple(Near.types[i] for i in wanted)
         self.single = 3 in bound or not wanted
 
-    def answers(self, bound: Sequence[Column], rows: int) -> tuple[Ints, list[Column]]:
+    timed = False
+
+    def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
         given = dict(zip(self._bound, bound))
         empty: Ints = np.empty(0, dtype=np.int64)
         # Piece by piece: what lies within half the earth is every place, for every question.
@@ -291,7 +293,7 @@ class _Asked:
             which = index[:0]
         return index, which, metres
 
-    def holds(self, bound: Sequence[Column], rows: int) -> Mask:
+    def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> Mask:
         given = dict(zip(self._bound, bound))
         found: Mask = np.zeros(rows, dtype=np.bool_)
         if 3 in given or 4 in given:

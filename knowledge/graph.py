@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,22 +18,25 @@ from cep.language.syntax.ast import Graph
 from cep.plan import algebra
 from cep.rules.conditions import Relation
 from cep.rules.materialized import series_of
-from cep.runtime.knowledge_source import Answers, Fixed
+from cep.runtime.knowledge_source import Answers, Fixed, Spanned
 from knowledge import geometry
 from knowledge.asking import checked, patterns, silence, solutions, store
-from knowledge.asking.answers import Before, answered, rank
+from knowledge.asking.answers import Before, answered, rank, spanned
 from knowledge.asking.bindings import TooLarge
 from knowledge.asking.sparql import Constant, basic, tokens
 from knowledge.asking.tables import Table
+from knowledge.forgetting import FEW, forget
 from knowledge.rdf import foreign, load
 from knowledge.rdf.canonical import Canonical
 from knowledge.rdf.change import Change, merge
 from knowledge.rdf.fingerprint import fingerprint
+from knowledge.rdf.graphs import by_graph, changed, union
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples
 from knowledge.reasoning.cache import close_once
 from knowledge.reasoning.closure import Closed
 from knowledge.reasoning.ruleset import REASONING, Reasoning
+from knowledge.stretch import stretch
 
 if TYPE_CHECKING:
     import rdflib
@@ -63,14 +67,16 @@ class Knowledge:
         self.terms = terms
         self.reasoning: Reasoning = reasoning
         self.graphs = dict(graphs)
-        self.asserted = _union(graphs)
+        self.asserted = union(graphs)
         self.closure: Closed | None = None if reasoning == "none" else close_once(terms, self.asserted, self.reasoning)
         self.closed = self.asserted if self.closure is None else self.closure.triples
-        self._canonical = Canonical(terms)
+        self.canonical = Canonical(terms)
         self._asked: Triples | None = None
         self._stores: dict[bool, ox.Store] = {}
         self._lent = False  # whether a fork has these stores too
-        self._tables: dict[_Asked, Table | None] = {}
+        self.loaded: Knowledge | None = None  # what this is a state of, with a dictionary of its own
+        self.first = self._many = 0  # terms that were loaded; more than which are too many
+        self.tables: dict[_Asked, Table | None] = {}
         self._answers: dict[_Asked, tuple[Table, Pool, Answers, Before]] = {}
         self._places: geometry.Places | None = None
         self._fingerprint: str | None = None
@@ -83,14 +89,14 @@ class Knowledge:
         Raises CepError, with line and column, and then nothing is loaded.
         """
         terms = Terms()
-        return cls(terms, _by_graph(load.load(names, terms)), reasoning)
+        return cls(terms, by_graph(load.load(names, terms)), reasoning)
 
     @classmethod
     def of(cls, source: Any, reasoning: str = "none") -> Knowledge:
         """An rdflib Graph or Dataset, or an iterable of triples or quads of rdflib or pyoxigraph. Raises CepError."""
         terms = Terms()
         found = load.Quads.joined(list(load.columns(foreign.quads(source), terms, None)))
-        return cls(terms, _by_graph(found), reasoning)
+        return cls(terms, by_graph(found), reasoning)
 
     def __len__(self) -> int:
         """The number of triples, asserted and inferred."""
@@ -110,10 +116,10 @@ class Knowledge:
 
         Raises CepError, with the place between the braces, for a pattern that cannot be asked or is too large.
         """
-        key = (graph.text, graph.variables, graph.prefixes)
-        if key not in self._tables:
-            self._tables[key] = patterns.table(graph, self._seen, self._id, source)
-        table = self._tables[key]
+        key = _key(graph)
+        if key not in self.tables:
+            self.tables[key] = patterns.table(graph, self._seen, self._id, source)
+        table = self.tables[key]
         if table is None:
             words = {token.text.lower() for token in tokens(graph.text) if token.kind == "word"}
             return patterns.by_sparql(graph, self.store(ordered=not words.isdisjoint(_OPEN)), pool, source)
@@ -212,16 +218,45 @@ class Knowledge:
 
     # --- change ---
 
-    def fork(self, asked: bool = True) -> Knowledge:
+    def fork(self, asked: bool = True, apart: bool = False) -> Knowledge:
         """The same knowledge in its present state, which changes by itself. Nothing is copied before it does. `asked`:
-        what was asked will be asked again, so its answers go on too."""
+        what was asked will be asked again, so its answers go on too. `apart`: with a dictionary of its own, which
+        forgets (`forget`) what comes and goes."""
         made = object.__new__(Knowledge)
         made.__dict__.update(self.__dict__)
         made.graphs = dict(self.graphs)
         made._stores = dict(self._stores)
-        made._tables, made._answers = (dict(self._tables), dict(self._answers)) if asked else ({}, {})
+        made.tables, made._answers = (dict(self.tables), dict(self._answers)) if asked else ({}, {})
         self._lent = made._lent = True
+        if apart:
+            made.loaded = self
+            made.canonical = self.canonical.copy()
+            made.terms = terms = made.canonical.terms
+            made.first = len(terms)
+            made._answers = {key: (*known[:3], Before()) for key, known in made._answers.items()}  # of other ids
+            made.closure = self.closure and replace(self.closure, terms=terms)
+            made._many = 2 * max(len(terms), FEW)
         return made
+
+    def forget(self, always: bool = False) -> None:
+        """Forget terms that came with changes and have gone, when there are twice as many as after the last time."""
+        if self.loaded is not None and (always or len(self.terms) > self._many):
+            forget(self)
+            self._many = 2 * max(len(self.terms), FEW)
+
+    def take_on(
+        self,
+        terms: Terms,
+        canonical: Canonical,
+        graphs: Mapping[int, Triples],
+        triples: tuple[Triples, Triples, Triples],
+        closure: Closed | None,
+        tables: Mapping[_Asked, Table | None],
+    ) -> None:
+        """Be the same in another dictionary; `triples`: asserted, closed and as patterns have them."""
+        self.terms, self.canonical, self.graphs, self.closure = terms, canonical, dict(graphs), closure
+        self.asserted, self.closed, self._asked = triples
+        self.tables, self._answers = dict(tables), {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Stores cannot be sent to another process, and answers are in the codes of a pool of this one.
@@ -253,30 +288,53 @@ class Knowledge:
             held = self.graphs.get(self.terms.id_of(quad.graph_name), Triples.empty())
         return NONE not in ids and held.count(*ids) > 0
 
+    def over(
+        self, changes: Sequence[tuple[int, bytes]], asked: Mapping[str, Graph | algebra.Triples], pool: Pool
+    ) -> tuple[Knowledge, dict[str, Spanned]] | None:
+        """This after changes, each with the time from which it holds, ascending; and the answers to what is asked, each
+        with its times. None where they have to be made one by one (stretch.py)."""
+        keys = {name: _key(each) for name, each in asked.items() if isinstance(each, Graph)}
+        if any(self.tables.get(key) is None for key in keys.values()) or not (made := stretch(self, changes)):
+            return None
+        found: dict[str, Spanned] = {}
+        for name, each in asked.items():
+            if isinstance(each, algebra.Triples):
+                spans = made.triples([None if term is None else self.terms.id_of(str(term)) for term in each.fixed])
+            else:
+                whole, rest = (state.tables.get(keys[name]) for state in (made.whole, made.rest))
+                if whole is None or rest is None:
+                    return None
+                try:
+                    spans = made.table(whole, rest, made.whole._id, patterns.MOST_CELLS)
+                except TooLarge:
+                    return None
+            found[name] = spanned(self.terms, spans, pool)
+        return made.after, found
+
     def apply(self, change: bytes) -> None:
         """Change the knowledge. Raises CepError, and changes nothing, where the new state contradicts itself."""
-        less, more = (_by_graph(quads) for quads in Change.read(change).quads(self.terms))
-        graphs = _changed(self.graphs, less, more)
-        added = _union(more).minus(self.asserted)
-        removed = _union(less)
+        less, more = (by_graph(quads) for quads in Change.read(change).quads(self.terms))
+        graphs = changed(self.graphs, less, more)
+        added = union(more).minus(self.asserted)
+        removed = union(less)
         removed = removed.minus(removed.minus(self.asserted))
         for triples in graphs.values():
             removed = removed.minus(triples)
         single = graphs.keys() <= {NONE} and self.graphs.keys() <= {NONE}
-        asserted = _union(graphs) if single else self.asserted.minus(removed).plus(added)
+        asserted = union(graphs) if single else self.asserted.minus(removed).plus(added)
         closure = self.closure
         if closure is not None and (len(removed) or len(added)):
             closure = closure.minus(removed) if len(removed) else closure
             closure = closure.plus(added) if len(added) else closure
             added, removed = closure.since(self.closure)  # type: ignore[arg-type]
-        placed = self._placed(added, removed)
+        placed = self.placed(added, removed)
         if placed:
             geometry.Places(self.terms, added).check()
         closed = asserted if closure is None else self.closed.minus(removed).plus(added)
         before = self._seen
-        seen, new, gone = self._canonical.changed(before, closed, added, removed)
+        seen, new, gone = self.canonical.changed(before, closed, added, removed)
         tables: dict[_Asked, Table | None] = {}
-        for key, table in self._tables.items():
+        for key, table in self.tables.items():
             try:
                 tables[key] = table and table.changed(before, seen, new, gone, self._id, patterns.MOST_CELLS)
             except TooLarge:
@@ -285,7 +343,7 @@ class Knowledge:
         if placed:
             self._places = None
         self.graphs, self.asserted, self.closure, self.closed = graphs, asserted, closure, closed
-        self._asked, self._tables, self._fingerprint = seen, tables, None
+        self._asked, self.tables, self._fingerprint = seen, tables, None
 
     def _renew_stores(self, graphs: Mapping[int, Triples], new: Triples, gone: Triples) -> None:
         kept = self._stores.get(False)
@@ -304,7 +362,7 @@ class Knowledge:
                 kept.remove(quad)
             kept.extend(store.quads(self.terms, more, graph))
 
-    def _placed(self, *changed: Triples) -> bool:
+    def placed(self, *changed: Triples) -> bool:
         """Whether some of these triples say where something is."""
         if not any(map(len, changed)):
             return False
@@ -321,43 +379,19 @@ class Knowledge:
     @property
     def _seen(self) -> Triples:
         if self._asked is None:
-            self._asked = self._canonical.triples(self.closed)
+            self._asked = self.canonical.triples(self.closed)
         return self._asked
 
     def _id(self, constant: Constant) -> int:
         """The id that a term in a pattern has among the triples seen."""
-        return self._canonical.find(constant.text, constant.datatype, constant.language)
+        return self.canonical.find(constant.text, constant.datatype, constant.language)
+
+
+def _key(graph: Graph) -> _Asked:
+    return graph.text, graph.variables, graph.prefixes
 
 
 def in_order(sparql: str) -> bool:
     """Whether a query says in which order its answers come: ORDER BY after the last brace."""
     words = [token.text.lower() for token in tokens(sparql) if token.kind == "word" or token.text == "}"]
     return "}" in words and "order" in words[len(words) - words[::-1].index("}") :]
-
-
-def _by_graph(quads: load.Quads) -> dict[int, Triples]:
-    return {
-        graph: Triples.of(*(column[quads.g == graph] for column in (quads.s, quads.p, quads.o)))
-        for graph in np.unique(quads.g).tolist()
-    }
-
-
-def _union(graphs: Mapping[int, Triples]) -> Triples:
-    union = Triples.empty()
-    for triples in graphs.values():
-        union = union.plus(triples)
-    return union
-
-
-def _changed(
-    graphs: Mapping[int, Triples], less: Mapping[int, Triples], more: Mapping[int, Triples]
-) -> dict[int, Triples]:
-    """Graphs without some triples, which go from all where no graph is named, and then with others."""
-    nothing = Triples.empty()
-    made: dict[int, Triples] = {}
-    for graph in dict.fromkeys([*graphs, *more]):
-        triples = graphs.get(graph, nothing).minus(less.get(NONE, nothing))
-        if graph != NONE:
-            triples = triples.minus(less.get(graph, nothing))
-        made[graph] = triples.plus(more.get(graph, nothing))
-    return {graph: triples for graph, triples in made.items() if len(triples)}

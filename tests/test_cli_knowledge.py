@@ -274,3 +274,32 @@ def test_values_of_another_kind_are_told() -> None:
     assert told in cep("run", "warn.cep", "-i", "level=levels.csv", "-k", "mixed.ttl").stderr
     Path("mixed.ttl").write_text("@prefix ex: <http://example.org/> .\nex:a ex:warn 4.0 . ex:b ex:warn 3 .\n")
     assert "`?W` is" not in cep("check", "warn.cep", "-k", "mixed.ttl").stderr
+
+
+def test_a_change_that_brings_another_type_is_refused_alone() -> None:
+    """`7` becomes `4.5`: this change is a dead letter with its reason, and the run goes on; `4.0` is 4."""
+    Path("limits.ttl").write_text("<urn:a> <urn:limit> 7 .")
+    Path("limits.cep").write_text(
+        "event r(v: int) TIME t.\nabove(V, L) <- r(V) WHERE { <urn:a> <urn:limit> ?L }, V > L.\n"
+    )
+    lines = (f'{{"type": "r", "v": 9, "t": "2024-01-01T0{hour}:30:00Z"}}\n' for hour in range(4))
+    Path("readings.jsonl").write_text("".join(lines))
+    made = []
+    for hour, value in ((1, "4.0"), (2, "4.5"), (3, "5")):
+        type = "decimal" if "." in value else "integer"
+        for property, name in (("generated", f"{hour}"), ("invalidated", f"{hour}")):
+            minute = "00" if property == "generated" else "45"
+            made.append(
+                f'<urn:{name}> <http://www.w3.org/ns/prov#{property}AtTime> "2024-01-01T0{hour}:{minute}:00Z"'
+                "^^<http://www.w3.org/2001/XMLSchema#dateTime> .\n"
+            )
+        made.append(f'<urn:a> <urn:limit> "{value}"^^<http://www.w3.org/2001/XMLSchema#{type}> <urn:{hour}> .\n')
+    Path("limits.nq").write_text("".join(made))
+    arguments = ("limits.cep", "--input", "readings.jsonl", "-k", "limits.ttl", "--knowledge-updates", "limits.nq")
+    result = cep("run", *arguments)
+    assert result.exit_code == 0, result.stderr
+    import json
+
+    found = [(json.loads(line)["end"][11:13], json.loads(line)["l"]) for line in result.stdout.splitlines()]
+    assert found == [("00", 7), ("01", 4), ("01", 7), ("02", 7), ("03", 5), ("03", 7)]
+    assert "1 dead letter (1 of a wrong type)" in result.stderr

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from cep.core.errors import CepError
 from cep.core.values import Pool
+from cep.engine import Engine
+from cep.events import Event
 from knowledge import graph
 from knowledge.asking import tables
 from knowledge.graph import Knowledge
@@ -79,12 +81,13 @@ def after(state: set[str], add: list[str], remove: list[str]) -> set[str]:
     text=st.one_of(maker.basic(), maker.patterns()),
     reasoning=st.sampled_from(["none", "none", "owlrl"]),
     small=st.sampled_from([True, True, False]),
+    forgetful=st.booleans(),
 )
 def test_changed_knowledge_is_that_of_a_fresh_start(
-    lines: list[str], steps: Steps, text: str, reasoning: str, small: bool
+    lines: list[str], steps: Steps, text: str, reasoning: str, small: bool, forgetful: bool
 ) -> None:
     with by_difference() if small else nullcontext():
-        changed_knowledge_is_that_of_a_fresh_start(lines, steps, [text, *ASKED], reasoning)
+        changed_knowledge_is_that_of_a_fresh_start(lines, steps, [text, *ASKED], reasoning, forgetful)
 
 
 @contextmanager
@@ -97,13 +100,13 @@ def by_difference() -> Iterator[None]:
 
 
 def changed_knowledge_is_that_of_a_fresh_start(
-    lines: list[str], steps: Steps, texts: list[str], reasoning: str
+    lines: list[str], steps: Steps, texts: list[str], reasoning: str, forgetful: bool
 ) -> None:
     if reasoning == "owlrl":  # to which a literal that is ill-formed is a contradiction
         lines = [line for line in lines if '"no"' not in line]
         steps = [([line for line in add if '"no"' not in line], remove) for add, remove in steps]
     state = set(lines)
-    knowledge = knowledge_of(state, reasoning).fork()
+    knowledge = knowledge_of(state, reasoning).fork(apart=True)
     merged = b""
     for add, chosen in [([], []), *steps]:
         there = sorted(state)
@@ -113,6 +116,11 @@ def changed_knowledge_is_that_of_a_fresh_start(
         merged = knowledge.merge([merged, change])
         knowledge.apply(change)
         fresh = knowledge_of(state, reasoning)
+        if forgetful:
+            knowledge.forget(always=True)
+            terms = len(knowledge.terms)
+            knowledge.forget(always=True)
+            assert len(knowledge.terms) == terms
         assert knowledge.fingerprint == fresh.fingerprint
         for text in texts:
             assert rows(knowledge, text) == rows(fresh, text)
@@ -258,3 +266,30 @@ def test_changes_put_together_are_all_of_them(steps: list[tuple[list[str], list[
         one.apply(change)
     other.apply(other.merge([other.merge(changes[:2]), other.merge(changes[2:])]))
     assert one.fingerprint == other.fingerprint
+
+
+def test_terms_that_came_and_went_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of endless literals so many are held as there are at one time; what was loaded has none of them."""
+    monkeypatch.setattr(graph, "FEW", 16)
+    text = "event r(s: string).\nhigh(S, L) <- r(S) WHERE { ?P <x:code> ?S ; <x:level> ?L }."
+    for reasoning in ("none", "owlrl"):
+        for together in (1, 7):
+            some = '<x:a> <x:code> "A" ; <x:level> "first" . <x:b> <x:code> "B" ; <x:level> "other" .'
+            known = Knowledge.of(ox.parse(some, ox.RdfFormat.TURTLE), reasoning)
+            engine = Engine(text, knowledge=known, lateness=None)
+            terms, most = len(known.terms), 2 * max(len(known.terms), 16) + 20
+            engine.update(1, '<x:a> <x:level> "0" .', '<x:a> <x:level> "first" .')
+            for n in range(1, 300, together):
+                engine.updates(
+                    [
+                        (10 * i, f'<x:a> <x:level> "{i}" .', f'<x:a> <x:level> "{i - 1}" .')
+                        for i in range(n, n + together)
+                    ]
+                )
+                now = 10 * (n + together)
+                engine.receive([Event("r", (name,), now - 5, now - 5) for name in "AB"])
+                found = engine.advance(now - 1)["high"]
+                assert sorted(found["l"].to_list()) == [f"{n + together - 1}", "other"]
+                assert engine.changes is not None and isinstance(engine.changes._ahead, Knowledge)
+                assert len(engine.changes._ahead.terms) <= most
+            assert len(known.terms) == terms

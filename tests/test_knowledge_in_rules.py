@@ -136,12 +136,14 @@ def test_changes(program: Program, updates: tuple[tuple[int, str, str], ...], da
     engine = start(program)
     for piece in cut(data, events):
         due = max([event.end for event in piece], default=-1)
-        rest = []
+        told, rest = [], []
         for update in waiting:  # those that the piece brings the time of, and perhaps others
-            if update[0] < due + 2 or data.draw(st.booleans()):
+            (told if update[0] < due + 2 or data.draw(st.booleans()) else rest).append(update)
+        if data.draw(st.booleans()):
+            engine.updates(told)
+        else:
+            for update in told:
                 engine.update(*update)
-            else:
-                rest.append(update)
         waiting = rest
         found += push(engine, piece)
         if data.draw(st.integers(0, 2)) == 0:

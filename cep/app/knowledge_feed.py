@@ -28,7 +28,9 @@ class FeedRetry(Protocol):
 
 
 AHEAD = 64
-"""Changes that an engine holds before their time: each with the tables that it makes."""
+"""Changes that an engine holds before their time where it takes them one by one: each with the tables it makes."""
+TOGETHER = 1024
+"""Changes that it holds where it takes all at once."""
 LARGE = 1 << 24
 """Bytes of N-Quads from which changes are read as they come."""
 PIECE = 1 << 16
@@ -38,7 +40,8 @@ PIECE = 1 << 16
 class KnowledgeFeed:
     """Changes that were read, and those that arrive in streams.
 
-    One that was read and cannot be is an error; one that arrives too late, or cannot be, is a dead letter.
+    One that was read and cannot be is an error; one that arrives too late, or cannot be, is a dead letter. So is each
+    that would bring values of another type than a rule's pattern had: it alone is refused.
     """
 
     def __init__(self, read: Sequence[Update], streams: Sequence[Arriving] = ()) -> None:
@@ -46,13 +49,13 @@ class KnowledgeFeed:
         self._streams = streams
         self._count = 0
         self._dead: list[DeadLetter] = []
+        self._most = AHEAD
         self._put(read)
 
     def begin(self, engine: Engine) -> None:
         """Few changes are given at once: what is wrong with them is told before the run. Raises CepError."""
         if len(self._due) <= AHEAD and not self._streams:
-            while self._due:
-                self._give(engine, self._next())
+            self._give(engine, [self._next() for _ in range(len({time for time, _, _ in self._due}))])
 
     def bring(self, engine: Engine, until: int, patience: FeedRetry) -> Iterator[dict[str, pl.DataFrame]]:
         """Advance the engine to `until`, with the changes up to there; gives what that completes. Streams are awaited
@@ -81,13 +84,13 @@ class KnowledgeFeed:
         return dead
 
     def _give_up_to(self, engine: Engine, reached: int) -> int | None:
-        """Give the changes up to a time, but no more than AHEAD; the time of the last, None where that were all."""
-        for _ in range(AHEAD):
-            if not self._due or self._due[0][0] > reached:
-                return None
-            changes = self._next()
-            self._give(engine, changes)
-        return changes[0].time
+        """Give the changes up to a time, but not too many; the time of the last, None where that were all."""
+        given: list[list[Update]] = []
+        most = self._most
+        while len(given) < most and self._due and self._due[0][0] <= reached:
+            given.append(self._next())
+        self._give(engine, given)
+        return given[-1][0].time if len(given) == most else None
 
     def _next(self) -> list[Update]:
         """All changes of the next time, in the order in which they were told."""
@@ -97,13 +100,21 @@ class KnowledgeFeed:
             changes.append(heappop(self._due)[2])
         return changes
 
-    def _give(self, engine: Engine, changes: list[Update]) -> None:
-        add = [quad for each in changes for quad in each.add]
-        remove = [quad for each in changes for quad in each.remove]
+    def _give(self, engine: Engine, given: list[list[Update]]) -> None:
+        """Give changes, those of a time at once; where some cannot be, one time after the other tells which."""
+        made = [(changes[0].time, *_sides(changes)) for changes in given]
         try:
-            engine.update(changes[0].time, add=add, remove=remove)
+            engine.updates(made)
+        except CepError:
+            for changes, each in zip(given, made):
+                self._give_one(engine, changes, each)
+        self._most = TOGETHER if engine.changes is not None and engine.changes.over is not None else AHEAD
+
+    def _give_one(self, engine: Engine, changes: list[Update], made: tuple[int, object, object]) -> None:
+        try:
+            engine.update(*made)
         except CepError as error:
-            if not all(each.line for each in changes):
+            if error.code != "type" and not all(each.line for each in changes):
                 raise
             for each in changes:
                 text = "".join(f"{quad} .\n" for quad in [*each.add, *each.remove])
@@ -113,6 +124,11 @@ class KnowledgeFeed:
         for update in updates:
             heappush(self._due, (update.time, self._count, update))
             self._count += 1
+
+
+def _sides(changes: list[Update]) -> tuple[object, object]:
+    """What changes of one time add and remove."""
+    return [quad for each in changes for quad in each.add], [quad for each in changes for quad in each.remove]
 
 
 def changing(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeFeed:

@@ -36,6 +36,12 @@ class KeySet:
     def nbytes(self) -> int:
         return int(self._store.nbytes + self._slots.nbytes)
 
+    def copy(self) -> KeySet:
+        """The same rows, to which others are added than here."""
+        made = KeySet(self.width)
+        made.count, made._store, made._slots = self.count, self._store.copy(), self._slots.copy()
+        return made
+
     def insert(self, keys: Ints) -> tuple[Ints, Ints]:
         """The id of each row of `keys` (shape (n, width), C order), and the positions of the rows that are new."""
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"

@@ -33,14 +33,18 @@ class Probe(Protocol):
     def single(self) -> bool:
         """Never more than one answer a row."""
 
-    def answers(self, bound: Sequence[Column], rows: int) -> tuple[Ints, list[Column]]:
+    @property
+    def timed(self) -> bool:
+        """Whether at present each row is asked for what holds at a time of its own, `ends`."""
+
+    def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
         """For each answer the row it belongs to (ascending), and a column for each wanted position.
 
         `bound`: a column of `rows` values, none missing, for each bound position in ascending order. The answers of a
         row are distinct and come in an order that the relation alone decides.
         """
 
-    def holds(self, bound: Sequence[Column], rows: int) -> Mask:
+    def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> Mask:
         """Which rows have an answer."""
 
 
@@ -66,6 +70,12 @@ class _Batch:
     rows: int
     index: Ints | None = None
     mask: Mask | None = None
+    ends: Ints | None = None  # of the rows that there were at first
+
+    def ended(self) -> Ints:
+        """When the occurrence of each row ends."""
+        assert self.ends is not None, "rules about occurrences know when they end"
+        return self.ends if self.index is None else self.ends[self.index]
 
     def narrow(self, mask: Mask) -> None:
         self.mask = mask if self.mask is None else self.mask & mask
@@ -138,7 +148,7 @@ class Conditions:
 
 
 def _run(steps: tuple[Step, ...], columns: Columns, rows: int) -> _Batch:
-    batch = _Batch(dict(columns), rows)
+    batch = _Batch(dict(columns), rows, ends=columns.get("end()"))
     for step in steps:
         step(batch)
     return batch
@@ -360,12 +370,13 @@ def _semijoin(probe: Probe, arguments: list[_Argument], negated: bool, needed: _
     def run(batch: _Batch) -> None:
         batch.settle(needed)
         columns, fits = _bound(arguments, batch)
+        ends = batch.ended() if probe.timed else None
         if fits is None:
-            found = probe.holds(columns, batch.rows)
+            found = probe.holds(columns, batch.rows, ends)
         else:
             rows = np.flatnonzero(fits)
             found = np.zeros(batch.rows, dtype=np.bool_)
-            found[rows] = probe.holds([column[rows] for column in columns], len(rows))
+            found[rows] = probe.holds([c[rows] for c in columns], len(rows), None if ends is None else ends[rows])
         if not negated:
             batch.narrow(found)
             return
@@ -385,11 +396,13 @@ def _join(probe: Probe, arguments: list[_Argument], names: tuple[str, ...], need
     def run(batch: _Batch) -> None:
         batch.settle(needed)
         columns, fits = _bound(arguments, batch)
+        ends = batch.ended() if probe.timed else None
         if fits is None:
-            index, found = probe.answers(columns, batch.rows)
+            index, found = probe.answers(columns, batch.rows, ends)
         else:
             rows = np.flatnonzero(fits)
-            index, found = probe.answers([column[rows] for column in columns], len(rows))
+            ends = None if ends is None else ends[rows]
+            index, found = probe.answers([column[rows] for column in columns], len(rows), ends)
             index = rows[index]
         batch.take(index, live)
         batch.columns.update(zip(names, found))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cep.core.hashtable import KeySet
 
 Column = NDArray[Any]
+ALWAYS, NEVER = -(2**63), 2**63 - 1
+"""Since when holds what has always been; until when what will always be."""
 CODED = ("string", "iri", "any")
 
 
@@ -39,7 +41,10 @@ def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
 
 
 class MaterializedRelation:
-    """Rows in the order they came. Rows may be added while it is asked: what was answered stays as it was."""
+    """Rows in the order they came. Rows may be added while it is asked: what was answered stays as it was.
+
+    It may be `timed`: then each row holds for what ends in a time of its own.
+    """
 
     def __init__(self, name: str, types: Sequence[str]) -> None:
         from cep.core.hashtable import KeySet  # kernels: loaded only where there are tables
@@ -47,6 +52,7 @@ class MaterializedRelation:
         self.name = name
         self.types: tuple[str, ...] = tuple(types)
         self._rows = KeySet(max(1, len(types)))
+        self._until: Ints | None = None  # of each row; since when it holds is a last word of it
         self._indexes: dict[tuple[tuple[int, ...], tuple[int, ...]], _Index] = {}
 
     @property
@@ -71,10 +77,26 @@ class MaterializedRelation:
         """Other rows instead of all there are. Whoever asks the table goes on asking it."""
         from cep.core.hashtable import KeySet
 
-        self._rows = KeySet(max(1, self.arity))
+        self._rows, self._until = KeySet(max(1, self.arity)), None
         self._rows.insert(words(columns, rows))
         for index in self._indexes.values():
             index.reset(self._rows)
+
+    def replace_timed(self, columns: Sequence[Column], since: Ints, until: Ints) -> None:
+        """Other rows, each of which holds for what ends at or after `since` and before `until`. Equal rows hold at
+        different times."""
+        from cep.core.hashtable import KeySet
+
+        keys = np.column_stack([words(columns, len(since)), since])
+        self._rows, self._until = KeySet(keys.shape[1]), until
+        self._rows.insert(keys)
+        assert self._rows.count == len(until), "equal rows begin at different times"
+        for index in self._indexes.values():
+            index.reset(self._rows, until)
+
+    @property
+    def timed(self) -> bool:
+        return self._until is not None
 
     def column(self, position: int, start: int = 0, stop: int | None = None) -> Column:
         """The values of rows `start` up to `stop` at a position."""
@@ -91,7 +113,7 @@ class MaterializedRelation:
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _Asked:
         way = (tuple(bound), wanted)
         if way not in self._indexes:
-            self._indexes[way] = _Index(self._rows, *way, self.arity)
+            self._indexes[way] = _Index(self._rows, *way, self.arity, self._until)
         return _Asked(self, self._indexes[way], wanted)
 
     def frame(self, pool: Pool) -> pl.DataFrame:
@@ -111,12 +133,16 @@ class _Asked:
         self.types = tuple(stored.types[i] for i in wanted)
         self.single = not wanted
 
-    def answers(self, bound: Sequence[Column], rows: int) -> tuple[Ints, list[Column]]:
-        index, found = self._index.answers(bound, rows)
+    @property
+    def timed(self) -> bool:
+        return self._stored.timed
+
+    def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
+        index, found = self._index.answers(bound, rows, ends)
         return index, [self._stored._column(found[:, i], position) for i, position in enumerate(self._wanted)]
 
-    def holds(self, bound: Sequence[Column], rows: int) -> NDArray[np.bool_]:
-        return self._index.holds(bound, rows)
+    def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> NDArray[np.bool_]:
+        return self._index.holds(bound, rows, ends)
 
 
 class Chosen:
@@ -151,27 +177,35 @@ class _AskedChosen:
         self.types = asked.types
         self.single = asked.single
 
-    def answers(self, bound: Sequence[Column], rows: int) -> tuple[Ints, list[Column]]:
-        return self._asked.answers([bound[i] for i in self._kept], rows)
+    @property
+    def timed(self) -> bool:
+        return self._asked.timed
 
-    def holds(self, bound: Sequence[Column], rows: int) -> NDArray[np.bool_]:
-        return self._asked.holds([bound[i] for i in self._kept], rows)
+    def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
+        return self._asked.answers([bound[i] for i in self._kept], rows, ends)
+
+    def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> NDArray[np.bool_]:
+        return self._asked.holds([bound[i] for i in self._kept], rows, ends)
 
 
 class _Index:
     """The distinct (bound, wanted) parts of the rows, found by the bound part. Kept up with the table when asked."""
 
-    def __init__(self, table: KeySet, bound: tuple[int, ...], wanted: tuple[int, ...], arity: int) -> None:
+    def __init__(
+        self, table: KeySet, bound: tuple[int, ...], wanted: tuple[int, ...], arity: int, until: Ints | None
+    ) -> None:
         self.bound = bound
         self.wanted = wanted
-        self.whole = len(bound) + len(wanted) == arity  # then parts are rows
-        self.reset(table)
+        self.all = len(bound) + len(wanted) == arity
+        self.reset(table, until)
 
-    def reset(self, table: KeySet) -> None:
+    def reset(self, table: KeySet, until: Ints | None = None) -> None:
         """Forget all, and begin with this table."""
         from cep.core.hashtable import Chains, KeySet
 
         self.table = table
+        self.until = until
+        self.whole = self.all or until is not None  # then parts are rows
         self.done = 0
         self.parts = KeySet(max(1, len(self.bound) + len(self.wanted)))
         self.groups = KeySet(max(1, len(self.bound)))
@@ -191,12 +225,14 @@ class _Index:
             bound = new[:, list(self.bound)]
         if self.bound:
             ids, _ = self.groups.insert(np.ascontiguousarray(bound))
-            if self.wanted:
+            if self.wanted or self.until is not None:
                 self.chains.append(ids, self.groups.count)
 
-    def answers(self, bound: Sequence[Column], rows: int) -> tuple[Ints, Ints]:
+    def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, Ints]:
         """For each answer its row, and the words of the wanted positions (a row of a matrix)."""
         self.keep_up()
+        if self.until is not None:
+            return self._then(bound, rows, ends, self.until)
         source = self.table.rows if self.whole else self.parts.rows
         places = list(self.wanted) if self.whole else list(range(len(self.bound), len(self.bound) + len(self.wanted)))
         if self.bound:
@@ -206,12 +242,34 @@ class _Index:
         every = source[:, places]
         return index, every if rows == 1 else np.tile(every, (rows, 1))
 
-    def holds(self, bound: Sequence[Column], rows: int) -> NDArray[np.bool_]:
+    def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> NDArray[np.bool_]:
         self.keep_up()
+        if self.until is not None:
+            there = np.zeros(rows, dtype=np.bool_)
+            there[self._then(bound, rows, ends, self.until)[0]] = True
+            return there
         if not self.bound:
             return np.full(rows, self.table.count > 0)
         found: NDArray[np.bool_] = self.groups.find(words(bound, rows)) >= 0
         return found
+
+    def _then(self, bound: Sequence[Column], rows: int, ends: Ints | None, until: Ints) -> tuple[Ints, Ints]:
+        """The answers that hold when what is asked for ends."""
+        from cep.core.hashtable import KeySet
+
+        assert ends is not None, "a table of answers with times is asked with times"
+        every = self.table.rows
+        if self.bound:
+            index, found = self.chains.expand(self.groups.find(words(bound, rows)))
+        else:
+            index, found = np.repeat(np.arange(rows), len(every)), np.tile(np.arange(len(every)), rows)
+        then = ends[index]
+        kept = np.flatnonzero((every[found, -1] <= then) & (then < until[found]))
+        index, parts = index[kept], every[found[kept]][:, list(self.wanted)]
+        if not self.all:  # rows that differ in what is not wanted are one answer
+            first = KeySet(1 + len(self.wanted)).insert(np.column_stack([index, parts]))[1]
+            index, parts = index[first], parts[first]
+        return index, parts
 
 
 _TICKS = {"time": pl.Datetime("us", "UTC"), "duration": pl.Duration("us")}

@@ -156,7 +156,9 @@ class _Call:
     def single(self) -> bool:
         return len(self.rules) == 1 and self.rules[0].conditions.single
 
-    def answers(self, bound: Sequence[Column], rows: int) -> tuple[Ints, list[Column]]:
+    timed = False
+
+    def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
         found: list[tuple[Ints, list[Column]]] = []
         for rule in self.rules:
             given = dict(zip(rule.names, bound))
@@ -177,7 +179,7 @@ class _Call:
         _, first = KeySet(1 + len(columns)).insert(words([index, *columns], len(index)))
         return index[first], [column[first] for column in columns]
 
-    def holds(self, bound: Sequence[Column], rows: int) -> NDArray[np.bool_]:
+    def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> NDArray[np.bool_]:
         result = np.zeros(rows, dtype=np.bool_)
         for rule in self.rules:
             result |= rule.conditions.holds(dict(zip(rule.names, bound)), rows)

@@ -13,11 +13,12 @@ import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import CepError
-from cep.core.values import MISSING, Areas, Ints, Pool
+from cep.core.values import MISSING, Ints, Pool
+from cep.moments import Moment, Timed
 from cep.plan.algebra import Rules, Triples
 from cep.rules.conditions import Column, Relation
 from cep.rules.datalog import Statics, close
-from cep.rules.materialized import CODED, MaterializedRelation, words
+from cep.rules.materialized import ALWAYS, CODED, NEVER, MaterializedRelation, words
 from cep.rules.typed import a
 from cep.runtime.knowledge_source import Answers, KnowledgeSource, Known, Rows, answers, relation
 
@@ -29,24 +30,14 @@ STATES = 4
 """States of the past that are held when they have been asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A change, and what there is from its time on: tables by predicate, the predicates offered besides, areas."""
-
-    time: int
-    change: bytes
-    tables: Mapping[str, Rows]
-    offers: Mapping[str, Relation]
-    areas: Areas | None
-
-
 @dataclass(slots=True)
 class KnowledgeChanges:
     """The changes of the knowledge of one engine: those applied, and those whose time has not come.
 
     `facts`: the tables given from outside. The types of all tables stay what they were when the program was read.
     `past`: where it is remembered, what changed when, up to now; the first is the sum of all before it. `news`: what
-    changed since whoever follows has taken it, None: nobody follows.
+    changed since whoever follows has taken it, None: nobody follows. `over`: the tables from now until after all
+    pending changes, where that is known of all of them at once; their moments then hold no tables.
     """
 
     rules: Rules
@@ -60,20 +51,26 @@ class KnowledgeChanges:
     present: dict[str, Rows] = field(default_factory=dict)  # of tables that were replaced
     past: list[tuple[int, bytes]] = field(default_factory=list)
     news: list[bytes] | None = None
+    over: dict[str, Timed] | None = None
     _seen: dict[int, tuple[KnowledgeSource, Moment]] = field(default_factory=dict)  # of the past, by place
     _remember: int = 0
     _answered: dict[str, tuple[Answers, Rows]] = field(default_factory=dict)  # last, by table
     _ahead: KnowledgeSource | None = None  # as it is after all pending changes
+    _before: KnowledgeSource | None = None  # as it was when pending ones were put into `over`
+    _tries: int = 0  # to have them `over` since this went well
+    _since: list[bytes] = field(default_factory=list)  # those of them whose time came
 
     # --- changes come ---
 
     def add(self, time: int, change: bytes) -> None:
         """Take a change that holds from `time` on. Raises CepError, and changes nothing, where it cannot be."""
+        if self.over is not None:
+            return self.add_all([(time, change)])
         place = bisect_right(self.pending, time, key=lambda moment: moment.time)
         later = [(moment.time, moment.change) for moment in self.pending[place:]]
         background = self._ahead
         if background is None or later:
-            background = self.loaded.fork()
+            background = self.loaded.fork(apart=True)
             background.apply(self.loaded.merge([*self.applied, *(moment.change for moment in self.pending[:place])]))
         self._ahead = None  # until all has gone well
         made = self.pending[:place]
@@ -87,6 +84,59 @@ class KnowledgeChanges:
         finally:
             self.pool.areas = present
         self.pending, self._ahead = made, background
+        background.forget()
+
+    def add_all(self, changes: Sequence[tuple[int, bytes]]) -> None:
+        """Take changes that hold from their times on, at once. Raises CepError, and changes nothing, where one of them
+        cannot be."""
+        known = [(moment.time, moment.change) for moment in self.pending]
+        every = sorted([*known, *changes], key=lambda each: each[0])
+        if len(every) > 1 and self._add_over(every):
+            return
+        kept = self.pending, self.over, self._ahead, self._before
+        if self.over is not None:  # one after the other from now on
+            self.pending, self.over, self._ahead, self._before = [], None, None, None
+            changes = every
+        try:
+            for time, change in sorted(changes, key=lambda each: each[0]):
+                self.add(time, change)
+        except CepError:
+            self.pending, self.over, ahead, self._before = kept
+            self._ahead = None if self.over is None else ahead  # the one before may have changed
+            raise
+
+    def _add_over(self, changes: Sequence[tuple[int, bytes]]) -> bool:
+        """Take all pending changes at once, where answers with their times can be had."""
+        self._tries += 1
+        if self.rules.statics or self._tries & (self._tries - 1):  # tried ever more rarely while it is in vain
+            return False
+        before = self._now()
+        found = before.over(changes, self.rules.asked, self.pool)
+        if found is None:
+            return False
+        over: dict[str, Timed] = {}
+        for name, each in found[1].items():
+            types = self.known.tables[name].types
+            columns = [refitted(c, t, w, self.pool) for c, t, w in zip(each.answers.columns, each.answers.types, types)]
+            if any(column is None for column in columns):
+                return False
+            if (each.since != ALWAYS).any() or (each.until != NEVER).any():
+                over[name] = Timed(tuple(column for column in columns if column is not None), each.since, each.until)
+        self._tries = 0
+        self.pending = [Moment(time, change, {}, {}, None) for time, change in changes]
+        self.over, self._ahead, self._before, self._since = over, found[0], before, []
+        found[0].forget()
+        return True
+
+    def _now(self) -> KnowledgeSource:
+        """What is known now, to ask it what will be."""
+        if not self.pending and self._ahead is not None:
+            return self._ahead
+        changes = self.applied if self._before is None else self._since
+        background = self.loaded.fork(apart=True) if self._before is None else self._before.fork()
+        if changes:
+            background.apply(self.loaded.merge(changes))
+        return background
 
     def _tables(
         self, background: KnowledgeSource, offers: Mapping[str, Relation], before: Mapping[str, Rows]
@@ -160,16 +210,33 @@ class KnowledgeChanges:
         """The times up to `watermark` at which something changes, ascending."""
         return sorted({moment.time for moment in self.pending if moment.time <= watermark})
 
+    @contextmanager
+    def as_they_come(self) -> Iterator[None]:
+        """In the block tables are asked for what holds when occurrences end, past all changes of `over`."""
+        assert self.over is not None, "tables have times"
+        for name, each in self.over.items():
+            self.known.tables[name].replace_timed(each.columns, each.since, each.until)
+        yield  # an exception within ends the engine
+
     def reach(self, time: int) -> None:
         """All that is known from `time` on is known now."""
+        if self.over is not None:
+            for name, each in self.over.items():
+                self.present[name] = each.at(time)
+                self.known.tables[name].replace(*self.present[name])
         while self.pending and self.pending[0].time <= time:
             moment = self.pending.pop(0)
-            self._show(moment)
+            if self.over is None:
+                self._show(moment)
+            elif self._before is not None:
+                self._since.append(moment.change)
             self._pass(moment.time, moment.change)
             self.applied.append(moment.change)
             if self.news is not None:
                 self.news.append(moment.change)
             self._compact()
+        if not self.pending:
+            self.over, self._before, self._since = None, None, []
 
     def _compact(self) -> None:
         """Put changes together, those that are as many as all after them: each is taken up a few times, not always."""
@@ -223,7 +290,7 @@ class KnowledgeChanges:
             if len(self._seen) == STATES:
                 del self._seen[next(iter(self._seen))]
             time, change = self.past[place][0], self.loaded.merge([each for _, each in self.past[: place + 1]])
-            background, areas = self.loaded.fork(), self.pool.areas
+            background, areas = self.loaded.fork(apart=True), self.pool.areas
             background.apply(change)
             try:
                 offers, self.pool.areas = background.relations(self.pool), background.areas()
@@ -260,6 +327,8 @@ class KnowledgeChanges:
     def codes(self) -> list[Ints]:
         """The pool codes in tables that were replaced or will be."""
         found: list[Ints] = []
+        for name, each in (self.over or {}).items():
+            found += [column for column, type in zip(each.columns, self._types(name)) if type in CODED]
         past = (moment for _, moment in self._seen.values())
         for tables in (self.present, *(moment.tables for moment in (*past, *self.pending))):
             for name, (columns, _) in tables.items():
@@ -280,14 +349,15 @@ class KnowledgeChanges:
 
     def restore(self, batch: pa.RecordBatch) -> None:
         """Take on the changes of a snapshot over the same knowledge."""
-        self.pending, self.applied, self._ahead = [], [], None
+        self.pending, self.applied, self._ahead, self.over, self._before = [], [], None, None, None
         changes = list(zip(batch["time"].to_pylist(), batch["change"].to_pylist()))
         if self.present and (not changes or changes[0][0] != MISSING):  # back to what was loaded
             changes.insert(0, (MISSING, self.loaded.merge([])))
-        for time, change in changes:
-            self.add(time, change)
-            if time == MISSING:
-                self.reach(MISSING)
+        while changes and changes[0][0] == MISSING:
+            self.add(*changes[0])
+            self.reach(MISSING)
+            del changes[0]
+        self.add_all(changes)
 
 
 def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | None:

@@ -46,6 +46,16 @@ class RelationInfo:
     by_difference: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Spanned:
+    """Answers over a stretch of time: each holds for what ends at or after `since` and before `until`. Equal rows lie
+    apart in time; rows are sorted as those of Answers are, then by time."""
+
+    answers: Answers
+    since: Ints
+    until: Ints
+
+
 class KnowledgeSource(Protocol):
     """Knowledge that an engine can ask. What it gives is what holds in its present state.
 
@@ -78,8 +88,11 @@ class KnowledgeSource(Protocol):
     def areas(self) -> Areas | None:
         """What gives the shapes of places by their IRIs, for `inside`. Equal ones give the same."""
 
-    def fork(self) -> KnowledgeSource:
-        """The same knowledge in its present state, which changes by itself."""
+    def fork(self, *, apart: bool = False) -> KnowledgeSource:
+        """The same knowledge in its present state, which changes by itself; `apart`: and may `forget`."""
+
+    def forget(self) -> None:
+        """Hold nothing any more of what came and went, when it is much."""
 
     def change(self, add: Any, remove: Any) -> bytes:
         """A change, checked. Raises CepError where `add` or `remove` is no RDF."""
@@ -89,6 +102,12 @@ class KnowledgeSource(Protocol):
 
     def net(self, changes: Sequence[bytes]) -> bytes:
         """Changes of this knowledge as one, without what goes and is not here."""
+
+    def over(
+        self, changes: Sequence[tuple[int, bytes]], asked: Mapping[str, Graph | Triples], pool: Pool
+    ) -> tuple[KnowledgeSource, dict[str, Spanned]] | None:
+        """The knowledge after changes, each with the time from which it holds, ascending; and the answers to what is
+        asked from before the first until after the last. None where this needs them one by one."""
 
     def apply(self, change: bytes) -> None:
         """Change the knowledge. Raises CepError, and changes nothing, where the new state contradicts itself."""
@@ -124,6 +143,8 @@ class Offered:
 
 
 class _OfferedProbe:
+    timed = False
+
     def __init__(self, offered: Offered, bound: Mapping[int, str], wanted: tuple[int, ...]) -> None:
         self._offered = offered
         self._asked = (bound, wanted)
@@ -138,11 +159,11 @@ class _OfferedProbe:
             self._probe = self._relation.probe(*self._asked)
         return self._probe
 
-    def answers(self, bound: Sequence[Column], rows: int) -> tuple[Ints, list[Column]]:
-        return self._now().answers(bound, rows)
+    def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
+        return self._now().answers(bound, rows, ends)
 
-    def holds(self, bound: Sequence[Column], rows: int) -> Mask:
-        return self._now().holds(bound, rows)
+    def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> Mask:
+        return self._now().holds(bound, rows, ends)
 
 
 @dataclass(slots=True)

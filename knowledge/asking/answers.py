@@ -10,7 +10,8 @@ import polars as pl
 
 from cep.core.values import FLOAT, INT, Ints, Pool
 from cep.rules.materialized import CODED, Column
-from cep.runtime.knowledge_source import Answers
+from cep.runtime.knowledge_source import Answers, Spanned
+from knowledge.asking.spans import Spans
 from knowledge.rdf.terms import Terms
 
 
@@ -45,6 +46,14 @@ def answered(terms: Terms, columns: Sequence[Ints], rows: int, pool: Pool, befor
     frame = pl.DataFrame([each[3].alias(f"{i}") for i, each in every.items()])
     order = frame.with_row_index("row").unique(frame.columns, keep="any").sort(frame.columns)["row"].to_numpy()
     return Answers(types, tuple(column[order] for column in values), len(order))
+
+
+def spanned(terms: Terms, spans: Spans, pool: Pool) -> Spanned:
+    """Rows of ids with times as rows of values with times, sorted as `answered` does."""
+    types, values = terms.columns(spans.columns, pool)
+    ranks = tuple(rank(column, type, pool).to_numpy() for type, column in zip(types, values))
+    made, first = Spans(ranks, spans.since, spans.until).united()
+    return Spanned(Answers(types, tuple(column[first] for column in values), made.rows), made.since, made.until)
 
 
 def rank(column: Column, type: str, pool: Pool) -> pl.Series:

@@ -31,13 +31,13 @@ class TriplePattern:
 
     def solved(self, triples: Triples, resolve: Resolve, most: int) -> TriplePattern:
         """Answered anew."""
-        return replace(self, found=solve(self._resolved(resolve), triples, self.wanted, most=most))
+        return replace(self, found=solve(self.resolved(resolve), triples, self.wanted, most=most))
 
     def changed(
         self, before: Triples, after: Triples, added: Triples, removed: Triples, resolve: Resolve, most: int
     ) -> TriplePattern:
         """Answered for the triples `after` where it is for those `before`: without the removed, with the added."""
-        patterns, wanted = self._resolved(resolve), self.wanted
+        patterns, wanted = self.resolved(resolve), self.wanted
         lost = self._touching(patterns, before, removed, most)
         won = self._touching(patterns, after, added, most)
         if not lost.rows and not won.rows:
@@ -73,7 +73,8 @@ class TriplePattern:
         columns = {name: np.concatenate([nothing, *(part.columns[name] for part in parts)]) for name in self.wanted}
         return Bindings(columns, rows).distinct(self.wanted)
 
-    def _resolved(self, resolve: Resolve) -> list[Pattern]:
+    def resolved(self, resolve: Resolve) -> list[Pattern]:
+        """The patterns with ids for their constants."""
         return [
             tuple(resolve(slot) if isinstance(slot, Constant) else slot for slot in pattern.slots)  # type: ignore[misc]
             for pattern in self.patterns

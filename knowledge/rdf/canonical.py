@@ -42,10 +42,24 @@ class Canonical:
     """
 
     def __init__(self, terms: Terms) -> None:
-        self._terms = terms
+        self.terms = terms
         self._of: Ints = np.empty(0, dtype=np.int64)
         self._found: dict[tuple[str, str, str], int] = {}
         self.changes = False  # whether there is an id that is not its own
+
+    def copy(self) -> Canonical:
+        """The same for a dictionary of its own."""
+        self._keep_up()
+        made = Canonical(self.terms.copy())
+        made._of, made._found, made.changes = self._of, dict(self._found), self.changes
+        return made
+
+    def renamed(self, terms: Terms, kept: Ints, ids: Ints) -> Canonical:
+        """The same for a dictionary of the terms `kept`; `ids`: what they are called there."""
+        self._keep_up()
+        made = Canonical(terms)
+        made._of, made.changes = ids[self._of[kept]], self.changes
+        return made
 
     def ids(self, ids: Ints) -> Ints:
         """The ids that stand for these (NONE for NONE)."""
@@ -79,13 +93,13 @@ class Canonical:
         token = sort.written(pl.Series([text], dtype=pl.String))
         if datatype in _BY_VALUE:
             token = given_back(token)
-        found = int(self.ids(self._terms.tokens(token, add=False))[0])
+        found = int(self.ids(self.terms.tokens(token, add=False))[0])
         if found != NONE:
             self._found[text, datatype, language] = found
         return found
 
     def _keep_up(self) -> None:
-        done, terms = len(self._of), self._terms
+        done, terms = len(self._of), self.terms
         if done == len(terms):
             return
         new: Ints = np.arange(done, len(terms), dtype=np.int64)

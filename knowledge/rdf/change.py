@@ -60,6 +60,11 @@ class Change:
         return every.rows(slice(None, len(removed))), every.rows(slice(len(removed), None))
 
 
+def parsed(lines: Sequence[str], terms: Terms) -> load.Quads:
+    """Quads in N-Quads as columns of ids, in this order."""
+    return _columns(list(ox.parse("\n".join(lines), ox.RdfFormat.N_QUADS)), terms)
+
+
 def _columns(quads: list[ox.Quad], terms: Terms) -> load.Quads:
     named = [i for i, q in enumerate(quads) if not isinstance(q.graph_name, ox.DefaultGraph)]
     ids = terms.ids([*(q.triple[place] for place in range(3) for q in quads), *(quads[i].graph_name for i in named)])
@@ -77,15 +82,15 @@ def merge(changes: Sequence[bytes]) -> bytes:
         change = Change.read(blob)
         for line in change.removed:
             added.pop(line, None)
-            if (unnamed := _unnamed(line)) in added:
-                added[unnamed].discard(line)
+            if (plain := unnamed(line)) in added:
+                added[plain].discard(line)
         removed |= change.removed
         for line in change.added:
-            added.setdefault(_unnamed(line), set()).add(line)
+            added.setdefault(unnamed(line), set()).add(line)
     return Change(frozenset(removed), frozenset().union(*added.values())).written()
 
 
-def _unnamed(line: str) -> str:
+def unnamed(line: str) -> str:
     """A quad without its graph's name."""
     match = _TRIPLE.match(line)
     assert match, "a change holds quads"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +80,20 @@ class Terms:
         """Roughly the memory held."""
         texts = sum(piece.estimated_size() for piece in (self._texts, self._tail, *self._recent))
         return int(self._keys.nbytes + self._sort.nbytes + texts + 16 * len(self))
+
+    def copy(self) -> Terms:
+        """The same terms, to which others are added than here."""
+        made = copy(self)
+        made.sorts, made._sort_ids, made._met = list(self.sorts), dict(self._sort_ids), dict(self._met)
+        made._keys, made._sort, made._recent = self._keys.copy(), self._sort.copy(), list(self._recent)
+        return made
+
+    def only(self, ids: Ints) -> Terms:
+        """Some terms, by ascending id, alone: they get the ids 0, 1, ..."""
+        made = Terms()
+        made.sorts, made._sort_ids = list(self.sorts), dict(self._sort_ids)
+        made._insert(self.texts(ids), self._sort[ids].astype(np.int64))
+        return made
 
     # --- columns of texts to ids; terms not met before are added ---
 

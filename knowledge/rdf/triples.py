@@ -82,6 +82,16 @@ class Triples:
         """The memory of the columns, in each order that was asked for."""
         return sum(column.nbytes for columns in self._orders.values() for column in columns)
 
+    def renamed(self, ids: Ints) -> Triples:
+        """The same with other ids, which ascend as those did."""
+        made = object.__new__(Triples)
+        made._orders = {order: (ids[s], ids[p], ids[o]) for order, (s, p, o) in self._orders.items()}
+        made._beside = None
+        if self._beside is not None:
+            base, less, more = self._beside
+            made._beside = base.renamed(ids), less.renamed(ids), more.renamed(ids)
+        return made
+
     # --- found by their terms ---
 
     def match(self, s: int | None = None, p: int | None = None, o: int | None = None) -> Columns:

@@ -22,11 +22,11 @@ from knowledge.reasoning.equality import united
 from knowledge.reasoning.equals import lost_values, more_values, values_of
 from knowledge.reasoning.inconsistency import Check, Contradiction, inconsistent
 from knowledge.reasoning.proof import Proof, Prover
-from knowledge.reasoning.relation import MOST_TERMS, Facts, packed, unpacked
+from knowledge.reasoning.relation import MOST_TERMS, Facts, Relation, packed, unpacked
 from knowledge.reasoning.removal import in_doubt, inferred_again
 from knowledge.reasoning.rule import Rule
 from knowledge.reasoning.ruleset import REASONING, Reasoning, Ruleset, ruleset
-from knowledge.reasoning.saturation import Saturation
+from knowledge.reasoning.saturation import Heads, Saturation
 
 
 def close(terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None) -> Closed:
@@ -115,6 +115,18 @@ class Closed:
         changed = [p for p in sorted({*self.facts, *before.facts}) if self.facts[p] is not before.facts[p]]
         here, there = (Facts({p: facts[p] for p in changed}) for facts in (self.facts, before.facts))
         return visible(self.terms, there.fresh(here)), visible(self.terms, here.fresh(there))
+
+    def links(self, less: Closed) -> bool:
+        """Whether something that is here and not in `less` follows from such things at once."""
+        changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
+        here, there = (Facts({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
+        more = there.fresh(here)
+        work, heads = self._work(), Heads()
+        if len(more[work.words.same].pairs):
+            return True
+        for rule in self.rules.giving:
+            work.apply(rule, more, heads, linked=False)
+        return bool(more.common(Facts({p: Relation.at(heads.of(p), 0) for p in sorted(heads.pairs)})))
 
     # --- rounds ---
 

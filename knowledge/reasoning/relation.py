@@ -248,6 +248,14 @@ class Facts(Mapping[int, Relation]):
         """Those of some triples that are not here."""
         return Facts({p: Relation.at(self[p].fresh(of[p].pairs), 0) for p in of})
 
+    def renamed(self, ids: Ints) -> Facts:
+        """The same with other ids, which ascend as those did."""
+        made = {}
+        for p in self:
+            first, second = unpacked(self[p].pairs)
+            made[p if p < 0 else int(ids[p])] = Relation(packed(ids[first], ids[second]), self[p].rounds)
+        return Facts(made)
+
     def common(self, other: Facts) -> Facts:
         """The triples that are in both."""
         return Facts({p: Relation.at(other[p].pairs[found(self[p].pairs, other[p].pairs)], 0) for p in other})

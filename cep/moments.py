@@ -1,0 +1,37 @@
+"""What is known from a moment on, and over a stretch of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep.core.values import Areas, Ints
+from cep.rules.conditions import Column, Relation
+from cep.runtime.knowledge_source import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A change, and what there is from its time on: tables by predicate, the predicates offered besides, areas."""
+
+    time: int
+    change: bytes
+    tables: Mapping[str, Rows]
+    offers: Mapping[str, Relation]
+    areas: Areas | None
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A table's rows, each with from when until when it holds. Equal rows lie apart in time."""
+
+    columns: tuple[Column, ...]
+    since: Ints
+    until: Ints
+
+    def at(self, time: int) -> Rows:
+        """The rows that hold at a time."""
+        there = np.flatnonzero((self.since <= time) & (time < self.until))
+        return tuple(column[there] for column in self.columns), len(there)

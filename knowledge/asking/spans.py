@@ -1,0 +1,61 @@
+"""Rows of ids with times: what holds from when until when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.values import Ints
+from cep.rules.materialized import ALWAYS, NEVER, Column
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Rows of ids with times: a row is there from `since` until before `until`. Rows may come several times."""
+
+    columns: tuple[Column, ...]
+    since: Ints
+    until: Ints
+
+    @property
+    def rows(self) -> int:
+        return len(self.since)
+
+    def take(self, chosen: Ints | NDArray[np.bool_]) -> Spans:
+        return Spans(tuple(column[chosen] for column in self.columns), self.since[chosen], self.until[chosen])
+
+    def united(self) -> tuple[Spans, Ints]:
+        """The same rows at the same times, sorted, with as few spans as can be: those of equal rows lie apart. Beside
+        each which row it was."""
+        order = np.lexsort([self.until, self.since, *reversed(self.columns)])
+        if not self.rows:
+            return self, order
+        sorted = self.take(order)
+        same = np.ones(self.rows - 1, dtype=np.bool_)
+        for column in sorted.columns:
+            same &= column[1:] == column[:-1]
+        row = np.concatenate([[0], np.cumsum(~same)])  # equal rows have one number
+        # The latest end so far of a row: numbers ascend, so ends of an earlier row are never in the way.
+        ends, places = np.unique(sorted.until, return_inverse=True)
+        latest = np.maximum.accumulate(row * len(ends) + places) % len(ends)
+        first = np.ones(self.rows, dtype=np.bool_)
+        first[1:] = ~same | (sorted.since[1:] > ends[latest[:-1]])
+        begins = np.flatnonzero(first)
+        lasts = np.append(begins[1:], self.rows) - 1
+        made = Spans(tuple(c[begins] for c in sorted.columns), sorted.since[begins], ends[latest[lasts]])
+        return made, order[begins]
+
+
+def always(columns: tuple[Ints, ...], rows: int) -> Spans:
+    """Rows that are there at any time."""
+    return Spans(columns, np.full(rows, ALWAYS, dtype=np.int64), np.full(rows, NEVER, dtype=np.int64))
+
+
+def joined(parts: Sequence[Spans]) -> Spans:
+    """All of these."""
+    columns = tuple(np.concatenate(column) for column in zip(*(part.columns for part in parts)))
+    since, until = (np.concatenate([getattr(part, name) for part in parts]) for name in ("since", "until"))
+    return Spans(columns, since, until).united()[0]

@@ -1,0 +1,71 @@
+"""The dictionary of knowledge that changes without end: terms that came with changes and have gone are forgotten.
+
+What was loaded keeps its ids, and all that is left its order, so columns that are sorted stay sorted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cep.core.values import Ints
+from knowledge.asking.bindings import Bindings
+from knowledge.asking.tables import Table
+from knowledge.rdf.terms import NONE
+from knowledge.reasoning.closure import close
+from knowledge.reasoning.relation import unpacked
+
+if TYPE_CHECKING:
+    from knowledge.graph import Knowledge
+
+FEW = 1 << 12
+"""Terms with which a dictionary is not looked through."""
+
+
+def forget(knowledge: Knowledge) -> None:
+    """Give knowledge, which has a dictionary of its own, one of the terms that were loaded and those that it holds."""
+    seen, closed, asserted, closure = knowledge.seen, knowledge.closed, knowledge.asserted, knowledge.closure
+    used = np.zeros(len(knowledge.terms), dtype=np.bool_)
+    used[: knowledge.first] = True
+    for triples in (seen, closed, asserted):
+        for column in triples.columns:
+            used[column] = True
+    for graph in knowledge.graphs:
+        used[max(graph, 0)] = True
+    for predicate in closure.facts if closure is not None else ():
+        assert closure is not None, "it has facts"
+        used[max(predicate, 0)] = True
+        for column in unpacked(closure.facts[predicate].pairs):
+            used[column] = True
+    used[knowledge.canonical.ids(np.flatnonzero(used))] = True
+    kept = np.flatnonzero(used)
+    ids: Ints = np.full(len(used), NONE, dtype=np.int64)
+    ids[kept] = np.arange(len(kept))
+    terms = knowledge.terms.only(kept)
+    made = {id(triples): triples.renamed(ids) for triples in (seen, closed, asserted)}
+    graphs = {
+        graph if graph == NONE else int(ids[graph]): made.get(id(triples)) or triples.renamed(ids)
+        for graph, triples in knowledge.graphs.items()
+    }
+    tables = {key: table and _renamed(table, ids) for key, table in knowledge.tables.items()}
+    canonical = knowledge.canonical.renamed(terms, kept, ids)
+    if closure is not None and knowledge.loaded is not None:
+        known = knowledge.loaded.closure
+        if known is not None and closure.rules is known.rules:
+            labels = np.concatenate([closure.labels, np.arange(len(closure.labels), len(used), dtype=np.int64)])
+            facts, told = closure.facts.renamed(ids), closure.asserted.renamed(ids)
+            closure = replace(closure, terms=terms, labels=ids[labels[kept]], facts=facts, asserted=told)
+        else:  # rules hold ids as well
+            closure = close(terms, made[id(asserted)], knowledge.reasoning, closure.prefixes)
+    seen, closed, asserted = (made[id(triples)] for triples in (seen, closed, asserted))
+    knowledge.take_on(terms, canonical, graphs, (asserted, closed, seen), closure, tables)
+
+
+def _renamed(table: Table, ids: Ints) -> Table:
+    pieces = [
+        replace(each, found=Bindings({n: ids[column] for n, column in each.found.columns.items()}, each.found.rows))
+        for each in table.pieces
+    ]
+    return replace(table, pieces=tuple(pieces))

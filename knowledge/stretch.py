@@ -1,0 +1,195 @@
+"""Answers over a stretch of time in which the knowledge changes often: each with from when until when it holds.
+
+All that is there at some time of the stretch is put together once, and all that is there throughout once. Where
+reasoning infers nothing from what comes and goes, what holds at one time is what holds throughout and what is there
+then; so each answer holds while the triples that it is made of are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.errors import CepError
+from cep.core.hashtable import KeySet
+from cep.core.values import Ints
+from cep.rules.materialized import ALWAYS, NEVER, words
+from knowledge.asking.bindings import Bindings, TooLarge, solve
+from knowledge.asking.spans import Spans, always, joined
+from knowledge.asking.tables import Resolve, Table, TriplePattern
+from knowledge.rdf.change import Change, parsed, unnamed
+from knowledge.rdf.terms import NONE
+from knowledge.rdf.triples import Columns, Triples, expand
+
+if TYPE_CHECKING:
+    from knowledge.graph import Knowledge
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Knowledge before and after some changes, and in between. `whole`: all that is there at some time, `rest`: what
+    is there throughout. `spans`: triples that come or go, as they were written; `seen`: as patterns have them."""
+
+    whole: Knowledge
+    rest: Knowledge
+    after: Knowledge
+    spans: Spans
+    seen: Spans
+
+    def triples(self, fixed: Sequence[int | None]) -> Spans:
+        """The triples that have these terms; their other positions."""
+        wanted = [i for i, id in enumerate(fixed) if id is None]
+        if NONE in fixed:
+            return always((np.empty(0, dtype=np.int64),) * len(wanted), 0)
+        fits = np.ones(self.spans.rows, dtype=np.bool_)
+        for column, id in zip(self.spans.columns, fixed):
+            if id is not None:
+                fits &= column == id
+        there = self.rest.closed.match(*fixed)
+        lasting = always(tuple(there[i] for i in wanted), len(there[0]))
+        some = self.spans.take(fits)
+        return joined([lasting, Spans(tuple(some.columns[i] for i in wanted), some.since, some.until)])
+
+    def table(self, whole: Table, rest: Table, resolve: Resolve, most: int) -> Spans:
+        """The answers of a basic pattern, a column for each of its variables. Raises TooLarge."""
+        columns: dict[str, Ints] = {}
+        since, until = np.array([ALWAYS]), np.array([NEVER])
+        for of_whole, of_rest in zip(whole.pieces, rest.pieces):
+            piece = self._piece(of_whole, of_rest, resolve, most)
+            if len(since) * piece.rows * len(whole.variables) > most:
+                raise TooLarge(len(since) * piece.rows)
+            one = np.repeat(np.arange(len(since)), piece.rows)
+            other = np.tile(np.arange(piece.rows), len(since))
+            since = np.maximum(since[one], piece.since[other])
+            until = np.minimum(until[one], piece.until[other])
+            together = np.flatnonzero(since < until)
+            columns = {name: column[one[together]] for name, column in columns.items()}
+            columns |= {name: column[other[together]] for name, column in zip(of_whole.wanted, piece.columns)}
+            since, until = since[together], until[together]
+        return Spans(tuple(columns[name] for name in whole.variables), since, until)
+
+    def _piece(self, whole: TriplePattern, rest: TriplePattern, resolve: Resolve, most: int) -> Spans:
+        names = whole.wanted
+        lasting = always(tuple(rest.found.columns[name] for name in names), rest.found.rows)
+        if whole is rest:
+            return lasting
+        every = tuple(whole.found.columns[name] for name in names)
+        some = np.flatnonzero(~_among(every, whole.found.rows, lasting))
+        if not len(some):
+            return lasting
+        patterns = whole.resolved(resolve)
+        variables = list(dict.fromkeys(slot for pattern in patterns for slot in pattern if isinstance(slot, str)))
+        start = Bindings({name: column[some] for name, column in zip(names, every)}, len(some))
+        if not names:
+            start = Bindings({}, 1)
+        ways = solve(patterns, self.whole.seen, variables, start, most)
+        made = always(tuple(ways.columns[name] for name in variables), ways.rows)
+        for pattern in patterns:
+            bound = dict(zip(variables, made.columns))
+            s, p, o = (np.full(made.rows, x, dtype=np.int64) if isinstance(x, int) else bound[x] for x in pattern)
+            made = self._while_there(made, (s, p, o))
+        named = dict(zip(variables, made.columns))
+        return joined([lasting, Spans(tuple(named[name] for name in names), made.since, made.until)])
+
+    def _while_there(self, made: Spans, triples: Columns) -> Spans:
+        """Rows at the times at which a triple is there too, one for each row."""
+        groups, begins, counts = self._groups
+        _, start, stop = groups.ranges(*triples)
+        changing = stop > start
+        group = np.where(changing, start, 0)
+        index, nth = expand(np.zeros_like(group), np.where(changing, counts[group], 1))
+        row = np.where(changing[index], begins[group[index]] + nth, 0)
+        since = np.where(changing[index], self.seen.since[row], ALWAYS)
+        until = np.where(changing[index], self.seen.until[row], NEVER)
+        since, until = np.maximum(made.since[index], since), np.minimum(made.until[index], until)
+        kept = np.flatnonzero(since < until)
+        return Spans(tuple(column[index[kept]] for column in made.columns), since[kept], until[kept])
+
+    @property
+    def _groups(self) -> tuple[Triples, Ints, Ints]:
+        """The triples that come or go, each once, with where its spans begin and how many they are."""
+        s, p, o = self.seen.columns
+        first = np.ones(len(s), dtype=np.bool_)
+        first[1:] = (s[1:] != s[:-1]) | (p[1:] != p[:-1]) | (o[1:] != o[:-1])
+        begins = np.flatnonzero(first)
+        return Triples((s[begins], p[begins], o[begins])), begins, np.diff(np.append(begins, len(s)))
+
+
+def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch | None:
+    """Changes of knowledge in the order of their times. None where they have to be made one by one: something is
+    inferred from what comes or goes, places are among it, or all of it at once would contradict itself."""
+    spans, lines = _spans(before, changes)
+    if not spans.rows:
+        return None
+    after, whole = before.fork(), before.fork()
+    try:
+        after.apply(before.merge([change for _, change in changes]))
+        whole.apply(Change(frozenset(), lines).written())
+        rest = whole.fork()
+        rest.apply(Change(lines, frozenset()).written())
+    except CepError:
+        return None
+    s, p, o = spans.columns
+    changing = Triples.of(s, p, o)
+    lasting = rest.closed.has(s, p, o)
+    if before.placed(changing) or len(whole.closed) != len(rest.closed) + len(changing.minus(rest.closed)):
+        return None
+    if whole.closure is not None and rest.closure is not None and whole.closure.links(rest.closure):
+        return None
+    spans = spans.take(np.flatnonzero(~lasting)).united()[0]
+    s, p, o = spans.columns
+    seen = Spans((s, p, whole.canonical.ids(o)), spans.since, spans.until)
+    return Stretch(whole, rest, after, spans, seen.take(~rest.seen.has(*seen.columns)).united()[0])
+
+
+def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Spans, frozenset[str]]:
+    """The triples that changes add or remove, with the times at which they are asserted, in whatever graph; and all of
+    them that ever are, in N-Quads."""
+    read = [(time, Change.read(blob)) for time, blob in changes]
+    sides = [sorted(side) for _, each in read for side in (each.removed, each.added)]
+    every = list(dict.fromkeys(line for side in sides for line in side))
+    quads = parsed(every, before.terms)
+    triples: dict[tuple[int, int, int], int] = {}
+    of = [triples.setdefault(t, len(triples)) for t in zip(quads.s.tolist(), quads.p.tolist(), quads.o.tolist())]
+    graph = quads.g.tolist()
+    number = {line: i for i, line in enumerate(every)}
+    s, p, o = (np.array(column, dtype=np.int64) for column in zip(*triples)) if triples else Triples.empty().columns
+    held: list[set[int]] = [set() for _ in triples]
+    for name, asserted in before.graphs.items():
+        for i in np.flatnonzero(asserted.has(s, p, o)).tolist():
+            held[i].add(name)
+    begun: list[int | None] = [ALWAYS if graphs else None for graphs in held]
+    rows: list[tuple[int, int, int]] = []
+    for time, each in read:
+        removed, added = ([number[line] for line in side] for side in (each.removed, each.added))
+        for i in removed:
+            held[of[i]] = set() if graph[i] == NONE else held[of[i]] - {graph[i]}
+        for i in added:
+            held[of[i]].add(graph[i])
+        for i in {of[i] for i in (*removed, *added)}:
+            if begun[i] is None and held[i]:
+                begun[i] = time
+            elif (there := begun[i]) is not None and not held[i]:
+                rows.append((i, there, time))
+                begun[i] = None
+    rows += [(i, there, NEVER) for i, there in enumerate(begun) if there is not None]
+    rows = sorted(row for row in rows if row[1] < row[2])
+    index, since, until = (np.array(column, dtype=np.int64) for column in zip(*rows)) if rows else (s[:0],) * 3
+    once: dict[int, str] = {}
+    ever = {i for i, _, _ in rows}
+    for i, line in enumerate(every):
+        if of[i] in ever:
+            once.setdefault(of[i], unnamed(line))
+    return Spans((s[index], p[index], o[index]), since, until), frozenset(once.values())
+
+
+def _among(columns: Sequence[Ints], rows: int, others: Spans) -> NDArray[np.bool_]:
+    """Which rows are among others."""
+    known = KeySet(max(1, len(columns)))
+    known.insert(words(others.columns, others.rows))
+    found: NDArray[np.bool_] = known.find(words(columns, rows)) >= 0
+    return found
