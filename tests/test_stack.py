@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -66,6 +70,42 @@ def test_linear_recursion_as_deep_as_the_language_allows(policy: str, place: str
     program = f"policy {policy}. x(K, X) <- a(K, X). x(K, {head}) <- x(K, X) SEQ b(K, Y) WHERE {condition}."
     found = detect(program, EVENTS)
     assert Event("x", (1, 9), 0, 2) in found and len(found) == 2
+
+
+EDGES = (
+    0,
+    1,
+    -1,
+    2,
+    -2,
+    3,
+    3037000499,
+    3037000500,
+    -3037000500,
+    2**32,
+    2**53 + 1,
+    2**61,
+    2**62,
+    -(2**62),
+    2**62 + 1,
+    2**63 - 1,
+    1 - 2**63,
+)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("sign", "exact"), [("+", operator.add), ("-", operator.sub), ("*", operator.mul)])
+def test_an_integer_beyond_64_bits_is_missing(policy: str, sign: str, exact: Callable[[int, int], int]) -> None:
+    declared = f"event a(k: int, v: int). event b(k: int, v: int). policy {policy}."
+    pairs = dict(enumerate(itertools.product(EDGES, EDGES)))
+    events = [Event("a", (k, x), 0, 0) for k, (x, _) in pairs.items()]
+    events += [Event("b", (k, y), 1, 1) for k, (_, y) in pairs.items()]
+    results = {k: exact(x, y) for k, (x, y) in pairs.items()}
+    fits = {k: value if abs(value) < 2**63 else None for k, value in results.items()}
+    program = f"{declared} c(K) <- a(K, X) SEQ b(K, Y) WHERE X {sign} Y = X {sign} Y."
+    assert {e.args[0] for e in detect(program, events)} == {k for k, value in fits.items() if value is not None}
+    program = f"{declared} x(K, X) <- a(K, X). x(K, X {sign} Y) <- x(K, X) SEQ b(K, Y)."
+    assert {e.args[0]: e.args[1] for e in detect(program, events) if e.end == 1} == fits
 
 
 def test_the_stack_of_a_goal_is_what_its_programs_need() -> None:

@@ -241,21 +241,19 @@ def _compare(which, a, b):  # type: ignore[no-untyped-def]
 
 @bare
 def _integer(operation, a, b):  # type: ignore[no-untyped-def]
+    # Unsigned, where the compiler may not suppose that nothing overflows and leave out the checks that something does.
     if a == MISSING or b == MISSING:
         return MISSING
     if operation == 10:
-        value = a + b
+        value = np.int64(np.uint64(a) + np.uint64(b))
         return MISSING if ((a ^ value) & (b ^ value)) < 0 else value
     if operation == 11:
-        value = a - b
+        value = np.int64(np.uint64(a) - np.uint64(b))
         return MISSING if ((a ^ b) & (a ^ value)) < 0 else value
     if operation == 12:
-        if a == 0 or b == 0:
-            return 0
-        if abs(np.float64(a) * np.float64(b)) >= 9.3e18:
-            return MISSING
-        value = a * b
-        return value if value // b == a else MISSING
+        value = np.int64(np.uint64(a) * np.uint64(b))
+        # What was wrapped is off by at least 2**64, far more than the rounding of the float product.
+        return MISSING if abs(np.float64(a) * np.float64(b) - np.float64(value)) > 2.0**60 else value
     if operation == 13:
         return MISSING if b == 0 else a // b
     if operation == 14:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from cep.core.kernels import njit
 from cep.operators.intrinsics import as_bits, as_float
 from cep.operators.keys import MISSING, NAN
@@ -36,6 +38,12 @@ def lift(kind, value):  # type: ignore[no-untyped-def]
     return 0 if kind != COUNT and (value == MISSING or value == NAN) else 1
 
 
+@njit(cache=True, inline="always")
+def around(x, u):  # type: ignore[no-untyped-def]
+    """The sum in 64 bits. Unsigned, where the compiler may not suppose that it never goes round them."""
+    return np.int64(np.uint64(x) + np.uint64(u))
+
+
 @njit(cache=True)
 def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
     """(n, x, y), older, and (m, u, v), younger, together."""
@@ -46,7 +54,7 @@ def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
     total = n + m
     if kind == SUM_INT:
         # y counts how often the sum went round the 64 bits: it may come back.
-        s = x + u
+        s = around(x, u)
         round_trip = 0
         if ((x ^ s) & (u ^ s)) < 0:
             round_trip = 1 if x > 0 else -1

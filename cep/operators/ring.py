@@ -10,7 +10,7 @@ import numpy as np
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START
 from cep.operators.intrinsics import prefetch
-from cep.operators.partial import DISTINCT, SUM_INT, combine, lift, outcome
+from cep.operators.partial import DISTINCT, SUM_INT, around, combine, lift, outcome
 
 # a ring: rows in it, place of the oldest; then n rows of least start, name and the values
 R_COUNT, R_OLDEST = 0, 1
@@ -92,7 +92,7 @@ def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ig
                     for place in range(filled):
                         value = rings[slot, RING + place * step + 2 + k]
                         if lift(SUM_INT, value) == 1:
-                            total = x + value
+                            total = around(x, value)
                             if ((x ^ total) & (value ^ total)) < 0:
                                 y += 1 if x > 0 else -1
                             x = total

@@ -42,15 +42,10 @@ def order(
         return [node.event] if isinstance(node, Scan) else list(children(node))
 
     def needs_now(unit: Unit) -> list[Unit]:
-        if isinstance(unit, int):
-            match nodes[unit]:
-                case Join("SEQ" | "DURING" | "STARTS", _, right):
-                    return [right]
-                case Deadline(left, _, _, duration):
-                    return [] if duration > 0 else [left]
-                case _:
-                    pass
-        return needs(unit)
+        if isinstance(unit, str):
+            return needs(unit)
+        later = earlier_only(nodes[unit])
+        return [other for port, other in enumerate(needs(unit)) if port not in later]
 
     units: list[Unit] = list(range(len(nodes)))
     events = dict.fromkeys([*(n.event for n in nodes if isinstance(n, Scan)), *(h.event for h in heads)])
@@ -79,6 +74,17 @@ def order(
                     )
         groups.append(Group(tuple(component), True, tuple(slices)))
     return tuple(groups), errors
+
+
+def earlier_only(node: Node) -> tuple[int, ...]:
+    """Which of the nodes that a node reads, counted as `children` gives them, it asks only for what ended before."""
+    match node:
+        case Join("SEQ" | "DURING" | "STARTS"):
+            return (0, 2)
+        case Deadline(duration=duration):
+            return (0, 1) if duration > 0 else (1,)
+        case _:
+            return ()
 
 
 def settle(

@@ -21,7 +21,7 @@ from cep.operators.contract import Goal, Ints, demand
 from cep.operators.linear_recursion import LinearRecursion
 from cep.operators.relational import Project, Tick
 from cep.plan.algebra import Join, Scan, children
-from cep.plan.order import Group, Unit
+from cep.plan.order import Group, Unit, earlier_only
 from cep.plan.plan import Plan
 from cep.runtime.counts import Count
 from cep.runtime.recursion import Part, Recursion
@@ -74,7 +74,11 @@ class Machine:
     def _recursion(self, group: Group, max_derivations: int) -> Recursion:
         steps = {unit: self._step(unit) for unit in group.units}
         parts = [
-            Part(tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for u in units), rounds)
+            Part(
+                tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for u in units),
+                rounds,
+                frozenset((u, n) for u in units if isinstance(u, int) for n in earlier_only(self.plan.nodes[u])),
+            )
             for units, rounds in group.slices
         ]
         inside = set(group.units)

@@ -29,10 +29,12 @@ TENTH = 10
 @dataclass(frozen=True, slots=True)
 class Part:
     """Units (name, goal, what it reads, own event) of a cycle that run together in an instant; `rounds`: they
-    are a cycle inside the instant."""
+    are a cycle inside the instant. `later`: (unit, place among what it reads) where it asks only for what ended
+    before; an instant comes there whole."""
 
     units: tuple[Reader, ...]
     rounds: bool
+    later: frozenset[tuple[Unit, int]] = frozenset()
 
 
 class Recursion:
@@ -180,7 +182,9 @@ class Recursion:
             for unit, goal, reads, _ in nodes:
                 tables = []
                 for port, other in enumerate(reads):
-                    if other in members:
+                    if (unit, port) in part.later and other in members:
+                        tables.append(empty(self.widths[other]))
+                    elif other in members:
                         tables.append(delta[other])
                         seen[unit, port] = True
                     elif other in self.inside and other in now:
