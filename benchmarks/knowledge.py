@@ -148,7 +148,7 @@ def _network(stations: int) -> Any:
 
 def _graph(text: str) -> Any:
     from cep.language.syntax.ast import Graph
-    from cep.language.syntax.graphs import of_the_rule
+    from cep.rules.graphs import of_the_rule
 
     return Graph(text, tuple(of_the_rule(text)), tuple(network.PREFIXES.items()))
 

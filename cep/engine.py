@@ -15,13 +15,13 @@ import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import NOWHERE, CepError, CepErrors, Warning
+from cep.core.literals import FARTHEST
 from cep.core.relation import FIRST, Table, concat, slice_until
 from cep.core.schema import ARRIVAL, Schema
 from cep.core.values import Pool
 from cep.events import Event, types_of
 from cep.language.dialects.etalis import lower
 from cep.language.syntax.ast import Graph, PolicyChoice, PolicyStatement
-from cep.language.syntax.constants import FARTHEST
 from cep.language.syntax.parser import parse
 from cep.operators.build import Builder
 from cep.operators.contract import demand, from_arrow, to_arrow

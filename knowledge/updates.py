@@ -17,8 +17,8 @@ from pathlib import Path
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
+from cep.core.literals import read_time
 from cep.core.suggest import SURE, nearest
-from cep.language.syntax.constants import read_time
 from knowledge.namespaces import PROV
 from knowledge.rdf.change import labelled
 from knowledge.rdf.load import files, opened, rdf_format

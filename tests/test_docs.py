@@ -32,11 +32,11 @@ from typer.testing import CliRunner
 from cep import command
 from cep.app import progress
 from cep.core.errors import CepError
+from cep.core.literals import UNITS
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine, detect
 from cep.events import Event
 from cep.language.syntax import parser
-from cep.language.syntax.constants import UNITS
 from cep.language.syntax.patterns import AGGREGATES
 from cep.language.syntax.tokens import KEYWORDS
 from cep.rules.functions import FUNCTIONS

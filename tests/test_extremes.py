@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from cep.app.durations import duration
 from cep.command import app
 from cep.core.errors import CepError
+from cep.core.literals import FARTHEST, say_duration, write_duration
 from cep.engine import Engine, detect
 from cep.events import Event
-from cep.language.syntax.constants import FARTHEST, say_duration, write_duration
 from connectors.times import of_duration
 from tests import reference
 

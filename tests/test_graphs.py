@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from cep.core.errors import Span
 from cep.language.syntax import ast
-from cep.language.syntax.graphs import on_one_line, pieces
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
+from cep.rules.graphs import on_one_line, pieces
 
 PREFIXES = "PREFIX wt: <http://example.org/w#>\nPREFIX : <urn:x>\n"
 CLOSED = [

@@ -8,6 +8,16 @@ from pathlib import Path
 import pytest
 
 from cep.core.errors import CepError, Span
+from cep.core.literals import (
+    FARTHEST,
+    LARGEST,
+    SECOND,
+    read_duration,
+    read_ticks,
+    read_time,
+    write_duration,
+    write_time,
+)
 from cep.events import Iri
 from cep.language.syntax import ast
 from cep.language.syntax.ast import (
@@ -34,16 +44,6 @@ from cep.language.syntax.ast import (
     Variable,
     Where,
     Within,
-)
-from cep.language.syntax.constants import (
-    FARTHEST,
-    LARGEST,
-    SECOND,
-    read_duration,
-    read_ticks,
-    read_time,
-    write_duration,
-    write_time,
 )
 from cep.language.syntax.parser import parse
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError
+from cep.core.literals import FARTHEST, LARGEST, SECOND
 from cep.events import Iri, type_names
 from cep.language.syntax import ast
 from cep.language.syntax.alerts import CHOICES
-from cep.language.syntax.constants import FARTHEST, LARGEST, SECOND
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_condition, print_expression, print_pattern, print_program, print_statement
 from cep.language.syntax.tokens import BINARY_OPERATORS, KEYWORDS

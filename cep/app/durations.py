@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cep.core.errors import CepError
+from cep.core.literals import SECOND, UNITS, read_duration, read_ticks
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
-from cep.language.syntax.constants import SECOND, UNITS, read_duration, read_ticks
 from cep.language.syntax.messages import DURATION, FOREIGN_UNITS
 
 _PLAIN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", re.ASCII)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cep.language.syntax.constants import write_time
+from cep.core.literals import write_time
 from cep.operators.arrival import take
 from cep.runtime.run_stats import RunStats, count
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cep.core.errors import CepError, Source
+from cep.core.literals import SECOND, read_ticks, read_time
 from cep.core.suggest import did_you_mean
 from cep.engine import Engine
 from cep.events import Iri, Value
 from cep.explain.occurrences import Memory, Occurrence
 from cep.language.syntax.ast import Call, Constant, EventPattern, EventRule, Expression, Prefix, Variable
-from cep.language.syntax.constants import SECOND, read_ticks, read_time
 from cep.language.syntax.parser import parse
 
 BEGINNING, END = -(2**62), 2**62

@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from cep.core.literals import say_duration
 from cep.core.schema import Schema
 from cep.language.syntax import ast
-from cep.language.syntax.constants import say_duration
-from cep.language.syntax.graphs import on_one_line
 from cep.language.syntax.printer import print_pattern, print_statement
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Select, Triples, Union
 from cep.plan.horizon import WAITS_LEFT, Horizon, horizon
@@ -21,6 +20,7 @@ from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
 from cep.plan.render import LONGEST, Written
 from cep.rules.functions import TESTS
+from cep.rules.graphs import on_one_line
 
 if TYPE_CHECKING:
     from cep.runtime.knowledge_source import RelationInfo

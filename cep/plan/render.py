@@ -8,11 +8,11 @@ from dataclasses import replace
 from cep.core.errors import Source
 from cep.core.schema import Schema
 from cep.language.syntax import ast
-from cep.language.syntax.graphs import on_one_line
 from cep.language.syntax.printer import print_pattern
 from cep.language.syntax.variables import rename_condition, rename_expression
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union, children
 from cep.plan.names import author_names, distinct, used_variables
+from cep.rules.graphs import on_one_line
 
 LONGEST = 160
 """Characters of a graph pattern that are shown."""

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from cep.core.errors import CepError, Mistakes, Span
 from cep.core.suggest import did_you_mean
 from cep.language.syntax.ast import Call, Comparison, Condition, Expression, PolicyChoice, Predicate, Variable
-from cep.language.syntax.graphs import variables as sparql_variables
 from cep.plan.algebra import Either, Given, Pair, Pattern, Rule, Rules, Window
 from cep.plan.binarise import variables
 from cep.plan.names import excerpt, operands, used_variables
 from cep.plan.patterns import absent, atoms, mentioned, parts, patterns
 from cep.rules.binding_order import denied
 from cep.rules.functions import TESTS
+from cep.rules.graphs import variables as sparql_variables
 
 
 def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:

@@ -13,7 +13,6 @@ from cep.core.errors import MOST, CepError, CepErrors, Source, Span
 from cep.core.schema import Attribute, Schema
 from cep.core.values import Pool
 from cep.language.syntax.ast import AggregateResult, Condition, Constant, Expression, Variable
-from cep.language.syntax.spelling import respelling
 from cep.language.syntax.variables import condition_variables, expression_variables, rename_condition, rename_expression
 from cep.plan.advice import advised, conversion
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
@@ -22,6 +21,7 @@ from cep.plan.names import author_names, excerpt
 from cep.plan.order import Group, Unit, settle
 from cep.rules.conditions import Conditions, Relation, compile_conditions
 from cep.rules.expressions import check
+from cep.rules.spelling import respelling
 from cep.rules.typed import Typed, TypedConstant, a, coerced, common_type
 
 UNKNOWN = "unknown"

@@ -10,11 +10,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.errors import CepError
+from cep.core.literals import FARTHEST, write_duration, write_time
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri
-from cep.language.syntax.constants import FARTHEST, write_duration, write_time
 from cep.operators.keys import NAN
 
 Mask = NDArray[np.bool_]

@@ -16,9 +16,9 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 
 from cep.core.errors import CepError
+from cep.core.literals import FARTHEST
 from cep.core.schema import ARRIVAL
 from cep.engine import Engine
-from cep.language.syntax.constants import FARTHEST
 from cep.runtime.buckets import gather, stacked
 from cep.runtime.report import Report
 from cep.spark.dead_letters import Letter, file_of, line_of, write

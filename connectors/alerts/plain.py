@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from datetime import UTC, datetime, timedelta
 
-from cep.language.syntax.constants import say_duration
+from cep.core.literals import say_duration
 from cep.rules.alert import Template
 
 LONGEST = 500

@@ -17,12 +17,12 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import PlainTextResponse, Response
 
 from cep.core.errors import CepError
+from cep.core.literals import say_duration
 from cep.engine import Engine
 from cep.explain.derivation import DEEPEST, MOST
 from cep.explain.judging import Facts
 from cep.explain.occurrences import Occurrence
 from cep.explain.question import wanted
-from cep.language.syntax.constants import say_duration
 from connectors.rdf.process import StoreProcess
 from connectors.rdf.question import Question
 from connectors.rdf.words import TIME, Words

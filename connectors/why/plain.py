@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep.core.errors import CepError, Span
+from cep.core.literals import say_duration, write_duration
 from cep.engine import Engine
 from cep.events import Value
 from cep.explain.absence import Absence, Refusal, absence, fixed_of
@@ -26,10 +27,9 @@ from cep.explain.matching import Failure
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import BEGINNING, END, Wanted
 from cep.language.syntax.ast import Comparison, Condition, Constant, Predicate
-from cep.language.syntax.constants import say_duration, write_duration
-from cep.language.syntax.graphs import on_one_line
 from cep.language.syntax.printer import print_condition, print_expression
 from cep.plan.algebra import Atom, Pattern, Rule
+from cep.rules.graphs import on_one_line
 from connectors.rdf.identity import hashed
 from connectors.times import iso, seconds
 

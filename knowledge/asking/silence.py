@@ -12,8 +12,8 @@ import polars as pl
 from cep.core.errors import Source, Span, Warning
 from cep.core.suggest import nearest
 from cep.language.syntax.ast import Graph
-from cep.language.syntax.graphs import on_one_line
 from cep.plan.algebra import Triples
+from cep.rules.graphs import on_one_line
 from knowledge.asking.checked import placed
 from knowledge.asking.groups import parts
 from knowledge.asking.sparql import Constant, Token, basic, tokens

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cep.core.errors import Span
+from cep.core.literals import read_string
 from cep.core.suggest import nearest
 from cep.language.syntax import ast, messages
-from cep.language.syntax.constants import read_string
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import end_statement
 from cep.language.syntax.patterns import duration, event

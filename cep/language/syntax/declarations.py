@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from cep.core.literals import read_string
 from cep.events import type_names
 from cep.language.syntax import ast, messages
-from cep.language.syntax.constants import read_string
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.patterns import duration, policy_choice
 from cep.language.syntax.terms import constant

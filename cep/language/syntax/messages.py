@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 
 from cep.core.suggest import nearest
-from cep.language.syntax.graphs import on_one_line
 from cep.language.syntax.tokens import BINARY_OPERATORS, POSTFIXES, Token
+from cep.rules.graphs import on_one_line
 
 EVENT_RULE = "an event rule is written `fire(R) <- smoke(R) SEQ heat(R).`"
 ONLY_IN_PATTERNS = "only the arguments of an event in a pattern go by name: `<- sensor(id: ID, wind: W)`"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
+from cep.core.literals import read_duration, read_number, read_ticks, read_time
 from cep.language.syntax import ast, messages
-from cep.language.syntax.constants import read_duration, read_number, read_ticks, read_time
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.terms import arguments, close_arguments, conditions, expression, unit_after_number
 from cep.language.syntax.tokens import BINARY_OPERATORS, POSTFIXES, RESERVED, Token

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from cep.core.literals import LARGEST, SECOND, write_duration, write_time
 from cep.language.syntax import ast
-from cep.language.syntax.constants import LARGEST, SECOND, write_duration, write_time
 from cep.language.syntax.tokens import KEYWORDS
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

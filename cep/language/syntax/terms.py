@@ -6,12 +6,12 @@ import re
 from typing import NoReturn
 
 from cep.core.errors import Span
+from cep.core.literals import UNITS, read_duration, read_number, read_string, read_ticks, read_time
 from cep.events import Iri
 from cep.language.syntax import ast, messages
-from cep.language.syntax.constants import UNITS, read_duration, read_number, read_string, read_ticks, read_time
 from cep.language.syntax.cursor import Cursor
-from cep.language.syntax.graphs import DEEPEST, depth, of_the_rule
 from cep.language.syntax.tokens import BINARY_OPERATORS, RESERVED, Token
+from cep.rules.graphs import DEEPEST, depth, of_the_rule
 
 LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "MOD": 2}
 _OPERANDS = ("name", "variable", "number", "duration", "string", "iri", "prefixed", "time")

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from cep.core.errors import Span
-from cep.language.syntax.graphs import closed
+from cep.rules.graphs import closed
 
 BINARY_OPERATORS = ("SEQ", "AND", "PAR", "OR", "EQUALS", "MEETS", "DURING", "STARTS", "FINISHES", "CNOT")
 POSTFIXES = ("WHERE", "WITHIN", "POLICY", "AGGREGATE")

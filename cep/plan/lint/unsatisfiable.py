@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cep.core.errors import Source, Span, Warning
+from cep.core.literals import SECOND, say_duration, write_duration
 from cep.core.schema import Attribute
 from cep.language.syntax import ast
 from cep.language.syntax.ast import Call, Comparison, Condition, Constant, Expression, Variable
-from cep.language.syntax.constants import SECOND, say_duration, write_duration
 from cep.language.syntax.printer import print_statement
 from cep.plan.algebra import (
     Atom,

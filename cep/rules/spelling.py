@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from cep.core.errors import CepError
+from cep.core.literals import UNITS, read_time
 from cep.events import Value
-from cep.language.syntax.constants import UNITS, read_time
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?", re.ASCII)
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]+)", re.ASCII)
