@@ -117,8 +117,9 @@ def check(
     with settled():
         from cep.app.durations import refuse
         from cep.engine import Engine
-        from cep.language.syntax.ast import EventRule, StaticRule
+        from cep.language.syntax.ast import EventRule
         from cep.language.syntax.parser import parse
+        from cep.rules.terms import StaticRule
         from cep.runtime.run_stats import count
 
         refused = False

@@ -21,7 +21,7 @@ from cep.core.schema import ARRIVAL, Schema
 from cep.core.values import Pool
 from cep.events import Event, types_of
 from cep.language.dialects.etalis import lower
-from cep.language.syntax.ast import Graph, PolicyChoice, PolicyStatement
+from cep.language.syntax.ast import PolicyStatement
 from cep.language.syntax.parser import parse
 from cep.operators.build import Builder
 from cep.operators.contract import demand, from_arrow, to_arrow
@@ -31,6 +31,7 @@ from cep.plan.order import Unit
 from cep.plan.plan import Plan, plan
 from cep.plan.staged import staged, telling
 from cep.rules.datalog import close
+from cep.rules.terms import Graph, PolicyChoice
 from cep.runtime import encode, prior_state, snapshot
 from cep.runtime.atomic_step import wholly
 from cep.runtime.counts import Count

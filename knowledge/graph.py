@@ -14,10 +14,10 @@ import pyoxigraph as ox
 from cep.core.errors import CepError, Source, Warning
 from cep.core.suggest import did_you_mean
 from cep.core.values import Areas, Pool
-from cep.language.syntax.ast import Graph
 from cep.plan import algebra
 from cep.rules.conditions import Relation
 from cep.rules.materialized import series_of
+from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers, Fixed, Spanned
 from knowledge import geometry
 from knowledge.asking import checked, patterns, silence, solutions, store

@@ -10,7 +10,7 @@ import pyoxigraph as ox
 
 from cep.events import Iri, Value
 from cep.explain.judging import Fact, Step, Triple
-from cep.language.syntax.ast import Graph
+from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 from knowledge.asking.products import groups
 from knowledge.asking.sparql import BasicPattern, Constant, Slot, basic

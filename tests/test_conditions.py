@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from cep.core.errors import CepError, CepErrors, Source
 from cep.core.values import MISSING, Pool
 from cep.events import Iri
-from cep.language.syntax import ast
 from cep.language.syntax.parser import parse
 from cep.rules.binding_order import arrange
 from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.datalog import close
+from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, StaticRule, Variable
 
 KNOWLEDGE = """
 linked(a, b). linked(b, c). linked(a, c). linked(c, c).
@@ -32,16 +32,16 @@ grade(N, high) :- N >= 2.
 """
 
 
-def read(text: str) -> tuple[tuple[ast.Condition, ...], Source]:
+def read(text: str) -> tuple[tuple[Condition, ...], Source]:
     program = parse(f"x(0) :- {text}.")
     (rule,) = program.statements
-    assert isinstance(rule, ast.StaticRule)
+    assert isinstance(rule, StaticRule)
     return rule.conditions, program.source
 
 
 def prepared(text: str, types: Mapping[str, str], knowledge: str = KNOWLEDGE) -> tuple[Conditions, Pool]:
     pool, program = Pool(), parse(knowledge)
-    closed = close([rule for rule in program.statements if isinstance(rule, ast.StaticRule)], {}, pool, program.source)
+    closed = close([rule for rule in program.statements if isinstance(rule, StaticRule)], {}, pool, program.source)
     conditions, source = read(text)
     return compile_conditions(conditions, types, closed.relations, pool, source), pool
 
@@ -168,7 +168,7 @@ def test_no_rows_and_no_conditions() -> None:
 
 def test_what_binds_comes_before_what_asks() -> None:
     pool, program = Pool(), parse(KNOWLEDGE)
-    rules = [rule for rule in program.statements if isinstance(rule, ast.StaticRule)]
+    rules = [rule for rule in program.statements if isinstance(rule, StaticRule)]
     conditions, _ = read("level(N), linked(Y, Z), S > 2, Z = c, size(Y, S), hot(T)")
     order = arrange(conditions, {"T"}, close(rules, {}, pool).relations)
     # `=` and what only tests come first, then predicates that share a variable, then the others
@@ -236,25 +236,25 @@ condition = st.one_of(
 )  # fmt: skip
 
 
-def truth(one: ast.Condition, given: Mapping[str, Any]) -> bool:
-    def value(expression: ast.Expression) -> Any:
+def truth(one: Condition, given: Mapping[str, Any]) -> bool:
+    def value(expression: Expression) -> Any:
         match expression:
-            case ast.Variable(name):
+            case Variable(name):
                 return given[name]
-            case ast.Constant(constant):
+            case Constant(constant):
                 return constant
-            case ast.Call(_, (left, right)):
+            case Call(_, (left, right)):
                 a, b = value(left), value(right)
                 return None if a is None or b is None else a + b
 
-    if isinstance(one, ast.Comparison):
+    if isinstance(one, Comparison):
         a, b = value(one.left), value(one.right)
         if a is None or b is None:
             return False
         return bool({"=": a == b, "!=": a != b, "<": a < b, ">=": a >= b}[one.operator])
     wanted: list[Any] = []
     for argument in one.arguments:
-        if isinstance(argument, ast.Variable) and argument.name == "_":
+        if isinstance(argument, Variable) and argument.name == "_":
             wanted.append(...)
             continue
         wanted.append(value(argument))

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from cep.core.errors import CepError, CepErrors
 from cep.core.values import Pool
 from cep.events import Iri
-from cep.language.syntax import ast
 from cep.language.syntax.parser import parse
 from cep.rules.conditions import compile_conditions
 from cep.rules.datalog import Statics, close
+from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, StaticRule, Variable
 
 
 def statics(text: str, tables: Mapping[str, pl.DataFrame] | None = None, **more: Any) -> tuple[Statics, Pool]:
     program, pool = parse(text), Pool()
-    rules = [statement for statement in program.statements if isinstance(statement, ast.StaticRule)]
+    rules = [statement for statement in program.statements if isinstance(statement, StaticRule)]
     return close(rules, tables or {}, pool, program.source, **more), pool
 
 
@@ -215,7 +215,7 @@ def test_conditions_of_events_ask_the_closed_predicates() -> None:
     closed, pool = statics("edge(a, b). edge(b, c). far(X) :- X > 2.5. " + PATH)
     program = parse("x(0) :- path(S, T), far(N), not edge(S, T).")
     (rule,) = program.statements
-    assert isinstance(rule, ast.StaticRule)
+    assert isinstance(rule, StaticRule)
     conditions = compile_conditions(rule.conditions, {"S": "string", "N": "int"}, closed.relations, pool)
     columns = {"S": pool.encode_values(["a", "b", "a", "z"]), "N": np.array([3, 3, 2, 3], dtype=np.int64)}
     index, found = conditions.answers(columns, 4)
@@ -274,31 +274,31 @@ programs = st.builds(
 )
 
 
-def true(expression: ast.Expression, given: Mapping[str, int]) -> int:
+def true(expression: Expression, given: Mapping[str, int]) -> int:
     match expression:
-        case ast.Variable(name):
+        case Variable(name):
             return given[name]
-        case ast.Constant(value):
+        case Constant(value):
             assert isinstance(value, int)
             return value
-        case ast.Call(_, (left, right)):
+        case Call(_, (left, right)):
             return true(left, given) + true(right, given)
     raise AssertionError("only sums are generated")
 
 
-def holds(condition: ast.Condition, given: Mapping[str, int], model: Model) -> bool:
-    if isinstance(condition, ast.Comparison):
+def holds(condition: Condition, given: Mapping[str, int], model: Model) -> bool:
+    if isinstance(condition, Comparison):
         a, b = true(condition.left, given), true(condition.right, given)
         return {"<": a < b, "!=": a != b, "=": a == b, ">=": a >= b, ">": a > b}[condition.operator]
     wanted = [
-        None if isinstance(argument, ast.Variable) and argument.name == "_" else true(argument, given)
+        None if isinstance(argument, Variable) and argument.name == "_" else true(argument, given)
         for argument in condition.arguments
     ]
     found = any(all(w in (None, v) for w, v in zip(wanted, row)) for row in model[condition.name])
     return found is not condition.negated
 
 
-def naive(rules: Sequence[ast.StaticRule]) -> Model:
+def naive(rules: Sequence[StaticRule]) -> Model:
     """Every assignment of the domain to the variables of every rule, until nothing new comes; layer by layer."""
     model: Model = {name: set() for name in "efpqrc"}
     for names in ("ef", "c", "pq", "r"):
@@ -323,7 +323,7 @@ def inside(row: tuple[Any, ...]) -> bool:
 @given(programs)
 def test_closing_is_the_least_model(statements: list[str]) -> None:
     program = parse("\n".join(statements))
-    rules = [rule for rule in program.statements if isinstance(rule, ast.StaticRule)]
+    rules = [rule for rule in program.statements if isinstance(rule, StaticRule)]
     pool = Pool()
     try:
         closed = close(rules, {}, pool, program.source)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from cep.core.errors import CepError, Source
 from cep.core.values import MISSING, Pool
 from cep.events import Iri
-from cep.language.syntax import ast
 from cep.language.syntax.parser import parse
 from cep.rules.expressions import (
     Typed,
@@ -25,6 +24,7 @@ from cep.rules.expressions import (
     compile,
     compile_test,
 )
+from cep.rules.terms import Comparison, Condition, StaticRule
 
 TYPES = {
     "I": "int", "J": "int", "F": "float", "G": "float", "S": "string", "T": "time", "D": "duration", "B": "bool",
@@ -32,23 +32,23 @@ TYPES = {
 }  # fmt: skip
 
 
-def condition(text: str) -> tuple[ast.Condition, Source]:
+def condition(text: str) -> tuple[Condition, Source]:
     program = parse(f"p(0) :- {text}.")
     (rule,) = program.statements
-    assert isinstance(rule, ast.StaticRule)
+    assert isinstance(rule, StaticRule)
     (one,) = rule.conditions
     return one, program.source
 
 
 def read(text: str, types: dict[str, str] = TYPES) -> Typed:
     comparison, source = condition(f"X = {text}")
-    assert isinstance(comparison, ast.Comparison)
+    assert isinstance(comparison, Comparison)
     return check(comparison.right, types, source)
 
 
 def read_comparison(text: str, types: dict[str, str] = TYPES) -> TypedCall:
     comparison, source = condition(text)
-    assert isinstance(comparison, ast.Comparison)
+    assert isinstance(comparison, Comparison)
     return check_comparison(comparison, types, source)
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pyproj import Geod
 
 from cep.core.values import Pool
-from cep.language.syntax import ast
 from cep.language.syntax.parser import parse
 from cep.rules import geodesy
 from cep.rules.expressions import check, check_comparison, compile, compile_test
+from cep.rules.terms import Comparison, StaticRule
 
 ELLIPSOID = Geod(ellps="WGS84")
 lats = st.one_of(st.floats(-90, 90), st.sampled_from([-90.0, -89.999999, -0.0, 0.0, 1e-9, 45.0, 89.999999, 90.0]))
@@ -101,11 +101,11 @@ def test_the_chord_bounds_the_distance_everywhere() -> None:
     ].all()
 
 
-def expression(text: str) -> ast.Comparison:
+def expression(text: str) -> Comparison:
     (rule,) = parse(f"p(0) :- {text}.").statements
-    assert isinstance(rule, ast.StaticRule)
+    assert isinstance(rule, StaticRule)
     (comparison,) = rule.conditions
-    assert isinstance(comparison, ast.Comparison)
+    assert isinstance(comparison, Comparison)
     return comparison
 
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.errors import Span
-from cep.language.syntax import ast
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
 from cep.rules.graphs import on_one_line, pieces
+from cep.rules.terms import Predicate, StaticRule, Variable
 
 PREFIXES = "PREFIX wt: <http://example.org/w#>\nPREFIX : <urn:x>\n"
 CLOSED = [
@@ -30,20 +30,20 @@ CLOSED = [
 @pytest.mark.parametrize("text", CLOSED)
 def test_the_pattern_goes_to_its_own_closing_brace(text: str) -> None:
     text = text.strip()
-    (rule,) = [s for s in parse(f"{PREFIXES}p :- q, {text}, r.").statements if isinstance(s, ast.StaticRule)]
-    assert rule.conditions[0] == ast.Predicate("q", ())
-    assert isinstance(rule.conditions[1], ast.Predicate)
+    (rule,) = [s for s in parse(f"{PREFIXES}p :- q, {text}, r.").statements if isinstance(s, StaticRule)]
+    assert rule.conditions[0] == Predicate("q", ())
+    assert isinstance(rule.conditions[1], Predicate)
     graph = rule.conditions[1].graph
     assert graph is not None and graph.text == text
     assert graph.prefixes == (("wt", "http://example.org/w#"), ("", "urn:x"))
-    assert rule.conditions[2] == ast.Predicate("r", ())
+    assert rule.conditions[2] == Predicate("r", ())
 
 
-def graph_of(text: str) -> ast.Predicate:
+def graph_of(text: str) -> Predicate:
     (rule,) = parse(f"p :- {text}.").statements
-    assert isinstance(rule, ast.StaticRule)
+    assert isinstance(rule, StaticRule)
     (condition,) = rule.conditions
-    assert isinstance(condition, ast.Predicate)
+    assert isinstance(condition, Predicate)
     return condition
 
 
@@ -51,7 +51,7 @@ def test_variables_in_upper_case_are_the_rules() -> None:
     found = graph_of("{ ?s <p:?No> $B ; ?a \"?No\" , '$No' . # ?No\n ?A ?É ?_x . ?B ?Lat3 ?4 }")
     assert found.graph is not None
     assert found.graph.variables == ("B", "A", "É", "Lat3")
-    assert found.arguments == tuple(map(ast.Variable, found.graph.variables))
+    assert found.arguments == tuple(map(Variable, found.graph.variables))
     assert [each.span for each in found.arguments][:2] == [Span(1, 20, 1, 21), Span(2, 3, 2, 4)]
 
 

@@ -17,9 +17,9 @@ from rdflib.term import BNode, Literal, URIRef
 from cep.core.errors import CepError, Source, Span
 from cep.core.values import Pool
 from cep.events import Iri
-from cep.language.syntax.ast import Graph
 from cep.rules.graphs import of_the_rule
 from cep.rules.materialized import series_of
+from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
 from knowledge.asking import patterns, sparql
 from knowledge.graph import Knowledge

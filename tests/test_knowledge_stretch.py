@@ -14,8 +14,8 @@ from cep.core.errors import CepError
 from cep.core.values import Pool
 from cep.engine import Engine
 from cep.events import Event, Iri
-from cep.language.syntax.ast import Graph
 from cep.plan.algebra import Triples
+from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers, Spanned
 from knowledge.graph import Knowledge
 from tests import knowledge_maker as maker

@@ -22,30 +22,34 @@ from cep.events import Iri
 from cep.language.syntax import ast
 from cep.language.syntax.ast import (
     Aggregate,
-    AggregateResult,
     Attribute,
     Binary,
-    Call,
-    Comparison,
-    Constant,
     EventDeclaration,
     EventPattern,
     EventRule,
     Not,
     Policy,
-    PolicyChoice,
     PolicyStatement,
-    Predicate,
     Prefix,
-    StaticRule,
     TimePoint,
     Times,
     Unless,
-    Variable,
     Where,
     Within,
 )
 from cep.language.syntax.parser import parse
+from cep.rules.terms import (
+    AggregateResult,
+    Call,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    PolicyChoice,
+    Predicate,
+    StaticRule,
+    Variable,
+)
 
 HOUR = 3600 * SECOND
 A, B, C, D = (EventPattern(name, ()) for name in "abcd")
@@ -63,13 +67,13 @@ def body(text: str) -> ast.Pattern:
     return rule.body
 
 
-def conditions(text: str) -> tuple[ast.Condition, ...]:
+def conditions(text: str) -> tuple[Condition, ...]:
     pattern = body(f"a WHERE {text}")
     assert isinstance(pattern, Where)
     return pattern.conditions
 
 
-def value(text: str) -> ast.Expression:
+def value(text: str) -> Expression:
     (condition,) = conditions(f"X = {text}")
     assert isinstance(condition, Comparison)
     return condition.right
@@ -177,7 +181,7 @@ PATTERNS: list[tuple[str, ast.Pattern]] = [
     ),
 ]
 
-VALUES: list[tuple[str, ast.Expression]] = [
+VALUES: list[tuple[str, Expression]] = [
     ("3", number(3)),
     ("-3", number(-3)),
     (str(LARGEST), number(LARGEST)),
@@ -218,7 +222,7 @@ def test_pattern(text: str, tree: ast.Pattern) -> None:
 
 
 @pytest.mark.parametrize(("text", "tree"), VALUES)
-def test_value(text: str, tree: ast.Expression) -> None:
+def test_value(text: str, tree: Expression) -> None:
     assert value(text) == tree
 
 

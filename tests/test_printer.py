@@ -14,6 +14,18 @@ from cep.language.syntax.alerts import CHOICES
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_condition, print_expression, print_pattern, print_program, print_statement
 from cep.language.syntax.tokens import BINARY_OPERATORS, KEYWORDS
+from cep.rules.terms import (
+    AggregateResult,
+    Call,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    PolicyChoice,
+    Predicate,
+    StaticRule,
+    Variable,
+)
 
 # Each line is printed as it stands: spaces, parentheses, units and all.
 CANONICAL = """\
@@ -85,7 +97,7 @@ def test_printed_plainly(written: str, printed: str) -> None:
 names = st.sampled_from(["a", "sensor", "s", "h", "start", "last", "is", "mod", "éa", "x1"])
 labels = st.sampled_from(["a", "time", "end", "policy", "where"])
 variable_names = st.sampled_from(["X", "Last", "End", "_", "_x", "By", "É"])
-variables = st.builds(ast.Variable, variable_names)
+variables = st.builds(Variable, variable_names)
 texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5),
     st.sampled_from([*sorted(KEYWORDS), "true", "mod", "is", "seq", "snow", "p1", ""]),
@@ -93,42 +105,42 @@ texts = st.one_of(
 ticks = st.one_of(st.integers(0, 10), st.integers(0, FARTHEST), st.integers(1, 48).map(lambda n: n * 1800 * SECOND))
 moments = st.one_of(st.integers(-62_135_596_800 * SECOND, 253_402_300_799 * SECOND), st.integers(-5, 5))
 constants = st.one_of(
-    st.builds(ast.Constant, st.integers(-LARGEST, LARGEST), st.just("int")),
-    st.builds(ast.Constant, st.floats(allow_nan=False, allow_infinity=False), st.just("float")),
-    st.builds(ast.Constant, texts, st.just("string")),
-    st.builds(ast.Constant, st.booleans(), st.just("bool")),
-    st.builds(ast.Constant, st.sampled_from([Iri("http://x.org/#a"), Iri("urn:é")]), st.just("iri")),
-    st.builds(ast.Constant, moments, st.just("time")),
-    st.builds(ast.Constant, st.builds(lambda n, sign: n * sign, ticks, st.sampled_from([1, -1])), st.just("duration")),
+    st.builds(Constant, st.integers(-LARGEST, LARGEST), st.just("int")),
+    st.builds(Constant, st.floats(allow_nan=False, allow_infinity=False), st.just("float")),
+    st.builds(Constant, texts, st.just("string")),
+    st.builds(Constant, st.booleans(), st.just("bool")),
+    st.builds(Constant, st.sampled_from([Iri("http://x.org/#a"), Iri("urn:é")]), st.just("iri")),
+    st.builds(Constant, moments, st.just("time")),
+    st.builds(Constant, st.builds(lambda n, sign: n * sign, ticks, st.sampled_from([1, -1])), st.just("duration")),
 )
 operators = st.sampled_from(["+", "-", "*", "/", "//", "mod", "**"])
-expressions: st.SearchStrategy[ast.Expression] = st.recursive(
+expressions: st.SearchStrategy[Expression] = st.recursive(
     st.one_of(variables, constants),
     lambda inner: st.one_of(
-        st.builds(lambda f, a, b: ast.Call(f, (a, b)), operators, inner, inner),
-        st.builds(lambda a: ast.Call("neg", (a,)), inner),
-        st.builds(ast.Call, st.one_of(names, st.just("min")), st.lists(inner, max_size=3).map(tuple)),
+        st.builds(lambda f, a, b: Call(f, (a, b)), operators, inner, inner),
+        st.builds(lambda a: Call("neg", (a,)), inner),
+        st.builds(Call, st.one_of(names, st.just("min")), st.lists(inner, max_size=3).map(tuple)),
     ),
     max_leaves=6,
 )
 arguments = st.lists(expressions, max_size=3).map(tuple)
 conditions = st.one_of(
-    st.builds(ast.Comparison, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), expressions, expressions),
-    st.builds(ast.Predicate, names, arguments, st.booleans()),
+    st.builds(Comparison, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), expressions, expressions),
+    st.builds(Predicate, names, arguments, st.booleans()),
 )
 choices = st.one_of(
-    st.builds(ast.PolicyChoice, st.sampled_from(["unrestricted", "recent", "chronological"])),
-    st.builds(ast.PolicyChoice, st.just("recent"), st.sampled_from(["longest", "shortest"])),
-    st.builds(ast.PolicyChoice, st.just("chronological"), st.just("by"), variable_names),
+    st.builds(PolicyChoice, st.sampled_from(["unrestricted", "recent", "chronological"])),
+    st.builds(PolicyChoice, st.just("recent"), st.sampled_from(["longest", "shortest"])),
+    st.builds(PolicyChoice, st.just("chronological"), st.just("by"), variable_names),
 )
 results = st.one_of(
-    st.builds(ast.AggregateResult, variable_names, st.just("count"), st.one_of(st.none(), expressions)),
-    st.builds(ast.AggregateResult, variable_names, st.just("count"), expressions, st.just(True)),
-    st.builds(ast.AggregateResult, variable_names, st.sampled_from(["sum", "last", "min"]), expressions),
+    st.builds(AggregateResult, variable_names, st.just("count"), st.one_of(st.none(), expressions)),
+    st.builds(AggregateResult, variable_names, st.just("count"), expressions, st.just(True)),
+    st.builds(AggregateResult, variable_names, st.sampled_from(["sum", "last", "min"]), expressions),
 )
 
 
-def named_event(name: str, named: dict[str, ast.Expression]) -> ast.EventPattern:
+def named_event(name: str, named: dict[str, Expression]) -> ast.EventPattern:
     return ast.EventPattern(name, tuple(named.values()), tuple(named) if named else None)
 
 
@@ -177,7 +189,7 @@ def attributes(draw: st.DrawFn) -> ast.Attribute:
 
 
 def alerts() -> st.SearchStrategy[ast.AlertStatement]:
-    strings = st.builds(ast.Constant, texts, st.just("string"))
+    strings = st.builds(Constant, texts, st.just("string"))
     keys = st.lists(variables.filter(lambda each: each.name != "_"), max_size=2, unique_by=lambda each: each.name)
     return st.builds(
         ast.AlertStatement,
@@ -203,7 +215,7 @@ statements: st.SearchStrategy[ast.Statement] = st.one_of(
     st.builds(ast.EventDeclaration, names, declared, st.one_of(st.none(), texts)),
     st.builds(ast.EventDeclaration, names, declared, st.none(), texts, texts),
     st.builds(ast.EventRule, names, arguments, patterns, st.one_of(st.none(), names)),
-    st.builds(ast.StaticRule, names, arguments, st.lists(conditions, max_size=3).map(tuple)),
+    st.builds(StaticRule, names, arguments, st.lists(conditions, max_size=3).map(tuple)),
     alerts(),
 )
 
@@ -217,10 +229,8 @@ def test_what_is_printed_is_read_back(written: list[ast.Statement]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(patterns, expressions, conditions)
-def test_parts_are_printed_as_in_the_whole(
-    pattern: ast.Pattern, expression: ast.Expression, condition: ast.Condition
-) -> None:
-    where = ast.Where(pattern, (ast.Comparison("=", expression, ast.Variable("X")), condition))
+def test_parts_are_printed_as_in_the_whole(pattern: ast.Pattern, expression: Expression, condition: Condition) -> None:
+    where = ast.Where(pattern, (Comparison("=", expression, Variable("X")), condition))
     whole = print_pattern(where)
     assert whole == f"{print_pattern(pattern)} WHERE {print_expression(expression)} = X, {print_condition(condition)}"
 
@@ -256,15 +266,15 @@ plain_patterns: st.SearchStrategy[ast.Pattern] = st.recursive(
     ),
     max_leaves=8,
 )
-plain_expressions: st.SearchStrategy[ast.Expression] = st.recursive(
-    variables, lambda inner: st.builds(lambda f, a, b: ast.Call(f, (a, b)), operators, inner, inner), max_leaves=8
+plain_expressions: st.SearchStrategy[Expression] = st.recursive(
+    variables, lambda inner: st.builds(lambda f, a, b: Call(f, (a, b)), operators, inner, inner), max_leaves=8
 )
 
 
 @settings(max_examples=300, deadline=None)
 @given(plain_patterns, plain_expressions)
-def test_no_pair_of_parentheses_can_be_left_out(pattern: ast.Pattern, expression: ast.Expression) -> None:
-    rule = ast.EventRule("e", (), ast.Where(pattern, (ast.Comparison("=", ast.Variable("X"), expression),)))
+def test_no_pair_of_parentheses_can_be_left_out(pattern: ast.Pattern, expression: Expression) -> None:
+    rule = ast.EventRule("e", (), ast.Where(pattern, (Comparison("=", Variable("X"), expression),)))
     text = print_statement(rule)
     assert reads_as(text, rule)
     assert not [shorter for shorter in without_one_pair(text) if reads_as(shorter, rule)]

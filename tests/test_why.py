@@ -23,9 +23,9 @@ from cep.explain.derivation import Node, derivation
 from cep.explain.judging import Judge
 from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import Wanted, interval, wanted
-from cep.language.syntax.ast import Variable
 from cep.plan.algebra import Atom, Pair, Rule, Window
 from cep.plan.patterns import patterns
+from cep.rules.terms import Variable
 from connectors.why.plain import Asked, why
 from knowledge.graph import Knowledge
 from knowledge.used import Used

@@ -10,10 +10,11 @@ from typing import Any
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event, Iri, types_of
-from cep.language.syntax.ast import EventDeclaration, EventPattern, EventRule, Predicate, StaticRule
+from cep.language.syntax.ast import EventDeclaration, EventPattern, EventRule
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
 from cep.rules.functions import TESTS
+from cep.rules.terms import Predicate, StaticRule
 from tests import reference
 from tests.cases_format import FOLDER, difference, read_case
 from tests.keyed_programs import keyed

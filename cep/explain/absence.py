@@ -14,10 +14,9 @@ from cep.explain.judging import Judge, Typed
 from cep.explain.matching import Attempt, Failure, Matcher
 from cep.explain.occurrences import Memory, Occurrence, encoded, same
 from cep.explain.question import BEGINNING, Wanted
-from cep.language.syntax.ast import Constant, Expression, Variable
-from cep.language.syntax.variables import expression_variables
 from cep.plan.algebra import Atom, Rule, Unless, Window
 from cep.plan.patterns import patterns
+from cep.rules.terms import Constant, Expression, Variable, expression_variables
 
 DAY = 86_400_000_000
 MOST = 2_000

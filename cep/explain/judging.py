@@ -13,14 +13,22 @@ from cep.core.relation import FIRST, bits
 from cep.engine import Engine
 from cep.events import Value
 from cep.explain.occurrences import encoded
-from cep.language.syntax.ast import Comparison, Condition, Expression, Graph, Predicate, Variable
-from cep.language.syntax.variables import condition_variables, expression_variables
 from cep.plan.algebra import Triples
 from cep.rules.binding_order import arrange
 from cep.rules.conditions import Column, Conditions, Relation, compile_conditions
 from cep.rules.evaluate import compile
 from cep.rules.expressions import check
 from cep.rules.rule_predicate import enter
+from cep.rules.terms import (
+    Comparison,
+    Condition,
+    Expression,
+    Graph,
+    Predicate,
+    Variable,
+    condition_variables,
+    expression_variables,
+)
 from cep.runtime.decode import values
 from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 

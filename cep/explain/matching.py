@@ -14,9 +14,9 @@ from cep.events import Value
 from cep.explain.judging import Bound, Judge, Judged, Typed
 from cep.explain.occurrences import Occurrence, same
 from cep.explain.windows import results
-from cep.language.syntax.ast import Constant, Variable
 from cep.plan.algebra import Atom, Either, Given, Pair, Pattern, Point, Repeat, Unless, Window
 from cep.plan.binarise import variables
+from cep.rules.terms import Constant, Variable
 
 Find = Callable[[str, Mapping[int, Value]], Sequence[Occurrence]]
 """The occurrences of an event with these arguments, by (end, start)."""

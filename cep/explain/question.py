@@ -11,8 +11,9 @@ from cep.core.suggest import did_you_mean
 from cep.engine import Engine
 from cep.events import Iri, Value
 from cep.explain.occurrences import Memory, Occurrence
-from cep.language.syntax.ast import Call, Constant, EventPattern, EventRule, Expression, Prefix, Variable
+from cep.language.syntax.ast import EventPattern, EventRule, Prefix
 from cep.language.syntax.parser import parse
+from cep.rules.terms import Call, Constant, Expression, Variable
 
 BEGINNING, END = -(2**62), 2**62
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from cep.events import Value
 from cep.explain.judging import Judge, Typed
-from cep.language.syntax.ast import AggregateResult
 from cep.plan.algebra import Window
+from cep.rules.terms import AggregateResult
 
 if TYPE_CHECKING:
     from cep.explain.matching import Attempt

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from cep.core.relation import Table, bits, rows
 from cep.core.values import Pool
-from cep.language.syntax.ast import Comparison, Condition, Variable
 from cep.operators import relational
 from cep.operators.aggregate import AggregateSpec, SlidingAggregate, kind_of
 from cep.operators.bytecode import LEFT, RIGHT, Code, compile_stack
@@ -27,6 +26,7 @@ from cep.plan.types import TIMES
 from cep.rules.conditions import Conditions, Relation, compile_conditions
 from cep.rules.evaluate import compile, constant_value
 from cep.rules.expressions import check, check_comparison
+from cep.rules.terms import Comparison, Condition, Variable
 from cep.rules.typed import Typed, TypedConstant, TypedVariable, coerced, common_type, fitted
 
 CODED = ("string", "iri", "any")

@@ -6,8 +6,8 @@ from collections.abc import Container, Sequence
 
 from cep.core.errors import CepError, Source
 from cep.core.schema import Attribute
-from cep.language.syntax.ast import Comparison, Condition, Constant, Expression, Predicate, StaticRule
 from cep.plan.names import excerpt
+from cep.rules.terms import Comparison, Condition, Constant, Expression, Predicate, StaticRule
 
 CONVERSIONS = ("int", "float", "string", "iri")
 

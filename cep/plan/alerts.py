@@ -9,11 +9,19 @@ from dataclasses import dataclass, replace
 from cep.core.errors import CepError, Source, Span
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
-from cep.language.syntax.ast import AlertStatement, Comparison, Condition, Constant, Expression, Variable
-from cep.language.syntax.variables import condition_variables, expression_variables
+from cep.language.syntax.ast import AlertStatement
 from cep.plan.algebra import Atom, Given, Pattern, Rule, Rules
 from cep.plan.names import used_variables
 from cep.rules.alert import AREA, CATEGORY, CERTAINTY, LATITUDE, LONGITUDE, RADIUS, SEVERITY, URGENCY, Alert, Template
+from cep.rules.terms import (
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Variable,
+    condition_variables,
+    expression_variables,
+)
 from cep.rules.typed import a
 
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")

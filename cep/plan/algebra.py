@@ -12,17 +12,8 @@ from dataclasses import dataclass, field
 from cep.core.errors import NOWHERE, CepError, Source, Span
 from cep.core.schema import Schema
 from cep.events import Iri
-from cep.language.syntax.ast import (
-    AggregateResult,
-    Condition,
-    Constant,
-    Expression,
-    Graph,
-    PolicyChoice,
-    StaticRule,
-    Variable,
-)
 from cep.rules.alert import Alert
+from cep.rules.terms import AggregateResult, Condition, Constant, Expression, Graph, PolicyChoice, StaticRule, Variable
 
 # --- lowered patterns -------------------------------------------------------------------------------------------------
 

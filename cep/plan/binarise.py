@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cep.core.errors import Span
-from cep.language.syntax.ast import Call, Comparison, Condition, Constant, Expression, Predicate, Variable
-from cep.language.syntax.variables import condition_variables, rename_condition, rename_expression
 from cep.plan.algebra import (
     Aggregation,
     Atom,
@@ -35,6 +33,18 @@ from cep.plan.algebra import (
 )
 from cep.plan.order import Unit, components
 from cep.plan.patterns import atoms
+from cep.rules.terms import (
+    Call,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Predicate,
+    Variable,
+    condition_variables,
+    rename_condition,
+    rename_expression,
+)
 
 DEFAULT_TIES = {"unrestricted": "longest", "recent": "longest", "chronological": "shortest"}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from cep.language.syntax.ast import Comparison, Variable
 from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Union, children
 from cep.plan.order import Unit, components
 from cep.plan.plan import Plan
+from cep.rules.terms import Comparison, Variable
 from cep.rules.typed import TICKS
 
 Slot = tuple[str, int]

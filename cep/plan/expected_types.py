@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from cep.language.syntax.ast import Call, Comparison, Condition, Constant, Expression, Predicate, StaticRule, Variable
-from cep.language.syntax.variables import expression_variables
 from cep.plan.algebra import Atom, Given, Pair, Pattern, Rule, Rules, Window
 from cep.plan.patterns import patterns
 from cep.rules.functions import FUNCTIONS
+from cep.rules.terms import (
+    Call,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Predicate,
+    StaticRule,
+    Variable,
+    expression_variables,
+)
 
 Place = tuple[str, int]
 """A predicate and a position of its arguments."""

@@ -21,6 +21,7 @@ from cep.plan.plan import Plan
 from cep.plan.render import LONGEST, Written
 from cep.rules.functions import TESTS
 from cep.rules.graphs import on_one_line
+from cep.rules.terms import Graph, Predicate
 
 if TYPE_CHECKING:
     from cep.runtime.knowledge_source import RelationInfo
@@ -55,7 +56,7 @@ class _Listing:
         self.written = Written(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
         self.stored = {rule.name for rule in plan.rules.statics}
         self.alerts = {alert.table: alert for alert in plan.rules.alerts}
-        self.asked: list[ast.Predicate] = []
+        self.asked: list[Predicate] = []
         self.written.labels |= labels(plan)
 
     # --- the page ---
@@ -155,13 +156,13 @@ class _Listing:
         change."""
         title = "knowledge"
         for name, asked in self.plan.rules.asked.items():
-            text = on_one_line(asked.text, longest=LONGEST) if isinstance(asked, ast.Graph) else name
+            text = on_one_line(asked.text, longest=LONGEST) if isinstance(asked, Graph) else name
             self.lines += [""] if title else []
             held = self.answers.get(name)
             self.item(title, text, 0, "" if held is None else _count(held.rows, "answer"))
             title = ""
             if held is not None:
-                names = asked.variables if isinstance(asked, ast.Graph) else _open(asked)
+                names = asked.variables if isinstance(asked, Graph) else _open(asked)
                 columns = ", ".join(f"{name}: {type}" for name, type in zip(names, held.types)) or "holds or not"
                 way = "changes by difference" if held.by_difference else "asked anew when the knowledge changes"
                 self.item("", f"{columns}; {way}", 2)
@@ -257,7 +258,7 @@ class _Listing:
     def asks(self, node: Node) -> None:
         """The static predicates in a goal's conditions."""
         conditions = node.decide if isinstance(node, Join) else node.conditions if isinstance(node, Select) else ()
-        asked = [c for c in conditions if isinstance(c, ast.Predicate)]
+        asked = [c for c in conditions if isinstance(c, Predicate)]
         asked = [c for c in asked if c.name in self.stored or c.name not in TESTS]
         if asked:
             names = ("the knowledge" if c.name in self.plan.rules.asked else c.name for c in asked)

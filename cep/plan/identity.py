@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from cep.language.syntax.ast import Call, Predicate
 from cep.plan.algebra import Rules, Scan, children
 from cep.plan.order import Unit
 from cep.plan.plan import Plan
+from cep.rules.terms import Call, Predicate
 from cep.rules.typed import TypedCall
 
 OF_AREAS = "inside"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from cep.core.errors import Source, Span
-from cep.language.syntax.ast import Comparison, Condition, Expression, Predicate, Variable
 from cep.rules.expressions import variables
+from cep.rules.terms import Comparison, Condition, Expression, Predicate, Variable
 
 
 def excerpt(source: Source, span: Span, longest: int = 60) -> str | None:

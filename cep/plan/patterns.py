@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cep.language.syntax.ast import Variable
 from cep.plan.algebra import Atom, Either, Given, Pair, Pattern, Point, Repeat, Unless, Window
 from cep.plan.names import used_variables
+from cep.rules.terms import Variable
 
 
 def parts(pattern: Pattern) -> list[Pattern]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cep.language.syntax import ast
-from cep.language.syntax.variables import condition_variables, rename_condition, rename_expression
 from cep.plan import algebra
+from cep.rules.terms import PolicyChoice, Variable, condition_variables, rename_condition, rename_expression
 
 
 def names_in(pattern: algebra.Pattern) -> set[str]:
     """The names of all variables of a pattern."""
     match pattern:
         case algebra.Atom():
-            return {a.name for a in pattern.arguments if isinstance(a, ast.Variable)}
+            return {a.name for a in pattern.arguments if isinstance(a, Variable)}
         case algebra.Point():
             return set()
         case algebra.Pair():
@@ -37,10 +36,10 @@ def names_in(pattern: algebra.Pattern) -> set[str]:
 def renamed(pattern: algebra.Pattern, names: Mapping[str, str]) -> algebra.Pattern:
     """The pattern with its variables renamed."""
 
-    def variable(v: ast.Variable) -> ast.Variable:
-        return ast.Variable(names.get(v.name, v.name), v.span)
+    def variable(v: Variable) -> Variable:
+        return Variable(names.get(v.name, v.name), v.span)
 
-    def choice(policy: ast.PolicyChoice) -> ast.PolicyChoice:
+    def choice(policy: PolicyChoice) -> PolicyChoice:
         return replace(policy, by=names.get(policy.by, policy.by)) if policy.by else policy
 
     def chained(chain: algebra.Pattern, links: Sequence[algebra.Pattern]) -> algebra.Pattern:
@@ -58,9 +57,7 @@ def renamed(pattern: algebra.Pattern, names: Mapping[str, str]) -> algebra.Patte
     def go(p: algebra.Pattern) -> algebra.Pattern:
         match p:
             case algebra.Atom():
-                return replace(
-                    p, arguments=tuple(variable(a) if isinstance(a, ast.Variable) else a for a in p.arguments)
-                )
+                return replace(p, arguments=tuple(variable(a) if isinstance(a, Variable) else a for a in p.arguments))
             case algebra.Point():
                 return p
             case algebra.Pair():

@@ -9,10 +9,10 @@ from cep.core.errors import Source
 from cep.core.schema import Schema
 from cep.language.syntax import ast
 from cep.language.syntax.printer import print_pattern
-from cep.language.syntax.variables import rename_condition, rename_expression
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union, children
 from cep.plan.names import author_names, distinct, used_variables
 from cep.rules.graphs import on_one_line
+from cep.rules.terms import Condition, Expression, Predicate, Variable, rename_condition, rename_expression
 
 LONGEST = 160
 """Characters of a graph pattern that are shown."""
@@ -98,7 +98,7 @@ class Written:
         assert number in self.labels, "what several read, or a goal reads, has a label"
         shown = self.needed[number] if shown is None else shown
         arguments = tuple(
-            ast.Variable(name if column in shown else "_")
+            Variable(name if column in shown else "_")
             for column, name in enumerate(names)
             if column in self.needed[number]
         )
@@ -106,15 +106,15 @@ class Written:
 
     def _atom(self, scan: Scan, names: Sequence[str]) -> ast.Pattern:
         schema = self.schemas[scan.event]
-        arguments: list[ast.Expression] = [ast.Variable("_")] * len(schema.attributes)
+        arguments: list[Expression] = [Variable("_")] * len(schema.attributes)
         for position, constant in scan.constants:
             arguments[position] = constant
         for column, position in enumerate(scan.take):
-            arguments[position] = ast.Variable(names[column])
+            arguments[position] = Variable(names[column])
         for first, second in scan.equal:
             arguments[second] = arguments[first]
         placed = ast.EventPattern(scan.event, tuple(arguments))
-        there = [i for i, each in enumerate(arguments) if each != ast.Variable("_")]
+        there = [i for i, each in enumerate(arguments) if each != Variable("_")]
         if not schema.declared or not there or len(arguments) - len(there) < 3:
             return placed
         attributes = tuple(schema.attributes[i].name for i in there)
@@ -173,7 +173,7 @@ class Written:
                     )
                     for result, name in zip(node.results, names[len(node.by) :], strict=True)
                 )
-                by = tuple(ast.Variable(name) for name in names[: len(node.by)])
+                by = tuple(Variable(name) for name in names[: len(node.by)])
                 return ast.Aggregate(sides[0], results, node.events, node.duration, by)
 
     def _placed(self, number: int, places: Sequence[tuple[int, str]]) -> list[str]:
@@ -198,7 +198,7 @@ class Written:
 
 
 def _restricted(
-    pattern: ast.Pattern, within: int | None, conditions: Iterable[ast.Condition], names: Mapping[str, str]
+    pattern: ast.Pattern, within: int | None, conditions: Iterable[Condition], names: Mapping[str, str]
 ) -> ast.Pattern:
     if within is not None:
         pattern = ast.Within(pattern, within)
@@ -206,17 +206,17 @@ def _restricted(
     return ast.Where(pattern, written) if written else pattern
 
 
-def _plain(condition: ast.Condition) -> ast.Condition:
+def _plain(condition: Condition) -> Condition:
     """A condition as an author would write it: a graph pattern on one line and in the names of the rule."""
-    if not isinstance(condition, ast.Predicate):
+    if not isinstance(condition, Predicate):
         return condition
     if condition.graph is None:
         return replace(condition, name=condition.name.partition("(")[0])
     given = zip(condition.graph.variables, condition.arguments, strict=True)
-    names = {name: each.name for name, each in given if isinstance(each, ast.Variable) and each.name != "_"}
+    names = {name: each.name for name, each in given if isinstance(each, Variable) and each.name != "_"}
     return replace(condition, graph=replace(condition.graph, text=on_one_line(condition.graph.text, names, LONGEST)))
 
 
-def _places(uses: Iterable[ast.Expression | ast.Condition]) -> set[int]:
+def _places(uses: Iterable[Expression | Condition]) -> set[int]:
     """The columns that canonical names stand for."""
     return {int(v.name[1:]) for v in used_variables(uses) if v.name[0] == "v" and v.name[1:].isdigit()}

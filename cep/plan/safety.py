@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from cep.core.errors import CepError, Mistakes, Span
 from cep.core.suggest import did_you_mean
-from cep.language.syntax.ast import Call, Comparison, Condition, Expression, PolicyChoice, Predicate, Variable
 from cep.plan.algebra import Either, Given, Pair, Pattern, Rule, Rules, Window
 from cep.plan.binarise import variables
 from cep.plan.names import excerpt, operands, used_variables
@@ -17,6 +16,7 @@ from cep.plan.patterns import absent, atoms, mentioned, parts, patterns
 from cep.rules.binding_order import denied
 from cep.rules.functions import TESTS
 from cep.rules.graphs import variables as sparql_variables
+from cep.rules.terms import Call, Comparison, Condition, Expression, PolicyChoice, Predicate, Variable
 
 
 def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:

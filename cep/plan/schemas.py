@@ -9,6 +9,7 @@ from cep.core.errors import CepError, Mistakes, Span
 from cep.core.schema import Attribute, Schema
 from cep.language.syntax import ast
 from cep.language.syntax.events import events
+from cep.rules.terms import Variable
 
 RESERVED = ("type", "time", "start", "end", "args")
 
@@ -94,7 +95,7 @@ class Schemas:
                 chosen = next(n for n in (f"arg{k}" for k in count(i + 1)) if n not in names)
                 for rule in rules:
                     argument = rule.arguments[i] if i < len(rule.arguments) else None
-                    if isinstance(argument, ast.Variable) and argument.name.strip("_"):
+                    if isinstance(argument, Variable) and argument.name.strip("_"):
                         wanted = argument.name.lower()
                         if wanted not in RESERVED and wanted not in names:
                             chosen = wanted

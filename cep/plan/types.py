@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from cep.core.errors import MOST, CepError, CepErrors, Source, Span
 from cep.core.schema import Attribute, Schema
 from cep.core.values import Pool
-from cep.language.syntax.ast import AggregateResult, Condition, Constant, Expression, Variable
-from cep.language.syntax.variables import condition_variables, expression_variables, rename_condition, rename_expression
 from cep.plan.advice import advised, conversion
 from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
 from cep.plan.binarise import Binarised
@@ -22,6 +20,17 @@ from cep.plan.order import Group, Unit, settle
 from cep.rules.conditions import Conditions, Relation, compile_conditions
 from cep.rules.expressions import check
 from cep.rules.spelling import respelling
+from cep.rules.terms import (
+    AggregateResult,
+    Condition,
+    Constant,
+    Expression,
+    Variable,
+    condition_variables,
+    expression_variables,
+    rename_condition,
+    rename_expression,
+)
 from cep.rules.typed import Typed, TypedConstant, a, coerced, common_type
 
 UNKNOWN = "unknown"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice, product
 
-from cep.language.syntax.ast import Variable
 from cep.plan.algebra import Aggregation, Deadline, Join, Scan, Select, Tick, Union
 from cep.plan.dependencies import Dependencies, Slot
+from cep.rules.terms import Variable
 
 MOST = 16
 """How many choices are tried where a variable is in several arguments of the same events."""

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from cep.core.errors import CepError, CepErrors, Mistakes, Source
 from cep.core.suggest import did_you_mean
-from cep.language.syntax.ast import Call, Comparison, Condition, Constant, Expression, Predicate, Variable
 from cep.rules.expressions import variables
 from cep.rules.functions import FUNCTIONS, TESTS
+from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, Predicate, Variable
 
 
 class Arrangeable(Protocol):

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from cep.core.errors import CepError, CepErrors, Mistakes, Source
 from cep.core.values import Ints, Pool
-from cep.language.syntax.ast import Call, Comparison, Condition, Expression, Predicate, Variable
 from cep.rules.binding_order import Arrangeable, arrange, binding, is_test, names_of
 from cep.rules.evaluate import Columns, Evaluation, may_miss, missing
 from cep.rules.expressions import check, check_comparison, compile, compile_test
+from cep.rules.terms import Call, Comparison, Condition, Expression, Predicate, Variable
 from cep.rules.typed import Typed, TypedCall, a, fitted
 
 Column = NDArray[Any]

@@ -11,13 +11,13 @@ import polars as pl
 
 from cep.core.errors import NOWHERE, CepError, CepErrors, Mistakes, Source, Span
 from cep.core.values import MISSING, Pool
-from cep.language.syntax.ast import Call, Condition, Expression, Predicate, StaticRule, Variable
 from cep.rules.conditions import Column, Conditions, Relation, compile_conditions
 from cep.rules.evaluate import Evaluation, constant_value
 from cep.rules.expressions import check, compile, variables
 from cep.rules.materialized import MaterializedRelation, column_of, present, type_of
 from cep.rules.rule_predicate import RulePredicate, enter, fit_head, grown, order_of
 from cep.rules.strata import strata
+from cep.rules.terms import Call, Condition, Expression, Predicate, StaticRule, Variable
 from cep.rules.typed import TypedConstant
 
 MAX_ROUNDS = 100_000

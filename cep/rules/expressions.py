@@ -11,11 +11,11 @@ from cep.core.literals import FARTHEST, too_long, write_duration, write_time
 from cep.core.suggest import did_you_mean
 from cep.events import Iri
 from cep.language.syntax import messages
-from cep.language.syntax.ast import Call, Comparison, Constant, Expression, Variable
 from cep.language.syntax.patterns import AGGREGATES
 from cep.rules.evaluate import compile, compile_test, constant_value
 from cep.rules.functions import FUNCTIONS
 from cep.rules.spelling import respelling
+from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
 from cep.rules.texts import regex_error
 from cep.rules.typed import (
     NUMBERS,

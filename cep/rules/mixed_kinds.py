@@ -6,8 +6,8 @@ import numpy as np
 
 from cep.core.errors import Source, Warning
 from cep.core.values import BOOL, FLOAT, INT, IRI, STRING, Ints, Pool
-from cep.language.syntax.ast import Graph
 from cep.rules.conditions import Column
+from cep.rules.terms import Graph
 from cep.rules.typed import a
 
 _NAMES = {INT: "int", FLOAT: "float", BOOL: "bool", STRING: "string", IRI: "iri"}

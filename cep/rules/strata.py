@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cep.language.syntax.ast import Predicate, StaticRule
+from cep.rules.terms import Predicate, StaticRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ import numpy as np
 from cep.core.errors import CepError, CepErrors, Source, Warning
 from cep.core.values import MISSING, Areas, Ints, Pool
 from cep.events import Iri
-from cep.language.syntax.ast import Graph, Predicate
 from cep.plan.algebra import Given, Rules, Triples
 from cep.plan.expected_types import Place, wanted
 from cep.plan.patterns import patterns
 from cep.rules.conditions import Column, Mask, Probe, Relation
 from cep.rules.materialized import Chosen, MaterializedRelation
 from cep.rules.mixed_kinds import mingled
+from cep.rules.terms import Graph, Predicate
 
 Fixed = tuple[Iri | None, Iri | None, Iri | None]
 """Subject, predicate and object of a triple, None where any will do."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pyoxigraph as ox
 
 from cep.core.errors import CepError, Source, Span
-from cep.language.syntax.ast import Graph
 from cep.rules.graphs import of_the_rule
+from cep.rules.terms import Graph
 from knowledge.asking.slips import first_slip, first_slip_of_query
 from knowledge.asking.sparql import Token, tokens
 from knowledge.namespaces import GEOF

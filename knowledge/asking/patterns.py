@@ -6,7 +6,7 @@ import pyoxigraph as ox
 
 from cep.core.errors import CepError, Source
 from cep.core.values import Pool
-from cep.language.syntax.ast import Graph
+from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
 from knowledge.asking import solutions
 from knowledge.asking.answers import Before, answered

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyoxigraph as ox
 
 from cep.core.errors import Source
-from cep.language.syntax.ast import Graph
+from cep.rules.terms import Graph
 from knowledge.asking.checked import refused
 from knowledge.asking.groups import Block, Part, blocks, parts
 from knowledge.asking.sparql import Token

@@ -11,9 +11,9 @@ import polars as pl
 
 from cep.core.errors import Source, Span, Warning
 from cep.core.suggest import nearest
-from cep.language.syntax.ast import Graph
 from cep.plan.algebra import Triples
 from cep.rules.graphs import on_one_line
+from cep.rules.terms import Graph
 from knowledge.asking.checked import placed
 from knowledge.asking.groups import parts
 from knowledge.asking.sparql import Constant, Token, basic, tokens

@@ -16,24 +16,37 @@ from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.events import Iri
 from cep.language.syntax import ast
-from cep.language.syntax.variables import condition_variables, expression_variables, pattern_variables
+from cep.language.syntax.variables import pattern_variables
 from cep.plan import algebra
 from cep.plan.alerts import Alerting, alert_variables, alerting
 from cep.plan.patterns import absent, parts
 from cep.plan.renaming import names_in, renamed
 from cep.plan.schemas import Schemas, argument_count
 from cep.rules.alert import Alert
+from cep.rules.terms import (
+    Call,
+    Condition,
+    Constant,
+    Expression,
+    Graph,
+    PolicyChoice,
+    Predicate,
+    StaticRule,
+    Variable,
+    condition_variables,
+    expression_variables,
+)
 
 # Each repetition is a goal of its own.
 MOST_TIMES = 100
 MOST_REPEATED = 20_000
 """Events of a pattern when each TIMES is written out."""
-UNRESTRICTED = ast.PolicyChoice("unrestricted")
+UNRESTRICTED = PolicyChoice("unrestricted")
 
 
 def lower(
     program: ast.SyntaxTree,
-    policy: ast.PolicyChoice | None,
+    policy: PolicyChoice | None,
     types: Mapping[str, tuple[str, ...]],
     tables: Collection[str] = (),
 ) -> algebra.Rules:
@@ -48,8 +61,8 @@ class _Lowering:
     def __init__(self, program: ast.SyntaxTree, types: Mapping[str, tuple[str, ...]], tables: Collection[str]) -> None:
         self.program = program
         self.source: Source = program.source
-        self.asked: dict[str, ast.Graph | algebra.Triples] = {}
-        statics = {statement.name for statement in program.statements if isinstance(statement, ast.StaticRule)}
+        self.asked: dict[str, Graph | algebra.Triples] = {}
+        statics = {statement.name for statement in program.statements if isinstance(statement, StaticRule)}
         self.own_triples = "triple" in statics or "triple" in tables
         named = Schemas(program, types)
         self.schemas, self.errors = named.found, named.errors
@@ -58,15 +71,15 @@ class _Lowering:
         self.flawed = False
         self.fresh = 0
 
-    def lowered(self, policy: ast.PolicyChoice) -> algebra.Rules:
+    def lowered(self, policy: PolicyChoice) -> algebra.Rules:
         rules: list[algebra.Rule] = []
-        statics: list[ast.StaticRule] = []
+        statics: list[StaticRule] = []
         alerts: list[Alert] = []
         for statement in self.program.statements:
             match statement:
                 case ast.PolicyStatement(choice):
                     policy = choice
-                case ast.StaticRule():
+                case StaticRule():
                     statics.append(self.static(statement))
                 case ast.EventRule():
                     outside = _counted(statement)
@@ -103,7 +116,7 @@ class _Lowering:
     # --- patterns ---
 
     def pattern(
-        self, pattern: ast.Pattern, policy: ast.PolicyChoice, within: int | None, outside: Mapping[str, int]
+        self, pattern: ast.Pattern, policy: PolicyChoice, within: int | None, outside: Mapping[str, int]
     ) -> algebra.Pattern:
         match pattern:
             case ast.EventPattern():
@@ -166,7 +179,7 @@ class _Lowering:
         left: ast.Pattern,
         absent: ast.Pattern,
         span: Span,
-        policy: ast.PolicyChoice,
+        policy: PolicyChoice,
         within: int | None,
         outside: Mapping[str, int],
     ) -> algebra.Pattern:
@@ -197,7 +210,7 @@ class _Lowering:
         )
 
     def times(
-        self, times: ast.Times, policy: ast.PolicyChoice, within: int | None, outside: Mapping[str, int]
+        self, times: ast.Times, policy: PolicyChoice, within: int | None, outside: Mapping[str, int]
     ) -> algebra.Pattern:
         if times.count > MOST_TIMES:
             self.error(
@@ -235,14 +248,14 @@ class _Lowering:
 
     def atom(self, atom: ast.EventPattern, within: int | None) -> algebra.Pattern:
         schema = self.schemas.get(atom.name)
-        arguments: tuple[ast.Expression, ...] = atom.arguments
+        arguments: tuple[Expression, ...] = atom.arguments
         if schema is None:
             self.flawed = True  # its names were refused before
             return algebra.Atom(atom.name, (), within, atom.span)
         if atom.names is not None:
             positions = {a.name: i for i, a in enumerate(schema.attributes)}
             given: set[str] = set()
-            placed: list[ast.Expression] = [ast.Variable("_", atom.span) for _ in schema.attributes]
+            placed: list[Expression] = [Variable("_", atom.span) for _ in schema.attributes]
             for name, argument in zip(atom.names, atom.arguments, strict=True):
                 if name not in positions:
                     hint = did_you_mean(name, positions) or _attributes(schema)
@@ -261,16 +274,16 @@ class _Lowering:
                 "arity",
             )
             return algebra.Atom(atom.name, (), within, atom.span)
-        plain: list[ast.Variable | ast.Constant] = []
+        plain: list[Variable | Constant] = []
         for argument in arguments:
-            if isinstance(argument, ast.Call):
+            if isinstance(argument, Call):
                 self.error(
                     "an event pattern holds variables and constants only",
                     argument.span,
                     f"a variable here, and the arithmetic in a WHERE: `{atom.name}(X) WHERE X = ...`",
                     "pattern",
                 )
-                argument = ast.Variable("_", argument.span)
+                argument = Variable("_", argument.span)
             plain.append(argument)
         return algebra.Atom(atom.name, tuple(plain), within, atom.span)
 
@@ -297,16 +310,16 @@ class _Lowering:
 
     # --- background knowledge ---
 
-    def static(self, rule: ast.StaticRule) -> ast.StaticRule:
+    def static(self, rule: StaticRule) -> StaticRule:
         if not rule.conditions:
             return rule
         counts = Counter(name for argument in rule.arguments for name in expression_variables(argument))
         counts.update(name for condition in rule.conditions for name in condition_variables(condition))
         return replace(rule, conditions=tuple(self.condition(condition, counts) for condition in rule.conditions))
 
-    def condition(self, condition: ast.Condition, uses: Mapping[str, int]) -> ast.Condition:
+    def condition(self, condition: Condition, uses: Mapping[str, int]) -> Condition:
         """What asks the knowledge under the name of the table that answers it; `uses` counts the rule's variables."""
-        if not isinstance(condition, ast.Predicate):
+        if not isinstance(condition, Predicate):
             return condition
         if condition.graph is not None:
             return self.graph(condition, condition.graph, uses)
@@ -314,21 +327,21 @@ class _Lowering:
             return self.triple(condition)
         return condition
 
-    def graph(self, predicate: ast.Predicate, graph: ast.Graph, uses: Mapping[str, int]) -> ast.Condition:
+    def graph(self, predicate: Predicate, graph: Graph, uses: Mapping[str, int]) -> Condition:
         name = graph.text
         while (known := self.asked.setdefault(name, graph)) is not graph and not _alike(known, graph):
             name += "'"  # the same text under other prefixes
         arguments = predicate.arguments
         if predicate.negated:  # "there is none" needs no value for what nothing else speaks of
             arguments = tuple(
-                ast.Variable("_", each.span) if isinstance(each, ast.Variable) and uses[each.name] == 1 else each
+                Variable("_", each.span) if isinstance(each, Variable) and uses[each.name] == 1 else each
                 for each in arguments
             )
         return replace(predicate, name=name, arguments=arguments)
 
-    def triple(self, predicate: ast.Predicate) -> ast.Condition:
+    def triple(self, predicate: Predicate) -> Condition:
         subject, verb, thing = (
-            each.value if isinstance(each, ast.Constant) and isinstance(each.value, Iri) else None
+            each.value if isinstance(each, Constant) and isinstance(each.value, Iri) else None
             for each in predicate.arguments
         )
         fixed = (subject, verb, thing)
@@ -345,9 +358,9 @@ def _size(pattern: algebra.Pattern) -> int:
     return inner * len(pattern.links) if isinstance(pattern, algebra.Repeat) else inner
 
 
-def _alike(known: ast.Graph | algebra.Triples, graph: ast.Graph) -> bool:
+def _alike(known: Graph | algebra.Triples, graph: Graph) -> bool:
     """Whether two patterns of one text mean the same: they agree in the prefixes that may be in it."""
-    assert isinstance(known, ast.Graph), "the name of triples is in no braces"
+    assert isinstance(known, Graph), "the name of triples is in no braces"
     one, other = ({(name, iri) for name, iri in g.prefixes if f"{name}:" in g.text} for g in (known, graph))
     return one == other
 

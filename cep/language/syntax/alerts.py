@@ -13,6 +13,7 @@ from cep.language.syntax.declarations import end_statement
 from cep.language.syntax.patterns import duration, event
 from cep.language.syntax.terms import conditions, expression
 from cep.language.syntax.tokens import ALERTING, BINARY_OPERATORS, POSTFIXES, Token
+from cep.rules.terms import Condition, Constant, Expression, Variable
 
 CHOICES = {
     "SEVERITY": ("Extreme", "Severe", "Moderate", "Minor", "Unknown"),
@@ -54,13 +55,13 @@ class _Clauses:
     """What was written so far; `spans` of the words that begin clauses."""
 
     spans: dict[str, Span] = field(default_factory=dict)
-    conditions: tuple[ast.Condition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     choices: dict[str, str] = field(default_factory=dict)
-    texts: dict[str, ast.Constant] = field(default_factory=dict)
+    texts: dict[str, Constant] = field(default_factory=dict)
     duration: int = 0
-    keys: tuple[ast.Variable, ...] = ()
-    at: tuple[ast.Expression, ...] = ()
-    values: dict[str, ast.Expression] = field(default_factory=dict)
+    keys: tuple[Variable, ...] = ()
+    at: tuple[Expression, ...] = ()
+    values: dict[str, Expression] = field(default_factory=dict)
 
 
 def alert(cursor: Cursor) -> ast.AlertStatement:
@@ -145,23 +146,23 @@ def _clause(cursor: Cursor, word: Token, found: _Clauses) -> None:
             found.values[word.key] = expression(cursor)
 
 
-def _keys(cursor: Cursor) -> tuple[ast.Variable, ...]:
-    keys: list[ast.Variable] = []
+def _keys(cursor: Cursor) -> tuple[Variable, ...]:
+    keys: list[Variable] = []
     while not keys or cursor.accept(","):
         token = cursor.variable("a variable", "e.g. `KEYED BY S`: one alert for each value of `S`")
         if token.text == "_" or any(each.name == token.text for each in keys):
             wrong = "`_` has no value" if token.text == "_" else f"`{token.text}` is there already"
             cursor.stop(wrong, "a key has each variable once", token.span)
-        keys.append(ast.Variable(token.text, token.span))
+        keys.append(Variable(token.text, token.span))
     return tuple(keys)
 
 
-def _string(cursor: Cursor, hint: str) -> ast.Constant:
+def _string(cursor: Cursor, hint: str) -> Constant:
     token = cursor.token
     if token.kind != "string":
         cursor.fail("a string", hint)
     cursor.advance()
-    return ast.Constant(cursor.read(read_string, token, token.text), "string", token.span)
+    return Constant(cursor.read(read_string, token, token.text), "string", token.span)
 
 
 def _choice(cursor: Cursor, word: Token) -> str:

@@ -5,84 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cep.core.errors import NOWHERE, Source, Span
-from cep.events import Iri
+from cep.rules.terms import AggregateResult, Condition, Constant, Expression, PolicyChoice, StaticRule, Variable
 
 # Spans take no part in equality: two patterns written at different places may be the same pattern.
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """`Wind`, or `_` (anonymous, each one its own)."""
-
-    name: str
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A constant. `type` is int float string bool iri time duration.
-
-    `value` is int, float, str, bool or Iri; for time and duration whole microseconds. A lower-case name
-    is the string of that name; a prefixed name is the Iri it stands for.
-    """
-
-    value: int | float | str | bool | Iri
-    type: str
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function of values: `+ - * / // mod ** neg`, or by name: `abs`, `lower`, `start`, `duration`, ..."""
-
-    function: str
-    arguments: tuple[Expression, ...]
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-Expression = Variable | Constant | Call
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """`left operator right`; operator is one of = != < <= > >= (`is` and `==` are read as `=`)."""
-
-    operator: str
-    left: Expression
-    right: Expression
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """`{ ?Station wgs84:lat ?Lat }`: a SPARQL group graph pattern over the background knowledge.
-
-    `text` is what was written, with its braces. `variables`: those in it that start with an upper-case letter, which
-    are the rule's, in the order in which they first appear. `prefixes`: those of the program so far, (name, IRI).
-    """
-
-    text: str
-    variables: tuple[str, ...]
-    prefixes: tuple[tuple[str, str], ...] = ()
-    negated: bool = False
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Predicate:
-    """`linked(X, Y)`, `not linked(X, Y)`; also built-in tests: `contains(X, "snow")`, `matches(X, "^K")`.
-
-    A graph pattern is a predicate of the variables in its braces: `graph` is the pattern, `name` its text.
-    """
-
-    name: str
-    arguments: tuple[Expression, ...]
-    negated: bool = False
-    span: Span = field(default=NOWHERE, compare=False)
-    graph: Graph | None = None
-
-
-Condition = Comparison | Predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,36 +87,11 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyChoice:
-    """`unrestricted`, `recent`, `chronological`, with the tie rule: `longest`, `shortest` or `by` a variable.
-
-    `tie` is None where nothing was written (recent: longest, chronological: shortest).
-    """
-
-    name: str
-    tie: str | None = None
-    by: str | None = None
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Policy:
     """`pattern POLICY choice`."""
 
     pattern: Pattern
     choice: PolicyChoice
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateResult:
-    """`A = avg(W)`: variable, function (count sum avg min max stddev first last), argument (None: `count()`);
-    `distinct` for `count(distinct X)`. The argument may be any expression over the pattern's variables."""
-
-    variable: str
-    function: str
-    argument: Expression | None
-    distinct: bool = False
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -266,16 +166,6 @@ class EventRule:
     label: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
     head_span: Span = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class StaticRule:
-    """`name(arguments) :- conditions.`, or a fact `name(arguments).` (no conditions)."""
-
-    name: str
-    arguments: tuple[Expression, ...]
-    conditions: tuple[Condition, ...] = ()
-    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ from cep.language.syntax.declarations import declaration, end_statement, missing
 from cep.language.syntax.patterns import condition_hint, join_hint, pattern
 from cep.language.syntax.terms import COMPARISONS, arguments, conditions
 from cep.language.syntax.tokens import BINARY_OPERATORS, POSTFIXES, RESERVED, line_starts
+from cep.rules.terms import Condition, StaticRule
 
 LONGEST = 1 << 22
 """Characters of the longest program that is read."""
@@ -120,7 +121,7 @@ def _statement(cursor: Cursor) -> ast.Statement:
     return _rule(cursor)
 
 
-def _rule(cursor: Cursor) -> ast.EventRule | ast.StaticRule:
+def _rule(cursor: Cursor) -> ast.EventRule | StaticRule:
     """An event rule, with or without a label, a static rule or a fact."""
     first = cursor.token
     if first.kind == "prefixed" and first.text[0] != ":":  # `storm:e(X) <- a(X)`: a label
@@ -145,10 +146,10 @@ def _rule(cursor: Cursor) -> ast.EventRule | ast.StaticRule:
     if cursor.accept(":-"):
         found = conditions(cursor)
         _end_static_rule(cursor, found)
-        return ast.StaticRule(head.text, values, found, cursor.span(first))
+        return StaticRule(head.text, values, found, cursor.span(first))
     if not cursor.accept("."):
         _fail_after_head(cursor)
-    return ast.StaticRule(head.text, values, (), cursor.span(first))
+    return StaticRule(head.text, values, (), cursor.span(first))
 
 
 def _statement_hint(cursor: Cursor) -> str | None:
@@ -220,7 +221,7 @@ def _end_event_rule(cursor: Cursor, body: ast.Pattern) -> None:
     end_statement(cursor, "the rule", hint, "an operator or `.`")
 
 
-def _end_static_rule(cursor: Cursor, found: tuple[ast.Condition, ...]) -> None:
+def _end_static_rule(cursor: Cursor, found: tuple[Condition, ...]) -> None:
     token = cursor.token
     logic = messages.logic_hint(token)
     if token.key in ("AND", "OR"):

@@ -10,6 +10,7 @@ from cep.language.syntax import ast, messages
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.terms import arguments, close_arguments, conditions, expression, unit_after_number
 from cep.language.syntax.tokens import BINARY_OPERATORS, POSTFIXES, RESERVED, Token
+from cep.rules.terms import AggregateResult, Expression, PolicyChoice, Variable
 
 AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "first", "last")
 _STEPS = frozenset((*BINARY_OPERATORS, *POSTFIXES, "UNLESS"))
@@ -221,10 +222,10 @@ def _named(cursor: Cursor) -> bool:
     return cursor.peek().kind in ("name", "variable") and cursor.peek(2).key == ":"
 
 
-def _named_arguments(cursor: Cursor) -> tuple[tuple[str, ...], tuple[ast.Expression, ...]]:
+def _named_arguments(cursor: Cursor) -> tuple[tuple[str, ...], tuple[Expression, ...]]:
     opening = cursor.advance()
     names: dict[str, None] = {}
-    values: list[ast.Expression] = []
+    values: list[Expression] = []
     height = 1
     while True:
         name = cursor.token
@@ -264,7 +265,7 @@ def duration(cursor: Cursor) -> int:
     return ticks
 
 
-def policy_choice(cursor: Cursor) -> ast.PolicyChoice:
+def policy_choice(cursor: Cursor) -> PolicyChoice:
     """`recent`, `recent(longest)`, `chronological(by Vol)`."""
     first = cursor.token
     if first.kind not in ("name", "variable") or first.key in RESERVED:
@@ -274,7 +275,7 @@ def policy_choice(cursor: Cursor) -> ast.PolicyChoice:
         cursor.stop(f"unknown policy `{first.text}`", messages.unknown(name, POLICIES, messages.POLICY))
     cursor.advance()
     if cursor.token.key != "(":
-        return ast.PolicyChoice(name, None, None, first.span)
+        return PolicyChoice(name, None, None, first.span)
     if name == "unrestricted":
         cursor.stop("`unrestricted` takes every pair, so it has no rule for equals", messages.TIE)
     opening = cursor.advance()
@@ -287,7 +288,7 @@ def policy_choice(cursor: Cursor) -> ast.PolicyChoice:
     else:
         cursor.fail("`longest`, `shortest` or `by`", messages.unknown(tie, ("longest", "shortest"), messages.TIE))
     cursor.close(opening, ")", "`)`")
-    return ast.PolicyChoice(name, tie, by, cursor.span(first))
+    return PolicyChoice(name, tie, by, cursor.span(first))
 
 
 def _aggregate(cursor: Cursor, first: Token, left: ast.Pattern) -> ast.Aggregate:
@@ -299,7 +300,7 @@ def _aggregate(cursor: Cursor, first: Token, left: ast.Pattern) -> ast.Aggregate
     cursor.expect("OVER", "`OVER`", messages.WINDOW)
     cursor.expect("LAST", "`LAST`", messages.WINDOW)
     events, ticks = _window(cursor)
-    by: list[ast.Variable] = []
+    by: list[Variable] = []
     if cursor.accept("BY"):
         by.append(_group(cursor))
         while cursor.accept(","):
@@ -308,9 +309,9 @@ def _aggregate(cursor: Cursor, first: Token, left: ast.Pattern) -> ast.Aggregate
     return ast.Aggregate(left, tuple(results), events, ticks, tuple(by), cursor.span(first))
 
 
-def _group(cursor: Cursor) -> ast.Variable:
+def _group(cursor: Cursor) -> Variable:
     token = cursor.variable("a variable to group by", messages.WINDOW)
-    return ast.Variable(token.text, token.span)
+    return Variable(token.text, token.span)
 
 
 def _window(cursor: Cursor) -> tuple[int | None, int | None]:
@@ -329,7 +330,7 @@ def _window(cursor: Cursor) -> tuple[int | None, int | None]:
     return None, ticks
 
 
-def _result(cursor: Cursor) -> ast.AggregateResult:
+def _result(cursor: Cursor) -> AggregateResult:
     first = cursor.variable("a variable for the result", messages.RESULT)
     cursor.expect("=", "`=`", messages.RESULT)
     function = cursor.token
@@ -347,7 +348,7 @@ def _result(cursor: Cursor) -> ast.AggregateResult:
         if name != "count":
             cursor.fail("a value", f"`{name}` needs what it aggregates: `{name}(W)`; only `count()` goes without")
         cursor.advance()
-        return ast.AggregateResult(first.text, name, None, False, cursor.span(first))
+        return AggregateResult(first.text, name, None, False, cursor.span(first))
     distinct = cursor.token.key == "DISTINCT"
     if distinct:
         if name != "count":
@@ -355,4 +356,4 @@ def _result(cursor: Cursor) -> ast.AggregateResult:
         cursor.advance()
     argument = expression(cursor)
     cursor.close(opening, ")", "an operator or `)`")
-    return ast.AggregateResult(first.text, name, argument, distinct, cursor.span(first))
+    return AggregateResult(first.text, name, argument, distinct, cursor.span(first))

@@ -12,6 +12,19 @@ import re
 from cep.core.literals import LARGEST, SECOND, write_duration, write_time
 from cep.language.syntax import ast
 from cep.language.syntax.tokens import KEYWORDS
+from cep.rules.terms import (
+    AggregateResult,
+    Call,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Graph,
+    PolicyChoice,
+    Predicate,
+    StaticRule,
+    Variable,
+)
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -45,7 +58,7 @@ def print_statement(statement: ast.Statement) -> str:
         case ast.EventRule(name, arguments, body, label):
             marked = f"{label}: " if label is not None else ""
             return f"{marked}{name}{_arguments(arguments)} <- {print_pattern(body)}."
-        case ast.StaticRule(name, arguments, conditions):
+        case StaticRule(name, arguments, conditions):
             body_text = f" :- {_conditions(conditions)}" if conditions else ""
             return f"{name}{_arguments(arguments)}{body_text}."
 
@@ -101,7 +114,7 @@ def _bound(value: int | float | None, kind: str) -> str:
         return _instant(int(value))
     if kind == "float" and value == int(value) and abs(value) < LARGEST:
         return str(int(value))
-    return print_expression(ast.Constant(value, kind))
+    return print_expression(Constant(value, kind))
 
 
 def _column(name: str) -> str:
@@ -166,76 +179,76 @@ def _instant(ticks: int) -> str:
     return f"{sign}{whole}.{fraction:06}".rstrip("0").rstrip(".")
 
 
-def _result(result: ast.AggregateResult) -> str:
+def _result(result: AggregateResult) -> str:
     inside = "" if result.argument is None else print_expression(result.argument)
     return f"{result.variable} = {result.function}({'distinct ' if result.distinct else ''}{inside})"
 
 
-def _choice(choice: ast.PolicyChoice) -> str:
+def _choice(choice: PolicyChoice) -> str:
     if choice.tie is None:
         return choice.name
     return f"{choice.name}({choice.tie}{f' {choice.by}' if choice.by is not None else ''})"
 
 
-def _conditions(conditions: tuple[ast.Condition, ...]) -> str:
+def _conditions(conditions: tuple[Condition, ...]) -> str:
     return ", ".join(map(print_condition, conditions))
 
 
-def print_condition(condition: ast.Condition) -> str:
+def print_condition(condition: Condition) -> str:
     match condition:
-        case ast.Comparison(operator, left, right):
+        case Comparison(operator, left, right):
             return f"{print_expression(left)} {operator} {print_expression(right)}"
-        case ast.Predicate(graph=ast.Graph() as graph):
+        case Predicate(graph=Graph() as graph):
             return f"{'not ' if condition.negated else ''}{graph.text}"
-        case ast.Predicate(name, arguments, negated):
+        case Predicate(name, arguments, negated):
             return f"{'not ' if negated else ''}{name}{_arguments(arguments)}"
 
 
-def _arguments(arguments: tuple[ast.Expression, ...]) -> str:
+def _arguments(arguments: tuple[Expression, ...]) -> str:
     """Nothing where there are none."""
     return f"({', '.join(map(_argument, arguments))})" if arguments else ""
 
 
-def _argument(expression: ast.Expression) -> str:
+def _argument(expression: Expression) -> str:
     """A string that is a name stands here without quotes."""
-    if isinstance(expression, ast.Constant) and expression.type == "string":
+    if isinstance(expression, Constant) and expression.type == "string":
         text = str(expression.value)
         if _NAME.fullmatch(text) and text not in ("true", "false") and text.upper() not in KEYWORDS:
             return text
     return print_expression(expression)
 
 
-def print_expression(expression: ast.Expression) -> str:
+def print_expression(expression: Expression) -> str:
     return _written(expression)[0]
 
 
-def _written(expression: ast.Expression) -> tuple[str, int]:
+def _written(expression: Expression) -> tuple[str, int]:
     """The text and how tightly it holds together."""
     match expression:
-        case ast.Variable(name):
+        case Variable(name):
             return name, _OPERAND
-        case ast.Constant():
+        case Constant():
             text = _constant(expression)
             return text, _SIGNED if text.startswith("-") else _OPERAND
-        case ast.Call("neg", (inner,)):
+        case Call("neg", (inner,)):
             text, holds = _written(inner)
-            bare = holds >= _SIGNED and not isinstance(inner, ast.Constant)  # `-3` would be the constant
+            bare = holds >= _SIGNED and not isinstance(inner, Constant)  # `-3` would be the constant
             return f"-{text}" if bare and not text.startswith("-") else f"-({text})", _SIGNED
-        case ast.Call("**", (base, exponent)):
+        case Call("**", (base, exponent)):
             return f"{_operand(base, _OPERAND)} ** {_operand(exponent, _SIGNED)}", _POWER
-        case ast.Call(function, (left, right)) if function in _INFIX:
+        case Call(function, (left, right)) if function in _INFIX:
             level = _INFIX[function]
             return f"{_operand(left, level)} {function} {_operand(right, level + 1)}", level
-        case ast.Call(function, arguments):
+        case Call(function, arguments):
             return f"{function}({', '.join(map(_argument, arguments))})", _OPERAND
 
 
-def _operand(expression: ast.Expression, place: int) -> str:
+def _operand(expression: Expression, place: int) -> str:
     text, holds = _written(expression)
     return text if holds >= place else f"({text})"
 
 
-def _constant(constant: ast.Constant) -> str:
+def _constant(constant: Constant) -> str:
     value = constant.value
     match constant.type:
         case "time":

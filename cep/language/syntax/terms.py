@@ -8,10 +8,11 @@ from typing import NoReturn
 from cep.core.errors import Span
 from cep.core.literals import UNITS, read_duration, read_number, read_string, read_ticks, read_time
 from cep.events import Iri
-from cep.language.syntax import ast, messages
+from cep.language.syntax import messages
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.tokens import BINARY_OPERATORS, RESERVED, Token
 from cep.rules.graphs import DEEPEST, depth, of_the_rule
+from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, Graph, Predicate, Variable
 
 LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "MOD": 2}
 _OPERANDS = ("name", "variable", "number", "duration", "string", "iri", "prefixed", "time")
@@ -19,7 +20,7 @@ _WHOLE = re.compile(r"(?<![\w.])([0-9]+),\Z", re.ASCII)
 COMPARISONS = {"=": "=", "==": "=", "IS": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
-def expression(cursor: Cursor, level: int = 1) -> ast.Expression:
+def expression(cursor: Cursor, level: int = 1) -> Expression:
     """Sums (level 1) of products (level 2) of signed powers; all but `**` associate to the left."""
     cursor.enter()
     first = cursor.token
@@ -34,13 +35,13 @@ def expression(cursor: Cursor, level: int = 1) -> ast.Expression:
         height = max(height, cursor.height)
         cursor.grow(height, operator)
         height = cursor.height
-        left = ast.Call(operator.text.lower(), (left, right), cursor.span(first))
+        left = Call(operator.text.lower(), (left, right), cursor.span(first))
     cursor.height = height
     cursor.depth -= 1
     return left
 
 
-def _signed(cursor: Cursor) -> ast.Expression:
+def _signed(cursor: Cursor) -> Expression:
     """`-x`, or a power: `-x ** 2` is `-(x ** 2)`, `-3` is the constant, `x ** -y ** 2` is `x ** (-(y ** 2))`."""
     first = cursor.token
     if first.key == "-":
@@ -49,12 +50,12 @@ def _signed(cursor: Cursor) -> ast.Expression:
         inner = cursor.token
         value = _signed(cursor)
         cursor.depth -= 1
-        if inner.kind in ("number", "duration") and isinstance(value, ast.Constant):
+        if inner.kind in ("number", "duration") and isinstance(value, Constant):
             assert isinstance(value.value, (int, float)), "a number or a duration was written"
-            return ast.Constant(-value.value, value.type, cursor.span(first))
+            return Constant(-value.value, value.type, cursor.span(first))
         _refuse_word(cursor, inner, value)
         cursor.grow(cursor.height, first)
-        return ast.Call("neg", (value,), cursor.span(first))
+        return Call("neg", (value,), cursor.span(first))
     base = _operand(cursor)
     if cursor.token.key != "**":
         return base
@@ -67,10 +68,10 @@ def _signed(cursor: Cursor) -> ast.Expression:
     cursor.depth -= 1
     _refuse_word(cursor, inner, exponent)
     cursor.grow(max(height, cursor.height), operator)
-    return ast.Call("**", (base, exponent), cursor.span(first))
+    return Call("**", (base, exponent), cursor.span(first))
 
 
-def _operand(cursor: Cursor) -> ast.Expression:
+def _operand(cursor: Cursor) -> Expression:
     token = cursor.token
     cursor.height = 1
     match token.kind:
@@ -80,14 +81,14 @@ def _operand(cursor: Cursor) -> ast.Expression:
             cursor.advance()
             if cursor.token.key == "(":
                 cursor.fail("an operator", f"a function starts with a lower-case letter: `{token.text.lower()}(...)`")
-            return ast.Variable(token.text, token.span)
+            return Variable(token.text, token.span)
         case "name" if token.key not in RESERVED:
             cursor.advance()
             if cursor.token.key == "(":
-                return ast.Call(token.text, arguments(cursor), cursor.span(token))
+                return Call(token.text, arguments(cursor), cursor.span(token))
             if token.text in ("true", "false"):
-                return ast.Constant(token.text == "true", "bool", token.span)
-            return ast.Constant(token.text, "string", token.span)
+                return Constant(token.text == "true", "bool", token.span)
+            return Constant(token.text, "string", token.span)
         case kind if kind not in ("name", "variable") and kind in _OPERANDS:
             return constant(cursor)
     if token.key == "(":
@@ -116,7 +117,7 @@ def _operand(cursor: Cursor) -> ast.Expression:
     cursor.fail("a value", hint)
 
 
-def constant(cursor: Cursor) -> ast.Constant:
+def constant(cursor: Cursor) -> Constant:
     """A number, a duration, a string, an IRI or a time; the next token is one of them."""
     before = cursor.previous
     token = cursor.advance()
@@ -125,20 +126,20 @@ def constant(cursor: Cursor) -> ast.Constant:
             unit = unit_after_number(cursor)
             if unit:
                 ticks = cursor.read(read_ticks, token, token.text, unit)
-                return ast.Constant(ticks, "duration", cursor.span(token))
+                return Constant(ticks, "duration", cursor.span(token))
             number = cursor.read(read_number, token, token.text)
-            return ast.Constant(number, "int" if isinstance(number, int) else "float", token.span)
+            return Constant(number, "int" if isinstance(number, int) else "float", token.span)
         case "duration":
-            return ast.Constant(cursor.read(read_duration, token, token.text), "duration", token.span)
+            return Constant(cursor.read(read_duration, token, token.text), "duration", token.span)
         case "string":
-            return ast.Constant(cursor.read(read_string, token, token.text), "string", token.span)
+            return Constant(cursor.read(read_string, token, token.text), "string", token.span)
         case "iri":
-            return ast.Constant(Iri(token.text[1:-1]), "iri", token.span)
+            return Constant(Iri(token.text[1:-1]), "iri", token.span)
         case "prefixed":
-            return ast.Constant(_resolve(cursor, token, before), "iri", token.span)
+            return Constant(_resolve(cursor, token, before), "iri", token.span)
         case kind:
             assert kind == "time", "the caller has looked at the kind"
-            return ast.Constant(cursor.read(read_time, token, token.text), "time", token.span)
+            return Constant(cursor.read(read_time, token, token.text), "time", token.span)
 
 
 def unit_after_number(cursor: Cursor) -> int:
@@ -170,7 +171,7 @@ def _resolve(cursor: Cursor, token: Token, before: Token) -> Iri:
     return Iri(cursor.prefixes[prefix] + local)
 
 
-def arguments(cursor: Cursor, colon: str = messages.ONLY_IN_PATTERNS) -> tuple[ast.Expression, ...]:
+def arguments(cursor: Cursor, colon: str = messages.ONLY_IN_PATTERNS) -> tuple[Expression, ...]:
     """`(x, y + 1)`, or `()`; `colon` is the hint where one is found."""
     opening = cursor.expect("(")
     if cursor.accept(")"):
@@ -200,7 +201,7 @@ def close_arguments(cursor: Cursor, opening: Token, colon: str) -> None:
     cursor.close(opening, ")", "`,` or `)`", hint)
 
 
-def conditions(cursor: Cursor) -> tuple[ast.Condition, ...]:
+def conditions(cursor: Cursor) -> tuple[Condition, ...]:
     """One or more, separated by commas."""
     found = [_condition(cursor)]
     height = cursor.height
@@ -211,7 +212,7 @@ def conditions(cursor: Cursor) -> tuple[ast.Condition, ...]:
     return tuple(found)
 
 
-def _condition(cursor: Cursor) -> ast.Condition:
+def _condition(cursor: Cursor) -> Condition:
     first = cursor.token
     if first.kind == "graph":
         return _graph(cursor, first, False)
@@ -238,7 +239,7 @@ def _condition(cursor: Cursor) -> ast.Condition:
         _refuse_word_beside_number(cursor, start, right, left)
         if cursor.token.key in COMPARISONS:
             cursor.stop("a comparison has two sides", "write two conditions: `1 < X, X < 3` for `1 < X < 3`")
-        return ast.Comparison(operator, left, right, cursor.span(first))
+        return Comparison(operator, left, right, cursor.span(first))
     predicate = _as_predicate(cursor, first, left)
     if predicate:
         return predicate
@@ -264,7 +265,7 @@ def _comparison(cursor: Cursor) -> str | None:
     return COMPARISONS[token.key]
 
 
-def _negated(cursor: Cursor) -> ast.Predicate:
+def _negated(cursor: Cursor) -> Predicate:
     first = cursor.advance()
     if cursor.token.kind == "graph":
         return _graph(cursor, first, True)
@@ -277,19 +278,19 @@ def _negated(cursor: Cursor) -> ast.Predicate:
     found = arguments(cursor) if cursor.token.key == "(" else ()
     if cursor.token.key in COMPARISONS or cursor.token.key in LEVELS:
         cursor.fail("`,` or the end of the conditions", messages.NEGATION)
-    return ast.Predicate(name.text, found, True, cursor.span(first))
+    return Predicate(name.text, found, True, cursor.span(first))
 
 
-def _as_predicate(cursor: Cursor, first: Token, read: ast.Expression) -> ast.Predicate | None:
+def _as_predicate(cursor: Cursor, first: Token, read: Expression) -> Predicate | None:
     """The predicate that stands there alone: `linked(X, Y)`, or `raining` without arguments."""
     if first.kind != "name":
         return None
-    if isinstance(read, ast.Call) and read.function == first.text:
+    if isinstance(read, Call) and read.function == first.text:
         if read.arguments and _position(read.arguments[0].span) == _position(first.span):
             return None  # `mod(X, 2) mod 3`
-        return ast.Predicate(read.function, read.arguments, False, read.span)
-    if isinstance(read, ast.Constant) and read.type == "string":
-        return ast.Predicate(first.text, (), False, read.span)
+        return Predicate(read.function, read.arguments, False, read.span)
+    if isinstance(read, Constant) and read.type == "string":
+        return Predicate(first.text, (), False, read.span)
     return None
 
 
@@ -323,16 +324,16 @@ def _decimal_comma(cursor: Cursor) -> str | None:
     return f"{before[1]}.{after.text}" if before and after.text.isdigit() else None
 
 
-def _graph(cursor: Cursor, first: Token, negated: bool) -> ast.Predicate:
+def _graph(cursor: Cursor, first: Token, negated: bool) -> Predicate:
     """The pattern in braces that comes, a predicate of the rule's variables in it."""
     token = cursor.advance()
     cursor.height = 1
     if depth(token.text) > DEEPEST:
         cursor.stop(f"more than {DEEPEST} levels of nesting", "several patterns, separated by `,`", token.span)
     names = of_the_rule(token.text)
-    graph = ast.Graph(token.text, tuple(names), tuple(cursor.prefixes.items()), negated, token.span)
-    variables = tuple(ast.Variable(name, cursor.place(token.start + at, len(name))) for name, at in names.items())
-    return ast.Predicate(token.text, variables, negated, cursor.span(first), graph)
+    graph = Graph(token.text, tuple(names), tuple(cursor.prefixes.items()), negated, token.span)
+    variables = tuple(Variable(name, cursor.place(token.start + at, len(name))) for name, at in names.items())
+    return Predicate(token.text, variables, negated, cursor.span(first), graph)
 
 
 def _refuse_sparql(cursor: Cursor, word: Token) -> None:
@@ -344,20 +345,20 @@ def _refuse_sparql(cursor: Cursor, word: Token) -> None:
         cursor.stop(f"`{word.text}` stands inside the braces", messages.INSIDE, word.span)
 
 
-def _refuse_word(cursor: Cursor, first: Token, read: ast.Expression) -> None:
+def _refuse_word(cursor: Cursor, first: Token, read: Expression) -> None:
     """A lower-case name cannot be calculated with: a variable was meant."""
-    if first.kind == "name" and isinstance(read, ast.Constant) and read.type == "string":
+    if first.kind == "name" and isinstance(read, Constant) and read.type == "string":
         hint = f"a variable starts with an upper-case letter: `{first.text[0].upper()}{first.text[1:]}`"
         if first.text in ("start", "end", "duration"):
             hint = f"that of the pattern is `{first.text}()`; {hint}"
         cursor.stop(f"`{first.text}` is a word, not a number", hint, first.span)
 
 
-def _refuse_word_beside_number(cursor: Cursor, first: Token, read: ast.Expression, other: ast.Expression) -> None:
+def _refuse_word_beside_number(cursor: Cursor, first: Token, read: Expression, other: Expression) -> None:
     """Nor is it compared with a number."""
-    if isinstance(other, ast.Call):
+    if isinstance(other, Call):
         numeric = other.function in LEVELS or other.function in ("mod", "**", "neg")
     else:
-        numeric = isinstance(other, ast.Constant) and other.type in ("int", "float", "duration", "time")
+        numeric = isinstance(other, Constant) and other.type in ("int", "float", "duration", "time")
     if numeric:
         _refuse_word(cursor, first, read)

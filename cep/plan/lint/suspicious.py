@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from cep.core.errors import Warning
-from cep.language.syntax.ast import Constant
 from cep.plan.algebra import Atom, Either, Pair, Pattern, Rule, Rules
 from cep.plan.names import excerpt, used_variables
 from cep.plan.order import components
 from cep.plan.patterns import atoms, mentioned, parts, patterns
+from cep.rules.terms import Constant
 
 LONGEST = 64
 """Letters of the longest name of which nearly equal ones are looked for."""

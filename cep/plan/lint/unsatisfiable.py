@@ -9,7 +9,6 @@ from cep.core.errors import Source, Span, Warning
 from cep.core.literals import SECOND, say_duration, write_duration
 from cep.core.schema import Attribute
 from cep.language.syntax import ast
-from cep.language.syntax.ast import Call, Comparison, Condition, Constant, Expression, Variable
 from cep.language.syntax.printer import print_statement
 from cep.plan.algebra import (
     Atom,
@@ -30,6 +29,7 @@ from cep.plan.algebra import (
 from cep.plan.binarise import Binarised
 from cep.plan.names import excerpt
 from cep.plan.patterns import patterns
+from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, Variable
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 NUMBERS = ("int", "float")

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 from cep.core.errors import Source, Warning
 from cep.core.suggest import nearest
-from cep.language.syntax.ast import Comparison, Condition, Constant, Expression, Predicate, Variable
 from cep.plan.algebra import Given, Pair, Rules
 from cep.plan.names import excerpt, used_variables
 from cep.plan.patterns import mentioned, patterns
 from cep.rules.graphs import variables as sparql_variables
+from cep.rules.terms import Comparison, Condition, Constant, Expression, Predicate, Variable
 
 
 def idle(rules: Rules) -> list[Warning]:
