@@ -1,0 +1,148 @@
+"""Relations between two intervals, each written down once; whatever else is known of one follows from here.
+
+A relation holds between L = [a, b] and R = [c, d] where differences of their ends lie within bounds, so it is a simple
+temporal problem (Dechter, Meiri, Pearl, *Temporal constraint networks*, 1991), and what it implies is a shortest path:
+which side ends last, whether an instant can have it. The names are those of Allen (1983) where he has one. A pair's
+interval is [min(a, c), max(b, d)].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+A, B, C, D = range(4)
+"""The ends: L = [A, B], R = [C, D]."""
+UNBOUNDED = 2**62
+"""Microseconds; more than any two times differ by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """`low <= later - earlier <= high` in microseconds, for two of the ends A, B, C, D."""
+
+    earlier: int
+    later: int
+    low: int = -UNBOUNDED
+    high: int = UNBOUNDED
+
+
+def before(earlier: int, later: int) -> Bound:
+    """One end lies strictly before another. Times are whole microseconds."""
+    return Bound(earlier, later, 1)
+
+
+def at_once(one: int, other: int) -> Bound:
+    """Two ends are the same instant."""
+    return Bound(one, other, 0, 0)
+
+
+LEFT_INSTANT, RIGHT_INSTANT = at_once(A, B), at_once(C, D)
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A relation by its name. `example`: how it is used. `of_instant`: why no instant has it, and what was likely meant
+    instead, where one cannot be on a side."""
+
+    name: str
+    bounds: tuple[Bound, ...]
+    example: str
+    of_instant: tuple[str, str] | None = field(default=None, compare=False)
+
+    def implies(self, fact: Bound, *given: Bound) -> bool:
+        """Whether every pair that has the relation, and what is given, has this as well; some pair does."""
+        low, high = _spread((*self.bounds, *given), fact.earlier, fact.later)
+        return low <= high and fact.low <= low and high <= fact.high
+
+    def possible(self, *given: Bound) -> bool:
+        """Whether any pair has the relation and what is given."""
+        low, high = _spread((*self.bounds, *given), A, A)
+        return low <= high
+
+    def misses(self, a: int, b: int, c: int, d: int) -> int | None:
+        """How far [a, b] and [c, d] are from it: by how much ends would have to move until they touch, at least. None
+        where they have it."""
+        ends = (a, b, c, d)
+        gaps = [(ends[bound.later] - ends[bound.earlier], bound) for bound in self.bounds]
+        if all(bound.low <= gap <= bound.high for gap, bound in gaps):
+            return None
+        return sum(max(0, (0 if bound.low == 1 else bound.low) - gap, gap - bound.high) for gap, bound in gaps)
+
+    # --- what follows for a goal ---
+
+    @property
+    def right_completes(self) -> bool:
+        """The right side ends strictly last, so that only left sides wait."""
+        return self.implies(before(B, D))
+
+    def ends_together(self, *given: Bound) -> bool:
+        """Both sides end at one instant, so that nothing waits for longer."""
+        return self.implies(at_once(B, D), *given)
+
+    @property
+    def right_waits_an_instant(self) -> bool:
+        """A right side waits at most for left sides of its own instant."""
+        return self.implies(Bound(B, D, 0))
+
+    @property
+    def reach(self) -> int:
+        """How long after its end a left side may meet a right side that is an instant; UNBOUNDED where it may always.
+        The right side completes."""
+        return _spread((*self.bounds, RIGHT_INSTANT), B, D)[1]
+
+    def instant_if(self, *given: Bound) -> bool:
+        """Whether the pair's interval is an instant."""
+        return self.implies(at_once(A, B), *given) and self.implies(at_once(B, C), *given) and self.ends_together(*given)
+
+
+@cache
+def _spread(bounds: tuple[Bound, ...], earlier: int, later: int) -> tuple[int, int]:
+    """The least and the greatest `later - earlier` that all bounds leave, (1, 0) where they leave nothing
+    (Floyd, Warshall 1962). No interval ends before it starts."""
+    most = [[0 if i == j else UNBOUNDED for j in range(4)] for i in range(4)]  # most[i][j]: the greatest j - i
+    for bound in (*bounds, Bound(A, B, 0), Bound(C, D, 0)):
+        most[bound.earlier][bound.later] = min(most[bound.earlier][bound.later], bound.high)
+        most[bound.later][bound.earlier] = min(most[bound.later][bound.earlier], -bound.low)
+    for k in range(4):
+        for i in range(4):
+            for j in range(4):
+                most[i][j] = min(most[i][j], most[i][k] + most[k][j])
+    if any(most[i][i] < 0 for i in range(4)):
+        return 1, 0
+    return -most[later][earlier], most[earlier][later]
+
+
+_LONGER_RIGHT = ("nothing lies inside it", "the longer one stands on the right")
+_NEAR = ("overlaps nothing", "`AND` with a WITHIN for what is near, `DURING` for what lies inside")
+
+RELATIONS: Mapping[str, Relation] = {
+    relation.name: relation
+    for relation in (
+        Relation("SEQ", (before(B, C),), "smoke(R) SEQ heat(R)"),
+        Relation("AND", (), "smoke(R) AND heat(R)"),
+        Relation("PAR", (before(A, B), before(C, D), before(A, D), before(C, B)), "smoke(R) PAR heat(R)", _NEAR),
+        Relation("EQUALS", (at_once(A, C), at_once(B, D)), "open(R) EQUALS lit(R)"),
+        Relation("MEETS", (at_once(B, C),), "open(R) MEETS shut(R)"),
+        Relation("OVERLAPS", (before(A, C), before(C, B), before(B, D)), "open(R) OVERLAPS lit(R)", _NEAR),
+        Relation("DURING", (before(C, A), before(B, D)), "alarm(R) DURING fire(R)", _LONGER_RIGHT),
+        Relation("STARTS", (at_once(A, C), before(B, D)), "alarm(R) STARTS fire(R)", _LONGER_RIGHT),
+        Relation("FINISHES", (at_once(B, D), before(C, A)), "alarm(R) FINISHES fire(R)", _LONGER_RIGHT),
+    )
+}
+
+
+def sequence(low: int, high: int) -> Relation:
+    """`SEQ[low, high]`: the left side ends strictly before the right one starts, by `low` to `high` microseconds."""
+    return Relation("SEQ", (Bound(B, C, max(low, 1), high),), RELATIONS["SEQ"].example)
+
+
+def named(name: str, gap: tuple[int, int] | None = None) -> Relation:
+    """The relation of a name; of a SEQ with bounds on the gap between the two."""
+    return RELATIONS[name] if gap is None else sequence(*gap)
+
+
+def numbers(relation: Relation) -> Iterable[tuple[int, int, int, int]]:
+    """The bounds as rows (earlier, later, low, high), for a kernel."""
+    return [(bound.earlier, bound.later, bound.low, bound.high) for bound in relation.bounds]
