@@ -37,9 +37,8 @@ from cep.core.schema import Attribute, Schema
 from cep.engine import Engine, detect
 from cep.events import Event
 from cep.language.syntax import parser
-from cep.language.syntax.patterns import AGGREGATES
-from cep.language.syntax.tokens import KEYWORDS
 from cep.rules.functions import FUNCTIONS
+from cep.rules.keywords import AGGREGATES, KEYWORDS
 from connectors.rdf import triples
 from connectors.rdf.identity import identified
 from connectors.rdf.question import Question

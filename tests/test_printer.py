@@ -12,8 +12,9 @@ from cep.events import Iri, type_names
 from cep.language.syntax import ast
 from cep.language.syntax.alerts import CHOICES
 from cep.language.syntax.parser import parse
-from cep.language.syntax.printer import print_condition, print_expression, print_pattern, print_program, print_statement
-from cep.language.syntax.tokens import BINARY_OPERATORS, KEYWORDS
+from cep.language.syntax.printer import print_pattern, print_program, print_statement
+from cep.rules.keywords import BINARY_OPERATORS, KEYWORDS
+from cep.rules.printing import print_condition, print_expression
 from cep.rules.terms import (
     AggregateResult,
     Call,

@@ -13,7 +13,8 @@ from cep.core.errors import CepError, Source
 from cep.language.syntax.ast import SyntaxTree
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
-from cep.language.syntax.tokens import KEYWORDS, line_starts, tokenise
+from cep.language.syntax.tokens import line_starts, tokenise
+from cep.rules.keywords import KEYWORDS
 
 VALID = """\
 PREFIX wt: <http://example.org/#> # a comment

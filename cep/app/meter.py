@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from time import time
 
-from cep.plan.algebra import Scan, Tick, children
 from cep.plan.labels import labels, rules
-from cep.plan.order import Unit
+from cep.plan.order import Unit, reads
 from cep.plan.partition import Stage
 from cep.plan.plan import Plan
 from cep.plan.staged import needed, staged
@@ -42,14 +41,14 @@ class Chart:
         nodes = range(len(plan.nodes)) if stage is None else needed(plan, stage)
         heads = range(len(plan.heads)) if stage is None else stage.rules
         names, labelled = _rules(plan), labels(plan)
-        reads = [(n.event,) if isinstance(n, Scan) else children(n) for n in mine.nodes]
+        read = [tuple(reads(node)) for node in mine.nodes]
         goals = []
         for new, old in enumerate(nodes):
-            if not isinstance(mine.nodes[new], Scan | Tick):
+            if mine.nodes[new].facts().kind is not None:
                 users = sorted(plan.users[old])
                 used = ", ".join(names[user] for user in users)
-                goals.append(Named(labelled.get(old, used), used, new, reads[new]))
-        made = [Named(names[old], head.event, head.child, reads[head.child]) for old, head in zip(heads, mine.heads)]
+                goals.append(Named(labelled.get(old, used), used, new, read[new]))
+        made = [Named(names[old], head.event, head.child, read[head.child]) for old, head in zip(heads, mine.heads)]
         return cls(tuple(made), tuple(goals))
 
 

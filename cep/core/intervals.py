@@ -94,7 +94,9 @@ class Relation:
 
     def instant_if(self, *given: Bound) -> bool:
         """Whether the pair's interval is an instant."""
-        return self.implies(at_once(A, B), *given) and self.implies(at_once(B, C), *given) and self.ends_together(*given)
+        return (
+            self.implies(at_once(A, B), *given) and self.implies(at_once(B, C), *given) and self.ends_together(*given)
+        )
 
 
 @cache

@@ -14,8 +14,9 @@ from cep.explain.judging import Judge, Typed
 from cep.explain.matching import Attempt, Failure, Matcher
 from cep.explain.occurrences import Memory, Occurrence, encoded, same
 from cep.explain.question import BEGINNING, Wanted
-from cep.plan.algebra import Atom, Rule, Unless, Window
-from cep.plan.patterns import patterns
+from cep.operators.event import Atom
+from cep.plan.algebra import Rule
+from cep.plan.pattern import atoms, patterns
 from cep.rules.terms import Constant, Expression, Variable, expression_variables
 
 DAY = 86_400_000_000
@@ -138,7 +139,7 @@ class _Refusing:
         if wanted.since == BEGINNING:
             return BEGINNING
         lengths = [part.within or 0 for part in patterns(rule.body)]
-        lengths += [part.duration or 0 for part in patterns(rule.body) if isinstance(part, Unless | Window)]
+        lengths += [part.facts().duration or 0 for part in patterns(rule.body)]
         return wanted.since - (max(DAY, *lengths) if self.back is None else self.back)
 
     def unified(self, rule: Rule, wanted: Wanted) -> dict[str, Typed] | None:
@@ -163,20 +164,16 @@ class _Refusing:
         return bound
 
     def type_of(self, name: str, rule: Rule) -> str | None:
-        for part in patterns(rule.body):
-            if isinstance(part, Atom):
-                for argument, attribute in zip(part.arguments, self.memory.schemas[part.event].attributes):
-                    if isinstance(argument, Variable) and argument.name == name:
-                        return attribute.type
+        for atom in atoms(rule.body):
+            facts = atom.facts()
+            for argument, attribute in zip(facts.arguments, self.memory.schemas[facts.event or ""].attributes):
+                if isinstance(argument, Variable) and argument.name == name:
+                    return attribute.type
         return None
 
     def type_given(self, name: str, place: int, rule: Rule) -> str | None:
         """The type of a variable that a condition gives, where rules agree on it."""
-        if any(
-            name in (result.variable for result in part.results)
-            for part in patterns(rule.body)
-            if isinstance(part, Window)
-        ):
+        if any(name == result.variable for part in patterns(rule.body) for result in part.facts().results):
             return None
         type = self.memory.schemas[rule.event].attributes[place].type
         return None if type == "any" else type

@@ -12,7 +12,8 @@ from cep.explain.judging import Judge, Judged, Typed
 from cep.explain.matching import Attempt, Matcher
 from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import END
-from cep.plan.algebra import Atom, Either, Given, Pair, Pattern, Point, Repeat, Rule, Unless, Window
+from cep.plan.algebra import Rule
+from cep.plan.pattern import Pattern, levels
 
 MOST = 200
 """Occurrences that a tree holds."""
@@ -127,7 +128,7 @@ class _Deriving:
         """The rule that made an occurrence, and of what: the first for which its nearest constituents do."""
         rules = self.rules(occurrence)
         names: Ints = np.array([occurrence.name], np.int64)
-        for level in range(2 + max((_levels(rule.body) for rule in rules), default=0)):
+        for level in range(2 + max((levels(rule.body) for rule in rules), default=0)):
             if level:
                 grown = np.union1d(names, self.memory.parts(names))
                 if len(grown) == len(names):
@@ -160,20 +161,3 @@ class _Deriving:
 def _earlier(attempt: Attempt, occurrence: Occurrence) -> Occurrence | None:
     """The one of its own kind that it goes on from."""
     return next((part for part in attempt.parts if part.event == occurrence.event), None)
-
-
-def _levels(pattern: Pattern) -> int:
-    """How many goals are between a pattern and its events, at most."""
-    match pattern:
-        case Atom() | Point():
-            return 0
-        case Pair(_, left, right):
-            return 1 + max(_levels(left), _levels(right))
-        case Either(left, right):
-            return max(_levels(left), _levels(right))
-        case Unless(left):
-            return 1 + _levels(left)
-        case Repeat(_, chain):
-            return _levels(chain)
-        case Window() | Given():
-            return int(isinstance(pattern, Window)) + _levels(pattern.pattern)

@@ -12,14 +12,19 @@ from cep.core.relation import Table, bits, rows
 from cep.core.values import Pool
 from cep.operators import relational
 from cep.operators.aggregate import AggregateSpec, SlidingAggregate, kind_of
+from cep.operators.aggregate_facts import Aggregation
 from cep.operators.bytecode import LEFT, RIGHT, Code, compile_stack
 from cep.operators.contract import Goal, Ints
+from cep.operators.either import Union
+from cep.operators.event import Scan
 from cep.operators.join import Join, JoinSpec
 from cep.operators.lineage import Lineage
 from cep.operators.linear_recursion import LinearRecursion
+from cep.operators.pair import Join as JoinNode
 from cep.operators.relational import Evaluation, columns_of
 from cep.operators.unless import AbsenceDeadline, DeadlineSpec
-from cep.plan import algebra
+from cep.operators.unless_facts import Deadline
+from cep.operators.where import Select
 from cep.plan import types as planned
 from cep.plan.plan import Plan
 from cep.plan.types import TIMES
@@ -43,31 +48,12 @@ class Builder:
         self.heads: dict[str, list[int]] = {}
         for number, head in enumerate(plan.heads):
             self.heads.setdefault(head.event, []).append(number)
-        self.users = Counter(child for node in plan.nodes for child in algebra.children(node))
+        self.users = Counter(child for node in plan.nodes for child in node.parts)
         self.users.update(head.child for head in plan.heads)
 
     def node(self, number: int) -> Goal:
         """The goal of a node."""
-        node = self.plan.nodes[number]
-        match node:
-            case algebra.Scan():
-                return self._scan(node)
-            case algebra.Tick(ticks):
-                return relational.Tick(ticks)
-            case algebra.Select():
-                child = self._types(node.child)
-                compiled = self._conditions(node.conditions, self.plan.columns[node.child]) if node.conditions else None
-                return relational.Select(child, compiled, node.binds, node.within)
-            case algebra.Union(left, right, order):
-                return self._union(number, left, right, order)
-            case algebra.Deadline():
-                return self._deadline(node)
-            case algebra.Aggregation():
-                return self._aggregate(node)
-            case algebra.Join():
-                spec, _, widenings = self._join(node)
-                types = [self._types(c) for c in algebra.children(node)]
-                return _widened(Join(spec, self.lineage), widenings, types)
+        return self.plan.nodes[number].goal(self, number)  # type: ignore[no-any-return]
 
     def event(self, name: str) -> Goal:
         """The goal that makes the occurrences of an event, of its input and of its heads' tables."""
@@ -96,11 +82,11 @@ class Builder:
         mine = self.heads[event]
         head = plan.heads[mine[-1]]
         node = plan.nodes[head.child]
-        if not isinstance(node, algebra.Join) or node.relation != "SEQ" or node.absent is not None:
+        if not isinstance(node, JoinNode) or node.relation != "SEQ" or node.absent is not None:
             return None
         scan = plan.nodes[node.left]
         width = len(plan.schemas[event].attributes)
-        if not isinstance(scan, algebra.Scan) or scan.event != event or scan.constants or scan.equal:
+        if not isinstance(scan, Scan) or scan.event != event or scan.constants or scan.equal:
             return None
         if self.users[head.child] > 1:
             return None
@@ -154,7 +140,7 @@ class Builder:
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
         return compile_conditions(conditions, types, self.relations, self.pool, self.plan.source)
 
-    def _scan(self, scan: algebra.Scan) -> Goal:
+    def scan(self, scan: Scan) -> Goal:
         attributes = self.plan.schemas[scan.event].attributes
         constants: list[tuple[int, int | None]] = []
         for position, constant in scan.constants:
@@ -181,7 +167,19 @@ class Builder:
 
         return test
 
-    def _union(self, number: int, left: int, right: int, order: tuple[int, ...]) -> Goal:
+    def tick(self, ticks: int) -> Goal:
+        return relational.Tick(ticks)
+
+    def select(self, node: Select) -> Goal:
+        compiled = self._conditions(node.conditions, self.plan.columns[node.child]) if node.conditions else None
+        return relational.Select(self._types(node.child), compiled, node.binds, node.within)
+
+    def join(self, node: JoinNode) -> Goal:
+        spec, _, widenings = self._join(node)
+        return _widened(Join(spec, self.lineage), widenings, [self._types(part) for part in node.parts])
+
+    def union(self, node: Union, number: int) -> Goal:
+        left, right, order = node.left, node.right, node.right_columns
         wanted = self._types(number)
         sides: list[list[Evaluation]] = []
         for child, columns in ((left, range(len(order))), (right, order)):
@@ -226,7 +224,7 @@ class Builder:
                 added.append(self._key(f"v{column}", types[column], type))
         return tuple(places), tuple(added)
 
-    def _deadline(self, node: algebra.Deadline) -> Goal:
+    def deadline(self, node: Deadline) -> Goal:
         left, absent = self._types(node.left), self._types(node.absent)
         mine, theirs = self._keys(node.key, left, absent)
         left_key, left_added = self._widened_key(mine, left)
@@ -243,7 +241,7 @@ class Builder:
         spec = DeadlineSpec(node.duration, len(left), left_key, absent_key, _codes(left))
         return _widened(AbsenceDeadline(spec, self.lineage), ((), absent_added), (left, absent))
 
-    def _aggregate(self, node: algebra.Aggregation) -> Goal:
+    def aggregation(self, node: Aggregation) -> Goal:
         types = self._types(node.child)
         names = {f"v{i}": type for i, type in enumerate(types)}
         kinds, coded = [], []
@@ -280,7 +278,7 @@ class Builder:
         )
         return SlidingAggregate(spec, self.lineage)
 
-    def _places(self, node: algebra.Join) -> dict[str, tuple[int, int]]:
+    def _places(self, node: JoinNode) -> dict[str, tuple[int, int]]:
         """Output columns as (side, column), for the stack machine."""
         left = len(self.plan.columns[node.left])
         places = {f"v{i}": (LEFT, i) for i in range(left)}
@@ -288,7 +286,7 @@ class Builder:
         own = [r for r in range(len(self.plan.columns[node.right])) if r not in taken]
         return places | {f"v{left + i}": (RIGHT, r) for i, r in enumerate(own)}
 
-    def _join(self, node: algebra.Join) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
+    def _join(self, node: JoinNode) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
         """The join resolved, whether its conditions are the stack machine's (or it has none), and the converted key
         columns that its left, right and absent inputs get appended."""
         plan = self.plan

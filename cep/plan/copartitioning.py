@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Tick, Union, children
 from cep.plan.dependencies import Dependencies
-from cep.plan.horizon import WAITS_LEFT
 from cep.plan.names import excerpt
+from cep.plan.node import Meeting
+from cep.plan.node import Place as PartPlace
 from cep.rules.typed import TICKS, Typed, TypedCall, TypedVariable
 
 Place = frozenset[int] | None
@@ -109,8 +109,8 @@ class _Spreading:
             for rule, event in events.items():
                 for number in self.book.nodes[rule]:
                     if number not in self.found:
-                        self.below[number] = self.inputs_of(self.plan.nodes[number])
-                        self.found[number] = self.node(number, self.plan.nodes[number])
+                        self.below[number] = self.inputs_of(number)
+                        self.found[number] = self.node(number)
                 place, known = self.found[heads[rule].child], self.places[event]
                 if isinstance(place, frozenset) and known is not EVERYWHERE:
                     self.places[event] = known & self.carried(rule, place)
@@ -139,10 +139,11 @@ class _Spreading:
                 leaves[event] = found
         return leaves
 
-    def inputs_of(self, node: Node) -> frozenset[str]:
-        if isinstance(node, Scan):
-            return self.leaves.get(node.event, frozenset({node.event}))
-        return frozenset[str]().union(*(self.below[child] for child in children(node)))
+    def inputs_of(self, number: int) -> frozenset[str]:
+        event = self.book.facts[number].event
+        if event is not None:
+            return self.leaves.get(event, frozenset({event}))
+        return frozenset[str]().union(*(self.below[child] for child in self.plan.nodes[number].parts))
 
     def input(self, event: str) -> Place:
         if event in self.everywhere:
@@ -156,118 +157,125 @@ class _Spreading:
 
     # --- nodes ---
 
-    def node(self, number: int, node: Node) -> Place | Failure:
+    def node(self, number: int) -> Place | Failure:
+        facts = self.book.facts[number]
+        if facts.event is not None:
+            arguments = self.places[facts.event] if facts.event in self.places else self.input(facts.event)
+            if arguments is EVERYWHERE:
+                return EVERYWHERE
+            return frozenset(column for column, position in enumerate(facts.takes) if position in arguments)
         places: list[Place] = []
-        for child in children(node):
+        for child in self.plan.nodes[number].parts:
             place = self.found[child]
             if isinstance(place, Failure):
                 return place
             places.append(place)
-        match node:
-            case Scan(event, take=take):
-                arguments = self.places[event] if event in self.places else self.input(event)
-                if arguments is EVERYWHERE:
-                    return EVERYWHERE
-                return frozenset(column for column, position in enumerate(take) if position in arguments)
-            case Tick():
-                return EVERYWHERE
-            case Select():
+        if all(place is EVERYWHERE for place in places):
+            return EVERYWHERE
+        match facts.meeting:
+            case Meeting.SAME:
                 return places[0]
-            case Join():
-                return self.join(number, node, places)
-            case Union():
-                return self.union(number, node, places)
-            case Deadline():
-                return self.deadline(number, node, places)
-            case Aggregation():
-                return self.window(number, node, places[0])
+            case Meeting.PAIRS:
+                return self.paired(number, places)
+            case Meeting.AGAINST:
+                return self.against(number, places[0], places[1])
+            case Meeting.EITHER:
+                return self.either(number, places)
+            case Meeting.GROUPS:
+                return self.grouped(number, places[0])
 
-    def join(self, number: int, join: Join, places: Sequence[Place]) -> Place | Failure:
+    def paired(self, number: int, places: Sequence[Place]) -> Place | Failure:
+        """Pairs of the first two parts; what a third has forbids some."""
         left, right = places[0], places[1]
+        facts = self.book.facts[number]
         if left is not EVERYWHERE and right is not EVERYWHERE:
-            pairs = self.book.pairs(join)
-            if not any(a in left and b in right for a, b in pairs):
-                return self.apart(number, pairs, (join.left, left), (join.right, right))
+            pairs = self.book.pairs(number)
+            if not any(a[1] in left and b[1] in right for a, b in pairs):
+                return self.apart(number, pairs, places)
         elif left is not right:
-            if join.policy == "chronological" or (
-                join.policy == "recent" and (right is EVERYWHERE or join.relation not in WAITS_LEFT)
-            ):
-                why = f"and `{join.policy}` chooses among all"
+            if (0 if left is EVERYWHERE else 1) in facts.chooses:
+                why = f"and `{self.policy(number)}` chooses among all"
                 return Failure(number, f"no variable is on both sides of {self.text(number)}, {why}")
-            if not self.kept_apart(join.left, join.right):
-                return self.apart(number, (), (join.left, left), (join.right, right))
-        place = left
-        if right is not EVERYWHERE:
-            own = self.book.own(join)
-            under = {b: a for a, b in join.key} | {b: join.left_width + i for i, b in enumerate(own)}
-            place = frozenset(under[column] for column in right) | (left or frozenset())
-        if join.absent is None or places[2] is EVERYWHERE:
+            if not self.kept_apart(number):
+                return self.apart(number, (), places)
+        place = self.shown(number, places[:2])
+        if facts.negated is None or places[facts.negated] is EVERYWHERE:
             return place
-        absent = places[2]
-        if place is not EVERYWHERE and any(a in absent and c in place for a, c in self.book.absent_pairs(join)):
+        absent = places[facts.negated] or frozenset()
+        if place is not EVERYWHERE and any(a[1] in absent and c in place for a, c in self.book.forbidden(number)):
             return place
         return Failure(number, f"what is absent in {self.text(number)} does not share its key")
 
-    def union(self, number: int, union: Union, places: Sequence[Place]) -> Place | Failure:
-        left, right = places
-        if left is EVERYWHERE and right is EVERYWHERE:
+    def shown(self, number: int, places: Sequence[Place]) -> Place:
+        """The columns of a node that hold the key of a part."""
+        if all(place is EVERYWHERE for place in places):
             return EVERYWHERE
-        if left is EVERYWHERE or right is EVERYWHERE:
+        facts = self.book.facts[number]
+        equal = {other: one for one, other in facts.equal}
+        column_of = {shows[0]: column for column, shows in enumerate(facts.shows) if shows}
+        held = [(part, column) for part, place in enumerate(places) for column in place or ()]
+        found = (column_of.get(equal.get(place, place)) for place in held)
+        return frozenset(column for column in found if column is not None)
+
+    def either(self, number: int, places: Sequence[Place]) -> Place | Failure:
+        """The occurrences of all parts: those columns hold the key that do in each."""
+        if any(place is EVERYWHERE for place in places):
             return Failure(number, f"the sides of {self.text(number)} are not kept apart alike")
         types = self.book.types(number)
-        mine, theirs = self.book.types(union.left), self.book.types(union.right)
         return frozenset(
             column
-            for column, other in enumerate(union.right_columns)
-            if column in left
-            and other in right
-            and _same(mine[column], types[column])
-            and _same(theirs[other], types[column])
+            for column, shows in enumerate(self.book.facts[number].shows)
+            if all(
+                below in (places[part] or ()) and _same(self.book.type(number, (part, below)), types[column])
+                for part, below in shows
+            )
         )
 
-    def deadline(self, number: int, deadline: Deadline, places: Sequence[Place]) -> Place | Failure:
-        left, absent = places
+    def against(self, number: int, left: Place, absent: Place) -> Place | Failure:
+        """The first part's occurrences, unless the second has one that joins."""
         if absent is EVERYWHERE:
-            if left is EVERYWHERE or self.kept_apart(deadline.left, deadline.absent):
-                return left
-            return self.apart(number, (), (deadline.left, left), (deadline.absent, absent))
-        pairs = self.book.held_against(deadline)
-        if left is not EVERYWHERE and any(a in left and b in absent for a, b in pairs):
+            return left if self.kept_apart(number) else self.apart(number, (), (left, absent))
+        shows = self.book.facts[number].shows
+        pairs = [(shows[column][0], place) for place, column in self.book.forbidden(number)]
+        if left is not EVERYWHERE and any(a[1] in left and b[1] in absent for a, b in pairs):
             return left
-        return self.apart(number, pairs, (deadline.left, left), (deadline.absent, absent))
+        return self.apart(number, pairs, (left, absent))
 
-    def window(self, number: int, window: Aggregation, child: Place) -> Place | Failure:
-        if child is EVERYWHERE:
-            return EVERYWHERE
-        place = frozenset(i for i, column in enumerate(window.by) if column in child)
+    def grouped(self, number: int, child: Place) -> Place | Failure:
+        facts = self.book.facts[number]
+        place = frozenset(
+            column
+            for column, shows in enumerate(facts.shows)
+            if shows and child is not EVERYWHERE and shows[0][1] in child
+        )
         if place:
             return place
-        if not window.by:
+        if not facts.groups:
             return Failure(number, f"{self.text(number)} has no BY: one window for all")
-        known = self.named(window.child, child)
+        known = self.named(self.plan.nodes[number].parts[0], child or frozenset())
         return Failure(number, f"the BY of {self.text(number)} leaves out {known or 'the key of what is in it'}")
 
-    def kept_apart(self, one: int, other: int) -> bool:
-        """Whether a side that is in one bucket has a key for some other reason than this goal, where the one that is in
+    def kept_apart(self, number: int) -> bool:
+        """Whether a part that is in one bucket has a key for some other reason than this goal, where the one that is in
         every bucket is made of events: what is large is not to be told from what is small by anything else."""
+        one, other = self.plan.nodes[number].parts[:2]
         inputs = self.below[one] | self.below[other]
         return not inputs & self.everywhere or bool((inputs - self.everywhere) & self.book.apart)
 
     # --- words ---
 
-    def apart(
-        self, number: int, pairs: Sequence[tuple[int, int]], left: tuple[int, Place], right: tuple[int, Place]
-    ) -> Failure:
+    def apart(self, number: int, pairs: Sequence[tuple[PartPlace, PartPlace]], places: Sequence[Place]) -> Failure:
+        """Why the first two parts do not meet."""
         text = self.text(number)
-        goal = self.plan.nodes[number]
-        if not pairs and isinstance(goal, Join | Deadline) and goal.key:
+        facts, parts = self.book.facts[number], self.plan.nodes[number].parts
+        if not pairs and (facts.equal or (facts.forbids and facts.meeting is Meeting.AGAINST)):
             return Failure(number, f"{text} joins a time or duration with a number of seconds")
         if not pairs:
-            what = "any such event ends it" if isinstance(goal, Deadline) else "every pair is tried"
+            what = "any such event ends it" if facts.meeting is Meeting.AGAINST else "every pair is tried"
             return Failure(number, f"no variable is on both sides of {text}: {what}")
-        reason = f"{text} joins on {', '.join(dict.fromkeys(self.plan.names[left[0]][a] for a, _ in pairs))}"
-        joined = ({a for a, _ in pairs}, {b for _, b in pairs})
-        for word, (node, place), mine in zip(("left", "right"), (left, right), joined, strict=True):
+        reason = f"{text} joins on {', '.join(dict.fromkeys(self.plan.names[parts[0]][a[1]] for a, _ in pairs))}"
+        joined = ({a[1] for a, _ in pairs}, {b[1] for _, b in pairs})
+        for word, node, place, mine in zip(("left", "right"), parts, places, joined):
             if place is not EVERYWHERE and not place & mine:
                 known = self.named(node, place)
                 return Failure(number, f"{reason}, its {word} side {f'on {known}' if known else 'has no key'}")
@@ -276,20 +284,13 @@ class _Spreading:
     def named(self, node: int, place: frozenset[int]) -> str:
         return ", ".join(dict.fromkeys(self.plan.names[node][column] for column in sorted(place)))
 
+    def policy(self, number: int) -> str:
+        return str(getattr(self.plan.nodes[number], "policy", ""))
+
     def text(self, number: int) -> str:
         """A goal as it is written, or what it is."""
         written = excerpt(self.plan.source, self.plan.spans[number])
-        if written is not None:
-            return f"`{written}`"
-        match self.plan.nodes[number]:
-            case Join(relation=relation, absent=absent):
-                return "this NOT" if absent is not None else f"this {relation}"
-            case Deadline():
-                return "this UNLESS"
-            case Union():
-                return "this OR"
-            case _:
-                return "this AGGREGATE"
+        return f"`{written}`" if written is not None else f"this {self.book.facts[number].word}"
 
 
 def _column(argument: Typed) -> int | None:

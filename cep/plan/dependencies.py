@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Union, children
+from cep.plan.node import Node, Place
 from cep.plan.order import Unit, components
 from cep.plan.plan import Plan
 from cep.rules.terms import Comparison, Variable
@@ -26,8 +26,9 @@ class Dependencies:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.nodes = [_below(plan.nodes, head.child) for head in plan.heads]
+        self.facts = [node.facts() for node in plan.nodes]
         self.reads = [
-            frozenset(node.event for n in nodes if isinstance(node := plan.nodes[n], Scan)) for nodes in self.nodes
+            frozenset(event for n in nodes if (event := self.facts[n].event) is not None) for nodes in self.nodes
         ]
         self.makers: dict[str, list[int]] = {}
         for rule, head in enumerate(plan.heads):
@@ -40,7 +41,7 @@ class Dependencies:
 
     def stateful(self, rule: int) -> bool:
         """Whether a rule has a goal that remembers."""
-        return any(isinstance(self.plan.nodes[n], Join | Deadline | Aggregation) for n in self.nodes[rule])
+        return any(self.facts[n].remembers for n in self.nodes[rule])
 
     def units(self, rules: Collection[int], together: Collection[str] = ()) -> list[tuple[int, ...]]:
         """Rules that stay together, needed ones first: those of a recursion, and of each event of `together`."""
@@ -67,78 +68,58 @@ class Dependencies:
         ]
         return frozenset(event for found in cycles for event in found if isinstance(event, str))
 
-    def pairs(self, join: Join) -> list[tuple[int, int]]:
-        """The columns of left and right that are equal, and equal as values, in every pair: the key, and what the WHERE
-        says is equal, where that is asked before a pair is chosen."""
-        left, right = self.types(join.left), self.types(join.right)
-        found = [(a, b) for a, b in join.key if alike(left[a], right[b])]
-        if join.policy == "recent":
+    def pairs(self, number: int) -> list[tuple[Place, Place]]:
+        """The places of a node's parts that are equal, and equal as values, in all that it gives: the key, and what the
+        WHERE says is equal, where that is asked before a pair is chosen."""
+        facts = self.facts[number]
+        found = [(one, other) for one, other in facts.equal if alike(self.type(number, one), self.type(number, other))]
+        if not facts.asked_first or facts.selects:
             return found
-        own = self.own(join)
-        for condition in join.decide:
+        for condition in facts.conditions:
             match condition:
                 case Comparison("=", Variable(one), Variable(two)) if one[0] == two[0] == "v":
-                    a, b = sorted((int(one[1:]), int(two[1:])))
-                    if a < join.left_width <= b and left[a] == right[own[b - join.left_width]] != "any":
-                        found.append((a, own[b - join.left_width]))
+                    first, second = sorted((facts.shows[int(one[1:])][0], facts.shows[int(two[1:])][0]))
+                    type = self.type(number, first)
+                    if first[0] != second[0] and type == self.type(number, second) != "any":
+                        found.append((first, second))
                 case _:
                     pass
         return found
 
-    def own(self, join: Join) -> list[int]:
-        """The right side's columns that a join has besides its left side's."""
-        taken = {b for _, b in join.key}
-        return [column for column in range(len(self.plan.columns[join.right])) if column not in taken]
+    def forbidden(self, number: int) -> list[tuple[Place, int]]:
+        """The places of what is absent, and the columns of the node, that are equal as values where the one forbids the
+        other."""
+        facts = self.facts[number]
+        found = []
+        for place, column in facts.forbids:
+            if alike(self.type(number, place), self.type(number, facts.shows[column][0])):
+                found.append((place, column))
+        return found
 
-    def absent_pairs(self, join: Join) -> list[tuple[int, int]]:
-        """The columns of what is absent and of the join that are equal as values where the one forbids the other."""
-        assert join.absent is not None, "asked of a NOT"
-        left, right, absent = self.types(join.left), self.types(join.right), self.types(join.absent)
-        types = [*left, *(right[column] for column in self.own(join))]
-        return [(a, c) for a, c in join.absent_key if alike(absent[a], types[c])]
-
-    def held_against(self, deadline: Deadline) -> list[tuple[int, int]]:
-        """The same of an UNLESS: columns of its left side and of what is absent."""
-        left, absent = self.types(deadline.left), self.types(deadline.absent)
-        return [(a, b) for a, b in deadline.key if alike(left[a], absent[b])]
+    def type(self, number: int, place: Place) -> str:
+        """The type of a place of a node's parts."""
+        part, column = place
+        return self.plan.columns[self.plan.nodes[number].parts[part]][column].type
 
     def types(self, node: int) -> list[str]:
         return [column.type for column in self.plan.columns[node]]
 
     def _apart(self, number: int) -> list[Slot]:
-        match self.plan.nodes[number]:
-            case Join() as join:
-                sides = [side for a, b in self.pairs(join) for side in ((join.left, a), (join.right, b))]
-                if join.absent is not None:
-                    sides += [(join.absent, a) for a, _ in self.absent_pairs(join)]
-            case Deadline() as deadline:
-                against = self.held_against(deadline)
-                sides = [side for a, b in against for side in ((deadline.left, a), (deadline.absent, b))]
-            case Aggregation(child, by=by):
-                sides = [(child, column) for column in by]
-            case _:
-                sides = []
-        return [slot for side, column in sides for slot in self._shown(side, column)]
+        facts, parts = self.facts[number], self.plan.nodes[number].parts
+        places: list[Place] = []
+        if facts.equal or not facts.selects:
+            places += [place for pair in self.pairs(number) for place in pair]
+        for place, column in self.forbidden(number):
+            places += [place] if facts.equal or len(parts) > 2 else [place, facts.shows[column][0]]
+        places += facts.groups
+        return [slot for part, column in places for slot in self._shown(parts[part], column)]
 
     def _shown(self, number: int, column: int) -> list[Slot]:
         """The arguments of events that a column shows."""
-        match self.plan.nodes[number]:
-            case Scan(event, take=take):
-                return [(event, take[column])]
-            case Join() as join if column < join.left_width:
-                return self._shown(join.left, column)
-            case Join() as join:
-                return self._shown(join.right, self.own(join)[column - join.left_width])
-            case Union(left, right, order):
-                return self._shown(left, column) + self._shown(right, order[column])
-            case Deadline(left=child):
-                return self._shown(child, column)
-            case Select(child) if column < len(self.plan.columns[child]):
-                return self._shown(child, column)
-            case Aggregation(child, by=by) if column < len(by):
-                return self._shown(child, by[column])
-            case _:
-                return []
+        facts, parts = self.facts[number], self.plan.nodes[number].parts
+        if facts.event is not None:
+            return [(facts.event, facts.takes[column])]
+        return [slot for part, below in facts.shows[column] for slot in self._shown(parts[part], below)]
 
 
 def alike(one: str, two: str) -> bool:
@@ -150,7 +131,7 @@ def _below(nodes: Sequence[Node], top: int) -> tuple[int, ...]:
     found = {top}
     waiting = [top]
     while waiting:
-        fresh = [child for child in children(nodes[waiting.pop()]) if child not in found]
+        fresh = [child for child in nodes[waiting.pop()].parts if child not in found]
         found.update(fresh)
         waiting += fresh
     return tuple(sorted(found))

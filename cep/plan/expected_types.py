@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from cep.plan.algebra import Atom, Given, Pair, Pattern, Rule, Rules, Window
-from cep.plan.patterns import patterns
+from cep.plan.algebra import Rule, Rules
+from cep.plan.pattern import Pattern, conditions, patterns
 from cep.rules.functions import FUNCTIONS
 from cep.rules.terms import (
     Call,
@@ -41,8 +41,9 @@ def wanted(rules: Rules, types: Mapping[Place, str | None]) -> dict[Place, str]:
     wants = _Wants(rules, {place: found.get(place, type) for place, type in types.items()})
     for rule in rules.rules:
         for each in patterns(rule.body):
-            if isinstance(each, Pair) and each.policy.by is not None:
-                wants.event(rule, Variable(each.policy.by), "float")
+            policy = each.facts().policy
+            if policy is not None and policy.by is not None:
+                wants.event(rule, Variable(policy.by), "float")
     found |= {place: _one(types) for place, types in wants.follow().items()}
     return {place: type for place, type in found.items() if type != "any"}
 
@@ -80,9 +81,7 @@ class _Wants:
 
     def event(self, rule: Rule, argument: Expression, type: str) -> None:
         """An argument or a variable of an event rule is wanted as a type."""
-        parts = patterns(rule.body)
-        conditions = [condition for part in parts if isinstance(part, Given) for condition in part.conditions]
-        self.ask(argument, type, parts, conditions, frozenset())
+        self.ask(argument, type, patterns(rule.body), conditions(rule.body), frozenset())
 
     def static(self, rule: StaticRule, argument: Expression, type: str) -> None:
         self.ask(argument, type, (), rule.conditions, frozenset())
@@ -105,10 +104,10 @@ class _Wants:
     def sources(self, name: str, type: str, parts: Sequence[Pattern], conditions: Sequence[Condition]) -> None:
         """Where a variable gets its values: if one place has another type already, that is what it is."""
         places = [
-            (True, part.event, i)
-            for part in parts
-            if isinstance(part, Atom)
-            for i, each in enumerate(part.arguments)
+            (True, facts.event, i)
+            for facts in (part.facts() for part in parts)
+            if facts.event is not None
+            for i, each in enumerate(facts.arguments)
             if each == Variable(name)
         ]
         if any(event not in self.derived for _, event, _ in places):
@@ -155,6 +154,6 @@ def _made_of(name: str, parts: Sequence[Pattern], conditions: Sequence[Condition
                 if one == Variable(name) and name not in expression_variables(other):
                     yield other
     for part in parts:
-        for result in part.results if isinstance(part, Window) else ():
+        for result in part.facts().results:
             if result.variable == name and result.function in _PASSED_ON and result.argument is not None:
                 yield result.argument

@@ -6,27 +6,29 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cep.core.literals import say_duration
 from cep.core.schema import Schema
-from cep.language.syntax import ast
-from cep.language.syntax.printer import print_pattern, print_statement
-from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Select, Triples, Union
-from cep.plan.horizon import WAITS_LEFT, Horizon, horizon
+from cep.plan.algebra import Head, Triples
+from cep.plan.horizon import horizon
 from cep.plan.labels import labels, rules, units
+from cep.plan.node import Node
 from cep.plan.order import Group
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
-from cep.plan.render import LONGEST, Written
+from cep.plan.render import LONGEST, Rendering, counted, listed
 from cep.rules.functions import TESTS
 from cep.rules.graphs import on_one_line
+from cep.rules.keywords import BINARY_OPERATORS
+from cep.rules.printing import declaration
 from cep.rules.terms import Graph, Predicate
 
 if TYPE_CHECKING:
     from cep.runtime.knowledge_source import RelationInfo
 
-KINDS = {Join: "join", Deadline: "deadline", Aggregation: "window", Union: "union", Select: "filter"}
+KINDS = ("join", "deadline", "window", "union", "filter")
 MARK, ITEM, LABEL = 4, 6, 11
 
 
@@ -53,7 +55,7 @@ class _Listing:
         self.compiled = compiled
         self.width = width
         self.lines: list[str] = []
-        self.written = Written(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
+        self.written = Rendering(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source, plan.points)
         self.stored = {rule.name for rule in plan.rules.statics}
         self.alerts = {alert.table: alert for alert in plan.rules.alerts}
         self.asked: list[Predicate] = []
@@ -75,14 +77,14 @@ class _Listing:
 
     def top(self) -> None:
         plan = self.plan
-        kinds = Counter(KINDS[type(node)] for node in plan.nodes if type(node) in KINDS)
+        kinds = Counter(facts.kind for facts in self.written.facts if facts.kind is not None)
         kept = [keeps for node in plan.nodes if (keeps := horizon(node, plan.points)) is not None]
         for_ever = sum(not keeps.forgets for keeps in kept)
-        told = f"{_count(len(self.alerts), 'alert')}, " if self.alerts else ""
-        line = f"{plan.source.name}: {_count(len(plan.heads) - len(self.alerts), 'rule')}, {told}"
-        line += _count(kinds.total(), "goal")
+        told = f"{counted(len(self.alerts), 'alert')}, " if self.alerts else ""
+        line = f"{plan.source.name}: {counted(len(plan.heads) - len(self.alerts), 'rule')}, {told}"
+        line += counted(kinds.total(), "goal")
         if kinds:
-            line += f" ({', '.join(_count(kinds[kind], kind) for kind in KINDS.values() if kinds[kind])})"
+            line += f" ({', '.join(counted(kinds[kind], kind) for kind in KINDS if kinds[kind])})"
         if kept:
             line += f"; {'1 remembers' if len(kept) == 1 else f'{len(kept)} remember'}"
         self.put("", line + (f", {for_ever} of them for ever" if for_ever else ""), 2)
@@ -95,12 +97,12 @@ class _Listing:
                 self.item(title, _declared(plan.schemas[name]), 0)
                 title = ""
         if both:
-            self.item("", f"(read as well, being declared: {_listed(both)})", 0)
+            self.item("", f"(read as well, being declared: {listed(both)})", 0)
 
     def group(self, mark: str, group: Group) -> None:
         if group.recursive:
             events = [unit for unit in group.units if isinstance(unit, str)]
-            self.put(mark, f"recursion of {_listed(events)}: {self.way(group, events)}", MARK)
+            self.put(mark, f"recursion of {listed(events)}: {self.way(group, events)}", MARK)
             mark = ""
         for unit in units(group):
             if isinstance(unit, str):
@@ -123,7 +125,7 @@ class _Listing:
         if head.child not in self.written.labels:
             self.details(head.child)
         if alert is not None:
-            keys = f"one for each {_listed(alert.keys)}" if alert.keys else "one for all"
+            keys = f"one for each {listed(alert.keys)}" if alert.keys else "one for all"
             self.item("tells", f"{alert.severity}, for {say_duration(alert.duration)}, {keys}; `cep serve` does")
 
     def way(self, group: Group, events: Sequence[str]) -> str:
@@ -146,7 +148,7 @@ class _Listing:
             mine = [rule for rule in self.plan.rules.statics if rule.name == name]
             arities = [len(rule.arguments) for rule in mine] + [len(p.arguments) for p in self.asked if p.name == name]
             facts = sum(not rule.conditions for rule in mine)
-            parts = [_count(n, what) for n, what in ((facts, "fact"), (len(mine) - facts, "rule")) if n]
+            parts = [counted(n, what) for n, what in ((facts, "fact"), (len(mine) - facts, "rule")) if n]
             self.lines += [""] if title else []
             self.item(title, f"{name}/{arities[0]}: {', '.join(parts) or 'a table from outside'}", 0)
             title = ""
@@ -159,7 +161,7 @@ class _Listing:
             text = on_one_line(asked.text, longest=LONGEST) if isinstance(asked, Graph) else name
             self.lines += [""] if title else []
             held = self.answers.get(name)
-            self.item(title, text, 0, "" if held is None else _count(held.rows, "answer"))
+            self.item(title, text, 0, "" if held is None else counted(held.rows, "answer"))
             title = ""
             if held is not None:
                 names = asked.variables if isinstance(asked, Graph) else _open(asked)
@@ -189,7 +191,7 @@ class _Listing:
     def routed(self, event: str, stage: Stage, stages: Sequence[Stage]) -> str:
         """An input of a stage, where it comes from, and how its rows find their bucket."""
         makers = [str(other.number) for other in stages[: stage.number - 1] if event in other.outputs]
-        text = f"{event} of stage{'s' if len(makers) > 1 else ''} {_listed(makers)}" if makers else event
+        text = f"{event} of stage{'s' if len(makers) > 1 else ''} {listed(makers)}" if makers else event
         match stage.inputs[event]:
             case "single":
                 return text
@@ -199,66 +201,18 @@ class _Listing:
                 return f"{text} evenly"
             case positions:
                 attributes = self.plan.schemas[event].attributes
-                return f"{text} by {_listed([attributes[position].name for position in positions])}"
+                return f"{text} by {listed([attributes[position].name for position in positions])}"
 
     # --- one goal ---
 
     def details(self, number: int) -> None:
-        node, names = self.plan.nodes[number], self.written.names[number]
-        match node:
-            case Join():
-                self.join(number, node, names)
-            case Deadline():
-                left, absent = self.sides(number)
-                self.item("key", ", ".join(names[c] for c, _ in node.key) or f"none: any {absent} will do")
-                self.item("remembers", left)
-                self.item("forgets", f"after {say_duration(node.duration)}, or when {absent} comes")
-            case Aggregation():
-                self.item("group", ", ".join(names[: len(node.by)]) or "none: one window for all")
-                self.item("remembers", f"{self.sides(number)[0]} in the window")
-                newer = f"when {_count(node.events or 0, 'newer one')} of its group came"
-                self.item("forgets", newer if node.duration is None else f"after {say_duration(node.duration)}")
-            case _:
-                pass
-        self.asks(node)
-
-    def sides(self, number: int) -> list[str]:
-        """What a goal reads, as it stands in its text."""
-        return [print_pattern(side) for side in self.written.sides(number)]
-
-    def join(self, number: int, join: Join, names: Sequence[str]) -> None:
-        left, right, *absent = self.sides(number)
-        key = ", ".join(names[left] for left, _ in join.key)
-        self.item("key", key or "none: every pair is tried")
-        if absent:
-            common = ", ".join(names[mine] for _, mine in join.absent_key)
-            self.item("absent", f"{absent[0]} of the same {common}" if common else f"any {absent[0]}")
-        self.item("policy", self.policy(join, names))
-        keeps = horizon(join, self.plan.points)
-        assert keeps is not None, "a join remembers"
-        waiting = [left] if join.relation in WAITS_LEFT else [left, right]
-        self.item("remembers", _listed(list(dict.fromkeys([*waiting, *absent]))))
-        self.item("forgets", _forgets(keeps, key))
-
-    def policy(self, join: Join, names: Sequence[str]) -> str:
-        if join.policy == "unrestricted":
-            return "unrestricted: every pair"
-        which = join.tie
-        if join.tie == "by":
-            left, right = join.by
-            sides = [names[left]] if left is not None else []
-            sides += [self.written.right_names(join, names)[right]] if right is not None else []
-            which = f"one of the greatest {' or '.join(dict.fromkeys(sides))}"
-        if join.policy == "recent":
-            asked = "; the WHERE is asked of that pair alone" if join.decide else ""
-            return f"recent: the latest, of equal ends the {which}{asked}"
-        allowed = " that the WHERE allows" if join.decide else ""
-        return f"chronological: the oldest{allowed}, of equal ends the {which}; both are then used up"
+        for label, text in self.written.details(number):
+            self.item(label, text)
+        self.asks(self.plan.nodes[number])
 
     def asks(self, node: Node) -> None:
         """The static predicates in a goal's conditions."""
-        conditions = node.decide if isinstance(node, Join) else node.conditions if isinstance(node, Select) else ()
-        asked = [c for c in conditions if isinstance(c, Predicate)]
+        asked = [c for c in node.facts().conditions if isinstance(c, Predicate)]
         asked = [c for c in asked if c.name in self.stored or c.name not in TESTS]
         if asked:
             names = ("the knowledge" if c.name in self.plan.rules.asked else c.name for c in asked)
@@ -291,31 +245,11 @@ class _Listing:
         self.lines += lines
 
 
-def _forgets(keeps: Horizon, key: str) -> str:
-    if keeps.instant:
-        return "at once after its instant"
-    ways = []
-    if keeps.lasting is not None:
-        ways.append(f"after {say_duration(keeps.lasting)}")
-    if keeps.superseded:
-        ways.append(f"when a newer one{f' of the same {key}' if key else ''} supersedes it")
-    if keeps.paired:
-        ways.append("when it is paired")
-    if not keeps.forgets:
-        return f"{ways[0]}, else never" if ways else "never"
-    return ", or ".join(ways)
-
-
 def _declared(schema: Schema) -> str:
     """The declaration of an event, as it is or as it was inferred."""
-    attributes = tuple(
-        ast.Attribute(
-            each.name, each.type, each.optional and schema.declared, each.low, each.high, each.source, each.iri
-        )
-        for each in schema.attributes
-    )
-    declaration = ast.EventDeclaration(schema.name, attributes, schema.time, schema.start, schema.end, schema.iri)
-    return print_statement(declaration).removeprefix("event ").removesuffix(".").removesuffix("()")
+    attributes = [replace(each, optional=each.optional and schema.declared) for each in schema.attributes]
+    text = declaration(schema.name, attributes, schema.iri, schema.time, schema.start, schema.end)
+    return text.removesuffix("()")
 
 
 def _open(asked: Triples) -> list[str]:
@@ -323,19 +257,11 @@ def _open(asked: Triples) -> list[str]:
     return [name for name, term in zip(("subject", "predicate", "object"), asked.fixed) if term is None]
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
 _WHOLE = re.compile(
     r'"(?:[^"\\]|\\.)*"|\b\d+ (?:ms|s|min|h|d|EVENTS)\b|\b(?:WITHIN|TIMES|LAST|BY|OVER|FROM|TIME|in) |\w: '
 )
 _UNSPOKEN = re.compile(r"\b\w+'(?=[,)])")
-_CLAUSE = re.compile(r" (?=(?:SEQ|AND|PAR|OR|EQUALS|MEETS|DURING|STARTS|FINISHES|UNLESS|WHERE|WITHIN|AGGREGATE)[ \0])")
+_CLAUSE = re.compile(rf" (?=(?:{'|'.join(BINARY_OPERATORS)}|UNLESS|WHERE|WITHIN|AGGREGATE)[ \0\[])")
 
 
 def _wrapped(text: str, width: int, first: int, rest: int) -> list[str]:

@@ -6,21 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cep.core.errors import Source, Warning
+from cep.core.literals import say_duration
 from cep.core.schema import Schema
-from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
+from cep.plan.algebra import Head
 from cep.plan.binarise import Binarised
-from cep.plan.lint.unsatisfiable import event_of, overlaps
 from cep.plan.names import excerpt
-
-WAITS_LEFT = ("SEQ", "DURING", "STARTS")  # the right side always completes: only the left one waits
-SAME_INSTANT = ("EQUALS", "FINISHES")
+from cep.plan.node import Node
 
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """When a goal forgets an occurrence: `lasting` microseconds after its start (of an UNLESS or a window: its end), at
-    once after its own `instant`, when a newer one under the same key has `superseded` it, when it is `paired`, or when
-    `events` newer ones of its group have come. None and False where that does not make it forget.
+    """When a goal forgets an occurrence: `lasting` microseconds after its start (of an UNLESS or a window: its end),
+    `reach` microseconds after its end, at once after its own `instant`, when a newer one under the same key has
+    `superseded` it, when it is `paired`, or when `events` newer ones of its group have come. None and False where that
+    does not make it forget.
     """
 
     lasting: int | None = None
@@ -28,11 +27,26 @@ class Horizon:
     superseded: bool = False
     paired: bool = False
     events: int | None = None
+    reach: int | None = None
 
     @property
     def forgets(self) -> bool:
         """Whether everything is forgotten in the end. (What waits to be paired may wait for ever.)"""
-        return self.lasting is not None or self.instant or self.superseded or self.events is not None
+        bounded = self.lasting is not None or self.reach is not None or self.events is not None
+        return bounded or self.instant or self.superseded
+
+    def text(self, key: str) -> str:
+        """When it forgets, in words; `key`: the variables that the goal joins on."""
+        if self.instant:
+            return "at once after its instant"
+        ways = [f"after {say_duration(each)}" for each in (self.lasting, self.reach) if each is not None]
+        if self.superseded:
+            ways.append(f"when a newer one{f' of the same {key}' if key else ''} supersedes it")
+        if self.paired:
+            ways.append("when it is paired")
+        if not self.forgets:
+            return f"{ways[0]}, else never" if ways else "never"
+        return ", or ".join(ways)
 
 
 def points(
@@ -45,21 +59,8 @@ def points(
     while changed:
         changed = False
         for number, node in enumerate(nodes):
-            match node:
-                case Scan():
-                    point = events[node.event]
-                case Tick():
-                    point = True
-                case Join("EQUALS", left, right):
-                    point = made[left] or made[right]
-                case Union(left, right):
-                    point = made[left] and made[right]
-                case Select(child):
-                    point = made[child]
-                case Aggregation(child, _, count):
-                    point = count == 1 and made[child]
-                case Join() | Deadline():
-                    point = False
+            event = node.facts().event
+            point = events[event] if event is not None else node.instants([made[part] for part in node.parts])
             changed = changed or point != made[number]
             made[number] = point
         for head in heads:
@@ -71,53 +72,55 @@ def points(
 
 def horizon(node: Node, points: Sequence[bool]) -> Horizon | None:
     """The horizon of a goal; None where it remembers nothing. `points`: which nodes have only instants."""
-    match node:
-        case Join():
-            point = points[node.right]
-            return Horizon(
-                node.within,
-                node.relation in SAME_INSTANT or (node.relation == "MEETS" and point),
-                node.policy == "recent" and node.relation == "SEQ" and point and _settled(node),
-                node.policy == "chronological",
-            )
-        case Deadline():
-            return Horizon(node.duration)
-        case Aggregation():
-            return Horizon(node.duration, events=node.events)
-        case _:
-            return None
-
-
-def _settled(join: Join) -> bool:
-    """Whether the absent side has no key that only the left knows: then a newer left side is as good as an older."""
-    keys = {left for left, _ in join.key}
-    return all(column in keys or column >= join.left_width for _, column in join.absent_key)
+    return node.horizon([points[part] for part in node.parts])
 
 
 def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> list[Warning]:
     """A warning for each goal that never forgets, where it is first written, and each that never has anything."""
-    idle = overlaps(binarised, points, source)
-    found = {binarised.spans[number]: warning for number, warning in idle.items()}
+    found = {}
     for number, node in enumerate(binarised.nodes):
-        keeps = horizon(node, points)
         span = binarised.spans[number]
-        if not isinstance(node, Join) or keeps is None or keeps.forgets or span in found:
+        if (wrong := _never(binarised.nodes, node, points)) is not None:
+            found[span] = Warning(wrong[0], source, span, wrong[1], "never")
+        keeps = horizon(node, points)
+        if keeps is None or keeps.forgets or span in found:
             continue
-        what = "NOT" if node.absent is not None else node.relation
-        sides = [(node.left, "left")] if node.relation in WAITS_LEFT else [(node.left, "left"), (node.right, "right")]
+        facts = node.facts()
+        sides = [(node.parts[part], ("left", "right")[part]) for part in facts.waits]
         waiting = " and ".join(_waiting(binarised.nodes, *side) for side in sides)
         until = "until it is paired" if keeps.paired else "for ever"
         pattern = excerpt(source, span)
         hint = f"`({pattern}) WITHIN 1 h` bounds it" if pattern else "`(...) WITHIN 1 h` bounds it"
-        last = event_of(binarised.nodes, node.right)
-        if node.policy == "recent" and node.relation == "SEQ" and last is not None and _settled(node):
-            hint += f"; so does TIME in the declaration of `{last}`, if it is an instant: then only the latest counts"
-        message = f"this {what} never forgets: {waiting} waits {until}"
+        last = event_of(binarised.nodes, node.parts[1])
+        of_instants = node.horizon([True] * len(node.parts))
+        if last is not None and of_instants is not None and of_instants.forgets:
+            hint += f"; so does TIME in the declaration of `{last}`, if it is an instant"
+            hint += ": then only the latest counts" if of_instants.superseded else ""
+        message = f"this {facts.word} never forgets: {waiting} waits {until}"
         found[span] = Warning(message, source, span, hint, "unbounded")
     return list(found.values())
+
+
+def _never(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tuple[str, str] | None:
+    """That a goal asks of instants what only longer things do, and what to write instead."""
+    wrong = node.never([points[part] for part in node.parts])
+    if wrong is None:
+        return None
+    part, why, hint = wrong
+    name = event_of(nodes, node.parts[part])
+    who = f"`{name}` is an instant" if name else f"the {('left', 'right')[part]} side is an instant"
+    return f"this {node.facts().word} never occurs: {who} and {why}", hint
 
 
 def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
     """What waits on a side, by name where it is an event."""
     event = event_of(nodes, number)
     return f"everything on its {side}" if event is None else f"every `{event}`"
+
+
+def event_of(nodes: Sequence[Node], number: int) -> str | None:
+    """The event that a node filters, or takes as it is."""
+    node = nodes[number]
+    while node.facts().selects:
+        node = nodes[node.parts[0]]
+    return node.facts().event

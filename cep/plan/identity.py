@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
-from cep.plan.algebra import Rules, Scan, children
-from cep.plan.order import Unit
+from cep.plan.algebra import Rules
+from cep.plan.node import PART_FIELDS
+from cep.plan.order import Unit, reads
 from cep.plan.plan import Plan
 from cep.rules.terms import Call, Predicate
 from cep.rules.typed import TypedCall
@@ -85,11 +86,13 @@ def _described(plan: Plan, unit: Unit, name: Callable[[Unit], str], asked: Mappi
         ]
         return repr((spelt(plan.schemas[unit]), unit in plan.inputs, heads))
     node = plan.nodes[unit]
-    taken = [name(node.event)] if isinstance(node, Scan) else [name(child) for child in children(node)]
+    taken = [name(unit) for unit in reads(node)]
     own = [
         (field.name, spelt(getattr(node, field.name)))
-        for field in fields(node)
-        if field.name not in ("left", "right", "absent", "child")
+        for field in fields(cast(Any, node))
+        if field.name not in PART_FIELDS and field.compare
+        # What came later and says nothing leaves the names of before.
+        if not (field.default is None and getattr(node, field.name) is None)
     ]
     return repr((type(node).__name__, own, taken, spelt(plan.columns[unit]), plan.points[unit], _asked(node, asked)))
 

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from cep.plan.algebra import Scan, Tick, children
 from cep.plan.order import Group, Unit
 from cep.plan.plan import Plan
 
@@ -16,14 +15,14 @@ def labels(plan: Plan) -> dict[int, str]:
 
     A node that one rule alone reads is shown as that rule's body, a scan not at all.
     """
-    readers = Counter(child for node in plan.nodes for child in children(node))
+    readers = Counter(child for node in plan.nodes for child in node.parts)
     made = Counter(head.child for head in plan.heads)
     letter = "goal" if any(re.fullmatch(r"g\d+", name) for name in plan.schemas) else "g"
     found: dict[int, str] = {}
     for group in plan.groups:
         for unit in units(group):
             inside = isinstance(unit, int) and readers[unit] == 0 and made[unit] == 1
-            if isinstance(unit, int) and not inside and not isinstance(plan.nodes[unit], Scan | Tick):
+            if isinstance(unit, int) and not inside and plan.nodes[unit].facts().kind is not None:
                 found[unit] = f"{letter}{len(found) + 1}"
     return found
 

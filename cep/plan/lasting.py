@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from cep.core.errors import Source, Span, Warning
 from cep.core.schema import Schema
-from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
+from cep.plan.algebra import Head
 from cep.plan.binarise import Binarised
-from cep.plan.lint.unsatisfiable import event_of
+from cep.plan.horizon import event_of
+from cep.plan.node import Lasting, Meeting, Node
 
 INSTANT, MADE, GIVEN = range(3)
 """What is known of occurrences: nothing or that they are instants; that they are made of several, one after the other;
@@ -25,16 +26,19 @@ def lasting(
     kinds = _kinds(binarised.nodes, binarised.heads, schemas, inputs)
     found: dict[Span, Warning] = {}
     for number, node in enumerate(binarised.nodes):
-        if isinstance(node, Join) and node.absent is not None and kinds[node.absent] != INSTANT:
-            what, means = "NOT", "lies wholly between the two"
-        elif isinstance(node, Deadline) and kinds[node.absent] == GIVEN:
-            what, means = "UNLESS", "ends before the deadline"
+        facts = node.facts()
+        if facts.negated is None:
+            continue
+        absent = node.parts[facts.negated]
+        if facts.meeting is Meeting.PAIRS and kinds[absent] != INSTANT:
+            means = "lies wholly between the two"
+        elif facts.meeting is Meeting.AGAINST and kinds[absent] == GIVEN:
+            means = "ends before the deadline"
         else:
             continue
-        assert node.absent is not None, "there is what is to be absent"
-        event = event_of(binarised.nodes, node.absent)
+        event = event_of(binarised.nodes, absent)
         name = "one" if event is None else f"a `{event}`"
-        message = f"this {what} does not see {name} that is going on, only one that {means}"
+        message = f"this {facts.word} does not see {name} that is going on, only one that {means}"
         span = binarised.spans[number]
         found.setdefault(span, Warning(message, source, span, HINT, "lasting"))
     return list(found.values())
@@ -63,22 +67,18 @@ def _kinds(
 
 
 def _kind(node: Node, made: Sequence[int], events: Mapping[str, int]) -> int:
-    match node:
-        case Scan():
-            return events[node.event]
-        case Tick():
-            return INSTANT
-        case Select(child):
-            return INSTANT if node.within == 0 else made[child]
-        case Union(left, right):
-            return max(made[left], made[right])
-        case Aggregation(child, _, count):
-            return made[child] if count == 1 else MADE
-        case Deadline():
-            return MADE if node.duration else made[node.left]
-        case Join("EQUALS", left, right):
-            return min(made[left], made[right])
-        case Join("MEETS", left, right):
-            return MADE if max(made[left], made[right]) and node.within != 0 else INSTANT
-        case Join():
-            return INSTANT if node.within == 0 else MADE
+    facts = node.facts()
+    if facts.event is not None:
+        return events[facts.event]
+    below = [made[node.parts[part]] for part in facts.completes]
+    if facts.within == 0:
+        return INSTANT
+    match facts.lasting:
+        case Lasting.MORE:
+            return MADE
+        case Lasting.AS_SHORTEST:
+            return min(made[part] for part in node.parts)
+        case Lasting.TOUCHING:
+            return MADE if any(made[part] for part in node.parts[:2]) else INSTANT
+        case Lasting.AS_LONGEST:
+            return max(below, default=INSTANT)

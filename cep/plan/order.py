@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cep.core.errors import CepError, Source, Span
-from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, children
+from cep.plan.algebra import Head
+from cep.plan.node import Meeting, Node
 
 Unit = int | str
 
@@ -38,17 +39,17 @@ def order(
     def needs(unit: Unit) -> list[Unit]:
         if isinstance(unit, str):
             return list(makers.get(unit, ()))
-        node = nodes[unit]
-        return [node.event] if isinstance(node, Scan) else list(children(node))
+        return reads(nodes[unit])
 
     def needs_now(unit: Unit) -> list[Unit]:
         if isinstance(unit, str):
             return needs(unit)
-        later = earlier_only(nodes[unit])
+        later = nodes[unit].facts().earlier
         return [other for port, other in enumerate(needs(unit)) if port not in later]
 
     units: list[Unit] = list(range(len(nodes)))
-    events = dict.fromkeys([*(n.event for n in nodes if isinstance(n, Scan)), *(h.event for h in heads)])
+    read = [event for node in nodes if (event := node.facts().event) is not None]
+    events = dict.fromkeys([*read, *(head.event for head in heads)])
     units += list(events)
     groups: list[Group] = []
     errors: list[CepError] = []
@@ -62,7 +63,7 @@ def order(
             rounds = len(part) > 1 or part[0] in needs_now(part[0])
             slices.append((tuple(part), rounds))
             for unit in part:
-                if rounds and isinstance(unit, int) and isinstance(nodes[unit], Aggregation):
+                if rounds and isinstance(unit, int) and nodes[unit].facts().meeting is Meeting.GROUPS:
                     errors.append(
                         CepError(
                             "an aggregate depends on its own result at the same instant",
@@ -76,15 +77,10 @@ def order(
     return tuple(groups), errors
 
 
-def earlier_only(node: Node) -> tuple[int, ...]:
-    """Which of the nodes that a node reads, counted as `children` gives them, it asks only for what ended before."""
-    match node:
-        case Join("SEQ" | "DURING" | "STARTS"):
-            return (0, 2)
-        case Deadline(duration=duration):
-            return (0, 1) if duration > 0 else (1,)
-        case _:
-            return ()
+def reads(node: Node) -> list[Unit]:
+    """What a node reads: other nodes, or an event."""
+    event = node.facts().event
+    return list(node.parts) if event is None else [event]
 
 
 def settle(
@@ -93,7 +89,7 @@ def settle(
     """Call `grows` with every unit in order, and in a cycle again with what reads a unit that has grown."""
     readers: dict[Unit, list[Unit]] = {}
     for number, node in enumerate(nodes):
-        for child in (node.event,) if isinstance(node, Scan) else children(node):
+        for child in reads(node):
             readers.setdefault(child, []).append(number)
     for head in heads:
         readers.setdefault(head.child, []).append(head.event)

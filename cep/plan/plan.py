@@ -13,12 +13,13 @@ from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.plan import horizon, order, safety, types
 from cep.plan.alerts import ill_placed
-from cep.plan.algebra import Head, Node, Rules
+from cep.plan.algebra import Head, Rules
 from cep.plan.binarise import binarise
 from cep.plan.lasting import lasting
+from cep.plan.lint.ranges import never
 from cep.plan.lint.suspicious import doubts
-from cep.plan.lint.unsatisfiable import never
 from cep.plan.lint.unused import idle
+from cep.plan.node import Node
 from cep.plan.order import Group
 from cep.plan.types import Column
 from cep.rules.conditions import Relation

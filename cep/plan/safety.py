@@ -5,14 +5,13 @@ What needs types as well (conditions for which there is no order, values that ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cep.core.errors import CepError, Mistakes, Span
 from cep.core.suggest import did_you_mean
-from cep.plan.algebra import Either, Given, Pair, Pattern, Rule, Rules, Window
-from cep.plan.binarise import variables
+from cep.plan.algebra import Rule, Rules
 from cep.plan.names import excerpt, operands, used_variables
-from cep.plan.patterns import absent, atoms, mentioned, parts, patterns
+from cep.plan.pattern import Pattern, absent, atoms, conditions, mentioned, parts, patterns, variables
 from cep.rules.binding_order import denied
 from cep.rules.functions import TESTS
 from cep.rules.graphs import variables as sparql_variables
@@ -26,13 +25,13 @@ def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
     errors = Mistakes()
     for number, rule in enumerate(rules.rules):
         before = len(errors)
-        _Checker(rules, rule, statics, errors)
+        Checker(rules, rule, statics, errors)
         if len(errors) > before:
             refused.add(number)
     return frozenset(refused), [*errors, *_idle_policies(rules)]
 
 
-class _Checker:
+class Checker:
     """The mistakes of one rule."""
 
     def __init__(self, rules: Rules, rule: Rule, statics: frozenset[str], errors: Mistakes) -> None:
@@ -74,74 +73,42 @@ class _Checker:
             self.pattern(part, outside)
         for part in absent(pattern):
             self.pattern(part, variables(pattern))
-        match pattern:
-            case Pair():
-                by = pattern.policy.by
-                if by is not None and _inside(pattern.policy, self.rule) and by not in _names(self.rule.body):
-                    self.error(
-                        f"the policy goes by `{by}`, which the rule does not have",
-                        pattern.policy.span,
-                        did_you_mean(by, sorted(_written(_names(self.rule.body)))) or "a variable of one of the events",
-                    )
-            case Either():
-                self.either(pattern)
-            case Window():
-                self.window(pattern)
-            case Given():
-                self.where(pattern, outside)
-            case _:
-                pass
+        pattern.check(self, outside)
 
-    def either(self, either: Either) -> None:
-        left, right = (_written(variables(side)) for side in (either.left, either.right))
-        if left == right:
-            return
-        lacks = [(side, sorted(other - own)) for side, own, other in (("left", left, right), ("right", right, left))]
-        told = ", ".join(f"the {side} one lacks {_listed(names)}" for side, names in lacks if names)
-        written = [each.name for each in mentioned(self.rule.body)]
-        written += [each.name for each in used_variables(self.rule.arguments)]
-        if left - right and right - left:
-            hint = "one name for the same on both sides, `_` for what only one side has"
-        elif all(written.count(name) == 1 for name in left ^ right):
-            hint = "`_` for what only one side has"
-        else:
-            hint = "two rules with the same head, one for each side"
-        self.error(
-            f"both sides of an OR bind the same variables: {told}",
-            either.span,
-            hint,
-        )
+    # --- what operators ask ---
 
-    def window(self, window: Window) -> None:
-        bound = variables(window.pattern)
-        used = [v for r in window.results if r.argument is not None for v in used_variables([r.argument])]
-        for variable in [*used, *window.by]:
-            if variable.name not in bound:
-                self.error(
-                    f"`{variable.name}` is not bound by the aggregated pattern",
-                    variable.span,
-                    did_you_mean(variable.name, sorted(_written(bound)))
-                    or f"it binds {_listed(sorted(_written(bound))) or 'nothing'}",
-                )
-        names: set[str] = set()
-        for result in window.results:
-            if result.variable in bound or result.variable in names:
-                what = "another result" if result.variable in names else "the aggregated pattern"
-                self.error(
-                    f"`{result.variable}` has a value already, from {what}",
-                    result.span,
-                    "a new variable for each result",
-                )
-            names.add(result.variable)
+    @property
+    def names(self) -> set[str]:
+        """The names of the rule's pattern, as often as they are written."""
+        return _names(self.rule.body)
 
-    def where(self, given: Given, outside: frozenset[str]) -> None:
+    @property
+    def written_names(self) -> set[str]:
+        return self.written(self.names)
+
+    @property
+    def head_variables(self) -> list[Variable]:
+        return list(used_variables(self.rule.arguments))
+
+    def writes(self, choice: PolicyChoice) -> bool:
+        """Whether a policy is written in the rule itself."""
+        return _inside(choice, self.rule)
+
+    def written(self, names: Iterable[str]) -> set[str]:
+        """Without those that stand for the variables of a TIMES."""
+        return _written(names)
+
+    def listed(self, names: list[str]) -> str:
+        return _listed(names)
+
+    def where(self, pattern: Pattern, conditions: Sequence[Condition], outside: frozenset[str]) -> None:
         """What neither the pattern binds nor any of the conditions could."""
-        bound = variables(given.pattern)
-        known = bound | {name for condition in given.conditions for name in self.bindable(condition)}
-        negated = [c for c in given.conditions if isinstance(c, Predicate) and self.asks(c, True)]
+        bound = variables(pattern)
+        known = bound | {name for condition in conditions for name in self.bindable(condition)}
+        negated = [c for c in conditions if isinstance(c, Predicate) and self.asks(c, True)]
         inside = {v.name: condition for condition in reversed(negated) for v in used_variables([condition])}
         complained: set[str] = set()
-        for variable in used_variables(given.conditions):
+        for variable in used_variables(conditions):
             name = variable.name
             if name in known or name in complained:
                 continue
@@ -155,7 +122,7 @@ class _Checker:
                     f"`{name}` among the arguments of what is absent joins the two",
                 )
             else:
-                self.unbound(variable, given.pattern, known, "")
+                self.unbound(variable, pattern, known, "")
 
     def bindable(self, condition: Condition) -> list[str]:
         """The variables that a condition might bind."""
@@ -176,7 +143,7 @@ class _Checker:
         negated = [atom for each in patterns(pattern) for part in absent(each) for atom in atoms(part)]
         for atom in negated:
             if name in _names(atom):
-                written = excerpt(self.rules.source, atom.span) or f"{atom.event}(...)"
+                written = excerpt(self.rules.source, atom.span) or f"{atom.facts().event}(...)"
                 self.error(
                     f"`{name}`{place} has no value: it occurs only in what is absent",
                     variable.span,
@@ -184,7 +151,8 @@ class _Checker:
                 )
                 return
         for each in patterns(pattern):
-            if isinstance(each, Window) and name in variables(each.pattern):
+            facts = each.facts()
+            if facts.results and name in variables(facts.parts[0]):
                 hint = f"`... BY {name}` makes it a group's"
                 if not place:
                     hint += ", or the condition stands before AGGREGATE"
@@ -203,12 +171,11 @@ class _Checker:
 
     def local(self, name: str) -> str | None:
         """For a variable that is written in lower case in braces."""
-        for each in patterns(self.rule.body):
-            for condition in each.conditions if isinstance(each, Given) else ():
-                if isinstance(condition, Predicate) and condition.graph is not None:
-                    inside = [v for v in sparql_variables(condition.graph.text) if v.lower() == name.lower()]
-                    if inside and name not in inside:
-                        return f"`?{inside[0]}` is known in its braces only: write `?{name}` there"
+        for condition in conditions(self.rule.body):
+            if isinstance(condition, Predicate) and condition.graph is not None:
+                inside = [v for v in sparql_variables(condition.graph.text) if v.lower() == name.lower()]
+                if inside and name not in inside:
+                    return f"`?{inside[0]}` is known in its braces only: write `?{name}` there"
         return None
 
 
@@ -217,8 +184,9 @@ def _idle_policies(rules: Rules) -> list[CepError]:
     idle: dict[PolicyChoice, bool] = {}
     for rule in rules.rules:
         for each in patterns(rule.body):
-            if isinstance(each, Pair) and each.policy.by is not None and not _inside(each.policy, rule):
-                idle[each.policy] = idle.get(each.policy, True) and each.policy.by not in _names(rule.body)
+            policy = each.facts().policy
+            if policy is not None and policy.by is not None and not _inside(policy, rule):
+                idle[policy] = idle.get(policy, True) and policy.by not in _names(rule.body)
     return [
         CepError(
             f"the policy goes by `{choice.by}`, which no rule after it has",

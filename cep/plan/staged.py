@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cep.core.schema import Schema
-from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Tick, Union
 from cep.plan.dependencies import Dependencies
 from cep.plan.order import order
 from cep.plan.partition import Stage, partition
@@ -50,7 +49,7 @@ def _part(plan: Plan, stage: Stage) -> Plan:
     wanted = needed(plan, stage)
     place = {old: new for new, old in enumerate(wanted)}
     rule = {old: new for new, old in enumerate(stage.rules)}
-    nodes = tuple(_moved(plan.nodes[old], place) for old in wanted)
+    nodes = tuple(plan.nodes[old].moved(place) for old in wanted)
     heads = tuple(replace(plan.heads[old], child=place[plan.heads[old].child]) for old in stage.rules)
     spans = tuple(plan.spans[old] for old in wanted)
     groups, errors = order(nodes, heads, spans, plan.source)
@@ -85,17 +84,3 @@ def _taken(schema: Schema, stage: Stage) -> Schema:
         return schema
     attributes = tuple(replace(a, optional=True, low=None, high=None) for a in schema.attributes)
     return replace(schema, attributes=attributes, point=False)
-
-
-def _moved(node: Node, place: Mapping[int, int]) -> Node:
-    match node:
-        case Scan() | Tick():
-            return node
-        case Join(left=left, right=right, absent=absent):
-            return replace(node, left=place[left], right=place[right], absent=None if absent is None else place[absent])
-        case Union(left, right):
-            return replace(node, left=place[left], right=place[right])
-        case Deadline(left, absent):
-            return replace(node, left=place[left], absent=place[absent])
-        case Select() | Aggregation():
-            return replace(node, child=place[node.child])

@@ -9,42 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from cep.plan.algebra import Aggregation, Deadline, Join, Node, Scan, Select, Tick, children
 from cep.plan.copartitioning import EVERYWHERE, Place
 from cep.plan.dependencies import Dependencies
-from cep.plan.horizon import WAITS_LEFT
 
 TIME_POINT = ""
 """As an origin: an order that no occurrence has but a time point's."""
-COMMUTES = ("count", "min", "max")
-
-
-def completing(node: Node) -> tuple[int, ...]:
-    """The nodes below from which an occurrence takes its order of arrival (M2)."""
-    match node:
-        case Join(relation, left, right):
-            return (right,) if relation in WAITS_LEFT else (left, right)
-        case Deadline(left):
-            return (left,)
-        case _:
-            return children(node)
-
-
-def goes_by_order(node: Node, types: Sequence[str]) -> bool:
-    """Whether what a goal gives depends on the order of simultaneous occurrences. `types`: of the node's columns."""
-    match node:
-        case Join(policy=policy):
-            return policy != "unrestricted"
-        case Aggregation(_, results, None):
-            given = types[len(types) - len(results) :]
-            return not all(
-                result.function in COMMUTES or (result.function == "sum" and type in ("int", "duration"))
-                for result, type in zip(results, given, strict=True)
-            )
-        case Aggregation(_, results):  # which of them are the last ones; how many there are does not
-            return not all(result.function == "count" and result.argument is None for result in results)
-        case _:
-            return False
 
 
 class Ties:
@@ -68,14 +37,13 @@ class Ties:
         """A sweep of the least fixpoint; whether it found anything."""
         nothing: frozenset[str] = frozenset()
         self.node_origins = made = []
-        for node in self.book.plan.nodes:
-            match node:
-                case Scan(event):
-                    made.append(self.origins[event])
-                case Tick():
-                    made.append(frozenset({TIME_POINT}))
-                case _:
-                    made.append(nothing.union(*(made[below] for below in completing(node))))
+        for number, facts in enumerate(self.book.facts):
+            if facts.event is not None:
+                made.append(self.origins[facts.event])
+            elif facts.once:
+                made.append(frozenset({TIME_POINT}))
+            else:
+                made.append(nothing.union(*(made[below] for below in self.completing(number))))
         before = dict(self.origins)
         for head in self.book.plan.heads:
             self.origins[head.event] |= made[head.child]
@@ -85,26 +53,25 @@ class Ties:
         """A sweep of the greatest fixpoint; whether it took anything back."""
         plan = self.book.plan
         self.node_alone = made = []
-        for node in plan.nodes:
-            match node:
-                case Scan(event):
-                    made.append(self.alone[event])
-                case Tick():
-                    made.append(True)
-                case Select(child, binds=binds):
-                    made.append(made[child] and not binds)
-                case Join(policy="unrestricted"):
-                    made.append(False)
-                case Aggregation(child, by=by):
-                    made.append(made[child] or not by)
-                case _:
-                    made.append(self.disjoint(completing(node)) and all(made[below] for below in completing(node)))
+        for number, facts in enumerate(self.book.facts):
+            below = self.completing(number)
+            if facts.event is not None:
+                made.append(self.alone[facts.event])
+            elif facts.one_at_once:
+                made.append(True)
+            else:
+                made.append(not facts.multiplies and self.disjoint(below) and all(made[each] for each in below))
         before = dict(self.alone)
         for event, makers in self.book.makers.items():
             sources = [plan.heads[rule].child for rule in makers]
             several = [self.node_origins[child] for child in sources] + [frozenset({event} & self.outside)]
             self.alone[event] = self.alone[event] and all(made[child] for child in sources) and _disjoint(several)
         return self.alone != before
+
+    def completing(self, number: int) -> list[int]:
+        """The nodes below from which an occurrence takes its order of arrival (M2)."""
+        parts = self.book.plan.nodes[number].parts
+        return [parts[part] for part in self.book.facts[number].completes]
 
     def disjoint(self, nodes: Iterable[int]) -> bool:
         return _disjoint([self.node_origins[number] for number in nodes])
@@ -142,17 +109,16 @@ class UnorderedTies:
             of: dict[int, frozenset[str]] = {}
             taint: dict[int, frozenset[str]] = {}
             for number in numbers:
-                node = plan.nodes[number]
-                match node:
-                    case Scan(event):
-                        of[number] = completers.get(event, frozenset({event}))
-                        taint[number] = tainted.get(event, frozenset({event} & unsure))
-                    case Tick():
-                        of[number], taint[number] = frozenset({TIME_POINT}), frozenset()
-                    case _:
-                        of[number] = frozenset[str]().union(*(of[below] for below in completing(node)))
-                        taint[number] = frozenset[str]().union(*(taint[below] for below in children(node)))
-                if taint[number] and goes_by_order(node, book.types(number)):
+                node, facts = plan.nodes[number], book.facts[number]
+                if facts.event is not None:
+                    of[number] = completers.get(facts.event, frozenset({facts.event}))
+                    taint[number] = tainted.get(facts.event, frozenset({facts.event} & unsure))
+                elif facts.once:
+                    of[number], taint[number] = frozenset({TIME_POINT}), frozenset()
+                else:
+                    of[number] = frozenset[str]().union(*(of[below] for below in ties.completing(number)))
+                    taint[number] = frozenset[str]().union(*(taint[below] for below in node.parts))
+                if taint[number] and node.by_order(book.types(number)):
                     self.goals[number] = taint[number]
             before = dict(completers), dict(tainted)
             for rule in rules:

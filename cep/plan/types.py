@@ -10,20 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cep.core.errors import MOST, CepError, CepErrors, Source, Span
-from cep.core.schema import Attribute, Schema
+from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.plan.advice import advised, conversion
-from cep.plan.algebra import Aggregation, Deadline, Head, Join, Node, Scan, Select, Tick, Union
+from cep.plan.algebra import Head
 from cep.plan.binarise import Binarised
 from cep.plan.names import author_names, excerpt
 from cep.plan.order import Group, Unit, settle
 from cep.rules.conditions import Conditions, Relation, compile_conditions
 from cep.rules.expressions import check
-from cep.rules.spelling import respelling
 from cep.rules.terms import (
     AggregateResult,
     Condition,
-    Constant,
     Expression,
     Variable,
     condition_variables,
@@ -31,7 +29,7 @@ from cep.rules.terms import (
     rename_condition,
     rename_expression,
 )
-from cep.rules.typed import Typed, TypedConstant, a, coerced, common_type
+from cep.rules.typed import Typed, a, coerced, common_type
 
 UNKNOWN = "unknown"
 TIMES = {"start()": "time", "end()": "time", "duration()": "duration"}
@@ -73,10 +71,12 @@ def infer(
 
     `partial`: refused rules were left out, so that a type may be unknown for the lack of them.
     """
-    return _Inference(binarised, groups, dict(schemas), relations, pool, source, partial).run()
+    return Inference(binarised, groups, dict(schemas), relations, pool, source, partial).run()
 
 
-class _Inference:
+class Inference:
+    """What is known of types so far. Operators type their own columns with it (`Node.columns`)."""
+
     def __init__(
         self,
         binarised: Binarised,
@@ -112,7 +112,7 @@ class _Inference:
                 self.schemas[name] = replace(schema, attributes=known)
         self.final = True
         for number, node in enumerate(self.nodes):
-            self.columns[number] = self.node(number, node)
+            self.columns[number] = node.columns(self, number)
         heads = [self.head(head) for head in self.heads]
         if self.errors:
             raise CepErrors(list(self.errors.values()))
@@ -134,17 +134,17 @@ class _Inference:
     def grows(self, unit: Unit) -> bool:
         """Type a unit anew; whether it is another type than before."""
         if isinstance(unit, int):
-            before, self.columns[unit] = self.columns[unit], self.node(unit, self.nodes[unit])
+            before, self.columns[unit] = self.columns[unit], self.nodes[unit].columns(self, unit)
             return self.columns[unit] != before
         schema = self.schemas[unit]
         if schema.declared:
             return False
         types = [attribute.type for attribute in schema.attributes]
         for head in self.heads_of.get(unit, ()):
-            types = [_grown(old, new.type) for old, new in zip(types, self.head_columns(head), strict=True)]
-        grown = tuple(replace(each, type=type) for each, type in zip(schema.attributes, types))
-        self.schemas[unit] = replace(schema, attributes=grown)
-        return grown != schema.attributes
+            types = [grown(old, new.type) for old, new in zip(types, self.head_columns(head), strict=True)]
+        attributes = tuple(replace(each, type=type) for each, type in zip(schema.attributes, types))
+        self.schemas[unit] = replace(schema, attributes=attributes)
+        return attributes != schema.attributes
 
     def types(self, number: int) -> dict[str, str]:
         return {f"v{i}": column.type for i, column in enumerate(self.columns[number])}
@@ -196,57 +196,10 @@ class _Inference:
             self.error(error)
             return None
 
-    # --- nodes ---
+    # --- what operators ask ---
 
-    def node(self, number: int, node: Node) -> tuple[Column, ...]:
-        match node:
-            case Scan():
-                return self.scan(number, node)
-            case Tick():
-                return ()
-            case Join():
-                return self.join(number, node)
-            case Union(left, right, order):
-                return self.union(number, left, right, order)
-            case Deadline():
-                for mine, theirs in node.key:
-                    self.meet(number, (node.left, mine), (node.absent, theirs))
-                return self.columns[node.left]
-            case Select():
-                return self.select(number, node)
-            case Aggregation():
-                return self.aggregation(node)
-
-    def scan(self, number: int, scan: Scan) -> tuple[Column, ...]:
-        attributes = self.schemas[scan.event].attributes
-        for position, constant in scan.constants:
-            self.constant(scan.event, attributes[position], constant)
-        for first, second in scan.equal:
-            one, two = attributes[first], attributes[second]
-            if UNKNOWN not in (one.type, two.type) and common_type(one.type, two.type) is None:
-                name = self.names[number][scan.take.index(first)]
-                self.complain(
-                    f"`{name}` is `{one.name}`, {a(one.type)}, and `{two.name}`, {a(two.type)}: never equal",
-                    self.spans[number],
-                    "another variable for one of them",
-                )
-        constrained = {p for pair in scan.equal for p in pair}
-        return tuple(Column(attributes[p].type, attributes[p].optional and p not in constrained) for p in scan.take)
-
-    def constant(self, event: str, attribute: Attribute, constant: Constant) -> None:
-        if attribute.type != UNKNOWN and coerced(TypedConstant(constant.value, constant.type), attribute.type) is None:
-            hint = None
-            if meant := respelling(constant.value, attribute.type):
-                hint = meant
-            elif attribute.type in ("int", "float") and constant.type == "string":
-                hint = "a variable starts with an upper-case letter"
-            elif attribute.type == "iri":
-                hint = "an IRI is written `<http://...>` or `prefix:name`"
-            self.complain(
-                f"`{attribute.name}` of `{event}` is {a(attribute.type)}, this is {a(constant.type)}: never equal",
-                constant.span,
-                hint,
-            )
+    def column(self, type: str, optional: bool) -> Column:
+        return Column(type, optional)
 
     def meet(self, number: int, left: tuple[int, int], right: tuple[int, int]) -> None:
         """Refuse a key that can never be equal; `left` and `right` are a node and a column of it."""
@@ -265,42 +218,21 @@ class _Inference:
 
     def origin(self, number: int, column: int) -> str | None:
         """The attribute that a column comes from."""
-        match self.nodes[number]:
-            case Scan(event, take=take):
-                return f"`{self.schemas[event].attributes[take[column]].name}` of `{event}`"
-            case Join() as join if column >= join.left_width:
-                taken = {right for _, right in join.key}
-                own = [c for c in range(len(self.columns[join.right])) if c not in taken]
-                return self.origin(join.right, own[column - join.left_width])
-            case Join(left=child) | Union(left=child) | Deadline(left=child):
-                return self.origin(child, column)
-            case Select(child) if column < len(self.columns[child]):
-                return self.origin(child, column)
-            case Aggregation(child, by=by) if column < len(by):
-                return self.origin(child, by[column])
-            case _:
-                return None
+        node = self.nodes[number]
+        facts = node.facts()
+        if facts.event is not None:
+            return f"`{self.schemas[facts.event].attributes[facts.takes[column]].name}` of `{facts.event}`"
+        if not facts.shows[column]:
+            return None
+        part, below = facts.shows[column][0]
+        return self.origin(node.parts[part], below)
 
-    def join(self, number: int, join: Join) -> tuple[Column, ...]:
-        left, right = self.columns[join.left], self.columns[join.right]
-        for mine, theirs in join.key:
-            self.meet(number, (join.left, mine), (join.right, theirs))
-        mine_only, theirs_only = {k for k, _ in join.key}, {k for _, k in join.key}
-        columns = [Column(c.type, c.optional and i not in mine_only) for i, c in enumerate(left)]
-        columns += [c for i, c in enumerate(right) if i not in theirs_only]
-        if join.absent is not None:
-            own = [c for c in range(len(right)) if c not in theirs_only]
-            for theirs, mine in join.absent_key:
-                known = (join.left, mine) if mine < len(left) else (join.right, own[mine - len(left)])
-                self.meet(number, known, (join.absent, theirs))
-        for side, by in zip((join.left, join.right), join.by, strict=True):
-            if by is not None:
-                self.by(number, side, by)
-        if join.decide and self.final:
-            self.conditions(join.decide, columns, self.names[number])
-        return tuple(columns)
+    def decided(self, number: int, conditions: Sequence[Condition], columns: Sequence[Column]) -> None:
+        """Check the conditions that a node decides over its columns, once all types are known."""
+        if conditions and self.final:
+            self.conditions(conditions, columns, self.names[number])
 
-    def by(self, number: int, side: int, column: int) -> None:
+    def ranked(self, number: int, side: int, column: int) -> None:
         """What a policy goes by is a number, a time or a duration."""
         type, name, place = self.columns[side][column].type, self.names[side][column], self.origin(side, column)
         if type == "any" and not self.partial:
@@ -315,14 +247,6 @@ class _Inference:
                 self.spans[number],
                 "`(longest)` or `(shortest)`, or a variable that is a number",
             )
-
-    def union(self, number: int, left: int, right: int, order: tuple[int, ...]) -> tuple[Column, ...]:
-        columns = []
-        for i, other in enumerate(order):
-            one, two = self.columns[left][i], self.columns[right][other]
-            type = _grown(one.type, two.type)
-            columns.append(Column(type, one.optional or two.optional))
-        return tuple(columns)
 
     def conditions(
         self, conditions: Sequence[Condition], columns: Sequence[Column], names: Sequence[str]
@@ -342,34 +266,34 @@ class _Inference:
                 self.error(advised(one, written, self.schemas, self.source))
             return None
 
-    def select(self, number: int, select: Select) -> tuple[Column, ...]:
-        child, names = self.columns[select.child], self.names[number][: len(self.columns[select.child])]
-        if not select.binds:
-            if self.final and select.conditions:
-                self.conditions(select.conditions, child, names)
-            return child
-        if any(c.type == UNKNOWN for c in child):
-            used = {name for c in select.conditions for name in condition_variables(c)}
-            if any(c.type == UNKNOWN and f"v{i}" in used for i, c in enumerate(child)):
-                return (*child, *(Column(UNKNOWN, True) for _ in select.binds))
-        compiled = self.conditions(select.conditions, child, names)
+    def answers(
+        self, number: int, child: int, conditions: Sequence[Condition], binds: Sequence[str]
+    ) -> tuple[Column, ...]:
+        """The columns of a node with what conditions bind."""
+        columns = self.columns[child]
+        names = self.names[number][: len(columns)]
+        if not binds:
+            if self.final and conditions:
+                self.conditions(conditions, columns, names)
+            return columns
+        if any(c.type == UNKNOWN for c in columns):
+            used = {name for c in conditions for name in condition_variables(c)}
+            if any(c.type == UNKNOWN and f"v{i}" in used for i, c in enumerate(columns)):
+                return (*columns, *(Column(UNKNOWN, True) for _ in binds))
+        compiled = self.conditions(conditions, columns, names)
         if compiled is None:
-            return (*child, *(Column("any", True) for _ in select.binds))
-        return (*child, *(Column(compiled.binds.get(name, "any"), True) for name in select.binds))
+            return (*columns, *(Column("any", True) for _ in binds))
+        return (*columns, *(Column(compiled.binds.get(name, "any"), True) for name in binds))
 
-    def aggregation(self, node: Aggregation) -> tuple[Column, ...]:
-        child = self.columns[node.child]
-        columns = [Column(child[c].type, False) for c in node.by]
-        return (*columns, *(self.result(node, result) for result in node.results))
-
-    def result(self, node: Aggregation, result: AggregateResult) -> Column:
+    def result(self, child: int, result: AggregateResult) -> Column:
+        """The column of an aggregate over a node."""
         if result.function == "count":
             return Column("int", False)
         assert result.argument is not None, "only count() has no argument (checked by the parser)"
-        types = self.types(node.child)
+        types = self.types(child)
         if UNKNOWN in {types[name] for name in expression_variables(result.argument) if name in types}:
             return Column(UNKNOWN, True)
-        typed = self.checked(result.argument, types, self.names[node.child])
+        typed = self.checked(result.argument, types, self.names[child])
         if typed is None:
             return Column("any", True)
         type = typed.type
@@ -390,7 +314,8 @@ class _Inference:
         return Column(type, True)
 
 
-def _grown(old: str, new: str) -> str:
+def grown(old: str, new: str) -> str:
+    """The type of what has values of two."""
     if UNKNOWN in (old, new):
         return new if old == UNKNOWN else old
     if old == new:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice, product
 
-from cep.plan.algebra import Aggregation, Deadline, Join, Scan, Select, Tick, Union
 from cep.plan.dependencies import Dependencies, Slot
+from cep.plan.node import Place
 from cep.rules.terms import Variable
 
 MOST = 16
@@ -64,34 +64,24 @@ class _Classes:
 
     def node(self, number: int) -> list[Slot | None]:
         """For every column an argument that it shows."""
-        match self.plan.nodes[number]:
-            case Scan(event, take=take):
-                slots: list[Slot | None] = [(event, position) for position in take]
-                for slot in slots:
-                    self.join(slot, slot)
-                return slots
-            case Tick():
-                return []
-            case Select(child, binds=binds):
-                return [*self.shown[child], *(None for _ in binds)]
-            case Join() as join:
-                left, right = self.shown[join.left], self.shown[join.right]
-                self.equal(left, right, self.book.pairs(join))
-                both = [*left, *(right[column] for column in self.book.own(join))]
-                if join.absent is not None:
-                    self.equal(self.shown[join.absent], both, self.book.absent_pairs(join))
-                return both
-            case Union(one, other, order):
-                self.equal(self.shown[one], self.shown[other], list(enumerate(order)))
-                return self.shown[one]
-            case Deadline() as deadline:
-                self.equal(self.shown[deadline.left], self.shown[deadline.absent], self.book.held_against(deadline))
-                return self.shown[deadline.left]
-            case Aggregation(child, results, by=by):
-                return [*(self.shown[child][column] for column in by), *(None for _ in results)]
+        facts, parts = self.book.facts[number], self.plan.nodes[number].parts
+        if facts.event is not None:
+            slots: list[Slot | None] = [(facts.event, position) for position in facts.takes]
+            for slot in slots:
+                self.join(slot, slot)
+            return slots
 
-    def equal(
-        self, left: Sequence[Slot | None], right: Sequence[Slot | None], pairs: Iterable[tuple[int, int]]
-    ) -> None:
-        for a, b in pairs:
-            self.join(left[a], right[b])
+        def slot_of(place: Place) -> Slot | None:
+            part, column = place
+            return self.shown[parts[part]][column]
+
+        for one, other in self.book.pairs(number):
+            self.join(slot_of(one), slot_of(other))
+        shown: list[Slot | None] = []
+        for places in facts.shows:
+            shown.append(slot_of(places[0]) if places else None)
+            for other in places[1:]:
+                self.join(shown[-1], slot_of(other))
+        for place, column in self.book.forbidden(number):
+            self.join(slot_of(place), shown[column])
+        return shown

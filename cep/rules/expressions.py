@@ -10,8 +10,7 @@ from cep.core.errors import CepError, Source, Span
 from cep.core.literals import FARTHEST, too_long, write_duration, write_time
 from cep.core.suggest import did_you_mean
 from cep.events import Iri
-from cep.language.syntax import messages
-from cep.language.syntax.patterns import AGGREGATES
+from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES, HINT
 from cep.rules.evaluate import compile, compile_test, constant_value
 from cep.rules.functions import FUNCTIONS
 from cep.rules.spelling import respelling
@@ -159,8 +158,8 @@ class _Checker:
     def function(self, call: Call, typed: tuple[Typed, ...]) -> Typed:
         name = call.function
         if name not in FUNCTIONS:
-            if name in messages.FOREIGN_AGGREGATES or name in AGGREGATES:
-                hint = f"`{name}` {messages.AGGREGATE.format(messages.FOREIGN_AGGREGATES.get(name, name))}"
+            if name in FOREIGN_AGGREGATES or name in AGGREGATES:
+                hint = f"`{name}` {HINT.format(FOREIGN_AGGREGATES.get(name, name))}"
                 raise self.error(f"unknown function `{name}`", call.span, hint)
             known = "there are " + " ".join(sorted([*FUNCTIONS, "start", "end"]))
             raise self.error(f"unknown function `{name}`", call.span, did_you_mean(name, sorted(FUNCTIONS)) or known)

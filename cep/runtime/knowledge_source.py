@@ -11,9 +11,9 @@ import numpy as np
 from cep.core.errors import CepError, CepErrors, Source, Warning
 from cep.core.values import MISSING, Areas, Ints, Pool
 from cep.events import Iri
-from cep.plan.algebra import Given, Rules, Triples
+from cep.plan.algebra import Rules, Triples
 from cep.plan.expected_types import Place, wanted
-from cep.plan.patterns import patterns
+from cep.plan.pattern import conditions as pattern_conditions
 from cep.rules.conditions import Column, Mask, Probe, Relation
 from cep.rules.materialized import Chosen, MaterializedRelation
 from cep.rules.mixed_kinds import mingled
@@ -247,7 +247,7 @@ def _silent(rules: Rules, found: Mapping[str, Answers]) -> tuple[Graph | Triples
     """What is asked, not only denied, and has no answers; where it first stands."""
     conditions = [condition for rule in rules.statics for condition in rule.conditions]
     for rule in rules.rules:
-        conditions += [each for part in patterns(rule.body) if isinstance(part, Given) for each in part.conditions]
+        conditions += pattern_conditions(rule.body)
     silent: dict[str, Graph | Triples] = {}
     for each in conditions:
         if isinstance(each, Predicate) and not each.negated and each.name in found and not found[each.name].rows:

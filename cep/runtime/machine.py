@@ -20,8 +20,8 @@ from cep.operators.build import Builder
 from cep.operators.contract import Goal, Ints, demand
 from cep.operators.linear_recursion import LinearRecursion
 from cep.operators.relational import Project, Tick
-from cep.plan.algebra import Join, Scan, children
-from cep.plan.order import Group, Unit, earlier_only
+from cep.plan import order
+from cep.plan.order import Group, Unit
 from cep.plan.plan import Plan
 from cep.runtime.counts import Count
 from cep.runtime.recursion import Part, Recursion
@@ -67,9 +67,8 @@ class Machine:
             reads: tuple[Unit, ...] = tuple(self.plan.heads[n].child for n in self.builder.heads.get(unit, ()))
             return _Step(unit, self.builder.event(unit), reads, unit, False)
         node = self.plan.nodes[unit]
-        reads = (node.event,) if isinstance(node, Scan) else children(node)
         goal = self.builder.node(unit)
-        return _Step(unit, goal, reads, None, hasattr(goal, "next_deadline"))
+        return _Step(unit, goal, tuple(order.reads(node)), None, hasattr(goal, "next_deadline"))
 
     def _recursion(self, group: Group, max_derivations: int) -> Recursion:
         steps = {unit: self._step(unit) for unit in group.units}
@@ -77,7 +76,7 @@ class Machine:
             Part(
                 tuple((u, steps[u].goal, steps[u].reads, steps[u].event) for u in units),
                 rounds,
-                frozenset((u, n) for u in units if isinstance(u, int) for n in earlier_only(self.plan.nodes[u])),
+                frozenset((u, n) for u in units if isinstance(u, int) for n in self.plan.nodes[u].facts().earlier),
             )
             for units, rounds in group.slices
         ]
@@ -93,9 +92,8 @@ class Machine:
         if found is None:
             return None
         chain, join_node, last = found
-        join = self.plan.nodes[join_node]
-        assert isinstance(join, Join), "a chain stands for a join"
-        if join.left not in group.units or join_node not in group.units or join.right in group.units:
+        left, right = self.plan.nodes[join_node].parts
+        if left not in group.units or join_node not in group.units or right in group.units:
             return None
         bases = [self.plan.heads[n].child for n in self.builder.heads[events[0]] if n != last]
         if any(child in group.units for child in bases):
@@ -103,8 +101,8 @@ class Machine:
         make = self.builder.event(events[0])
         assert isinstance(make, Project), "an event is made"
         make = make.without_last()
-        scanned = self.builder.node(join.left)
-        return _Loop(events[0], make, chain, tuple(bases), join_node, join.right, join.left, scanned)
+        scanned = self.builder.node(left)
+        return _Loop(events[0], make, chain, tuple(bases), join_node, right, left, scanned)
 
     # --- stepping ---
 

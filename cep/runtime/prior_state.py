@@ -13,7 +13,6 @@ from cep.core.errors import CepError
 from cep.core.relation import Table
 from cep.core.schema import Schema
 from cep.operators.contract import from_arrow
-from cep.plan.algebra import Aggregation, Deadline, Join, Tick
 from cep.plan.dependencies import Dependencies
 from cep.plan.order import Unit
 from cep.plan.plan import Plan
@@ -81,7 +80,8 @@ def rules_with(
     """The rules (of these numbers) that remember something, each with the names of its goals that do."""
     found: dict[str, frozenset[str]] = {}
     for number, nodes in enumerate(Dependencies(plan).nodes):
-        goals = {names[n] for n in nodes if isinstance(plan.nodes[n], Join | Deadline | Aggregation | Tick)}
+        facts = {n: plan.nodes[n].facts() for n in nodes}
+        goals = {names[n] for n in nodes if facts[n].remembers or facts[n].once}
         if goals and (rules is None or number in rules):
             rule = plan.rules.rules[number]
             name = rule.label or f"line {rule.span.line}: {rule.event}"

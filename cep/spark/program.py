@@ -12,7 +12,6 @@ import polars as pl
 
 from cep.core.schema import Schema
 from cep.engine import Engine
-from cep.plan.algebra import Tick
 from cep.plan.dependencies import Dependencies
 from cep.plan.partition import Stage, partition
 from cep.runtime.knowledge_source import KnowledgeSource
@@ -51,7 +50,7 @@ class ShippedProgram:
     def of(cls, engine: Engine, text: str, name: str, options: Options, buckets: int) -> ShippedProgram:
         """The program that `engine` runs."""
         stages, book = partition(engine.plan), Dependencies(engine.plan)
-        ticks = {number for number, node in enumerate(engine.plan.nodes) if isinstance(node, Tick)}
+        ticks = {number for number, node in enumerate(engine.plan.nodes) if node.facts().once}
         return cls(
             text,
             name,

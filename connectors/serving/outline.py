@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cep.language.syntax.printer import print_pattern
-from cep.plan.algebra import Scan, Tick
 from cep.plan.labels import labels, rules
 from cep.plan.plan import Plan
-from cep.plan.render import Written
+from cep.plan.render import Rendering
 from connectors.rdf.words import Words
 from connectors.serving.located import Spoken
 from connectors.serving.service import Service
@@ -20,14 +18,12 @@ def outline(service: Service, words: Words) -> dict[str, Any]:
     those begin with that nothing is declared for; `alerts`: whether an ALERT statement is on the event."""
     plan = service.engine.plan
     alerted = {alert.event for alert in service.engine.alerts}
-    written = Written(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
+    written = Rendering(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
     written.labels |= labels(plan)
     goals = {
-        str(number): {
-            "text": written.goal(number) if number in written.labels else print_pattern(written.pattern(number))
-        }
+        str(number): {"text": written.goal(number) if number in written.labels else written.text(number).text}
         for number, node in enumerate(plan.nodes)
-        if not isinstance(node, Scan | Tick)
+        if node.facts().kind is not None
     }
     return {
         "name": service.name,
@@ -58,7 +54,7 @@ def _rule(plan: Plan, number: int) -> dict[str, Any]:
     needed = [
         str(node)
         for node, users in enumerate(plan.users)
-        if number in users and not isinstance(plan.nodes[node], Scan | Tick)
+        if number in users and plan.nodes[node].facts().kind is not None
     ]
     return {
         "name": rules(plan, [number]),
@@ -66,6 +62,6 @@ def _rule(plan: Plan, number: int) -> dict[str, Any]:
         "line": span.line,
         "end": span.end_line,
         "node": str(head.child),
-        "scan": isinstance(plan.nodes[head.child], Scan),
+        "scan": plan.nodes[head.child].facts().event is not None,
         "goals": needed,
     }

@@ -26,9 +26,11 @@ from cep.explain.judging import Bound, Fact, Facts, Judge, Judged, Typed
 from cep.explain.matching import Failure
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import BEGINNING, END, Wanted
-from cep.language.syntax.printer import print_condition, print_expression
-from cep.plan.algebra import Atom, Pattern, Rule
+from cep.operators.event import Atom
+from cep.plan.algebra import Rule
+from cep.plan.pattern import Pattern
 from cep.rules.graphs import on_one_line
+from cep.rules.printing import print_condition, print_expression
 from cep.rules.terms import Comparison, Condition, Constant, Predicate
 from connectors.rdf.identity import hashed
 from connectors.times import iso, seconds

@@ -15,13 +15,20 @@ from cep.core.errors import CepError, Source, Span
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.events import Iri
+from cep.language.alerts import Alerting, alert_variables, alerting
+from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
 from cep.language.syntax.variables import pattern_variables
-from cep.plan import algebra
-from cep.plan.alerts import Alerting, alert_variables, alerting
-from cep.plan.patterns import absent, parts
-from cep.plan.renaming import names_in, renamed
-from cep.plan.schemas import Schemas, argument_count
+from cep.operators.aggregate_facts import Window
+from cep.operators.either import Either
+from cep.operators.event import Atom
+from cep.operators.pair import Pair
+from cep.operators.time_point import Point
+from cep.operators.times import Repeat
+from cep.operators.unless_facts import Unless
+from cep.operators.where import Given
+from cep.plan.algebra import Rule, Rules, Triples
+from cep.plan.pattern import Pattern, names_in, size
 from cep.rules.alert import Alert
 from cep.rules.terms import (
     Call,
@@ -49,7 +56,7 @@ def lower(
     policy: PolicyChoice | None,
     types: Mapping[str, tuple[str, ...]],
     tables: Collection[str] = (),
-) -> algebra.Rules:
+) -> Rules:
     """Lower a program. `policy` is the default instead of unrestricted; `types` gives those of undeclared input
     events where they are known; `tables` are the predicates that are given from outside. Mistakes are in the result's
     `errors`; the rules that have them are left out.
@@ -61,7 +68,7 @@ class _Lowering:
     def __init__(self, program: ast.SyntaxTree, types: Mapping[str, tuple[str, ...]], tables: Collection[str]) -> None:
         self.program = program
         self.source: Source = program.source
-        self.asked: dict[str, Graph | algebra.Triples] = {}
+        self.asked: dict[str, Graph | Triples] = {}
         statics = {statement.name for statement in program.statements if isinstance(statement, StaticRule)}
         self.own_triples = "triple" in statics or "triple" in tables
         named = Schemas(program, types)
@@ -71,8 +78,8 @@ class _Lowering:
         self.flawed = False
         self.fresh = 0
 
-    def lowered(self, policy: PolicyChoice) -> algebra.Rules:
-        rules: list[algebra.Rule] = []
+    def lowered(self, policy: PolicyChoice) -> Rules:
+        rules: list[Rule] = []
         statics: list[StaticRule] = []
         alerts: list[Alert] = []
         for statement in self.program.statements:
@@ -88,7 +95,7 @@ class _Lowering:
                     if self.flawed:
                         continue
                     rules.append(
-                        algebra.Rule(
+                        Rule(
                             statement.name,
                             statement.arguments,
                             body,
@@ -103,7 +110,7 @@ class _Lowering:
                     alerts += [] if alert is None else [alert.alert]
                 case _:
                     pass
-        return algebra.Rules(
+        return Rules(
             self.schemas, tuple(rules), tuple(statics), self.source, tuple(self.errors), self.asked, tuple(alerts)
         )
 
@@ -117,21 +124,21 @@ class _Lowering:
 
     def pattern(
         self, pattern: ast.Pattern, policy: PolicyChoice, within: int | None, outside: Mapping[str, int]
-    ) -> algebra.Pattern:
+    ) -> Pattern:
         match pattern:
             case ast.EventPattern():
                 return self.atom(pattern, within)
             case ast.TimePoint(ticks, span):
-                return algebra.Point(ticks, within, span)
+                return Point(ticks, within, span)
             case ast.Within(inner, duration, _):
                 return self.pattern(inner, policy, duration if within is None else min(within, duration), outside)
             case ast.Policy(inner, choice, _):
                 return self.pattern(inner, choice, within, outside)
             case ast.Where(inner, conditions, span):
                 lowered = tuple(self.condition(condition, outside) for condition in conditions)
-                return algebra.Given(self.pattern(inner, policy, within, outside), lowered, within, span)
+                return Given(self.pattern(inner, policy, within, outside), lowered, within, span)
             case ast.Binary("OR", left, right, span):
-                return algebra.Either(
+                return Either(
                     self.pattern(left, policy, within, outside),
                     self.pattern(right, policy, within, outside),
                     within,
@@ -139,8 +146,8 @@ class _Lowering:
                 )
             case ast.Binary("CNOT", left, right, span):
                 return self.cnot(left, right, span, policy, within, outside)
-            case ast.Binary(operator, left, right, span):
-                return algebra.Pair(
+            case ast.Binary(operator, left, right, span, gap):
+                return Pair(
                     operator,
                     self.pattern(left, policy, within, outside),
                     self.pattern(right, policy, within, outside),
@@ -148,9 +155,10 @@ class _Lowering:
                     within,
                     None,
                     span,
+                    gap,
                 )
             case ast.Not(absent, left, right, span):
-                return algebra.Pair(
+                return Pair(
                     "SEQ",
                     self.pattern(left, policy, within, outside),
                     self.pattern(right, policy, within, outside),
@@ -160,7 +168,7 @@ class _Lowering:
                     span,
                 )
             case ast.Unless(left, absent, duration, span):
-                return algebra.Unless(
+                return Unless(
                     self.pattern(left, policy, within, outside),
                     self.pattern(absent, policy, within, outside),
                     duration,
@@ -170,9 +178,7 @@ class _Lowering:
             case ast.Times():
                 return self.times(pattern, policy, within, outside)
             case ast.Aggregate(inner, results, events, duration, by, span):
-                return algebra.Window(
-                    self.pattern(inner, policy, within, outside), results, events, duration, by, within, span
-                )
+                return Window(self.pattern(inner, policy, within, outside), results, events, duration, by, within, span)
 
     def cnot(
         self,
@@ -182,7 +188,7 @@ class _Lowering:
         policy: PolicyChoice,
         within: int | None,
         outside: Mapping[str, int],
-    ) -> algebra.Pattern:
+    ) -> Pattern:
         inner = left
         inner_policy, inner_within = policy, within
         while isinstance(inner, ast.Within | ast.Policy):
@@ -199,7 +205,7 @@ class _Lowering:
                 "cnot",
             )
             return self.pattern(left, policy, within, outside)
-        return algebra.Pair(
+        return Pair(
             "SEQ",
             self.pattern(inner.left, inner_policy, inner_within, outside),
             self.pattern(inner.right, inner_policy, inner_within, outside),
@@ -209,9 +215,7 @@ class _Lowering:
             span,
         )
 
-    def times(
-        self, times: ast.Times, policy: PolicyChoice, within: int | None, outside: Mapping[str, int]
-    ) -> algebra.Pattern:
+    def times(self, times: ast.Times, policy: PolicyChoice, within: int | None, outside: Mapping[str, int]) -> Pattern:
         if times.count > MOST_TIMES:
             self.error(
                 f"TIMES goes up to {MOST_TIMES}",
@@ -226,7 +230,7 @@ class _Lowering:
             inside[name] = inside.get(name, 0) + 1
         local = {name for name, count in inside.items() if outside.get(name, 0) <= count}
         first = self.pattern(times.pattern, policy, within, outside)
-        if times.count * _size(first) > MOST_REPEATED:
+        if times.count * size(first) > MOST_REPEATED:
             self.error(
                 f"this TIMES makes a pattern of more than {MOST_REPEATED:,} events",
                 times.span,
@@ -240,18 +244,18 @@ class _Lowering:
         for _ in range(times.count - 1):
             self.fresh += 1
             names = {name: f"{name}'{self.fresh}" for name in local}
-            links.append(renamed(first, names))
+            links.append(first.renamed(names))
         chain = links[0]
         for link in links[1:]:
-            chain = algebra.Pair("SEQ", chain, link, policy, within, None, times.span)
-        return algebra.Repeat(tuple(links), chain, within, times.span)
+            chain = Pair("SEQ", chain, link, policy, within, None, times.span)
+        return Repeat(tuple(links), chain, within, times.span)
 
-    def atom(self, atom: ast.EventPattern, within: int | None) -> algebra.Pattern:
+    def atom(self, atom: ast.EventPattern, within: int | None) -> Pattern:
         schema = self.schemas.get(atom.name)
         arguments: tuple[Expression, ...] = atom.arguments
         if schema is None:
             self.flawed = True  # its names were refused before
-            return algebra.Atom(atom.name, (), within, atom.span)
+            return Atom(atom.name, (), within, atom.span)
         if atom.names is not None:
             positions = {a.name: i for i, a in enumerate(schema.attributes)}
             given: set[str] = set()
@@ -273,7 +277,7 @@ class _Lowering:
                 _attributes(schema) if schema.attributes else f"write `{atom.name}` alone",
                 "arity",
             )
-            return algebra.Atom(atom.name, (), within, atom.span)
+            return Atom(atom.name, (), within, atom.span)
         plain: list[Variable | Constant] = []
         for argument in arguments:
             if isinstance(argument, Call):
@@ -285,7 +289,7 @@ class _Lowering:
                 )
                 argument = Variable("_", argument.span)
             plain.append(argument)
-        return algebra.Atom(atom.name, tuple(plain), within, atom.span)
+        return Atom(atom.name, tuple(plain), within, atom.span)
 
     def alert(self, statement: ast.AlertStatement, known: list[str]) -> Alerting | None:
         """The rule that makes what an alert tells of, None where something is wrong."""
@@ -300,7 +304,7 @@ class _Lowering:
         atom = self.atom(statement.event, None)
         uses = Counter([*pattern_variables(statement.event), *alert_variables(statement)])
         conditions = tuple(self.condition(condition, uses) for condition in statement.conditions)
-        assert isinstance(atom, algebra.Atom), "an event was written"
+        assert isinstance(atom, Atom), "an event was written"
         if self.flawed:
             return None
         made, errors = alerting(statement, atom, conditions, self.schemas[event], self.source)
@@ -346,19 +350,11 @@ class _Lowering:
         )
         fixed = (subject, verb, thing)
         name = f"triple({', '.join('_' if each is None else f'<{each}>' for each in fixed)})"
-        self.asked.setdefault(name, algebra.Triples(fixed, predicate.span))
+        self.asked.setdefault(name, Triples(fixed, predicate.span))
         return replace(predicate, name=name)
 
 
-def _size(pattern: algebra.Pattern) -> int:
-    """The events of a pattern, each TIMES written out."""
-    if isinstance(pattern, algebra.Atom | algebra.Point):
-        return 1
-    inner = sum(map(_size, (*parts(pattern), *absent(pattern))))
-    return inner * len(pattern.links) if isinstance(pattern, algebra.Repeat) else inner
-
-
-def _alike(known: Graph | algebra.Triples, graph: Graph) -> bool:
+def _alike(known: Graph | Triples, graph: Graph) -> bool:
     """Whether two patterns of one text mean the same: they agree in the prefixes that may be in it."""
     assert isinstance(known, Graph), "the name of triples is in no braces"
     one, other = ({(name, iri) for name, iri in g.prefixes if f"{name}:" in g.text} for g in (known, graph))

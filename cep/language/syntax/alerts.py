@@ -12,7 +12,8 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import end_statement
 from cep.language.syntax.patterns import duration, event
 from cep.language.syntax.terms import conditions, expression
-from cep.language.syntax.tokens import ALERTING, BINARY_OPERATORS, POSTFIXES, Token
+from cep.language.syntax.tokens import Token
+from cep.rules.keywords import ALERTING, BINARY_OPERATORS, POSTFIXES
 from cep.rules.terms import Condition, Constant, Expression, Variable
 
 CHOICES = {

@@ -30,13 +30,16 @@ class TimePoint:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """`left OPERATOR right`, OPERATOR one of SEQ AND PAR OR EQUALS MEETS DURING STARTS FINISHES, or CNOT
-    (`left CNOT right`: left is to be a SEQ)."""
+    """`left OPERATOR right`, OPERATOR a relation of intervals, OR, or CNOT (`left CNOT right`: left is to be a SEQ).
+
+    `gap`: of `left SEQ[g, h] right` the least and the greatest time between the two, in microseconds.
+    """
 
     operator: str
     left: Pattern
     right: Pattern
     span: Span = field(default=NOWHERE, compare=False)
+    gap: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 from cep.core.errors import CepError, Source, Span
 from cep.language.syntax import messages
-from cep.language.syntax.tokens import RESERVED, STATEMENT_WORDS, Token, line_starts, tokenise
+from cep.language.syntax.tokens import Token, line_starts, tokenise
 from cep.rules.graphs import open_string
+from cep.rules.keywords import RESERVED, STATEMENT_WORDS
 from cep.rules.spelling import CLOCK, joined
 
 P = ParamSpec("P")

@@ -8,7 +8,7 @@ from cep.language.syntax import ast, messages
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.patterns import duration, policy_choice
 from cep.language.syntax.terms import constant
-from cep.language.syntax.tokens import RESERVED
+from cep.rules.keywords import RESERVED
 
 RANGED = ("int", "float", "time", "duration")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import unicodedata
 
 from cep.core.suggest import nearest
-from cep.language.syntax.tokens import BINARY_OPERATORS, POSTFIXES, Token
+from cep.language.syntax.tokens import Token
 from cep.rules.graphs import on_one_line
+from cep.rules.keywords import BINARY_OPERATORS, POSTFIXES
 
 EVENT_RULE = "an event rule is written `fire(R) <- smoke(R) SEQ heat(R).`"
 ONLY_IN_PATTERNS = "only the arguments of an event in a pattern go by name: `<- sensor(id: ID, wind: W)`"
@@ -23,7 +24,6 @@ RANGE = "a range is written `in 0..250`, `in -40.5..60`, `in 0..`"
 PREFIX = "a prefix is written `PREFIX sosa: <http://www.w3.org/ns/sosa/>`, without a final `.`"
 FINAL_DOT = "a statement ends with `.`"
 BEHIND = "it stands behind the pattern, before the final `.`: `a(X) SEQ b(X) WITHIN 10 min.`"
-AGGREGATE = "is an aggregate, which takes many events: `smoke(R, T) AGGREGATE M = {}(T) OVER LAST 30 min BY R`"
 POLICY = "the policies are `unrestricted`, `recent` and `chronological`"
 TIE = "of equals, `recent(longest)`, `recent(shortest)` or `recent(by Vol)`, likewise `chronological`"
 CONDITION = "a condition is a comparison, `Wind >= 15`, or a predicate, `linked(X, Y)`"
@@ -150,17 +150,6 @@ FOREIGN_UNITS = {
     "day": "d",
     "days": "d",
     **dict.fromkeys(("us", "ns", "week", "weeks", "month", "months", "year", "years"), ""),
-}
-FOREIGN_AGGREGATES = {
-    "average": "avg",
-    "mean": "avg",
-    "total": "sum",
-    "maximum": "max",
-    "minimum": "min",
-    "std": "stddev",
-    "stdev": "stddev",
-    "cnt": "count",
-    "latest": "last",
 }
 
 

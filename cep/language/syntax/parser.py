@@ -62,7 +62,8 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import declaration, end_statement, missing_dot, policy_statement, prefix
 from cep.language.syntax.patterns import condition_hint, join_hint, pattern
 from cep.language.syntax.terms import COMPARISONS, arguments, conditions
-from cep.language.syntax.tokens import BINARY_OPERATORS, POSTFIXES, RESERVED, line_starts
+from cep.language.syntax.tokens import line_starts
+from cep.rules.keywords import BINARY_OPERATORS, POSTFIXES, RESERVED
 from cep.rules.terms import Condition, StaticRule
 
 LONGEST = 1 << 22

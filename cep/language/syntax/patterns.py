@@ -9,10 +9,11 @@ from cep.core.literals import read_duration, read_number, read_ticks, read_time
 from cep.language.syntax import ast, messages
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.terms import arguments, close_arguments, conditions, expression, unit_after_number
-from cep.language.syntax.tokens import BINARY_OPERATORS, POSTFIXES, RESERVED, Token
+from cep.language.syntax.tokens import Token
+from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES
+from cep.rules.keywords import BINARY_OPERATORS, POSTFIXES, RESERVED
 from cep.rules.terms import AggregateResult, Expression, PolicyChoice, Variable
 
-AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "first", "last")
 _STEPS = frozenset((*BINARY_OPERATORS, *POSTFIXES, "UNLESS"))
 POLICIES = ("unrestricted", "recent", "chronological")
 
@@ -339,7 +340,7 @@ def _result(cursor: Cursor) -> AggregateResult:
     name = function.text.lower()
     if name not in AGGREGATES:
         all_of_them = "the aggregates are " + ", ".join(f"`{each}`" for each in AGGREGATES)
-        hint = messages.unknown(name, AGGREGATES, all_of_them, messages.FOREIGN_AGGREGATES)
+        hint = messages.unknown(name, AGGREGATES, all_of_them, FOREIGN_AGGREGATES)
         cursor.stop(f"unknown aggregate `{function.text}`", hint)
     cursor.advance()
     opening = cursor.expect("(", "`(`", messages.RESULT)

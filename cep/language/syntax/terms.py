@@ -10,8 +10,9 @@ from cep.core.literals import UNITS, read_duration, read_number, read_string, re
 from cep.events import Iri
 from cep.language.syntax import messages
 from cep.language.syntax.cursor import Cursor
-from cep.language.syntax.tokens import BINARY_OPERATORS, RESERVED, Token
+from cep.language.syntax.tokens import Token
 from cep.rules.graphs import DEEPEST, depth, of_the_rule
+from cep.rules.keywords import BINARY_OPERATORS, RESERVED
 from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, Graph, Predicate, Variable
 
 LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "MOD": 2}

@@ -9,23 +9,7 @@ from typing import NamedTuple
 
 from cep.core.errors import Span
 from cep.rules.graphs import closed
-
-BINARY_OPERATORS = ("SEQ", "AND", "PAR", "OR", "EQUALS", "MEETS", "DURING", "STARTS", "FINISHES", "CNOT")
-POSTFIXES = ("WHERE", "WITHIN", "POLICY", "AGGREGATE")
-
-# Words that name nothing else: neither an event or predicate, nor a variable, nor a constant.
-RESERVED = frozenset((*BINARY_OPERATORS, *POSTFIXES, "NOT", "UNLESS", "TIMES", "OVER"))
-# These begin statements, so no event or predicate is called by them.
-STATEMENT_WORDS = frozenset(("PREFIX", "EVENT"))
-# Keywords by position only: `Start`, `End` and `Last` stay good variables, `start` a good function.
-ALERTING = (
-    "ON", "SEVERITY", "URGENCY", "CERTAINTY", "CATEGORY", "TITLE", "TEXT", "INSTRUCTION", "FOR", "KEYED",
-    "AT", "RADIUS", "AREA",
-)  # fmt: skip
-POSITIONAL = frozenset(
-    ("LAST", "EVENTS", "BY", "FROM", "TIME", "START", "END", "IN", "IS", "MOD", "DISTINCT", "AS", "ALERT", *ALERTING)
-)
-KEYWORDS = RESERVED | STATEMENT_WORDS | POSITIONAL
+from cep.rules.keywords import KEYWORDS
 
 
 class Token(NamedTuple):

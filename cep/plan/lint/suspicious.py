@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from cep.core.errors import Warning
-from cep.plan.algebra import Atom, Either, Pair, Pattern, Rule, Rules
+from cep.plan.algebra import Rule, Rules
 from cep.plan.names import excerpt, used_variables
 from cep.plan.order import components
-from cep.plan.patterns import atoms, mentioned, parts, patterns
+from cep.plan.pattern import Pattern, atoms, events, mentioned, parts, policies
 from cep.rules.terms import Constant
 
 LONGEST = 64
@@ -27,22 +27,23 @@ def _strangers(rules: Rules) -> list[Warning]:
     """Undeclared events that are named like a static predicate, or nearly like a known event."""
     known = {name for name, schema in rules.schemas.items() if schema.declared} | {rule.event for rule in rules.rules}
     statics = {static.name for static in rules.statics}
-    strangers = [atom for rule in rules.rules for atom in atoms(rule.body) if atom.event not in known]
+    written = [(atom, event) for rule in rules.rules for atom in atoms(rule.body) if (event := atom.facts().event)]
+    strangers = [(atom, event) for atom, event in written if event not in known]
     near = _Near(sorted(known) if strangers else ())
     found: dict[str, Warning] = {}
-    for atom in strangers:
-        if atom.event in found:
+    for atom, event in strangers:
+        if event in found:
             continue
-        close = [name for name in near.candidates(atom.event) if _slip(atom.event, name, ends=True)]
-        if atom.event in statics:
-            message = f"`{atom.event}` is a static predicate; in a pattern it is an event of that name"
-            hint = f"what is always so stands in the WHERE: `... WHERE {atom.event}(...)`"
+        close = [name for name in near.candidates(event) if _slip(event, name, ends=True)]
+        if event in statics:
+            message = f"`{event}` is a static predicate; in a pattern it is an event of that name"
+            hint = f"what is always so stands in the WHERE: `... WHERE {event}(...)`"
         elif close:
-            message = f"`{atom.event}` is neither declared nor derived"
+            message = f"`{event}` is neither declared nor derived"
             hint = f"did you mean `{close[0]}`? an event that is really called so is best declared"
         else:
             continue
-        found[atom.event] = Warning(message, rules.source, atom.span, hint, "stranger")
+        found[event] = Warning(message, rules.source, atom.span, hint, "stranger")
     return list(found.values())
 
 
@@ -50,7 +51,7 @@ def _slips(rules: Rules, rule: Rule) -> list[Warning]:
     """Variables written once that are one letter off another of the rule."""
     written = [*used_variables(rule.arguments), *mentioned(rule.body)]
     times = Counter(variable.name for variable in written)
-    times.update(each.policy.by for each in patterns(rule.body) if isinstance(each, Pair) and each.policy.by)
+    times.update(policy.by for policy in policies(rule.body) if policy.by)
     once = [variable for variable in written if times[variable.name] == 1]
     near = _Near(times if once else ())
     place = {name: number for number, name in enumerate(times)}
@@ -68,8 +69,8 @@ def _words(rules: Rules, rule: Rule) -> list[Warning]:
     """Lower-case words in the place of the attribute of that very name: a variable was meant."""
     found = []
     for atom in atoms(rule.body):
-        schema = rules.schemas[atom.event]
-        for attribute, argument in zip(schema.attributes, atom.arguments):
+        facts = atom.facts()
+        for attribute, argument in zip(rules.schemas[facts.event or ""].attributes, facts.arguments):
             if not isinstance(argument, Constant) or argument.value != attribute.name:
                 continue
             if excerpt(rules.source, argument.span) != argument.value:
@@ -137,7 +138,7 @@ def _unstarted(rules: Rules) -> list[Warning]:
     possible = {name for name, schema in rules.schemas.items() if schema.declared or name not in made}
     readers: dict[str, list[Rule]] = {}
     for rule in rules.rules:
-        for name in made.intersection(atom.event for atom in atoms(rule.body)):
+        for name in made.intersection(events(rule.body)):
             readers.setdefault(name, []).append(rule)
     waiting = list(rules.rules)
     while waiting:
@@ -173,17 +174,16 @@ def _unstarted(rules: Rules) -> list[Warning]:
 
 
 def _possible(pattern: Pattern, possible: set[str]) -> bool:
-    match pattern:
-        case Atom(event):
-            return event in possible
-        case Either(left, right):
-            return _possible(left, possible) or _possible(right, possible)
-        case _:
-            return all(_possible(part, possible) for part in parts(pattern))
+    facts = pattern.facts()
+    if facts.event is not None:
+        return facts.event in possible
+    there = [_possible(part, possible) for part in facts.parts]
+    return any(there) if facts.alternatives else all(there)
 
 
 def _needs(pattern: Pattern, possible: set[str]) -> list[str]:
     """The impossible events it needs."""
-    if isinstance(pattern, Atom):
-        return [] if pattern.event in possible else [pattern.event]
+    event = pattern.facts().event
+    if event is not None:
+        return [] if event in possible else [event]
     return [name for part in parts(pattern) for name in _needs(part, possible)]

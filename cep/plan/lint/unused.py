@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from cep.core.errors import Source, Warning
 from cep.core.suggest import nearest
-from cep.plan.algebra import Given, Pair, Rules
+from cep.plan.algebra import Rules
 from cep.plan.names import excerpt, used_variables
-from cep.plan.patterns import mentioned, patterns
+from cep.plan.pattern import mentioned, patterns, policies
 from cep.rules.graphs import variables as sparql_variables
 from cep.rules.terms import Comparison, Condition, Constant, Expression, Predicate, Variable
 
@@ -19,10 +19,9 @@ def idle(rules: Rules) -> list[Warning]:
     found: list[Warning] = []
     for rule in rules.rules:
         times = Counter(each.name for each in (*used_variables(rule.arguments), *mentioned(rule.body)))
-        inside = patterns(rule.body)
-        times.update(each.policy.by for each in inside if isinstance(each, Pair) and each.policy.by)
-        for each in inside:
-            found += _idle(each.conditions, times, rules.source) if isinstance(each, Given) else ()
+        times.update(policy.by for policy in policies(rule.body) if policy.by)
+        for each in patterns(rule.body):
+            found += _idle(each.facts().conditions, times, rules.source)
     for static in rules.statics:
         times = Counter(each.name for each in used_variables((*static.arguments, *static.conditions)))
         found += _idle(static.conditions, times, rules.source)

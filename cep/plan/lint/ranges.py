@@ -1,34 +1,17 @@
-"""What can never hold: conditions against each other, a range or a WITHIN, and instants that should overlap."""
+"""What can never hold: conditions against each other, against a declared range, or against a WITHIN."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cep.core.errors import Source, Span, Warning
-from cep.core.literals import SECOND, say_duration, write_duration
+from cep.core.errors import Span, Warning
+from cep.core.literals import SECOND, write_duration
 from cep.core.schema import Attribute
-from cep.language.syntax import ast
-from cep.language.syntax.printer import print_statement
-from cep.plan.algebra import (
-    Atom,
-    Either,
-    Given,
-    Join,
-    Node,
-    Pair,
-    Pattern,
-    Point,
-    Repeat,
-    Rules,
-    Scan,
-    Select,
-    Unless,
-    Window,
-)
-from cep.plan.binarise import Binarised
+from cep.plan.algebra import Rules
 from cep.plan.names import excerpt
-from cep.plan.patterns import patterns
+from cep.plan.pattern import Pattern
+from cep.rules.printing import range_of
 from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, Variable
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
@@ -79,16 +62,15 @@ Ranges = Mapping[str, _Range]
 
 def never(rules: Rules) -> list[Warning]:
     """A warning for each WHERE that can never hold, and each UNLESS that is longer than the WITHIN around it."""
-    searcher = _Searcher(rules)
+    searcher = Searcher(rules)
     for rule in rules.rules:
-        for pattern in patterns(rule.body):
-            if isinstance(pattern, Unless):
-                searcher.unless(pattern)
-        searcher.ranges(rule.body)
+        rule.body.ranges(searcher)
     return list(searcher.found.values())
 
 
-class _Searcher:
+class Searcher:
+    """The warnings found so far. Operators tell with it what they know of values (`Pattern.ranges`)."""
+
     def __init__(self, rules: Rules) -> None:
         self.source = rules.source
         self.schemas = rules.schemas
@@ -98,58 +80,23 @@ class _Searcher:
     def warn(self, message: str, span: Span, hint: str) -> None:
         self.found.setdefault(span, Warning(message, self.source, span, hint, "never"))
 
-    def unless(self, unless: Unless) -> None:
-        if unless.within is not None and unless.within < unless.duration:
-            self.warn(
-                f"this UNLESS never occurs: it takes {say_duration(unless.duration)}, "
-                f"and the WITHIN around it allows {say_duration(unless.within)}",
-                unless.span,
-                "a longer WITHIN outside, or a shorter one for the UNLESS",
-            )
-
-    def ranges(self, pattern: Pattern) -> Ranges:
-        """What is known of the variables that a pattern binds."""
-        match pattern:
-            case Atom():
-                return self.declared(pattern)
-            case Point():
-                return {}
-            case Pair():
-                if pattern.absent is not None:
-                    self.ranges(pattern.absent)
-                return _both(self.ranges(pattern.left), self.ranges(pattern.right))
-            case Either():
-                for side in (pattern.left, pattern.right):
-                    self.ranges(side)
-                return {}
-            case Unless():
-                self.ranges(pattern.absent)
-                return self.ranges(pattern.left)
-            case Repeat():
-                return self.ranges(pattern.links[0])
-            case Window():
-                groups = {variable.name for variable in pattern.by}
-                return {name: known for name, known in self.ranges(pattern.pattern).items() if name in groups}
-            case Given():
-                return self.where(pattern)
-
-    def declared(self, atom: Atom) -> Ranges:
+    def declared(self, event: str, arguments: Sequence[Variable | Constant]) -> Ranges:
         """The ranges of an event's attributes, where a record outside them is refused."""
-        schema = self.schemas.get(atom.event)
-        if schema is None or atom.event in self.derived:
+        schema = self.schemas.get(event)
+        if schema is None or event in self.derived:
             return {}
         known: dict[str, _Range] = {}
-        for argument, attribute in zip(atom.arguments, schema.attributes, strict=False):
+        for argument, attribute in zip(arguments, schema.attributes, strict=False):
             if isinstance(argument, Variable) and (attribute.low is not None or attribute.high is not None):
-                low, high = (_limit(bound, attribute, atom.event) for bound in (attribute.low, attribute.high))
+                low, high = (_limit(bound, attribute, event) for bound in (attribute.low, attribute.high))
                 kind = "number" if attribute.type in NUMBERS else attribute.type
                 known[argument.name] = _Range(kind, low, high)
         return known
 
-    def where(self, given: Given) -> Ranges:
-        known = dict(self.ranges(given.pattern))
-        inside = dict(known) | {"duration()": self.duration(given.pattern)}
-        for condition in given.conditions:
+    def where(self, pattern: Pattern, conditions: Sequence[Condition]) -> Ranges:
+        known = dict(pattern.ranges(self))
+        inside = dict(known) | {"duration()": self.duration(pattern)}
+        for condition in conditions:
             read = _read(condition)
             if read is None:
                 continue
@@ -172,13 +119,13 @@ class _Searcher:
             high = _Limit(
                 pattern.within, False, f": WITHIN {longest} bounds it", "a longer WITHIN, or a shorter duration"
             )
-        while isinstance(pattern, Given):
-            pattern = pattern.pattern
-        if isinstance(pattern, Unless):
-            shortest = write_duration(pattern.duration)
-            low = _Limit(pattern.duration, False, f": the UNLESS alone lasts {shortest}", f"more than {shortest}")
-        elif isinstance(pattern, Atom) and pattern.event not in self.derived and self.schemas[pattern.event].point:
-            why = f": each `{pattern.event}` is an instant, being declared with TIME"
+        inner = pattern.decider()
+        shortest, event = inner.shortest(), inner.facts().event
+        if shortest is not None:
+            least, why = shortest
+            low = _Limit(least, False, f": {why}", f"more than {write_duration(least)}")
+        elif event is not None and event not in self.derived and self.schemas[event].point:
+            why = f": each `{event}` is an instant, being declared with TIME"
             high = _Limit(0, False, why, "`duration()` is that of the pattern before this WHERE; of a SEQ, say")
         return _Range("duration", low, high)
 
@@ -186,13 +133,13 @@ class _Searcher:
 def _limit(bound: int | float | None, attribute: Attribute, event: str) -> _Limit | None:
     if bound is None:
         return None
-    alone = ast.Attribute("it", attribute.type, False, attribute.low, attribute.high)
-    written = print_statement(ast.EventDeclaration(event, (alone,))).partition(" in ")[2].rstrip(").")
+    written = range_of(attribute.type, attribute.low, attribute.high)
     why = f": `{attribute.name}` of `{event}` is declared in {written}, and what is outside is refused"
     return _Limit(bound, False, why, "another bound here, or a wider range in the declaration")
 
 
-def _both(left: Ranges, right: Ranges) -> Ranges:
+def both(left: Ranges, right: Ranges) -> Ranges:
+    """What is known where two patterns occur."""
     return {**left, **{name: left[name].meet(known) if name in left else known for name, known in right.items()}}
 
 
@@ -237,41 +184,3 @@ def _value(expression: Expression) -> tuple[str, int | float] | None:
             return None if found is None else (found[0], -found[1])
         case _:
             return None
-
-
-def overlaps(binarised: Binarised, points: Sequence[bool], source: Source) -> dict[int, Warning]:
-    """A warning for each goal that asks of instants what only longer things do."""
-    found: dict[int, Warning] = {}
-    for number, node in enumerate(binarised.nodes):
-        if not isinstance(node, Join):
-            continue
-        side = _instant(node, points)
-        if side is None:
-            continue
-        name = event_of(binarised.nodes, side)
-        who = (
-            f"`{name}` is an instant" if name else f"the {'left' if side == node.left else 'right'} side is an instant"
-        )
-        if node.relation == "PAR":
-            why, hint = "overlaps nothing", "`AND` with a WITHIN for what is near, `DURING` for what lies inside"
-        else:
-            why = "nothing lies inside it"
-            hint = "the longer one stands on the right" if not points[node.left] else "`EQUALS` for the same instant"
-        message = f"this {node.relation} never occurs: {who} and {why}"
-        found[number] = Warning(message, source, binarised.spans[number], hint, "never")
-    return found
-
-
-def _instant(join: Join, points: Sequence[bool]) -> int | None:
-    """The side that is an instant and must not be."""
-    if join.relation == "PAR" and points[join.left]:
-        return join.left
-    return join.right if join.relation in ("PAR", "DURING", "STARTS", "FINISHES") and points[join.right] else None
-
-
-def event_of(nodes: Sequence[Node], number: int) -> str | None:
-    """The event that a node filters, or takes as it is."""
-    node = nodes[number]
-    while isinstance(node, Select):
-        node = nodes[node.child]
-    return node.event if isinstance(node, Scan) else None

@@ -1,0 +1,180 @@
+"""Alerts: each is lowered to a rule that makes its occurrences, so that it is checked, typed and run like others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from cep.core.errors import CepError, Source, Span
+from cep.core.schema import Attribute, Schema
+from cep.core.suggest import did_you_mean
+from cep.language.syntax.ast import AlertStatement
+from cep.operators.event import Atom
+from cep.operators.where import Given
+from cep.plan.algebra import Rule
+from cep.plan.names import used_variables
+from cep.plan.pattern import Pattern
+from cep.rules.alert import AREA, CATEGORY, CERTAINTY, LATITUDE, LONGITUDE, RADIUS, SEVERITY, URGENCY, Alert, Template
+from cep.rules.terms import (
+    Comparison,
+    Condition,
+    Constant,
+    Variable,
+    condition_variables,
+    expression_variables,
+)
+
+_PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_VARIABLE = re.compile(r"[^\W\d]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Alerting:
+    """An alert, the rule that makes its occurrences, and their schema."""
+
+    alert: Alert
+    rule: Rule
+    schema: Schema
+
+
+def alert_variables(statement: AlertStatement) -> list[str]:
+    """The variables of conditions, templates, key and place, with repetitions."""
+    found = [name for condition in statement.conditions for name in condition_variables(condition)]
+    for template in (statement.title, statement.text, statement.instruction):
+        found += [] if template is None else [name for name in _PIECE.findall(str(template.value)) if name]
+    places = [each for each in (*statement.at, statement.radius, statement.area) if each is not None]
+    return found + [each.name for each in statement.keys] + [n for each in places for n in expression_variables(each)]
+
+
+def alerting(
+    statement: AlertStatement, atom: Atom, conditions: tuple[Condition, ...], event: Schema, source: Source
+) -> tuple[Alerting, list[CepError]]:
+    """Lower an alert on `atom`; its mistakes with their places.
+
+    The rule's head has the event's arguments, then the other variables that are spoken of, then the place.
+    """
+    own, head = _named(atom, event)
+    atom = replace(atom, arguments=tuple(head))
+    bound = {each.name: name for name, each in zip(own, head) if isinstance(each, Variable)}
+    given = [name for condition in conditions for name in condition_variables(condition) if _binds(condition)]
+    reader = _Reader(statement, {**{name: name for name in given}, **bound}, source)
+    title, text, instruction = map(reader.template, (statement.title, statement.text, statement.instruction))
+    keys = [reader.column(each, "the key") for each in statement.keys]
+    places = {}
+    for column, value in zip(
+        (LATITUDE, LONGITUDE, RADIUS, AREA), (*(statement.at or (None, None)), statement.radius, statement.area)
+    ):
+        if value is not None:
+            for variable in used_variables([value]):
+                reader.column(variable, "the place")
+            places[column] = value
+    others = [name for name in reader.used if name not in bound]
+    body: Pattern = Given(atom, conditions, None, statement.span) if conditions else atom
+    table = f"alert {statement.name}"
+    columns = [*own, *others, *places]
+    rule = Rule(
+        table,
+        (*head, *(Variable(name, reader.used[name]) for name in others), *places.values()),
+        body,
+        None,
+        statement.span,
+        statement.event.span,
+    )
+    schema = Schema(table, tuple(Attribute(name, "unknown", True) for name in columns), False, False)
+    alert = Alert(
+        statement.name,
+        event.name,
+        table,
+        tuple(own),
+        tuple(keys),
+        title,
+        text,
+        instruction,
+        statement.severity or SEVERITY,
+        statement.urgency or URGENCY,
+        statement.certainty or CERTAINTY,
+        statement.category or CATEGORY,
+        statement.duration,
+    )
+    return Alerting(alert, rule, schema), reader.errors
+
+
+def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Constant]]:
+    """The columns of the event's arguments, and these with a name for what had none."""
+    own = [attribute.name for attribute in event.attributes]
+    return own, [
+        Variable(f"{name}'", each.span) if isinstance(each, Variable) and each.name == "_" else each
+        for name, each in zip(own, atom.arguments)
+    ]
+
+
+def _binds(condition: Condition) -> bool:
+    """Whether a condition may give values to its variables; that it does is checked with the rule."""
+    return condition.operator == "=" if isinstance(condition, Comparison) else not condition.negated
+
+
+class _Reader:
+    """What an alert speaks of: `used` variables with the first place of each; `known`: their columns."""
+
+    def __init__(self, statement: AlertStatement, known: Mapping[str, str], source: Source) -> None:
+        self.statement = statement
+        self.known = known
+        self.source = source
+        self.used: dict[str, Span] = {}
+        self.errors: list[CepError] = []
+
+    def error(self, message: str, span: Span, hint: str) -> None:
+        self.errors.append(CepError(message, self.source, span, hint, "unsafe"))
+
+    def column(self, variable: Variable, place: str) -> str:
+        name = variable.name
+        if name not in self.known and name not in self.used:
+            wrong = "`_` has no value" if name == "_" else f"`{name}` of {place} is not bound by the event"
+            self.error(wrong, variable.span, _close(name, self.known, self.statement.event.name))
+        self.used.setdefault(name, variable.span)
+        return self.known.get(name, name)
+
+    def template(self, constant: Constant | None) -> Template:
+        """`Blizzard at {S}`; `{{` and `}}` are braces."""
+        if constant is None:
+            return ()
+        text = str(constant.value)
+        pieces: list[str | tuple[str]] = []
+        at = 0
+        for match in _PIECE.finditer(text):
+            pieces.append(text[at : match.start()])
+            at = match.end()
+            name = match[1]
+            if match[0] in ("{{", "}}"):
+                pieces.append(match[0][0])
+            elif name is not None and _VARIABLE.fullmatch(name) and (name[0] == "_" or name[0].isupper()):
+                pieces.append((self.column(Variable(name, self.span(constant, match.span())), "the text"),))
+            else:
+                self.error(*self.ill(match[0], constant, match.span()))
+        pieces.append(text[at:])
+        return tuple(piece for piece in pieces if piece)
+
+    def ill(self, written: str, constant: Constant, place: tuple[int, int]) -> tuple[str, Span, str]:
+        """What is wrong with braces in a text."""
+        span = self.span(constant, place)
+        if len(written) == 1:
+            return f"this `{written}` stands alone", span, f"a value is `{{S}}`, a brace itself `{written}{written}`"
+        name = written[1:-1].strip()
+        if _VARIABLE.fullmatch(name):
+            return f"`{written}` holds no variable", span, f"`{{{name[0].upper()}{name[1:]}}}`"
+        hint = "bind it in a WHERE: `WHERE X = ...`, and write `{X}`" if name else "a value is `{S}`"
+        return f"`{written}` holds no variable", span, hint
+
+    def span(self, constant: Constant, place: tuple[int, int]) -> Span:
+        """Where a piece of a string is written; the whole string where escapes move it."""
+        span = constant.span
+        line = self.source.line(span.line)[span.column - 1 : span.end_column - 1]
+        if "\\" in line:
+            return span
+        return Span(span.line, span.column + 1 + place[0], span.line, span.column + 1 + place[1])
+
+
+def _close(name: str, known: Collection[str], event: str) -> str:
+    written = sorted(each for each in known if "'" not in each)
+    return did_you_mean(name, written) or f"name it in the event, `ON {event}(...)`, or bind it: `WHERE {name} = ...`"

@@ -1,0 +1,101 @@
+"""`L OR R`: the occurrences of both sides, which bind the same variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import NOWHERE, Span
+from cep.operators.where import decided
+from cep.plan.binarise import Component
+from cep.plan.lint.ranges import Ranges, Searcher
+from cep.plan.node import Meeting, Node, NodeFacts
+from cep.plan.pattern import Pattern, PatternFacts, mentioned, variables
+from cep.plan.types import grown
+from cep.rules import pattern_text
+from cep.rules.pattern_text import Text
+
+if TYPE_CHECKING:
+    from cep.operators.build import Builder
+    from cep.plan.binarise import Builder as Binariser
+    from cep.plan.render import Rendering
+    from cep.plan.safety import Checker
+    from cep.plan.types import Column, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class Either(Pattern):
+    """`left OR right`."""
+
+    left: Pattern
+    right: Pattern
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def facts(self) -> PatternFacts:
+        return PatternFacts((self.left, self.right), through=(self.left,), alternatives=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        return replace(self, left=self.left.renamed(names), right=self.right.renamed(names))
+
+    def belongs_below(self, component: Component) -> bool:
+        return bool(component.variables) and not component.timed
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        down = tuple(c for c in components if not c.timed and c.variables)
+        here = tuple(c for c in components if c.timed or not c.variables)
+        left, places = self.left.lower(builder, down, bounded)
+        right, right_places = self.right.lower(builder, down, bounded)
+        order = tuple(right_places[v] for v in places)
+        node = builder.add(Union(left, right, order), tuple(places), self.span)
+        return decided(builder, node, places, here, self.span), places
+
+    def check(self, checker: Checker, outside: frozenset[str]) -> None:
+        left, right = (checker.written(variables(side)) for side in (self.left, self.right))
+        if left == right:
+            return
+        lacks = [(side, sorted(other - own)) for side, own, other in (("left", left, right), ("right", right, left))]
+        missing = ", ".join(f"the {side} one lacks {checker.listed(names)}" for side, names in lacks if names)
+        written = [each.name for each in (*mentioned(checker.rule.body), *checker.head_variables)]
+        if left - right and right - left:
+            hint = "one name for the same on both sides, `_` for what only one side has"
+        elif all(written.count(name) == 1 for name in left ^ right):
+            hint = "`_` for what only one side has"
+        else:
+            hint = "two rules with the same head, one for each side"
+        checker.error(f"both sides of an OR bind the same variables: {missing}", self.span, hint)
+
+    def ranges(self, searcher: Searcher) -> Ranges:
+        for side in (self.left, self.right):
+            side.ranges(searcher)
+        return {}
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        return [*matcher.attempts(self.left, bound), *matcher.attempts(self.right, bound)]
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Node):
+    """Occurrences of either side; `right_columns` puts the right side's columns in the left's order."""
+
+    left: int
+    right: int
+    right_columns: tuple[int, ...]
+
+    def facts(self) -> NodeFacts:
+        shows = tuple(((0, column), (1, other)) for column, other in enumerate(self.right_columns))
+        return NodeFacts("OR", "union", shows=shows, completes=(0, 1), meeting=Meeting.EITHER)
+
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        left, right = inference.columns[self.left], inference.columns[self.right]
+        pairs = [(left[column], right[other]) for column, other in enumerate(self.right_columns)]
+        return tuple(inference.column(grown(one.type, two.type), one.optional or two.optional) for one, two in pairs)
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return pattern_text.joined(sides[0], "OR", sides[1])
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        return builder.union(self, number)

@@ -1,0 +1,152 @@
+"""An event in a pattern, `sensor(ID, 3, W)`: its occurrences, those with these constants and equal arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import NOWHERE, Span
+from cep.operators.where import bounded_by, decided
+from cep.plan.lint.ranges import Ranges, Searcher
+from cep.plan.names import used_variables
+from cep.plan.node import Node, NodeFacts
+from cep.plan.pattern import Pattern, PatternFacts, renamer
+from cep.rules import pattern_text
+from cep.rules.pattern_text import Text
+from cep.rules.spelling import respelling
+from cep.rules.terms import Constant, Expression, Variable
+from cep.rules.typed import TypedConstant, a, coerced, common_type
+
+if TYPE_CHECKING:
+    from cep.core.schema import Attribute
+    from cep.operators.build import Builder
+    from cep.plan.binarise import Builder as Binariser
+    from cep.plan.binarise import Component
+    from cep.plan.render import Rendering
+    from cep.plan.types import Column, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class Atom(Pattern):
+    """An event with positional arguments: variables and constants."""
+
+    event: str
+    arguments: tuple[Variable | Constant, ...]
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def facts(self) -> PatternFacts:
+        names = tuple(each.name for each in self.arguments if isinstance(each, Variable) and each.name != "_")
+        return PatternFacts(
+            binds=names,
+            mentions=tuple(used_variables(self.arguments)),
+            event=self.event,
+            arguments=self.arguments,
+        )
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        other = renamer(names)
+        return replace(self, arguments=tuple(other(a) if isinstance(a, Variable) else a for a in self.arguments))
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        constants: list[tuple[int, Constant]] = []
+        equal: list[tuple[int, int]] = []
+        take: list[int] = []
+        places: dict[str, int] = {}
+        for position, argument in enumerate(self.arguments):
+            if isinstance(argument, Constant):
+                constants.append((position, argument))
+            elif argument.name == "_":
+                continue
+            elif argument.name in places:
+                equal.append((take[places[argument.name]], position))
+            else:
+                places[argument.name] = len(take)
+                take.append(position)
+        node = builder.add(Scan(self.event, tuple(constants), tuple(equal), tuple(take)), tuple(places), self.span)
+        if self.within != bounded:
+            node = bounded_by(builder, node, places, self)
+        return decided(builder, node, places, components, self.span), places
+
+    def ranges(self, searcher: Searcher) -> Ranges:
+        return searcher.declared(self.event, self.arguments)
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        attempts: list[Any] = matcher.of_event(self, bound)
+        return attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Node):
+    """Occurrences of an event: those with these constants and equal arguments, some arguments as columns.
+
+    Columns: the arguments at `take`.
+    """
+
+    event: str
+    constants: tuple[tuple[int, Constant], ...]
+    equal: tuple[tuple[int, int], ...]
+    take: tuple[int, ...]
+
+    def facts(self) -> NodeFacts:
+        return NodeFacts(self.event, event=self.event, takes=self.take, shows=((),) * len(self.take))
+
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        attributes = inference.schemas[self.event].attributes
+        for position, constant in self.constants:
+            _constant(inference, self.event, attributes[position], constant)
+        for first, second in self.equal:
+            one, two = attributes[first], attributes[second]
+            if "unknown" not in (one.type, two.type) and common_type(one.type, two.type) is None:
+                name = inference.names[number][self.take.index(first)]
+                inference.complain(
+                    f"`{name}` is `{one.name}`, {a(one.type)}, and `{two.name}`, {a(two.type)}: never equal",
+                    inference.spans[number],
+                    "another variable for one of them",
+                )
+        constrained = {p for pair in self.equal for p in pair}
+        return tuple(
+            inference.column(attributes[p].type, attributes[p].optional and p not in constrained) for p in self.take
+        )
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return self.under(rendering, rendering.names[number])
+
+    def under(self, rendering: Rendering, names: Sequence[str]) -> Text:
+        """The event with its columns under these names; by name where most of its arguments do not matter."""
+        schema = rendering.schemas[self.event]
+        arguments: list[Expression] = [Variable("_")] * len(schema.attributes)
+        for position, constant in self.constants:
+            arguments[position] = constant
+        for column, position in enumerate(self.take):
+            arguments[position] = Variable(names[column])
+        for first, second in self.equal:
+            arguments[second] = arguments[first]
+        there = [i for i, each in enumerate(arguments) if each != Variable("_")]
+        if not schema.declared or not there or len(arguments) - len(there) < 3:
+            return pattern_text.event(self.event, arguments)
+        attributes = [schema.attributes[i].name for i in there]
+        return pattern_text.event(self.event, [arguments[i] for i in there], attributes)
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        return builder.scan(self)
+
+
+def _constant(inference: Inference, event: str, attribute: Attribute, constant: Constant) -> None:
+    """Refuse a constant that an attribute never equals."""
+    given = TypedConstant(constant.value, constant.type)
+    if attribute.type == "unknown" or coerced(given, attribute.type) is not None:
+        return
+    hint = respelling(constant.value, attribute.type)
+    if not hint and attribute.type in ("int", "float") and constant.type == "string":
+        hint = "a variable starts with an upper-case letter"
+    elif not hint and attribute.type == "iri":
+        hint = "an IRI is written `<http://...>` or `prefix:name`"
+    inference.complain(
+        f"`{attribute.name}` of `{event}` is {a(attribute.type)}, this is {a(constant.type)}: never equal",
+        constant.span,
+        hint or None,
+    )

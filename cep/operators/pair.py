@@ -1,0 +1,358 @@
+"""Two occurrences make one: `L SEQ R` and the other relations of intervals, and `NOT(X).[L, R]`.
+
+What holds of a relation follows from its row in `cep.core.intervals`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import NOWHERE, Span
+from cep.core.intervals import LEFT_INSTANT, RIGHT_INSTANT, UNBOUNDED, Relation, named
+from cep.core.suggest import did_you_mean
+from cep.plan.binarise import Component, canonical
+from cep.plan.horizon import Horizon
+from cep.plan.lint.ranges import Ranges, Searcher, both
+from cep.plan.names import author_names
+from cep.plan.node import Lasting, Meeting, Node, NodeFacts, Place
+from cep.plan.pattern import Pattern, PatternFacts, rechosen, variables
+from cep.plan.render import listed, restricted
+from cep.rules import pattern_text
+from cep.rules.pattern_text import Text
+from cep.rules.terms import Condition, PolicyChoice
+
+if TYPE_CHECKING:
+    from cep.operators.build import Builder
+    from cep.plan.binarise import Builder as Binariser
+    from cep.plan.render import Rendering
+    from cep.plan.safety import Checker
+    from cep.plan.types import Column, Inference
+
+DEFAULT_TIES = {"unrestricted": "longest", "recent": "longest", "chronological": "shortest"}
+MOST_PAIRS = 20_000
+"""Pairs of occurrences that an explanation tries for one operator, the latest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Pattern):
+    """`left RELATION right`; with `absent`: `NOT(absent).[left, right]`, relation SEQ. `gap`: of a `SEQ[g, h]`."""
+
+    relation: str
+    left: Pattern
+    right: Pattern
+    policy: PolicyChoice
+    within: int | None = None
+    absent: Pattern | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+    gap: tuple[int, int] | None = None
+
+    def facts(self) -> PatternFacts:
+        sides = (self.left, self.right)
+        negated = () if self.absent is None else (self.absent,)
+        return PatternFacts(sides, negated, sides, policy=self.policy, goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        return replace(
+            self,
+            left=self.left.renamed(names),
+            right=self.right.renamed(names),
+            absent=None if self.absent is None else self.absent.renamed(names),
+            policy=rechosen(self.policy, names),
+        )
+
+    def belongs_below(self, component: Component) -> bool:
+        if component.timed or not component.variables:
+            return False
+        return component.variables <= variables(self.left) or component.variables <= variables(self.right)
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        return self.goal(builder, components, True)
+
+    def goal(self, builder: Binariser, components: tuple[Component, ...], push: bool) -> tuple[int, dict[str, int]]:
+        """Its node; conditions go to a side that has all their variables where `push` lets them."""
+        bound = variables(self.left), variables(self.right)
+        down: tuple[list[Component], list[Component]] = ([], [])
+        here: list[Component] = []
+        for component in components:
+            fits = [push and not component.timed and bool(component.variables) and component.variables <= side
+                    for side in bound]  # fmt: skip
+            for side, fit in zip(down, fits, strict=True):
+                side += [component] if fit else []
+            here += [] if any(fits) else [component]
+        left, left_places = self.left.lower(builder, tuple(down[0]), self.within)
+        right, right_places = self.right.lower(builder, tuple(down[1]), self.within)
+        key = tuple((left_places[v], right_places[v]) for v in left_places if v in right_places)
+        taken = {r for _, r in key}
+        places = dict(left_places)
+        for _, v in sorted((place, v) for v, place in right_places.items() if place not in taken):
+            places[v] = len(places)
+        absent: int | None = None
+        absent_key: tuple[tuple[int, int], ...] = ()
+        if self.absent is not None:
+            absent, absent_places = self.absent.lower(builder, (), self.within)
+            absent_key = tuple((absent_places[v], places[v]) for v in absent_places if v in places)
+        tie, by = self._choice(left_places, right_places)
+        decide, _ = canonical([condition for c in here for condition in c.conditions], places, ())
+        node = Join(
+            self.relation, left, right, key, self.policy.name, tie, by, self.within, absent, absent_key, decide,
+            len(left_places), self.gap, len(right_places),
+        )  # fmt: skip
+        return builder.add(node, tuple(places), self.span), places
+
+    def _choice(self, left: Mapping[str, int], right: Mapping[str, int]) -> tuple[str, tuple[int | None, int | None]]:
+        """How the policy chooses among equals, and the columns that it goes by."""
+        choice = self.policy
+        if choice.name == "unrestricted":
+            return "longest", (None, None)
+        by = (None, None) if choice.by is None else (left.get(choice.by), right.get(choice.by))
+        if by != (None, None):
+            return "by", by
+        return (choice.tie if choice.by is None else None) or DEFAULT_TIES[choice.name], by
+
+    def check(self, checker: Checker, outside: frozenset[str]) -> None:
+        by = self.policy.by
+        if by is not None and checker.writes(self.policy) and by not in checker.names:
+            checker.error(
+                f"the policy goes by `{by}`, which the rule does not have",
+                self.policy.span,
+                did_you_mean(by, sorted(checker.written_names)) or "a variable of one of the events",
+            )
+
+    def ranges(self, searcher: Searcher) -> Ranges:
+        if self.absent is not None:
+            self.absent.ranges(searcher)
+        return both(self.left.ranges(searcher), self.right.ranges(searcher))
+
+    # --- explanation ---
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        lefts, rights = matcher.attempts(self.left, bound), matcher.attempts(self.right, bound)
+        whole, others = [a for a in lefts if not a.failure], [a for a in rights if not a.failure]
+        if not whole or not others:
+            return _half(matcher, lefts, rights)
+        shared = sorted((variables(self.left) & variables(self.right)) - bound.keys())
+        by_key: dict[tuple[Any, ...], list[Any]] = {}
+        for right in others:
+            by_key.setdefault(tuple(right.bound[name][0] for name in shared), []).append(right)
+        made: list[Any] = []
+        for left in whole:
+            matcher.patience()
+            key = tuple(left.bound[name][0] for name in shared)
+            partners = [] if None in key else by_key.get(key, [])
+            pairs = [self._paired(matcher, left, right) for right in partners]
+            good = [each for each in pairs if not each.failure]
+            made += good or sorted(pairs, key=_nearness)[:1] or [matcher.lacking(self.right, left)]
+            if len(made) > MOST_PAIRS:
+                break
+        return made
+
+    def _paired(self, matcher: Any, left: Any, right: Any) -> Any:
+        both = matcher.joined(left, right)
+        missed = named(self.relation, self.gap).misses(left.start, left.end, right.start, right.end)
+        if missed is not None:
+            second = (right.parts or (None,))[-1]
+            return replace(both, failure=matcher.failure("relation", self, occurrence=second, by=missed))
+        if self.within is not None and both.end - both.start > self.within:
+            return matcher.bounded(both, self, self.within)
+        if self.absent is not None:
+            after, until = left.end, right.start
+            local = {name: value for name, value in both.bound.items() if name in variables(self.absent)}
+            for other in matcher.attempts(self.absent, local):
+                if other.failure is None and after < other.start and other.end < until:
+                    came = other.parts[-1] if other.parts else None
+                    near = min(other.start - after, until - other.end)
+                    return replace(both, failure=matcher.failure("came", self, occurrence=came, by=near))
+            both = replace(both, silent=(*both.silent, (self.absent, until)))
+        return both
+
+
+def _half(matcher: Any, lefts: list[Any], rights: list[Any]) -> list[Any]:
+    """One side is missing; the other is counted."""
+    made = []
+    for left in lefts[:16]:
+        for right in rights[:16]:
+            bad = left if left.failure else right
+            good = right if left.failure else left
+            neither = left.failure and right.failure
+            start, end = bad.start if neither else good.start, max(left.end, right.end) if neither else good.end
+            made.append(replace(matcher.joined(left, right), start=start, end=end, failure=bad.failure))
+    return made
+
+
+def _nearness(attempt: Any) -> tuple[bool, int, int]:
+    return attempt.failure.kind == "relation", attempt.failure.by, -attempt.end
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Node):
+    """A binary goal. Columns: those of the left, then those of the right that are not in the key.
+
+    `key` pairs columns of left and right. `absent`, when there, is the node that must not occur between; `absent_key`
+    gives for each of its key columns the column of this join's output. `decide` holds what belongs to the pair (M4).
+    """
+
+    relation: str
+    left: int
+    right: int
+    key: tuple[tuple[int, int], ...]
+    policy: str
+    tie: str
+    by: tuple[int | None, int | None]
+    within: int | None
+    absent: int | None
+    absent_key: tuple[tuple[int, int], ...]
+    decide: tuple[Condition, ...]
+    left_width: int
+    gap: tuple[int, int] | None = None
+    right_width: int = field(default=0, compare=False)
+
+    @property
+    def interval_relation(self) -> Relation:
+        return named(self.relation, self.gap)
+
+    @property
+    def word(self) -> str:
+        return "NOT" if self.absent is not None else self.relation
+
+    @property
+    def own(self) -> list[int]:
+        """The right side's columns that it has besides its left side's."""
+        taken = {right for _, right in self.key}
+        return [column for column in range(self.right_width) if column not in taken]
+
+    def facts(self) -> NodeFacts:
+        relation = self.interval_relation
+        completes = relation.right_completes
+        shows = [((0, column),) for column in range(self.left_width)] + [((1, column),) for column in self.own]
+        return NodeFacts(
+            self.word,
+            "join",
+            remembers=True,
+            shows=tuple(shows),
+            looks=tuple((side, column) for side, column in enumerate(self.by) if column is not None),
+            equal=tuple(((0, left), (1, right)) for left, right in self.key),
+            negated=None if self.absent is None else 2,
+            forbids=tuple(((2, absent), column) for absent, column in self.absent_key),
+            conditions=self.decide,
+            asked_first=self.policy != "recent",
+            earlier=(0, 2) if completes else (),
+            completes=(1,) if completes else (0, 1),
+            waits=(0,) if completes else (0, 1),
+            lasting=_lasting(relation),
+            within=self.within,
+            meeting=Meeting.PAIRS,
+            chooses={"chronological": (0, 1), "recent": (1,) if completes else (0, 1)}.get(self.policy, ()),
+            multiplies=self.policy == "unrestricted",
+        )
+
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        left, right = inference.columns[self.left], inference.columns[self.right]
+        for mine, theirs in self.key:
+            inference.meet(number, (self.left, mine), (self.right, theirs))
+        in_key = {left for left, _ in self.key}
+        columns = [inference.column(c.type, c.optional and i not in in_key) for i, c in enumerate(left)]
+        columns += [right[i] for i in self.own]
+        if self.absent is not None:
+            for theirs, mine in self.absent_key:
+                known = (self.left, mine) if mine < len(left) else (self.right, self.own[mine - len(left)])
+                inference.meet(number, known, (self.absent, theirs))
+        for side, by in zip((self.left, self.right), self.by, strict=True):
+            if by is not None:
+                inference.ranked(number, side, by)
+        inference.decided(number, self.decide, columns)
+        return tuple(columns)
+
+    # --- time ---
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        relation = self.interval_relation
+        given = [fact for fact, there in zip((LEFT_INSTANT, RIGHT_INSTANT), parts) if there]
+        return any(relation.instant_if(each) for each in given)
+
+    def horizon(self, parts: Sequence[bool]) -> Horizon:
+        relation, point = self.interval_relation, parts[1]
+        reach = relation.reach
+        return Horizon(
+            self.within,
+            relation.ends_together(*((RIGHT_INSTANT,) if point else ())),
+            self.policy == "recent" and self.relation == "SEQ" and self.gap is None and point and self._settled(),
+            self.policy == "chronological",
+            reach=reach if self.gap is not None and point and reach < UNBOUNDED else None,
+        )
+
+    def _settled(self) -> bool:
+        """Whether nothing absent has a key that only the left knows: then a newer left is as good as an older."""
+        keys = {left for left, _ in self.key}
+        return all(column in keys or column >= self.left_width for _, column in self.absent_key)
+
+    def by_order(self, types: Sequence[str]) -> bool:
+        return self.policy != "unrestricted"
+
+    def never(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
+        relation = self.interval_relation
+        facts = (LEFT_INSTANT, RIGHT_INSTANT)
+        sides = [side for side in (0, 1) if parts[side] and not relation.possible(facts[side])]
+        if not sides or relation.of_instant is None:
+            return None
+        why, hint = relation.of_instant
+        if relation.possible(LEFT_INSTANT) and parts[0]:
+            hint = "`EQUALS` for the same instant"
+        return sides[0], why, hint
+
+    # --- text ---
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        if self.absent is not None:
+            text = pattern_text.negated(sides[2], sides[0], sides[1])
+        else:
+            word = self.relation if self.gap is None else self.relation + pattern_text.gap(*self.gap)
+            text = pattern_text.joined(sides[0], word, sides[1])
+        names = author_names(self.decide, rendering.names[number], rendering.source)
+        return restricted(text, self.within, self.decide, names)
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        names = rendering.names[number]
+        key = ", ".join(names[left] for left, _ in self.key)
+        said = [("key", key or "none: every pair is tried")]
+        if self.absent is not None:
+            common = ", ".join(names[mine] for _, mine in self.absent_key)
+            said.append(("absent", f"{sides[2]} of the same {common}" if common else f"any {sides[2]}"))
+        said.append(("policy", self._policy(rendering, number)))
+        waiting = [sides[part] for part in self.facts().waits]
+        said.append(("remembers", listed(list(dict.fromkeys([*waiting, *sides[2:]])))))
+        said.append(("forgets", self.horizon(rendering.points(self)).text(key)))
+        return said
+
+    def _policy(self, rendering: Rendering, number: int) -> str:
+        if self.policy == "unrestricted":
+            return "unrestricted: every pair"
+        which = self.tie
+        if self.tie == "by":
+            left, right = rendering.below(number)[:2]
+            columns = zip((left, right), self.by, strict=True)
+            named = dict.fromkeys(side[column] for side, column in columns if column is not None)
+            which = f"one of the greatest {' or '.join(named)}"
+        if self.policy == "recent":
+            asked = "; the WHERE is asked of that pair alone" if self.decide else ""
+            return f"recent: the latest, of equal ends the {which}{asked}"
+        allowed = " that the WHERE allows" if self.decide else ""
+        return f"chronological: the oldest{allowed}, of equal ends the {which}; both are then used up"
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        return builder.join(self)
+
+
+def _lasting(relation: Relation) -> Lasting:
+    """What is known of a pair's length, from the relation alone."""
+    if relation.instant_if(LEFT_INSTANT) or relation.instant_if(RIGHT_INSTANT):
+        return Lasting.AS_SHORTEST
+    return Lasting.TOUCHING if relation.instant_if(LEFT_INSTANT, RIGHT_INSTANT) else Lasting.MORE
+
+
+def place_of(join: Join, column: int) -> Place:
+    """Where a column of a join comes from."""
+    return (0, column) if column < join.left_width else (1, join.own[column - join.left_width])

@@ -1,0 +1,65 @@
+"""A time as a pattern, `2026-01-01`: the one occurrence at that instant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import NOWHERE, Span
+from cep.operators.where import decided
+from cep.plan.node import Node, NodeFacts
+from cep.plan.pattern import Pattern, PatternFacts
+from cep.rules import pattern_text
+from cep.rules.pattern_text import Text
+
+if TYPE_CHECKING:
+    from cep.operators.build import Builder
+    from cep.plan.binarise import Builder as Binariser
+    from cep.plan.binarise import Component
+    from cep.plan.render import Rendering
+    from cep.plan.types import Column, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class Point(Pattern):
+    """The time point [ticks, ticks], in microseconds."""
+
+    ticks: int
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def facts(self) -> PatternFacts:
+        return PatternFacts()
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        return self
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        return decided(builder, builder.add(Tick(self.ticks), (), self.span), {}, components, self.span), {}
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        late = self.ticks - matcher.until
+        failure = matcher.failure("open", self, by=late) if late > 0 else None
+        return [matcher.attempt(bound, self.ticks, self.ticks, failure=failure)]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick(Node):
+    """The one occurrence [ticks, ticks], without columns."""
+
+    ticks: int
+
+    def facts(self) -> NodeFacts:
+        return NodeFacts("a time point", once=True)
+
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        return ()
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return pattern_text.time_point(self.ticks)
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        return builder.tick(self.ticks)

@@ -1,0 +1,64 @@
+"""`p TIMES n`: a chain of SEQ; variables that the rest of the rule uses are equal in all of them (M13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cep.core.errors import NOWHERE, Span
+from cep.operators.pair import Pair
+from cep.operators.where import decided
+from cep.plan.binarise import Builder, Component
+from cep.plan.lint.ranges import Ranges, Searcher
+from cep.plan.pattern import Pattern, PatternFacts, rechosen
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat(Pattern):
+    """`pattern TIMES count`: its `links`, the same pattern under other names of its local variables, and their chain
+    of SEQ. It has no node of its own."""
+
+    links: tuple[Pattern, ...]
+    chain: Pattern
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def facts(self) -> PatternFacts:
+        return PatternFacts((self.links[0],), through=(self.chain,), copies=len(self.links), whole=self.chain)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        links = tuple(link.renamed(names) for link in self.links)
+        return replace(self, links=links, chain=_chained(self.chain, links, names))
+
+    def decider(self) -> Pattern:
+        return self.chain.decider()
+
+    def lower(
+        self, builder: Builder, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        if len(self.links) > 1 and isinstance(self.chain, Pair):
+            return self.chain.goal(builder, components, False)
+        node, places = self.chain.lower(builder, (), bounded)
+        return decided(builder, node, places, components, self.span), places
+
+    def ranges(self, searcher: Searcher) -> Ranges:
+        return self.links[0].ranges(searcher)
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        attempts: list[Any] = matcher.attempts(self.chain, bound)
+        return attempts
+
+
+def _chained(chain: Pattern, links: Sequence[Pattern], names: Mapping[str, str]) -> Pattern:
+    """The chain of links that were renamed. Not the chain renamed: of TIMES in TIMES each level would be renamed twice
+    as often."""
+    pairs: list[Pair] = []
+    for _ in links[1:]:
+        assert isinstance(chain, Pair), "a chain has a pair for each link but the first"
+        pairs.append(chain)
+        chain = chain.left
+    made = links[0]
+    for pair, link in zip(reversed(pairs), links[1:]):
+        made = replace(pair, left=made, right=link, policy=rechosen(pair.policy, names))
+    return made

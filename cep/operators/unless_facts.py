@@ -1,0 +1,147 @@
+"""`L UNLESS X WITHIN q`: an occurrence of L stands, known at its deadline, unless an X that joins came before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import NOWHERE, Span
+from cep.core.literals import say_duration, write_duration
+from cep.operators.where import bounded_by, decided
+from cep.plan.binarise import Component
+from cep.plan.horizon import Horizon
+from cep.plan.lint.ranges import Ranges, Searcher
+from cep.plan.node import Lasting, Meeting, Node, NodeFacts
+from cep.plan.pattern import Pattern, PatternFacts, variables
+from cep.rules import pattern_text
+from cep.rules.pattern_text import Text
+
+if TYPE_CHECKING:
+    from cep.operators.build import Builder
+    from cep.plan.binarise import Builder as Binariser
+    from cep.plan.render import Rendering
+    from cep.plan.types import Column, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class Unless(Pattern):
+    """`left UNLESS absent WITHIN duration`, in microseconds."""
+
+    left: Pattern
+    absent: Pattern
+    duration: int
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def facts(self) -> PatternFacts:
+        return PatternFacts((self.left,), (self.absent,), (self.left,), duration=self.duration, goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        return replace(self, left=self.left.renamed(names), absent=self.absent.renamed(names))
+
+    def belongs_below(self, component: Component) -> bool:
+        return bool(component.variables) and not component.timed
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        down = tuple(c for c in components if not c.timed and c.variables)
+        here = tuple(c for c in components if c.timed or not c.variables)
+        left, places = self.left.lower(builder, down, self.within)
+        absent, absent_places = self.absent.lower(builder, (), None)
+        key = tuple((places[v], absent_places[v]) for v in places if v in absent_places)
+        node = builder.add(Deadline(left, absent, key, self.duration, len(places)), tuple(places), self.span)
+        node = bounded_by(builder, node, places, self)
+        return decided(builder, node, places, here, self.span), places
+
+    def ranges(self, searcher: Searcher) -> Ranges:
+        if self.within is not None and self.within < self.duration:
+            searcher.warn(
+                f"this UNLESS never occurs: it takes {say_duration(self.duration)}, "
+                f"and the WITHIN around it allows {say_duration(self.within)}",
+                self.span,
+                "a longer WITHIN outside, or a shorter one for the UNLESS",
+            )
+        self.absent.ranges(searcher)
+        return self.left.ranges(searcher)
+
+    def shortest(self) -> tuple[int, str] | None:
+        return self.duration, f"the UNLESS alone lasts {write_duration(self.duration)}"
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        made = []
+        for left in matcher.attempts(self.left, bound):
+            if left.failure is not None:
+                made.append(left)
+                continue
+            due = left.end + self.duration
+            local = {name: value for name, value in left.bound.items() if name in variables(self.absent)}
+            came = [
+                other
+                for other in matcher.attempts(self.absent, local)
+                if other.failure is None and left.end < other.end < due
+            ]
+            failure = None
+            if came:
+                first = min(came, key=lambda other: (other.end, other.start))
+                near = min(first.end - left.end, due - first.end)
+                there = first.parts[-1] if first.parts else None
+                failure = matcher.failure("came", self, occurrence=there, by=near)
+            elif due > matcher.until:
+                failure = matcher.failure("open", self, by=due - matcher.until)
+            silent = (*left.silent, (self.absent, due))
+            made.append(replace(left, end=due, silent=silent, failure=failure))
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline(Node):
+    """`left UNLESS absent WITHIN duration`; key pairs columns of left and absent. Columns: the left's, `width`."""
+
+    left: int
+    absent: int
+    key: tuple[tuple[int, int], ...]
+    duration: int
+    width: int = field(default=0, compare=False)
+
+    def facts(self) -> NodeFacts:
+        return NodeFacts(
+            "UNLESS",
+            "deadline",
+            remembers=True,
+            shows=tuple(((0, column),) for column in range(self.width)),
+            negated=1,
+            forbids=tuple(((1, absent), left) for left, absent in self.key),
+            earlier=(0, 1) if self.duration > 0 else (1,),
+            completes=(0,),
+            waits=(0,),
+            lasting=Lasting.MORE if self.duration else Lasting.AS_LONGEST,
+            meeting=Meeting.AGAINST,
+        )
+
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        for mine, theirs in self.key:
+            inference.meet(number, (self.left, mine), (self.absent, theirs))
+        return inference.columns[self.left]
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return False
+
+    def horizon(self, parts: Sequence[bool]) -> Horizon:
+        return Horizon(self.duration)
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return pattern_text.unless(sides[0], sides[1], self.duration)
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        left, absent = sides
+        names = rendering.names[number]
+        return [
+            ("key", ", ".join(names[c] for c, _ in self.key) or f"none: any {absent} will do"),
+            ("remembers", left),
+            ("forgets", f"after {say_duration(self.duration)}, or when {absent} comes"),
+        ]
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        return builder.deadline(self)

@@ -1,0 +1,154 @@
+"""Conditions on a pattern, `p WHERE Wind > 15, near(S, T)`, and a bound on its length that no goal checks itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import NOWHERE, Span
+from cep.plan.binarise import Component, canonical, components_of
+from cep.plan.lint.ranges import Ranges, Searcher
+from cep.plan.names import author_names, used_variables
+from cep.plan.node import Node, NodeFacts
+from cep.plan.pattern import Pattern, PatternFacts, variables
+from cep.plan.render import restricted
+from cep.rules.pattern_text import Text
+from cep.rules.terms import Condition, condition_variables, rename_condition
+
+if TYPE_CHECKING:
+    from cep.operators.build import Builder
+    from cep.plan.binarise import Builder as Binariser
+    from cep.plan.render import Rendering
+    from cep.plan.safety import Checker
+    from cep.plan.types import Column, Inference
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Pattern):
+    """`pattern WHERE conditions`."""
+
+    pattern: Pattern
+    conditions: tuple[Condition, ...]
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def facts(self) -> PatternFacts:
+        return PatternFacts(
+            (self.pattern,),
+            through=(self.pattern,),
+            binds=tuple(name for condition in self.conditions for name in condition_variables(condition)),
+            mentions=tuple(used_variables(self.conditions)),
+            conditions=self.conditions,
+        )
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        conditions = tuple(rename_condition(condition, names) for condition in self.conditions)
+        return replace(self, pattern=self.pattern.renamed(names), conditions=conditions)
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        bound = variables(self.pattern)
+        mine = components_of(self.conditions, bound)
+        through = tuple(c for c in components if c.variables <= bound)
+        above = tuple(c for c in components if not c.variables <= bound)
+        policy = self.pattern.decider().facts().policy
+        chronological = policy is not None and policy.name == "chronological"
+        down = tuple(c for c in mine if not c.binds or chronological or self.pattern.belongs_below(c))
+        node, places = self.pattern.lower(builder, down + through, bounded)
+        answers = [condition for c in mine if c.binds for condition in c.conditions]
+        if answers:
+            binds: list[str] = []
+            for condition in answers:
+                for name in condition_variables(condition):
+                    if name not in bound and name not in binds and name != "_":
+                        binds.append(name)
+            node = select(builder, node, places, answers, binds, None, self.span)
+            places = places | {name: len(places) + i for i, name in enumerate(binds)}
+        return decided(builder, node, places, above, self.span), places
+
+    def decider(self) -> Pattern:
+        return self.pattern.decider()
+
+    def belongs_below(self, component: Component) -> bool:
+        own = not component.timed and bool(component.variables) and component.variables <= variables(self.pattern)
+        return own and self.pattern.belongs_below(component)
+
+    def check(self, checker: Checker, outside: frozenset[str]) -> None:
+        checker.where(self.pattern, self.conditions, outside)
+
+    def ranges(self, searcher: Searcher) -> Ranges:
+        return searcher.where(self.pattern, self.conditions)
+
+    def shortest(self) -> tuple[int, str] | None:
+        return self.pattern.shortest()
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        attempts: list[Any] = matcher.where(self, self.pattern, self.conditions, bound)
+        return attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Node):
+    """Occurrences for which the conditions hold, one for each answer, and what they bind as columns (in the order of
+    `binds`). `within` bounds the occurrence's own length. `width`: the columns of its part."""
+
+    child: int
+    conditions: tuple[Condition, ...]
+    binds: tuple[str, ...]
+    within: int | None
+    width: int = field(default=0, compare=False)
+
+    def facts(self) -> NodeFacts:
+        return NodeFacts(
+            "WHERE",
+            "filter",
+            shows=(*(((0, column),) for column in range(self.width)), *(() for _ in self.binds)),
+            conditions=self.conditions,
+            binds=self.binds,
+            completes=(0,),
+            within=self.within,
+            multiplies=bool(self.binds),
+            selects=True,
+        )
+
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        return inference.answers(number, self.child, self.conditions, self.binds)
+
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        names = rendering.names[number]
+        bound = dict(zip(self.binds, names[self.width :], strict=True))
+        made = author_names(self.conditions, names[: self.width], rendering.source) | bound
+        return restricted(sides[0], self.within, self.conditions, made)
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        return builder.select(self)
+
+
+def select(
+    builder: Binariser,
+    node: int,
+    places: dict[str, int],
+    conditions: Sequence[Condition],
+    binds: Sequence[str],
+    within: int | None,
+    span: Span,
+) -> int:
+    """A node that keeps of another what conditions and a WITHIN leave."""
+    names = builder.done.names[node]
+    renamed, bound = canonical(conditions, places, binds)
+    return builder.add(Select(node, renamed, bound, within, len(names)), (*names, *binds), span)
+
+
+def decided(builder: Binariser, node: int, places: dict[str, int], components: Iterable[Component], span: Span) -> int:
+    """The node, behind these conditions where there are any."""
+    conditions = [condition for c in components for condition in c.conditions]
+    return select(builder, node, places, conditions, (), None, span) if conditions else node
+
+
+def bounded_by(builder: Binariser, node: int, places: dict[str, int], pattern: Pattern) -> int:
+    """The node of a pattern, behind its WITHIN where it has one."""
+    if pattern.within is None:
+        return node
+    return select(builder, node, places, (), (), pattern.within, pattern.span)

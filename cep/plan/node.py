@@ -1,0 +1,163 @@
+"""Nodes of the plan: what every operator says of the goal that it becomes, and how passes ask it.
+
+A node is shared by all rules that need it; its columns have canonical names (`v0`, `v1`, ...), so that equal
+sub-patterns are equal nodes. Each operator has a class of them in `cep/operators/`: a frozen dataclass whose `Facts`
+the passes fold over, none of them naming an operator.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Self
+
+from cep.rules.pattern_text import Text
+from cep.rules.terms import Condition
+
+if TYPE_CHECKING:
+    from cep.plan.horizon import Horizon
+    from cep.plan.render import Rendering
+    from cep.plan.types import Column, Inference
+
+Place = tuple[int, int]
+"""A part of a node, counted from 0, and a column of it."""
+
+PART_FIELDS = ("left", "right", "absent", "child")
+"""The fields of nodes that hold the numbers of other nodes, in the order of their inputs."""
+
+
+class Meeting(Enum):
+    """How what a goal reads must lie in one bucket for it to run there."""
+
+    SAME = "each occurrence by itself"
+    PAIRS = "occurrences of the first two parts are paired; what a third has forbids pairs"
+    AGAINST = "the first part's occurrences stand unless the second has one that joins"
+    EITHER = "the occurrences of all parts, as they come"
+    GROUPS = "the occurrences of a group together"
+
+
+class Lasting(Enum):
+    """How long what a node gives is known to last."""
+
+    AS_LONGEST = "as its part, the longest where it has several"
+    AS_SHORTEST = "as the shorter of its two parts"
+    TOUCHING = "an instant if both parts are, else more"
+    MORE = "of several, one after the other"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What passes ask of a node.
+
+    `word`: the operator as it is written. `kind`: what `cep plan` counts it as; None: a leaf, which it does not show.
+    `remembers`: whether its goal has a state that other than time alone makes.
+
+    Columns. `shows`: for each column the places that it shows unchanged, the first where it comes from; `looks`: the
+    places that the goal itself looks at besides. `equal`: the places of two parts that are equal in all it gives.
+    `negated`: the part that must not occur, `forbids`: the places of it, each with the column of the node that it is
+    equal to then.
+    `groups`: the places by which it groups. `conditions`: decided here, over its columns; `asked_first`: before one of
+    several is chosen; `binds`: the columns that they bind.
+
+    Time. `earlier`: the parts of which it asks only what ended strictly before; `completes`: the parts from which what
+    it gives has its order of arrival; `waits`: the parts that wait. `lasting`, and `within` which bounds it.
+
+    `meeting`: what must lie in one bucket; `chooses`: whether a partner on a part is chosen among all, for the parts
+    that may not be in every bucket while the other is dealt out. `multiplies`: whether one occurrence may make several
+    that arrive together; `one_at_once`: whether it gives at most one for an instant and group. `selects`: what it
+    gives are occurrences of its part as they are; `once`: it has the one occurrence that time alone makes.
+    """
+
+    word: str
+    kind: str | None = None
+    remembers: bool = False
+    event: str | None = None
+    takes: tuple[int, ...] = ()
+    shows: tuple[tuple[Place, ...], ...] = ()
+    looks: tuple[Place, ...] = ()
+    equal: tuple[tuple[Place, Place], ...] = ()
+    negated: int | None = None
+    forbids: tuple[tuple[Place, int], ...] = ()
+    groups: tuple[Place, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    asked_first: bool = True
+    binds: tuple[str, ...] = ()
+    earlier: tuple[int, ...] = ()
+    completes: tuple[int, ...] = ()
+    waits: tuple[int, ...] = ()
+    lasting: Lasting = Lasting.AS_LONGEST
+    within: int | None = None
+    meeting: Meeting = Meeting.SAME
+    chooses: tuple[int, ...] = ()
+    multiplies: bool = False
+    one_at_once: bool = False
+    selects: bool = False
+    once: bool = False
+
+
+class Node(ABC):
+    """A node of some operator: a frozen dataclass.
+
+    The names of the classes and of their fields are part of what a goal's state is kept under (`cep.plan.identity`).
+    """
+
+    __slots__ = ()
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The numbers of the nodes that it reads, in the order of its inputs."""
+        found = (getattr(self, name) for name in PART_FIELDS if name in self.__slots__)
+        return tuple(number for number in found if number is not None)
+
+    def moved(self, place: Mapping[int, int]) -> Self:
+        """The node where those that it reads have other numbers."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name in PART_FIELDS}  # type: ignore[arg-type]
+        numbers = {name: None if number is None else place[number] for name, number in own.items()}
+        return replace(self, **numbers)  # type: ignore[type-var]
+
+    @abstractmethod
+    def facts(self) -> NodeFacts:
+        """What passes ask of it."""
+
+    @abstractmethod
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        """The types of its columns, from those of its parts; its mistakes are told to `inference`."""
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        """Whether all it gives are instants, where those of its parts are (M11)."""
+        return all(parts)
+
+    def horizon(self, parts: Sequence[bool]) -> Horizon | None:
+        """What it remembers how long, where its parts have only instants; None: nothing."""
+        return None
+
+    def by_order(self, types: Sequence[str]) -> bool:
+        """Whether what it gives depends on the order of simultaneous occurrences. `types`: of its columns."""
+        return False
+
+    def never(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
+        """The part whose instants can have no place in it, why, and what to write instead."""
+        return None
+
+    @abstractmethod
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        """The node as it is written over its parts, which are `sides`."""
+
+    def under(self, rendering: Rendering, names: Sequence[str]) -> Text:
+        """A leaf as it is written, with its columns under these names."""
+        return self.text(rendering, 0, ())
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        """What `cep plan` says of it: pairs of a label and a text."""
+        return []
+
+    @abstractmethod
+    def goal(self, builder: Any, number: int) -> Any:
+        """Its goal. `builder`: a `cep.operators.build.Builder`."""
+
+
+def children(node: Node) -> tuple[int, ...]:
+    """The nodes a node reads."""
+    return node.parts

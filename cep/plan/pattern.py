@@ -1,0 +1,189 @@
+"""Lowered patterns: what every operator says of itself, and the walks over patterns that ask it.
+
+A pattern is a tree over one rule's variables, in which every option is a field. Each operator has a class of them in
+`cep/operators/`; what passes ask is in its `Facts`, what only it can do are methods. No pass names an operator.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import Span
+from cep.rules.terms import AggregateResult, Condition, Constant, PolicyChoice, Variable, condition_variables
+
+if TYPE_CHECKING:
+    from cep.plan.binarise import Builder, Component
+    from cep.plan.lint.ranges import Ranges, Searcher
+    from cep.plan.safety import Checker
+
+
+@dataclass(frozen=True, slots=True)
+class PatternFacts:
+    """What passes ask of a pattern.
+
+    `parts`: the patterns directly inside it that occur, of a repetition the first; `negated`: those that must not.
+    `through`: the parts whose variables it binds for what is around it, `binds`: those that it binds besides.
+    `mentions`: the variables written here. `event`, `arguments`: of an event pattern. `conditions`, `policy`,
+    `results`: what is written on it. `duration`: how long it waits or looks back, in microseconds. `goal`: it
+    remembers. `alternatives`: one of its parts is enough. `copies`: how often it repeats its part, `whole`: the
+    repetition written out.
+    """
+
+    parts: tuple[Pattern, ...] = ()
+    negated: tuple[Pattern, ...] = ()
+    through: tuple[Pattern, ...] = ()
+    binds: tuple[str, ...] = ()
+    mentions: tuple[Variable, ...] = ()
+    event: str | None = None
+    arguments: tuple[Variable | Constant, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    policy: PolicyChoice | None = None
+    results: tuple[AggregateResult, ...] = ()
+    duration: int | None = None
+    goal: bool = False
+    alternatives: bool = False
+    copies: int = 1
+    whole: Pattern | None = None
+
+
+class Pattern(ABC):
+    """A pattern of some operator: a frozen dataclass with the fields `within` (microseconds) and `span`."""
+
+    __slots__ = ()
+    within: int | None
+    span: Span
+
+    @abstractmethod
+    def facts(self) -> PatternFacts:
+        """What passes ask of it."""
+
+    @abstractmethod
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        """The pattern with its variables renamed."""
+
+    @abstractmethod
+    def lower(
+        self, builder: Builder, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        """Its node, on which `components` are decided as low as they can, and the columns of its variables (M4).
+
+        `bounded`: the WITHIN of a goal above whose interval covers this one's, so that it need not be checked here too.
+        """
+
+    def decider(self) -> Pattern:
+        """The pattern that decides the conditions written on this one."""
+        return self
+
+    def belongs_below(self, component: Component) -> bool:
+        """Whether conditions written on it belong to something inside it."""
+        return False
+
+    def check(self, checker: Checker, outside: frozenset[str]) -> None:  # noqa: B027
+        """Tell what is unsafe here. `outside`: the variables of the rest of the rule, where it is negated."""
+
+    def ranges(self, searcher: Searcher) -> Ranges:
+        """What is known of the values of the variables that it binds."""
+        return {}
+
+    def shortest(self) -> tuple[int, str] | None:
+        """How long it lasts at least, in microseconds, and what makes it so."""
+        return None
+
+    @abstractmethod
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        """Everything that matches, and where nothing does at a place, the best without it: for explanations.
+
+        `matcher`: a `cep.explain.matching.Matcher`; gives its attempts.
+        """
+
+
+# --- walks ------------------------------------------------------------------------------------------------------------
+
+
+def parts(pattern: Pattern) -> list[Pattern]:
+    """The patterns directly inside one that occur; of a TIMES the first."""
+    return list(pattern.facts().parts)
+
+
+def absent(pattern: Pattern) -> list[Pattern]:
+    """What a pattern negates directly."""
+    return list(pattern.facts().negated)
+
+
+def patterns(pattern: Pattern) -> list[Pattern]:
+    """A pattern and all inside it, as written."""
+    facts = pattern.facts()
+    return [pattern, *(each for part in (*facts.parts, *facts.negated) for each in patterns(part))]
+
+
+def atoms(pattern: Pattern) -> list[Pattern]:
+    """All event patterns of a pattern, what is negated included."""
+    return [each for each in patterns(pattern) if each.facts().event is not None]
+
+
+def events(pattern: Pattern) -> Iterator[str]:
+    """The events of a pattern, what is negated included, as often as they are written."""
+    for each in patterns(pattern):
+        name = each.facts().event
+        if name is not None:
+            yield name
+
+
+def variables(pattern: Pattern) -> frozenset[str]:
+    """The variables a pattern binds for what is around it."""
+    facts = pattern.facts()
+    return frozenset(facts.binds).union(*(variables(part) for part in facts.through))
+
+
+def mentioned(pattern: Pattern) -> list[Variable]:
+    """Every variable of a pattern as often as it is written, but the anonymous; those of policies left out."""
+    return [variable for each in patterns(pattern) for variable in each.facts().mentions]
+
+
+def conditions(pattern: Pattern) -> list[Condition]:
+    """The conditions of all WHEREs in a pattern."""
+    return [condition for each in patterns(pattern) for condition in each.facts().conditions]
+
+
+def policies(pattern: Pattern) -> Iterator[PolicyChoice]:
+    """The policies of all goals of a pattern."""
+    for each in patterns(pattern):
+        policy = each.facts().policy
+        if policy is not None:
+            yield policy
+
+
+def levels(pattern: Pattern) -> int:
+    """How many goals are between a pattern and its events, at most."""
+    facts = pattern.facts()
+    inner = facts.parts if facts.whole is None else (facts.whole,)
+    return facts.goal + max(map(levels, inner), default=0)
+
+
+def size(pattern: Pattern) -> int:
+    """The events of a pattern, each TIMES written out."""
+    facts = pattern.facts()
+    inner = (*facts.parts, *facts.negated)
+    return facts.copies * sum(map(size, inner)) if inner else 1
+
+
+def names_in(pattern: Pattern) -> set[str]:
+    """The names of all variables of a pattern, the anonymous too."""
+    facts = pattern.facts()
+    own = {each.name for each in facts.arguments if isinstance(each, Variable)} | {each.name for each in facts.mentions}
+    own |= {name for condition in facts.conditions for name in condition_variables(condition)}
+    inner = (*facts.parts, *facts.negated) if facts.whole is None else (facts.whole,)
+    return own.union(*map(names_in, inner))
+
+
+def renamer(names: Mapping[str, str]) -> Callable[[Variable], Variable]:
+    """Gives a variable its other name."""
+    return lambda variable: Variable(names.get(variable.name, variable.name), variable.span)
+
+
+def rechosen(policy: PolicyChoice, names: Mapping[str, str]) -> PolicyChoice:
+    """A policy under other names of the variables."""
+    return replace(policy, by=names.get(policy.by, policy.by)) if policy.by else policy

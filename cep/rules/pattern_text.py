@@ -1,0 +1,94 @@
+"""Patterns as rule text, put together from the text of their parts: in parentheses where a place asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cep.core.literals import write_duration
+from cep.rules.printing import instant, print_argument, print_arguments, print_conditions, print_policy, print_result
+from cep.rules.terms import AggregateResult, Condition, Expression, PolicyChoice
+
+# How tightly a pattern holds together.
+POSTFIXED, JOINED, REPEATED = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A pattern's text, and how tightly it holds together; `listed`: it ends in a list that a comma would go on."""
+
+    text: str
+    holds: int = REPEATED
+    listed: bool = False
+
+    def at(self, place: int) -> str:
+        """The text, in parentheses where it holds together less than its place asks for."""
+        return self.text if self.holds >= place else f"({self.text})"
+
+
+def event(name: str, arguments: Sequence[Expression], names: Sequence[str] | None = None) -> Text:
+    """`name(a, b)`, or by name `name(x: a)`; without parentheses where there are no arguments."""
+    if names is None:
+        return Text(name + print_arguments(tuple(arguments)))
+    pairs = (f"{key}: {print_argument(value)}" for key, value in zip(names, arguments))
+    return Text(f"{name}({', '.join(pairs)})")
+
+
+def time_point(ticks: int) -> Text:
+    """A time, or a number of seconds."""
+    return Text(instant(ticks))
+
+
+def joined(left: Text, word: str, right: Text) -> Text:
+    """`left WORD right`."""
+    return Text(f"{left.at(JOINED)} {word} {right.at(REPEATED)}", JOINED)
+
+
+def gap(low: int, high: int) -> str:
+    """`[10 s, 5 min]`, behind a SEQ."""
+    return f"[{write_duration(low)}, {write_duration(high)}]"
+
+
+def negated(absent: Text, left: Text, right: Text) -> Text:
+    """`NOT(absent).[left, right]`."""
+    before_comma = f"({left.text})" if left.listed else left.text
+    return Text(f"NOT({absent.text}).[{before_comma}, {right.text}]")
+
+
+def unless(left: Text, absent: Text, duration: int) -> Text:
+    """`left UNLESS absent WITHIN duration`."""
+    return Text(f"{joined(left, 'UNLESS', absent).text} WITHIN {write_duration(duration)}", JOINED)
+
+
+def times(pattern: Text, count: int) -> Text:
+    """`pattern TIMES count`."""
+    return Text(f"{pattern.at(REPEATED)} TIMES {count}")
+
+
+def within(pattern: Text, duration: int) -> Text:
+    """`pattern WITHIN duration`."""
+    return Text(f"{pattern.text} WITHIN {write_duration(duration)}", POSTFIXED)
+
+
+def where(pattern: Text, conditions: Iterable[Condition]) -> Text:
+    """`pattern WHERE conditions`."""
+    return Text(f"{pattern.text} WHERE {print_conditions(tuple(conditions))}", POSTFIXED, True)
+
+
+def policy(pattern: Text, choice: PolicyChoice) -> Text:
+    """`pattern POLICY choice`."""
+    return Text(f"{pattern.text} POLICY {print_policy(choice)}", POSTFIXED)
+
+
+def aggregate(
+    pattern: Text,
+    results: Sequence[AggregateResult],
+    events: int | None,
+    duration: int | None,
+    by: Sequence[str],
+) -> Text:
+    """`pattern AGGREGATE results OVER LAST events|duration BY by`."""
+    length = f"{events} EVENTS" if duration is None else write_duration(duration)
+    groups = f" BY {', '.join(by)}" if by else ""
+    listed = ", ".join(map(print_result, results))
+    return Text(f"{pattern.text} AGGREGATE {listed} OVER LAST {length}{groups}", POSTFIXED, bool(by))

@@ -1,0 +1,210 @@
+"""Expressions, conditions and declarations as rule text: what is printed is read as the same.
+
+Parentheses stand where the tree needs them. IRIs are written whole, strings without quotes where they are names among
+arguments; graph patterns are as they were written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from cep.core.literals import LARGEST, SECOND, write_duration, write_time
+from cep.rules.keywords import KEYWORDS
+from cep.rules.terms import (
+    AggregateResult,
+    Call,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Graph,
+    PolicyChoice,
+    Predicate,
+    Variable,
+)
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+
+# How tightly an expression holds together; an operand that holds less than its place asks for is put in parentheses.
+_SUM, _PRODUCT, _SIGNED, _POWER, _OPERAND = range(5)
+_INFIX = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "mod": _PRODUCT}
+
+# Time points of these years, 1973 to 9999, are printed as times, others as seconds.
+_TIMES = range(100_000_000 * SECOND, 253_402_300_800 * SECOND)
+
+
+class AnAttribute(Protocol):
+    """An attribute of a declaration or of a schema."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def optional(self) -> bool: ...
+    @property
+    def low(self) -> int | float | None: ...
+    @property
+    def high(self) -> int | float | None: ...
+    @property
+    def source(self) -> str | None: ...
+    @property
+    def iri(self) -> str | None: ...
+
+
+def declaration(
+    name: str,
+    attributes: Sequence[AnAttribute],
+    iri: str | None = None,
+    time: str | None = None,
+    start: str | None = None,
+    end: str | None = None,
+) -> str:
+    """`name(attributes) AS <iri> TIME time START start END end`."""
+    text = f"{name}({', '.join(map(attribute, attributes))})"
+    if iri is not None:
+        text += f" AS <{iri}>"
+    if time is not None:
+        text += f" TIME {_column(time)}"
+    if start is not None and end is not None:
+        text += f" START {_column(start)} END {_column(end)}"
+    return text
+
+
+def attribute(each: AnAttribute) -> str:
+    text = f"{each.name}: {each.type}{'?' if each.optional else ''}"
+    if each.low is not None or each.high is not None:
+        text += f" in {range_of(each.type, each.low, each.high)}"
+    if each.source is not None:
+        text += f" FROM {_column(each.source)}"
+    if each.iri is not None:
+        text += f" AS <{each.iri}>"
+    return text
+
+
+def range_of(type: str, low: int | float | None, high: int | float | None) -> str:
+    """`0..250`, the bounds of an attribute."""
+    return f"{_bound(low, type)}..{_bound(high, type)}"
+
+
+def _bound(value: int | float | None, kind: str) -> str:
+    if value is None:
+        return ""
+    if kind == "time":
+        return instant(int(value))
+    if kind == "float" and value == int(value) and abs(value) < LARGEST:
+        return str(int(value))
+    return print_expression(Constant(value, kind))
+
+
+def _column(name: str) -> str:
+    return name if _WORD.fullmatch(name) else print_string(name)
+
+
+def instant(ticks: int) -> str:
+    if ticks in _TIMES:
+        return write_time(ticks)
+    sign, size = ("-", -ticks) if ticks < 0 else ("", ticks)
+    whole, fraction = divmod(size, SECOND)
+    return f"{sign}{whole}.{fraction:06}".rstrip("0").rstrip(".")
+
+
+def print_result(result: AggregateResult) -> str:
+    inside = "" if result.argument is None else print_expression(result.argument)
+    return f"{result.variable} = {result.function}({'distinct ' if result.distinct else ''}{inside})"
+
+
+def print_policy(choice: PolicyChoice) -> str:
+    if choice.tie is None:
+        return choice.name
+    return f"{choice.name}({choice.tie}{f' {choice.by}' if choice.by is not None else ''})"
+
+
+def print_conditions(conditions: tuple[Condition, ...]) -> str:
+    return ", ".join(map(print_condition, conditions))
+
+
+def print_condition(condition: Condition) -> str:
+    match condition:
+        case Comparison(operator, left, right):
+            return f"{print_expression(left)} {operator} {print_expression(right)}"
+        case Predicate(graph=Graph() as graph):
+            return f"{'not ' if condition.negated else ''}{graph.text}"
+        case Predicate(name, arguments, negated):
+            return f"{'not ' if negated else ''}{name}{print_arguments(arguments)}"
+
+
+def print_arguments(arguments: tuple[Expression, ...]) -> str:
+    """Nothing where there are none."""
+    return f"({', '.join(map(print_argument, arguments))})" if arguments else ""
+
+
+def print_argument(expression: Expression) -> str:
+    """A string that is a name stands here without quotes."""
+    if isinstance(expression, Constant) and expression.type == "string":
+        text = str(expression.value)
+        if _NAME.fullmatch(text) and text not in ("true", "false") and text.upper() not in KEYWORDS:
+            return text
+    return print_expression(expression)
+
+
+def print_expression(expression: Expression) -> str:
+    return _written(expression)[0]
+
+
+def _written(expression: Expression) -> tuple[str, int]:
+    """The text and how tightly it holds together."""
+    match expression:
+        case Variable(name):
+            return name, _OPERAND
+        case Constant():
+            text = _constant(expression)
+            return text, _SIGNED if text.startswith("-") else _OPERAND
+        case Call("neg", (inner,)):
+            text, holds = _written(inner)
+            bare = holds >= _SIGNED and not isinstance(inner, Constant)  # `-3` would be the constant
+            return f"-{text}" if bare and not text.startswith("-") else f"-({text})", _SIGNED
+        case Call("**", (base, exponent)):
+            return f"{_operand(base, _OPERAND)} ** {_operand(exponent, _SIGNED)}", _POWER
+        case Call(function, (left, right)) if function in _INFIX:
+            level = _INFIX[function]
+            return f"{_operand(left, level)} {function} {_operand(right, level + 1)}", level
+        case Call(function, arguments):
+            return f"{function}({', '.join(map(print_argument, arguments))})", _OPERAND
+
+
+def _operand(expression: Expression, place: int) -> str:
+    text, holds = _written(expression)
+    return text if holds >= place else f"({text})"
+
+
+def _constant(constant: Constant) -> str:
+    value = constant.value
+    match constant.type:
+        case "time":
+            assert isinstance(value, int), "times are microseconds"
+            return write_time(value)
+        case "duration":
+            assert isinstance(value, int), "durations are microseconds"
+            return write_duration(value)
+        case "bool":
+            return "true" if value else "false"
+        case "iri":
+            return f"<{value}>"
+        case "string":
+            return print_string(str(value))
+        case _:
+            return repr(value)
+
+
+def print_string(text: str) -> str:
+    return '"' + "".join(_ESCAPES.get(each) or (each if each.isprintable() else _code(each)) for each in text) + '"'
+
+
+def _code(character: str) -> str:
+    number = ord(character)
+    return f"\\u{number:04X}" if number < 0x10000 else f"\\U{number:08X}"
