@@ -278,7 +278,7 @@ class Join(Node):
         reach = relation.reach
         return Horizon(
             self.within,
-            relation.ends_together(*((RIGHT_INSTANT,) if point else ())),
+            relation.ends_together() or (point and relation.ends_together(RIGHT_INSTANT)),
             self.policy == "recent" and self.relation == "SEQ" and self.gap is None and point and self._settled(),
             self.policy == "chronological",
             reach=reach if self.gap is not None and point and reach < UNBOUNDED else None,
@@ -306,11 +306,13 @@ class Join(Node):
     # --- text ---
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
-        if self.absent is not None:
+        word = self.relation if self.gap is None else self.relation + pattern_text.gap(*self.gap)
+        if self.absent is None:
+            text = pattern_text.joined(sides[0], word, sides[1])
+        elif self.gap is None:
             text = pattern_text.negated(sides[2], sides[0], sides[1])
         else:
-            word = self.relation if self.gap is None else self.relation + pattern_text.gap(*self.gap)
-            text = pattern_text.joined(sides[0], word, sides[1])
+            text = pattern_text.cnot(sides[0], word, sides[1], sides[2])
         names = author_names(self.decide, rendering.names[number], rendering.source)
         return restricted(text, self.within, self.decide, names)
 

@@ -55,6 +55,11 @@ def negated(absent: Text, left: Text, right: Text) -> Text:
     return Text(f"NOT({absent.text}).[{before_comma}, {right.text}]")
 
 
+def cnot(left: Text, word: str, right: Text, absent: Text) -> Text:
+    """`(left WORD right) CNOT absent`."""
+    return Text(f"({joined(left, word, right).text}) CNOT {absent.at(REPEATED)}", JOINED)
+
+
 def unless(left: Text, absent: Text, duration: int) -> Text:
     """`left UNLESS absent WITHIN duration`."""
     return Text(f"{joined(left, 'UNLESS', absent).text} WITHIN {write_duration(duration)}", JOINED)

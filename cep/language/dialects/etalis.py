@@ -213,6 +213,7 @@ class _Lowering:
             inner_within,
             self.pattern(absent, policy, within, outside),
             span,
+            inner.gap,
         )
 
     def times(self, times: ast.Times, policy: PolicyChoice, within: int | None, outside: Mapping[str, int]) -> Pattern:

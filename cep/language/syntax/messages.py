@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
+from cep.core.intervals import RELATIONS
 from cep.core.suggest import nearest
 from cep.language.syntax.tokens import Token
 from cep.rules.graphs import on_one_line
@@ -23,6 +24,7 @@ DECLARATION = "a declaration is written `event sensor(id: string, wind: float? i
 RANGE = "a range is written `in 0..250`, `in -40.5..60`, `in 0..`"
 PREFIX = "a prefix is written `PREFIX sosa: <http://www.w3.org/ns/sosa/>`, without a final `.`"
 FINAL_DOT = "a statement ends with `.`"
+GAP = "the time between two events is bounded from `g` to `h`: `smoke(R) SEQ[10 s, 5 min] heat(R)`"
 BEHIND = "it stands behind the pattern, before the final `.`: `a(X) SEQ b(X) WITHIN 10 min.`"
 POLICY = "the policies are `unrestricted`, `recent` and `chronological`"
 TIE = "of equals, `recent(longest)`, `recent(shortest)` or `recent(by Vol)`, likewise `chronological`"
@@ -42,15 +44,8 @@ INSIDE = "in braces stands SPARQL, whole: `{ ?S a wt:Station OPTIONAL { ?S wt:he
 
 # What an operator joins, in an example.
 EXAMPLES = {
-    "SEQ": "`SEQ` joins two events: `smoke(R) SEQ heat(R)`",
-    "AND": "`AND` joins two events: `smoke(R) AND heat(R)`",
-    "PAR": "`PAR` joins two events: `smoke(R) PAR heat(R)`",
+    **{name: f"`{name}` joins two events: `{relation.example}`" for name, relation in RELATIONS.items()},
     "OR": "`OR` joins two events: `smoke(R) OR heat(R)`",
-    "EQUALS": "`EQUALS` joins two events: `open(R) EQUALS lit(R)`",
-    "MEETS": "`MEETS` joins two events: `open(R) MEETS shut(R)`",
-    "DURING": "`DURING` joins two events: `alarm(R) DURING fire(R)`",
-    "STARTS": "`STARTS` joins two events: `alarm(R) STARTS fire(R)`",
-    "FINISHES": "`FINISHES` joins two events: `alarm(R) FINISHES fire(R)`",
     "CNOT": "`CNOT` takes a sequence and what is absent: `(smoke(R) SEQ fire(R)) CNOT rain(R)`",
     "UNLESS": UNLESS,
 }
@@ -69,7 +64,6 @@ FOREIGN_OPERATORS = {
     "FOLLOWEDBY": "SEQ",
     "NEXT": "SEQ",
     "WHILE": "DURING",
-    "OVERLAPS": "PAR",
     "IF": "WHERE",
     "WHEN": "WHERE",
     "HAVING": "WHERE",

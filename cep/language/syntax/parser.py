@@ -24,7 +24,8 @@ knows at an error only which tokens it could shift, where the author is to read 
     head        = name [ "(" [ expression { "," expression } ] ")" ]
 
     pattern     = repeated { OPERATOR repeated | "UNLESS" repeated | postfix }
-    OPERATOR    = "SEQ" | "AND" | "PAR" | "OR" | "EQUALS" | "MEETS" | "DURING" | "STARTS" | "FINISHES" | "CNOT"
+    OPERATOR    = "SEQ" [ "[" duration "," duration "]" ] | "AND" | "PAR" | "OR" | "EQUALS" | "MEETS" | "OVERLAPS"
+                | "DURING" | "STARTS" | "FINISHES" | "CNOT"
     repeated    = primary { "TIMES" number }
     primary     = event | [ "-" ] number | TIME | "(" pattern ")" [ "." duration ]
                 | "NOT" "(" pattern ")" "." "[" pattern "," pattern "]"

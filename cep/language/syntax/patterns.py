@@ -36,7 +36,8 @@ def pattern(cursor: Cursor) -> ast.Pattern:
         if step.key == "UNLESS":
             left = waiting = ast.Unless(left, _repeated(cursor), 0, cursor.span(first))
         elif step.key in BINARY_OPERATORS:
-            left = ast.Binary(step.key, left, _repeated(cursor), cursor.span(first))
+            gap = _gap(cursor) if step.key == "SEQ" and cursor.token.key == "[" else None
+            left = ast.Binary(step.key, left, _repeated(cursor), cursor.span(first), gap)
         elif step.key == "WITHIN" and waiting:
             ticks = duration(cursor)
             met = replace(waiting, duration=ticks, span=cursor.span(first) if left is waiting else waiting.span)
@@ -50,6 +51,19 @@ def pattern(cursor: Cursor) -> ast.Pattern:
         cursor.fail("`WITHIN`", messages.UNLESS)
     cursor.depth -= 1
     return left
+
+
+def _gap(cursor: Cursor) -> tuple[int, int]:
+    """`[g, h]` behind a SEQ, in microseconds."""
+    opening = cursor.advance()
+    low = duration(cursor)
+    cursor.expect(",", "`,`", messages.GAP)
+    high = duration(cursor)
+    cursor.close(opening, "]", "`]`", messages.GAP)
+    if high < low or high == 0:
+        hint = "the shorter time comes first: " if high else "the right event starts strictly after the left one ends: "
+        cursor.stop("no time is between these bounds", hint + messages.GAP, cursor.span(opening))
+    return low, high
 
 
 def _with_deadline(left: ast.Pattern, waiting: ast.Unless, met: ast.Unless) -> ast.Pattern:
