@@ -18,6 +18,7 @@ from cep.operators import pairing
 from cep.operators.arrival import order_of_arrival, take
 from cep.operators.bytecode import Code, stack_cells
 from cep.operators.contract import Ints, between, demand, restored, to_arrow
+from cep.operators.interval_kernels import RELATIONS
 from cep.operators.keys import Keys
 from cep.operators.lineage import Lineage
 from cep.operators.pairs import assemble, consume
@@ -93,7 +94,7 @@ class Join:
         self.numbers = np.zeros(pairing.SPEC, np.int64)
         policy = "unrestricted" if self.external else spec.policy
         for place, value in (
-            (pairing.S_RELATION, pairing.RELATIONS[spec.relation]),
+            (pairing.S_RELATION, RELATIONS[spec.relation]),
             (pairing.S_POLICY, pairing.POLICIES[policy]),
             (pairing.S_TIE, pairing.TIES[spec.tie]),
             (pairing.S_WITHIN, self.within),

@@ -6,10 +6,10 @@ in `spec`, so nothing is compiled for a rule.
 
 from __future__ import annotations
 
-from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, ORDER, START
 from cep.operators.bytecode import run
+from cep.operators.interval_kernels import EQUALS, FINISHES, MEETS, SEQ, begins, relates
 from cep.operators.intrinsics import bare
 from cep.operators.keys import MISSING, slot_of_key
 from cep.operators.store import (
@@ -33,8 +33,6 @@ from cep.operators.store import (
     unlink,
 )
 
-RELATIONS = {"SEQ": 0, "AND": 1, "PAR": 2, "EQUALS": 3, "MEETS": 4, "DURING": 5, "STARTS": 6, "FINISHES": 7}
-SEQ, AND, PAR, EQUALS, MEETS, DURING, STARTS, FINISHES = range(8)
 POLICIES = {"unrestricted": 0, "recent": 1, "chronological": 2}
 UNRESTRICTED, RECENT, CHRONOLOGICAL = range(3)
 TIES = {"longest": 0, "shortest": 1, "by": 2}
@@ -53,36 +51,6 @@ STATE = 11
 
 # where the key of the absent event comes from: no absence, from the join key, the right side, the left side, both
 NO_ABSENCE, ABSENT_COMMON, ABSENT_RIGHT, ABSENT_LEFT, ABSENT_BOTH = range(5)
-
-
-@njit(cache=True, inline="always")
-def relates(relation, a, b, c, d):  # type: ignore[no-untyped-def]
-    """Whether the relation holds between L = [a, b] and R = [c, d] (language reference, table of patterns)."""
-    if relation == SEQ:
-        return b < c
-    if relation == AND:
-        return True
-    if relation == PAR:
-        return max(a, c) < min(b, d)
-    if relation == EQUALS:
-        return a == c and b == d
-    if relation == MEETS:
-        return b == c
-    if relation == DURING:
-        return c < a and b < d
-    if relation == STARTS:
-        return a == c and b < d
-    return b == d and c < a
-
-
-@njit(cache=True, inline="always")
-def begins(relation, a, c):  # type: ignore[no-untyped-def]
-    """The start of the pair's interval; its end is the later of the two ends."""
-    if relation == AND or relation == PAR:
-        return min(a, c)
-    if relation == DURING or relation == FINISHES:
-        return c
-    return a
 
 
 @bare

@@ -7,8 +7,8 @@ import numpy as np
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
+from cep.operators.interval_kernels import begins
 from cep.operators.intrinsics import bare, prefetch
-from cep.operators.pairing import begins
 from cep.operators.store import ARRIVAL, BEGIN, END, FAR, GONE, HEADER, NAME, NEXT, SLOT, sortable, unlink
 
 # Pairs of an instant are brought in order as they come, each by at most so many places.
