@@ -227,7 +227,7 @@ def contest(random: Random) -> Program:
     keys = {letter: maker.pick(("_", "_", "_", "K", "K", "1")) for letter in "abcx"}
     atom = {letter: f"{'b' if letter == 'x' else letter}({keys[letter]}, {letter.upper()})" for letter in "abcx"}
     bound = {"A": types[1], "B": types[1]}
-    operators = 3 * ("SEQ", "AND") + ("PAR", "EQUALS", "MEETS", "DURING", "STARTS", "FINISHES")
+    operators = 3 * ("SEQ", "AND") + ("PAR", "EQUALS", "MEETS", "OVERLAPS", "DURING", "STARTS", "FINISHES", "SEQ[1, 3]")
     shape = maker.pick(("pair", "pair", "same", "chain", "right", "not", "unless", "times"))
     first = f"{atom['a']} {maker.pick(operators)} {atom['b']}"
     if shape == "same":

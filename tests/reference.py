@@ -136,7 +136,8 @@ class Run:
                         policy = sequence.choice
                     sequence = sequence.pattern
                 filters = sequence.filters + pattern.filters
-                return self.pair("seq", sequence.left, sequence.right, pattern.right, absent, filters, within, policy)
+                sides = sequence.left, sequence.right
+                return self.pair("seq", *sides, pattern.right, absent, filters, within, policy, sequence.gap)
             case p.Not():
                 absent = self.build(pattern.absent, within, policy)
                 return self.pair(
@@ -144,7 +145,7 @@ class Run:
                 )
             case p.Pair():
                 return self.pair(
-                    pattern.operator, pattern.left, pattern.right, None, None, pattern.filters, within, policy
+                    pattern.operator, pattern.left, pattern.right, None, None, pattern.filters, within, policy, pattern.gap
                 )
         raise AssertionError(f"no node for {pattern}")
 
@@ -158,13 +159,14 @@ class Run:
         filters: list[Any],
         within: int | None,
         policy: p.Choice,
+        gap: tuple[int, int] | None = None,
     ) -> Node:
         parts = [self.build(left, within, policy), self.build(right, within, policy)]
         shared = [binds(left) & binds(right), set()]
         if absent_node is not None:
             parts.append(absent_node)
             shared[1] = binds(absent) & (binds(left) | binds(right))
-        return self.add(PairNode(self, operator, parts, shared, policy, filters, within))
+        return self.add(PairNode(self, operator, parts, shared, policy, filters, within, gap))
 
     def run(self) -> list[Event]:
         while self.agenda:

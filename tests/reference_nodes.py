@@ -24,11 +24,12 @@ RELATIONS = {
     "par": lambda a, b, c, d: max(a, c) < min(b, d),
     "equals": lambda a, b, c, d: a == c and b == d,
     "meets": lambda a, b, c, d: b == c,
+    "overlaps": lambda a, b, c, d: a < c < b < d,
     "during": lambda a, b, c, d: c < a and b < d,
     "starts": lambda a, b, c, d: a == c and b < d,
     "finishes": lambda a, b, c, d: b == d and c < a,
 }
-LEFT_IS_EARLIER = ("seq", "during", "starts")  # the left side ends before the right one does
+LEFT_IS_EARLIER = ("seq", "overlaps", "during", "starts")  # the left side ends before the right one does
 
 
 @dataclass
@@ -163,9 +164,12 @@ class PairNode(Node):
         policy: p.Choice,
         filters: list[Any],
         within: int | None,
+        gap: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(run, parts, (operator in LEFT_IS_EARLIER, False, True)[: len(parts)], filters, within)
         self.relation = RELATIONS[operator]
+        if gap is not None:
+            self.relation = lambda a, b, c, d: b < c and gap[0] <= c - b <= gap[1]
         self.key, self.absent_key = shared
         self.policy = policy
         self.memory: tuple[list[Occurrence], list[Occurrence]] = ([], [])

@@ -12,7 +12,7 @@ from cep.events import Iri
 
 SECOND = 1_000_000
 UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
-PAIRINGS = ("seq", "and", "par", "or", "equals", "meets", "during", "starts", "finishes")
+PAIRINGS = ("seq", "and", "par", "or", "equals", "meets", "overlaps", "during", "starts", "finishes")
 KEYWORDS = (*PAIRINGS, "cnot", "unless", "times", "within", "where", "policy", "aggregate", "over")
 
 
@@ -78,6 +78,7 @@ class Pair:
     left: Any
     right: Any
     filters: list[Any] = field(default_factory=list)
+    gap: tuple[int, int] | None = None  # of SEQ[g, h]
 
 
 @dataclass
@@ -312,7 +313,13 @@ class Reader:
             word = self.word()
             if word in PAIRINGS or word == "cnot":
                 self.take()
-                pattern = Pair(word, pattern, self.primary())
+                gap = None
+                if word == "seq" and self.maybe("["):
+                    low = self.duration()
+                    self.take(",")
+                    gap = (low, self.duration())
+                    self.take("]")
+                pattern = Pair(word, pattern, self.primary(), gap=gap)
             elif word == "unless":
                 self.take()
                 pattern = Unless(pattern, self.primary(), -1)

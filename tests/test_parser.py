@@ -138,7 +138,7 @@ PATTERNS: list[tuple[str, ast.Pattern]] = [
     ("a SEQ (b AND c)", Binary("SEQ", A, Binary("AND", B, C))),
     ("(((a)))", A),
     *((f"a {word.lower()} b", Binary(word, A, B)) for word in ("SEQ", "AND", "PAR", "OR", "EQUALS", "MEETS")),
-    *((f"a {word.title()} b", Binary(word, A, B)) for word in ("DURING", "STARTS", "FINISHES", "CNOT")),
+    *((f"a {word.title()} b", Binary(word, A, B)) for word in ("OVERLAPS", "DURING", "STARTS", "FINISHES", "CNOT")),
     ("(a SEQ b) CNOT c", Binary("CNOT", Binary("SEQ", A, B), C)),
     ("NOT(c).[a, b]", Not(C, A, B)),
     (

@@ -54,7 +54,7 @@ def test_two_ways_to_say_the_same(pair: tuple[str, str], events: list[Event]) ->
     assert derived(pair[0], events) == derived(pair[1], events)
 
 
-RELATIONS = ["SEQ", "AND", "PAR", "EQUALS", "MEETS", "DURING", "STARTS", "FINISHES"]
+RELATIONS = ["SEQ", "AND", "PAR", "EQUALS", "MEETS", "OVERLAPS", "DURING", "STARTS", "FINISHES", "SEQ[1, 3]"]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
