@@ -44,7 +44,7 @@ class Window(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def facts(self) -> PatternFacts:
+    def describe(self) -> PatternFacts:
         names = [Variable(result.variable, result.span) for result in self.results]
         return PatternFacts(
             (self.pattern,),
@@ -142,7 +142,7 @@ class Aggregation(Node):
     def _arguments(self) -> list[Any]:
         return [result.argument for result in self.results if result.argument is not None]
 
-    def facts(self) -> NodeFacts:
+    def describe(self) -> NodeFacts:
         return NodeFacts(
             "AGGREGATE",
             "window",

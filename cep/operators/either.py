@@ -33,7 +33,7 @@ class Either(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def facts(self) -> PatternFacts:
+    def describe(self) -> PatternFacts:
         return PatternFacts((self.left, self.right), through=(self.left,), alternatives=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
@@ -85,7 +85,7 @@ class Union(Node):
     right: int
     right_columns: tuple[int, ...]
 
-    def facts(self) -> NodeFacts:
+    def describe(self) -> NodeFacts:
         shows = tuple(((0, column), (1, other)) for column, other in enumerate(self.right_columns))
         return NodeFacts("OR", "union", shows=shows, completes=(0, 1), meeting=Meeting.EITHER)
 

@@ -36,7 +36,7 @@ class Atom(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def facts(self) -> PatternFacts:
+    def describe(self) -> PatternFacts:
         names = tuple(each.name for each in self.arguments if isinstance(each, Variable) and each.name != "_")
         return PatternFacts(
             binds=names,
@@ -91,7 +91,7 @@ class Scan(Node):
     equal: tuple[tuple[int, int], ...]
     take: tuple[int, ...]
 
-    def facts(self) -> NodeFacts:
+    def describe(self) -> NodeFacts:
         return NodeFacts(self.event, event=self.event, takes=self.take, shows=((),) * len(self.take))
 
     def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:

@@ -48,7 +48,7 @@ class Pair(Pattern):
     span: Span = field(default=NOWHERE, compare=False)
     gap: tuple[int, int] | None = None
 
-    def facts(self) -> PatternFacts:
+    def describe(self) -> PatternFacts:
         sides = (self.left, self.right)
         negated = () if self.absent is None else (self.absent,)
         return PatternFacts(sides, negated, sides, policy=self.policy, goal=True)
@@ -224,7 +224,7 @@ class Join(Node):
         taken = {right for _, right in self.key}
         return [column for column in range(self.right_width) if column not in taken]
 
-    def facts(self) -> NodeFacts:
+    def describe(self) -> NodeFacts:
         relation = self.interval_relation
         completes = relation.right_completes
         shows = [((0, column),) for column in range(self.left_width)] + [((1, column),) for column in self.own]

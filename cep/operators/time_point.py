@@ -29,7 +29,7 @@ class Point(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def facts(self) -> PatternFacts:
+    def describe(self) -> PatternFacts:
         return PatternFacts()
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
@@ -52,7 +52,7 @@ class Tick(Node):
 
     ticks: int
 
-    def facts(self) -> NodeFacts:
+    def describe(self) -> NodeFacts:
         return NodeFacts("a time point", once=True)
 
     def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:

@@ -24,7 +24,7 @@ class Repeat(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def facts(self) -> PatternFacts:
+    def describe(self) -> PatternFacts:
         return PatternFacts((self.links[0],), through=(self.chain,), copies=len(self.links), whole=self.chain)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:

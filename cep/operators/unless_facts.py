@@ -34,7 +34,7 @@ class Unless(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def facts(self) -> PatternFacts:
+    def describe(self) -> PatternFacts:
         return PatternFacts((self.left,), (self.absent,), (self.left,), duration=self.duration, goal=True)
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
@@ -105,7 +105,7 @@ class Deadline(Node):
     duration: int
     width: int = field(default=0, compare=False)
 
-    def facts(self) -> NodeFacts:
+    def describe(self) -> NodeFacts:
         return NodeFacts(
             "UNLESS",
             "deadline",

@@ -33,7 +33,7 @@ class Given(Pattern):
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
-    def facts(self) -> PatternFacts:
+    def describe(self) -> PatternFacts:
         return PatternFacts(
             (self.pattern,),
             through=(self.pattern,),
@@ -100,7 +100,7 @@ class Select(Node):
     within: int | None
     width: int = field(default=0, compare=False)
 
-    def facts(self) -> NodeFacts:
+    def describe(self) -> NodeFacts:
         return NodeFacts(
             "WHERE",
             "filter",

@@ -103,13 +103,19 @@ class Node(ABC):
     The names of the classes and of their fields are part of what a goal's state is kept under (`cep.plan.identity`).
     """
 
-    __slots__ = ()
+    __slots__ = ("_facts", "_parts")
+    _facts: NodeFacts
+    _parts: tuple[int, ...]
 
     @property
     def parts(self) -> tuple[int, ...]:
         """The numbers of the nodes that it reads, in the order of its inputs."""
-        found = (getattr(self, name) for name in PART_FIELDS if name in self.__slots__)
-        return tuple(number for number in found if number is not None)
+        try:
+            return self._parts
+        except AttributeError:
+            found = (getattr(self, name) for name in PART_FIELDS if name in self.__slots__)
+            object.__setattr__(self, "_parts", tuple(number for number in found if number is not None))
+            return self._parts
 
     def moved(self, place: Mapping[int, int]) -> Self:
         """The node where those that it reads have other numbers."""
@@ -117,9 +123,17 @@ class Node(ABC):
         numbers = {name: None if number is None else place[number] for name, number in own.items()}
         return replace(self, **numbers)  # type: ignore[type-var]
 
-    @abstractmethod
     def facts(self) -> NodeFacts:
         """What passes ask of it."""
+        try:
+            return self._facts
+        except AttributeError:
+            object.__setattr__(self, "_facts", self.describe())
+            return self._facts
+
+    @abstractmethod
+    def describe(self) -> NodeFacts:
+        """Its facts, which are asked for once."""
 
     @abstractmethod
     def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:

@@ -52,13 +52,22 @@ class PatternFacts:
 class Pattern(ABC):
     """A pattern of some operator: a frozen dataclass with the fields `within` (microseconds) and `span`."""
 
-    __slots__ = ()
+    __slots__ = ("_facts",)
+    _facts: PatternFacts
     within: int | None
     span: Span
 
-    @abstractmethod
     def facts(self) -> PatternFacts:
         """What passes ask of it."""
+        try:
+            return self._facts
+        except AttributeError:
+            object.__setattr__(self, "_facts", self.describe())
+            return self._facts
+
+    @abstractmethod
+    def describe(self) -> PatternFacts:
+        """Its facts, which are asked for once."""
 
     @abstractmethod
     def renamed(self, names: Mapping[str, str]) -> Pattern:
