@@ -134,8 +134,23 @@ class Maker:
 
     def pair(self, depth: int, pool: dict[str, str] | None) -> tuple[str, dict[str, str]]:
         operator = self.pick(
-            ("SEQ", "SEQ", "SEQ", "SEQ", "AND", "AND", "PAR", "EQUALS", "MEETS", "OVERLAPS", "DURING", "STARTS", "FINISHES",
-             "SEQ[0, 2]", "SEQ[1, 3]")
+            (
+                "SEQ",
+                "SEQ",
+                "SEQ",
+                "SEQ",
+                "AND",
+                "AND",
+                "PAR",
+                "EQUALS",
+                "MEETS",
+                "OVERLAPS",
+                "DURING",
+                "STARTS",
+                "FINISHES",
+                "SEQ[0, 2]",
+                "SEQ[1, 3]",
+            )
         )
         left, bound = self.pattern(depth - 1, pool)
         right, others = self.pattern(depth - 1, pool)

@@ -145,7 +145,15 @@ class Run:
                 )
             case p.Pair():
                 return self.pair(
-                    pattern.operator, pattern.left, pattern.right, None, None, pattern.filters, within, policy, pattern.gap
+                    pattern.operator,
+                    pattern.left,
+                    pattern.right,
+                    None,
+                    None,
+                    pattern.filters,
+                    within,
+                    policy,
+                    pattern.gap,
                 )
         raise AssertionError(f"no node for {pattern}")
 

@@ -114,7 +114,9 @@ def test_durations_that_never_are() -> None:
         assert never == (not detect(program, events)), program
 
 
-@pytest.mark.parametrize("relation", ["SEQ", "AND", "PAR", "EQUALS", "MEETS", "OVERLAPS", "DURING", "STARTS", "FINISHES"])
+@pytest.mark.parametrize(
+    "relation", ["SEQ", "AND", "PAR", "EQUALS", "MEETS", "OVERLAPS", "DURING", "STARTS", "FINISHES"]
+)
 @pytest.mark.parametrize("points", ["", "a", "b", "ab"])
 def test_relations_of_instants(relation: str, points: str) -> None:
     program = "".join(f"event {name}(x: int){' TIME at' if name in points else ''}.\n" for name in "ab")
