@@ -265,7 +265,7 @@ def _trim(buffer, i, stop):  # type: ignore[no-untyped-def]
     return i, stop
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def _ints(buffer, offset, length, kind, textual):  # type: ignore[no-untyped-def]
     n = len(kind)
     values = np.zeros(n, np.int64)
@@ -280,7 +280,7 @@ def _ints(buffer, offset, length, kind, textual):  # type: ignore[no-untyped-def
     return values, states
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def _read_floats(buffer, offset, length, kind, textual):  # type: ignore[no-untyped-def]
     n = len(kind)
     values = np.zeros(n, np.float64)
@@ -295,7 +295,7 @@ def _read_floats(buffer, offset, length, kind, textual):  # type: ignore[no-unty
     return values, states
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def _read_ticks(buffer, offset, length, kind, textual, calendar):  # type: ignore[no-untyped-def]
     """Seconds, and where `calendar` ISO 8601, as microseconds."""
     n = len(kind)
@@ -317,7 +317,7 @@ def _read_ticks(buffer, offset, length, kind, textual, calendar):  # type: ignor
     return values, states
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def _copy(buffer, offset, length, kind, textual, rows):  # type: ignore[no-untyped-def]
     """Texts one after the other, their ends, the bits of those that are there, states. A text is as long as its cell at
     most."""

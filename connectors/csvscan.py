@@ -12,7 +12,7 @@ FINE, FIELDS, QUOTES, OPEN = 0, 1, 2, 3
 """OPEN: a quote that is not closed; QUOTES: something after a closing quote; FIELDS: too few or too many."""
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
     """Whether a field ends at i: at a separator, a line end, or the end."""
     return (
@@ -57,7 +57,7 @@ def _field(buffer, i, stop, separator, longest):  # type: ignore[no-untyped-def]
     return i, first, length, (ESCAPED if escaped else STRING), FINE
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def scan(buffer, i, final, longest, separator, columns, first_cell, next_cell, width, capacity):  # type: ignore[no-untyped-def]
     """The cells of each line of fields; states, starts and line numbers (from 0) of the lines; where it stopped.
 

@@ -107,7 +107,7 @@ def _texts(pieces: TextPieces) -> pl.Series:
     return pl.Series(pl.from_arrow(pa.LargeStringArray.from_buffers(len(pieces.ends) - 1, buffers[1], buffers[2])))
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def _nulls(data, ends, there):  # type: ignore[no-untyped-def]
     """The texts, and `null` (4 bytes) for those that are missing."""
     n = len(there)
@@ -126,7 +126,7 @@ def _nulls(data, ends, there):  # type: ignore[no-untyped-def]
     return out[:o], marks
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def _escape(data, ends, there):  # type: ignore[no-untyped-def]
     """Strings in quotes, with the escapes JSON asks for."""
     n = len(there)
@@ -193,7 +193,7 @@ def _decimals(out, o, micros):  # type: ignore[no-untyped-def]
     return o
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def _ticks(values, there, calendar, json):  # type: ignore[no-untyped-def]
     """The longest is `"9999-12-31T23:59:59.999999Z"`, 29 bytes; seconds have a sign, 13 digits and 7 bytes more."""
     n = len(values)
@@ -252,7 +252,7 @@ def _ticks(values, there, calendar, json):  # type: ignore[no-untyped-def]
     return out[: marks[n]], marks
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def _join(data, bases, ends, letters, heads):  # type: ignore[no-untyped-def]
     """A row is all heads and two bytes, and all rows together have the data once."""
     columns, n = ends.shape[0], ends.shape[1] - 1

@@ -123,7 +123,7 @@ def _grown(array: Ints, need: int, fill: int) -> Ints:
 
 
 def _compiled(function: Any) -> Any:
-    return njit(cache=True, boundscheck=False)(function)
+    return njit(linear=True, cache=True, boundscheck=False)(function)
 
 
 def _slot_of(slots: Any, store: Any, keys: Any, row: Any) -> Any:

@@ -22,7 +22,19 @@ import numba
 from numba.core import config
 from numba.core.caching import CacheImpl, _CacheLocator
 
-njit: Any = numba.njit
+from cep.core.tiers import Tiered
+
+
+def njit(linear: bool = False, **options: Any) -> Any:
+    """Numba's, in two tiers (`cep.core.tiers`). `linear`: its time grows with the rows of its arrays, no faster."""
+
+    def made(function: Any) -> Any:
+        kernel = numba.njit(**options)(function)
+        kernel._compile_for_args = Tiered(kernel, linear)
+        return kernel
+
+    return made
+
 
 ROOT = Path(__file__).resolve().parents[2]
 """Where our packages are."""

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, ORDER, START, Table, concat, rows
-from cep.operators.intrinsics import bare
+from cep.operators.intrinsics import bare, bare_linear
 from cep.operators.keys import mix
 
 
-@bare
+@bare_linear
 def _disorder(table):  # type: ignore[no-untyped-def]
     """0: sorted; 1: only inside instants unsorted; 2: unsorted by end."""
     worst = 0
@@ -59,7 +59,7 @@ def _sort_instants(table):  # type: ignore[no-untyped-def]
     return permutation
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def take(table, index):  # type: ignore[no-untyped-def]
     """The occurrences at `index`, in its order."""
     taken = np.empty((table.shape[0], index.shape[0]), np.int64)
@@ -98,7 +98,7 @@ def _same(table, i, j):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def _firsts(table):  # type: ignore[no-untyped-def]
     """Which rows are the first of their kind among equal (end, start), and how many are not."""
     n = table.shape[1]
@@ -137,7 +137,7 @@ def _firsts(table):  # type: ignore[no-untyped-def]
     return keep, doubles
 
 
-@bare
+@bare_linear
 def _plain(table):  # type: ignore[no-untyped-def]
     """Whether the table is sorted by arrival, and no occurrence seen at once to be there twice."""
     for i in range(1, table.shape[1]):

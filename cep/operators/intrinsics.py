@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, imputils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
 from cep.core.kernels import njit
+from cep.core.tiers import stands_for
 
 # numba's code generation has no types of its own.
 make_array: Any = arrayobj.make_array
@@ -65,6 +67,11 @@ prefetch: Callable[[Any, Any], None] = cast(Any, intrinsic(_prefetch))
 as_float: Callable[[Any], Any] = cast(Any, intrinsic(_as_float))
 as_bits: Callable[[Any], Any] = cast(Any, intrinsic(_as_bits))
 
+stands_for(prefetch, lambda array, row: None)
+stands_for(as_float, lambda value: np.int64(value).view(np.float64))
+stands_for(as_bits, lambda value: np.float64(value).view(np.int64))
+
 # A kernel that makes no array, nor calls one that does: without this each array that it gives to a function costs two
 # atomic operations.
-bare: Callable[[Callable[..., Any]], Any] = cast(Any, njit)(cache=True, _nrt=False)
+bare: Callable[[Callable[..., Any]], Any] = njit(cache=True, _nrt=False)
+bare_linear: Callable[[Callable[..., Any]], Any] = njit(linear=True, cache=True, _nrt=False)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from cep.core.kernels import njit
 from cep.core.relation import FIRST, Table
 from cep.core.room import SPARE, roomy
-from cep.operators.intrinsics import bare, prefetch
+from cep.operators.intrinsics import bare, bare_linear, prefetch
 
 Ints = NDArray[np.int64]
 
@@ -34,7 +34,7 @@ def grow(array, needed):  # type: ignore[no-untyped-def]
     return larger
 
 
-@bare
+@bare_linear
 def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
     """Enter the first `count` keys into an empty index of a power of two, which is larger."""
     mask = index.shape[0] - 1
@@ -55,7 +55,7 @@ def reindex(keys: Ints, count: int, capacity: int) -> Ints:
     return index
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def _slots_of(table, columns, index, keys, count, insert, groups):  # type: ignore[no-untyped-def]
     """The slot of each row's key, and the number of keys then; `index` and `keys` have room for a new key a row."""
     n = table.shape[1]

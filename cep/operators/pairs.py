@@ -8,14 +8,14 @@ from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.operators.interval_kernels import begins
-from cep.operators.intrinsics import bare, prefetch
+from cep.operators.intrinsics import bare_linear, prefetch
 from cep.operators.store import ARRIVAL, BEGIN, END, FAR, GONE, HEADER, NAME, NEXT, SLOT, sortable, unlink
 
 # Pairs of an instant are brought in order as they come, each by at most so many places.
 CLOSE = 32
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_right, chains):  # type: ignore[no-untyped-def]
     """The chronological choice among pairs that are all those fitting, in order of arrival, and are `allowed`.
 
@@ -70,7 +70,7 @@ def follows(table, at, start, end, order):  # type: ignore[no-untyped-def]
     return table[START, at] > start or (table[START, at] == start and table[ORDER, at] > order)
 
 
-@bare
+@bare_linear
 def assemble(  # type: ignore[no-untyped-def]
     pairs, relation, hot, cold, right, right_stored, take_left, take_right, sorts, places, table, names
 ):

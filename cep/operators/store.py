@@ -285,7 +285,7 @@ def sortable(bits, is_float):  # type: ignore[no-untyped-def]
     return bits if bits >= 0 else bits ^ np.int64(0x7FFFFFFFFFFFFFFF)
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
     """Rows of a store as a table."""
     table = np.empty((FIRST + width, index.shape[0]), np.int64)
@@ -300,7 +300,7 @@ def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
     return table
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def live(hot, cold, count, within, left_instant, right_instant, watermark):  # type: ignore[no-untyped-def]
     """The rows of a store that may still be needed after `watermark`: an instant side's none that ended by then, of
     the others those that began less than `within` ago."""
@@ -319,7 +319,7 @@ def live(hot, cold, count, within, left_instant, right_instant, watermark):  # t
     return keep[:n]
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def compacted(store, keep):  # type: ignore[no-untyped-def]
     """A store of just these rows, with room to grow."""
     fresh = np.empty((max(keep.shape[0], SPARE * max(8, keep.shape[0])), store.shape[1]), np.int64)
@@ -333,7 +333,7 @@ def renumber(cold: Ints, count: int, keys: Keys) -> Keys:
     return Keys.of(*_renumbered(cold, count, keys.table, keys.count))
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def _renumbered(cold, count, keys, slots):  # type: ignore[no-untyped-def]
     numbers = np.full(max(slots, 1), -1, np.int64)
     fresh = np.empty((max(slots, SPARE * 8), keys.shape[1]), np.int64)

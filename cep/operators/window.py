@@ -217,7 +217,7 @@ def slide(  # type: ignore[no-untyped-def]
     return made[:, :out], edges[:edge_count], count, tally_count
 
 
-@njit(cache=True)
+@njit(linear=True, cache=True)
 def regroup(store, keep, groups, numbers, fresh_groups, kinds):  # type: ignore[no-untyped-def]
     """Rows `keep` of the store moved together; groups get the numbers in `numbers`, values new tallies.
 

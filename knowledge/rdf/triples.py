@@ -345,6 +345,6 @@ def _before(a: Any, b: Any, c: Any, i: Any, x: Any, y: Any, z: Any, j: Any, widt
 
 
 _before = njit(cache=True, boundscheck=False)(_before)
-_locate = njit(cache=True, boundscheck=False)(_locate)
-_put = njit(cache=True, boundscheck=False)(_put)
-_take = njit(cache=True, boundscheck=False)(_take)
+_locate = njit(linear=True, cache=True, boundscheck=False)(_locate)
+_put = njit(linear=True, cache=True, boundscheck=False)(_put)
+_take = njit(linear=True, cache=True, boundscheck=False)(_take)
