@@ -153,11 +153,12 @@ def warn(warnings: Sequence[Warning], rules: Path, log: Log = plain) -> None:
 
 
 def compiles(log: Log = plain) -> None:
-    """What takes so long, where it does."""
+    """What takes so long, where it does: said when the first kernel is compiled."""
     from cep.app.progress import compiled
+    from cep.core.tiers import tell
 
     if not compiled():
-        log("compiling", "compiling the kernels, once: about half a minute")
+        tell(lambda: log("compiling", "compiling kernels, once: some seconds"))
 
 
 def complain(told: CepError | Warning) -> None:

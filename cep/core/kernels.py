@@ -42,6 +42,7 @@ ORIGIN = "origin"
 """The file beside kept kernels that names the folder of their packages: when that is gone, they are of no use."""
 
 _OURS = ("cep", "connectors", "knowledge")
+_HOLDS_KERNELS = re.compile(r"\bnjit\b|^@bare", re.MULTILINE)
 _IMPORT = re.compile(r"^from ((?:cep|connectors|knowledge)(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
@@ -87,7 +88,7 @@ def made_of(module: str) -> str:
         if name not in found:
             text, imported = _read(name)
             found[name] = text
-            if "njit" in text:
+            if _HOLDS_KERNELS.search(text):
                 waiting += imported
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(found):

@@ -25,8 +25,8 @@ from numba.core.dispatcher import Dispatcher
 
 from cep.core.room import CHECKED
 
-COMPILING = 0.5e-3
-"""Seconds that a byte of Python's code takes to compile, about."""
+STARTING, COMPILING = 0.1, 0.5e-3
+"""Seconds that a kernel takes to compile, and a byte of Python's code in it, about."""
 RUNNING = 5e-9
 """Seconds that a byte of Python's code takes for each row, about, before the kernel has run."""
 QUADRATIC = 1e-6
@@ -35,8 +35,14 @@ QUADRATIC = 1e-6
 MODE = "compiled" if CHECKED else os.environ.get("SEMCEP_KERNELS", "")
 
 _compile: Any = Dispatcher._compile_for_args  # type: ignore[attr-defined]
+_told: list[Callable[[], None]] = []
 _stand_ins: dict[int, tuple[Any, Callable[..., Any]]] = {}
 _twins: dict[int, Callable[..., Any]] = {}
+
+
+def tell(beforehand: Callable[[], None]) -> None:
+    """Call this once, before the first kernel is compiled that this process needs."""
+    _told[:] = [beforehand]
 
 
 def stands_for(intrinsic: Any, function: Callable[..., Any]) -> None:
@@ -70,6 +76,8 @@ class Tiered:
         """What the kernel then calls: itself as compiled now, or as Python."""
         if not named and self._quick(given):
             return self._run
+        while _told and not _cached(self._kernel, given):
+            _told.pop()()
         return _compile(self._kernel, *given, **named)
 
     def _quick(self, given: tuple[Any, ...]) -> bool:
@@ -79,7 +87,7 @@ class Tiered:
             self._code = sum(len(code.co_code) for code in _codes(self._kernel, {}).values())
         rows = _rows(given)
         likely = rows * (self.seconds / self.rows if self.rows > 1000 else RUNNING * self._code)
-        budget = COMPILING * self._code
+        budget = STARTING + COMPILING * self._code
         if self.seconds + likely > budget or (not self._linear and rows > isqrt(int(budget / QUADRATIC))):
             return False
         return not _cached(self._kernel, given)
