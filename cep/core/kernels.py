@@ -42,7 +42,7 @@ ORIGIN = "origin"
 """The file beside kept kernels that names the folder of their packages: when that is gone, they are of no use."""
 
 _OURS = ("cep", "connectors", "knowledge")
-_HOLDS_KERNELS = re.compile(r"\bnjit\b|^@bare", re.MULTILINE)
+_HOLDS_KERNELS = re.compile(r"\bnjit\b|^@(?:bare|inside)", re.MULTILINE)
 _IMPORT = re.compile(r"^from ((?:cep|connectors|knowledge)(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 

@@ -75,3 +75,6 @@ stands_for(as_bits, lambda value: np.float64(value).view(np.int64))
 # atomic operations.
 bare: Callable[[Callable[..., Any]], Any] = njit(cache=True, _nrt=False)
 bare_linear: Callable[[Callable[..., Any]], Any] = njit(linear=True, cache=True, _nrt=False)
+
+# A part of such kernels, in the midst of whose loops it stands: no call is made for it.
+inside: Callable[[Callable[..., Any]], Any] = njit(cache=True, _nrt=False, forceinline=True)

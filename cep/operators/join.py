@@ -20,6 +20,7 @@ from cep.operators.bytecode import Code, stack_cells
 from cep.operators.contract import Ints, between, demand, restored, to_arrow
 from cep.operators.interval_kernels import RELATIONS
 from cep.operators.keys import Keys
+from cep.operators.latest import latest
 from cep.operators.lineage import Lineage
 from cep.operators.pairs import assemble, consume
 from cep.operators.store import (
@@ -191,6 +192,8 @@ class Join:
             self.absent_chains = more_chains(self.absent_chains, self.absent_keys.count)
             needed = self.absent_count + rows(absent)
             self.absent_hot, self.absent_cold = room(self.absent_hot, needed), room(self.absent_cold, needed)
+        if self.numbers[pairing.S_POLICY] == pairing.RECENT and self.spec.relation == "SEQ" and not self.spec.absent:
+            return self._latest(left, right, left_slots, right_slots)
         return self._paired(left, right, absent, left_slots, right_slots, absent_of)
 
     def _paired(
@@ -213,6 +216,19 @@ class Join:
             pairs = room(pairs, int(state[pairing.A_MADE]) + 1)
             self._make_room(roomy(1, len(pairs)) if self.feeds else 1)
         self.count, self.absent_count = int(state[pairing.A_COUNT]), int(state[pairing.A_ABSENT])
+        made: Ints = pairs[: state[pairing.A_MADE]]
+        return made
+
+    def _latest(self, left: Table, right: Table, left_slots: Ints, right_slots: Ints) -> Ints:
+        """The same of the kernel that does less, which gets room for all at once."""
+        pairs = np.empty((rows(right), 4), np.int64)
+        self._make_room(rows(left))
+        state = np.zeros(pairing.STATE, np.int64)
+        state[pairing.A_COUNT] = self.count
+        latest(
+            self.numbers, left, right, left_slots, right_slots, self.chains, self.hot, self.cold, pairs, state
+        )  # fmt: skip
+        self.count = int(state[pairing.A_COUNT])
         made: Ints = pairs[: state[pairing.A_MADE]]
         return made
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, ORDER, START
 from cep.operators.bytecode import run
+from cep.operators.choice import better, expire, fed_back, first_partner, latest_start, left_is_next, slot_of_both
 from cep.operators.interval_kernels import EQUALS, FINISHES, MEETS, SEQ, begins, relates
 from cep.operators.intrinsics import bare
-from cep.operators.keys import MISSING, slot_of_key
+from cep.operators.keys import MISSING
 from cep.operators.store import (
     BEGIN,
     END,
@@ -22,13 +23,11 @@ from cep.operators.store import (
     PREVIOUS,
     ask_absent_ahead,
     ask_ahead,
-    feed,
     known,
     link,
     link_sorted,
     note_absent,
     put,
-    sortable,
     supersede,
     unlink,
 )
@@ -75,6 +74,8 @@ def pair(  # type: ignore[no-untyped-def]
     keep_right = spec[S_STORE_RIGHT] != 0
     absence = spec[S_ABSENCE]
     feedback = spec[S_FEEDBACK] != 0
+    by_left = spec[S_BY_LEFT] if tie == 2 else -1
+    by_right = spec[S_BY_RIGHT] if tie == 2 else -1
     by_float = spec[S_BY_FLOAT]
     width_left = spec[S_WIDTH_LEFT]
     width_right = spec[S_WIDTH_RIGHT]
@@ -108,16 +109,7 @@ def pair(  # type: ignore[no-untyped-def]
         if full:
             break
         if resumed < 0:
-            side = 1
-            if i < n_left:
-                if j >= n_right:
-                    side = 0
-                elif left[T_END, i] != right[T_END, j]:
-                    side = 0 if left[T_END, i] < right[T_END, j] else 1
-                elif left[START, i] != right[START, j]:
-                    side = 0 if left[START, i] < right[START, j] else 1
-                else:
-                    side = 0 if left[ORDER, i] <= right[ORDER, j] else 1
+            side = 0 if left_is_next(left, right, i, j) else 1
             if side == 0:
                 ask_ahead(hot, chains, left_slots, i, True, supersedes, 0, keep_right, 2 + from_tail, onward)
                 row = i
@@ -178,37 +170,17 @@ def pair(  # type: ignore[no-untyped-def]
                 limit = now
             p = resumed
             if resumed < 0:
-                p = chains[slot, chain]
-                while p >= 0 and hot[p, END] < limit:
-                    after = hot[p, NEXT]
-                    unlink(hot, chains, slot, chain, p)
-                    p = after
+                expire(hot, chains, slot, chain, limit)
                 # Under NOT with a key that the arrival knows: no left side that ends before `floor` is free of the
                 # absent.
                 floor = MISSING
+                dropped = False
                 if absence == ABSENT_COMMON or absence == ABSENT_RIGHT:
-                    where = right_absent[row]
-                    if where >= 0:
-                        t = absent_chains[where, 1]
-                        while t >= 0 and absent_hot[t, END] >= begin:
-                            t = absent_hot[t, PREVIOUS]
-                        if t >= 0:
-                            floor = absent_hot[t, BEGIN]
-                if backward:
-                    p = chains[slot, chain + 1]
-                elif floor != MISSING:
-                    if point and absence == ABSENT_COMMON:
-                        while p >= 0 and hot[p, END] < floor:
-                            after = hot[p, NEXT]
-                            unlink(hot, chains, slot, chain, p)
-                            p = after
-                    else:
-                        p = chains[slot, chain + 1]
-                        first = -1
-                        while p >= 0 and hot[p, END] >= floor:
-                            first = p
-                            p = hot[p, PREVIOUS]
-                        p = first
+                    floor = latest_start(absent_hot, absent_chains, right_absent[row], begin)
+                    dropped = point and absence == ABSENT_COMMON and not backward
+                    if dropped:  # nor will one be for a later right side
+                        expire(hot, chains, slot, chain, floor)
+                p = first_partner(hot, chains, slot, chain, backward, MISSING if dropped else floor)
             resumed = -1
             best = -1
             while True:
@@ -234,18 +206,8 @@ def pair(  # type: ignore[no-untyped-def]
                     if fits and absence >= ABSENT_LEFT:
                         where = cold[p, OTHER]
                         if absence == ABSENT_BOTH:
-                            for k in range(absent_key.shape[0]):
-                                if absent_key[k, 0] == 0:
-                                    key[k] = cold[p, HEADER + absent_key[k, 1]]
-                                else:
-                                    key[k] = right[FIRST + absent_key[k, 1], row]
-                            where = slot_of_key(key, absent_index, absent_keys)
-                        if where >= 0:
-                            t = absent_chains[where, 1]
-                            while t >= 0 and absent_hot[t, END] >= begin:
-                                t = absent_hot[t, PREVIOUS]
-                            if t >= 0 and absent_hot[t, BEGIN] > end:
-                                fits = False
+                            where = slot_of_both(absent_key, cold, p, right, row, key, absent_index, absent_keys)
+                        fits = latest_start(absent_hot, absent_chains, where, begin) <= end
                     if fits and tested and policy != RECENT:
                         fits = (
                             run(
@@ -267,20 +229,7 @@ def pair(  # type: ignore[no-untyped-def]
                     chosen = p
                     p = hot[p, NEXT]
                 elif p >= 0:
-                    better = best < 0
-                    if not better:
-                        by = -1
-                        if tie == 2:
-                            by = spec[S_BY_LEFT] if side == 1 else spec[S_BY_RIGHT]
-                        if by >= 0:
-                            better = sortable(cold[p, HEADER + by], by_float) > sortable(
-                                cold[best, HEADER + by], by_float
-                            )
-                        elif longest:
-                            better = hot[p, BEGIN] < hot[best, BEGIN]
-                        else:
-                            better = hot[p, BEGIN] > hot[best, BEGIN]
-                    if better:
+                    if best < 0 or better(longest, by_right if side == 0 else by_left, by_float, hot, cold, p, best):
                         best = p
                     p = hot[p, PREVIOUS] if backward else hot[p, NEXT]
                     continue
@@ -305,20 +254,12 @@ def pair(  # type: ignore[no-untyped-def]
                 ):
                     break
                 derived = -1
-                if feedback:
-                    begun = 0
-                    for h in range(head_ends.shape[0]):
-                        run(
-                            head, begun, head_ends[h], head_literals, stack, cold, chosen, HEADER, current, True,
-                            start, now,
-                        )  # fmt: skip
-                        new[h] = stack[0]
-                        begun = head_ends[h]
-                    if feed(hot, cold, count, chains, slot, start, now, right[ORDER, row], new, width_left):
-                        derived = count
-                        count += 1
-                        if supersedes:
-                            supersede(hot, chains, slot, 0, within)
+                if feedback and fed_back(
+                    head, head_literals, head_ends, stack, hot, cold, count, chains, slot, chosen, current, start, now,
+                    right[ORDER, row], new, width_left, supersedes, within,
+                ):  # fmt: skip
+                    derived = count
+                    count += 1
                 if not feedback or derived >= 0:
                     pairs[made, 0] = chosen if side == 1 else mine
                     pairs[made, 1] = mine if side == 1 else chosen

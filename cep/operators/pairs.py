@@ -7,9 +7,10 @@ import numpy as np
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
+from cep.operators.choice import better
 from cep.operators.interval_kernels import begins
 from cep.operators.intrinsics import bare_linear, prefetch
-from cep.operators.store import ARRIVAL, BEGIN, END, FAR, GONE, HEADER, NAME, NEXT, SLOT, sortable, unlink
+from cep.operators.store import ARRIVAL, BEGIN, END, FAR, GONE, HEADER, NAME, NEXT, SLOT, unlink
 
 # Pairs of an instant are brought in order as they come, each by at most so many places.
 CLOSE = 32
@@ -42,12 +43,7 @@ def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_ri
                         by = -1
                         if tie == 2:
                             by = by_left if side == 1 else by_right
-                        if by >= 0:
-                            if sortable(cold[p, HEADER + by], by_float) > sortable(cold[b, HEADER + by], by_float):
-                                best = last
-                        elif tie == 0 and hot[p, BEGIN] < hot[b, BEGIN]:
-                            best = last
-                        elif tie != 0 and hot[p, BEGIN] > hot[b, BEGIN]:
+                        if better(tie == 0, by, by_float, hot, cold, p, b):
                             best = last
             last += 1
         if best >= 0:
