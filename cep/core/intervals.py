@@ -8,7 +8,7 @@ interval is [min(a, c), max(b, d)].
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -92,6 +92,11 @@ class Relation:
         The right side completes."""
         return _spread((*self.bounds, RIGHT_INSTANT), B, D)[1]
 
+    @property
+    def gap(self) -> tuple[int, int]:
+        """The least and the greatest time from the end of the left to the start of the right."""
+        return _spread(self.bounds, B, C)
+
     def instant_if(self, *given: Bound) -> bool:
         """Whether the pair's interval is an instant."""
         return (
@@ -143,8 +148,3 @@ def sequence(low: int, high: int) -> Relation:
 def named(name: str, gap: tuple[int, int] | None = None) -> Relation:
     """The relation of a name; of a SEQ with bounds on the gap between the two."""
     return RELATIONS[name] if gap is None else sequence(*gap)
-
-
-def numbers(relation: Relation) -> Iterable[tuple[int, int, int, int]]:
-    """The bounds as rows (earlier, later, low, high), for a kernel."""
-    return [(bound.earlier, bound.later, bound.low, bound.high) for bound in relation.bounds]

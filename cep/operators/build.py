@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core.intervals import RELATIONS
 from cep.core.relation import Table, bits, rows
 from cep.core.values import Pool
 from cep.operators import relational
@@ -82,7 +83,7 @@ class Builder:
         mine = self.heads[event]
         head = plan.heads[mine[-1]]
         node = plan.nodes[head.child]
-        if not isinstance(node, JoinNode) or node.relation != "SEQ" or node.absent is not None:
+        if not isinstance(node, JoinNode) or node.interval_relation != RELATIONS["SEQ"] or node.absent is not None:
             return None
         scan = plan.nodes[node.left]
         width = len(plan.schemas[event].attributes)
@@ -348,6 +349,7 @@ class Builder:
             absent=node.absent is not None,
             by=(by[0], by[1]),
             by_float="float" in by_types,
+            gap=node.gap,
             stack=stack,
             test=test,
         )

@@ -1,38 +1,46 @@
-"""What a relation asks of two intervals, and the interval of the pair."""
+"""A relation of intervals (`cep.core.intervals`) as a kernel asks it: bounds on differences of the ends."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from cep.core.intervals import A, B, C, D, Relation
 from cep.core.kernels import njit
 
-RELATIONS = {"SEQ": 0, "AND": 1, "PAR": 2, "EQUALS": 3, "MEETS": 4, "DURING": 5, "STARTS": 6, "FINISHES": 7}
-SEQ, AND, PAR, EQUALS, MEETS, DURING, STARTS, FINISHES = range(8)
+DIFFERENCES = ((B, C), (A, C), (B, D), (A, D), (A, B), (C, D))
+MOST_BOUNDS = 4
+"""Bounds of a relation; each is three numbers: the place of its difference in DIFFERENCES, the least, the greatest."""
 
 
-@njit(cache=True, inline="always")
-def relates(relation, a, b, c, d):  # type: ignore[no-untyped-def]
-    """Whether the relation holds between L = [a, b] and R = [c, d] (language reference, table of patterns)."""
-    if relation == SEQ:
-        return b < c
-    if relation == AND:
-        return True
-    if relation == PAR:
-        return max(a, c) < min(b, d)
-    if relation == EQUALS:
-        return a == c and b == d
-    if relation == MEETS:
-        return b == c
-    if relation == DURING:
-        return c < a and b < d
-    if relation == STARTS:
-        return a == c and b < d
-    return b == d and c < a
+def bounds_of(relation: Relation) -> Sequence[int]:
+    """The numbers that `relates` takes: how many bounds there are, then those of each."""
+    assert len(relation.bounds) <= MOST_BOUNDS, "there is room for four"
+    numbers = [len(relation.bounds)]
+    for bound in relation.bounds:
+        if (bound.earlier, bound.later) in DIFFERENCES:
+            numbers += [DIFFERENCES.index((bound.earlier, bound.later)), bound.low, bound.high]
+        else:
+            numbers += [DIFFERENCES.index((bound.later, bound.earlier)), -bound.high, -bound.low]
+    return numbers
 
 
-@njit(cache=True, inline="always")
-def begins(relation, a, c):  # type: ignore[no-untyped-def]
-    """The start of the pair's interval; its end is the later of the two ends."""
-    if relation == AND or relation == PAR:
-        return min(a, c)
-    if relation == DURING or relation == FINISHES:
-        return c
-    return a
+@njit(cache=True)
+def relates(spec, at, a, b, c, d):  # type: ignore[no-untyped-def]
+    """Whether L = [a, b] and R = [c, d] have the relation whose numbers are in `spec` from `at` on."""
+    for place in range(at + 1, at + 1 + 3 * spec[at], 3):
+        which = spec[place]
+        if which == 0:
+            difference = c - b
+        elif which == 1:
+            difference = c - a
+        elif which == 2:
+            difference = d - b
+        elif which == 3:
+            difference = d - a
+        elif which == 4:
+            difference = b - a
+        else:
+            difference = d - c
+        if difference < spec[place + 1] or difference > spec[place + 2]:
+            return False
+    return True

@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cep.core import intervals
 from cep.core.relation import END, FIRST, Table, compact, empty, rows, slice_until
 from cep.core.room import roomy
 from cep.operators import pairing
 from cep.operators.arrival import order_of_arrival, take
 from cep.operators.bytecode import Code, stack_cells
 from cep.operators.contract import Ints, between, demand, restored, to_arrow
-from cep.operators.interval_kernels import RELATIONS
+from cep.operators.interval_kernels import bounds_of
 from cep.operators.keys import Keys
 from cep.operators.latest import latest
 from cep.operators.lineage import Lineage
@@ -55,8 +56,8 @@ class JoinSpec:
 
     `left_key`, `right_key`: argument columns, already of one representation. `absent_key`: columns of the absent side;
     `absent_from`: for each, (0, left column) or (1, right column). `within` None: unbounded. `point`: every right side
-    is an instant. `by`: columns of `recent(by V)`, -1 for none. `stack`: what decides, as bytecode; `test`: the same on
-    tables, where the machine cannot run it, or where the choice comes first.
+    is an instant. `gap`: of a `SEQ[g, h]`. `by`: columns of `recent(by V)`, -1 for none. `stack`: what decides, as
+    bytecode; `test`: the same on tables, where the machine cannot run it, or where the choice comes first.
     """
 
     relation: str
@@ -77,6 +78,7 @@ class JoinSpec:
     absent: bool = False
     by: tuple[int, int] = (-1, -1)
     by_float: bool = False
+    gap: tuple[int, int] | None = None
     stack: tuple[Code, Code] | None = None
     test: Callable[[Table], NDArray[np.bool_]] | None = None
 
@@ -89,13 +91,16 @@ class Join:
         self.lineage = lineage
         self.within = FOREVER if spec.within is None else spec.within
         self.external = spec.policy == "chronological" and spec.test is not None and spec.stack is None
-        self.keep_right = spec.relation not in ("SEQ", "DURING", "STARTS")
-        self.instant_left = spec.relation in ("EQUALS", "FINISHES") or (spec.relation == "MEETS" and spec.point)
-        self.instant_right = spec.relation in ("EQUALS", "FINISHES", "MEETS")
+        relation = intervals.named(spec.relation, spec.gap)
+        self.keep_right = not relation.right_completes
+        self.plain = relation == intervals.RELATIONS["SEQ"]
+        # How long after its end what waits can be needed.
+        self.reach_left = 0 if relation.ends_together() else relation.reach if spec.point else FOREVER
+        self.reach_right = 0 if relation.right_waits_an_instant else FOREVER
+        least_gap, most_gap = relation.gap
         self.numbers = np.zeros(pairing.SPEC, np.int64)
         policy = "unrestricted" if self.external else spec.policy
         for place, value in (
-            (pairing.S_RELATION, RELATIONS[spec.relation]),
             (pairing.S_POLICY, pairing.POLICIES[policy]),
             (pairing.S_TIE, pairing.TIES[spec.tie]),
             (pairing.S_WITHIN, self.within),
@@ -107,6 +112,12 @@ class Join:
             (pairing.S_BY_FLOAT, int(spec.by_float)),
             (pairing.S_WIDTH_LEFT, spec.left_width),
             (pairing.S_WIDTH_RIGHT, spec.right_width),
+            (pairing.S_SUPERSEDES, int(self._supersedes())),
+            (pairing.S_REACH_LEFT, self.reach_left),
+            (pairing.S_REACH_RIGHT, self.reach_right),
+            (pairing.S_LEAST_GAP, least_gap),
+            (pairing.S_MOST_GAP, most_gap),
+            *enumerate(bounds_of(relation), pairing.S_BOUNDS),
         ):
             self.numbers[place] = value
         self.left_key = np.array(spec.left_key, np.int64)
@@ -131,6 +142,11 @@ class Join:
         widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1)
         cells = (*widths, stack_cells(self.code), len(spec.absent_key))
         self.scratch = tuple(np.empty(n, np.int64) for n in cells)
+
+    def _supersedes(self) -> bool:
+        """Whether a newer left side is as good as an older for every right side that is still to come."""
+        latest = self.spec.policy == "recent" and self.plain and self.spec.point
+        return latest and self._absence() <= pairing.ABSENT_RIGHT
 
     def _absence(self) -> int:
         spec = self.spec
@@ -192,7 +208,7 @@ class Join:
             self.absent_chains = more_chains(self.absent_chains, self.absent_keys.count)
             needed = self.absent_count + rows(absent)
             self.absent_hot, self.absent_cold = room(self.absent_hot, needed), room(self.absent_cold, needed)
-        if self.numbers[pairing.S_POLICY] == pairing.RECENT and self.spec.relation == "SEQ" and not self.spec.absent:
+        if self.numbers[pairing.S_POLICY] == pairing.RECENT and self.plain and not self.spec.absent:
             return self._latest(left, right, left_slots, right_slots)
         return self._paired(left, right, absent, left_slots, right_slots, absent_of)
 
@@ -247,7 +263,7 @@ class Join:
         table = np.empty((FIRST + len(self.take_left) + len(self.take_right), n), np.int64)
         names = np.empty((2, 0 if self.lineage is None else n), np.int64)
         in_order = assemble(
-            pairs, int(self.numbers[pairing.S_RELATION]), self.hot, self.cold, right, self.keep_right,
+            pairs, self.hot, self.cold, right, self.keep_right,
             self.take_left, self.take_right, sorts, np.empty(n, np.int64), table, names,
         )  # fmt: skip
         if sorts and not in_order:
@@ -299,7 +315,7 @@ class Join:
 
     def _compact(self, watermark: int) -> None:
         self.count = tidied(
-            self.hot, self.cold, self.chains, self.count, self.within, self.instant_left, self.instant_right,
+            self.hot, self.cold, self.chains, self.count, self.within, self.reach_left, self.reach_right,
             watermark, self._in_order(),
         )  # fmt: skip
         self.hot, self.cold = shrunk(self.hot, self.count), shrunk(self.cold, self.count)
@@ -315,7 +331,7 @@ class Join:
         return True
 
     def _compact_absent(self, watermark: int) -> None:
-        keep = live(self.absent_hot, self.absent_cold, self.absent_count, self.within, False, False, watermark)
+        keep = live(self.absent_hot, self.absent_cold, self.absent_count, self.within, FOREVER, FOREVER, watermark)
         hot, cold, count = kept(self.absent_hot, self.absent_cold, keep)
         watching = np.flatnonzero(self.cold[: self.count, OTHER] >= 0)
         # A key stays for rows of the absent side, and for left sides that know it by number.

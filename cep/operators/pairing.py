@@ -1,7 +1,7 @@
 """The kernel of every binary goal: an arrival meets the partners that wait under its key.
 
-Generic over relation, policy, tie rule, WITHIN, absence and the feedback of a recursive rule, all of them numbers
-in `spec`, so nothing is compiled for a rule.
+Generic over the relation's bounds, policy, tie rule, WITHIN, absence and the feedback of a recursive rule, all of them
+numbers in `spec`, so nothing is compiled for a rule.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, ORDER, START
 from cep.operators.bytecode import run
 from cep.operators.choice import better, expire, fed_back, first_partner, latest_start, left_is_next, slot_of_both
-from cep.operators.interval_kernels import EQUALS, FINISHES, MEETS, SEQ, begins, relates
+from cep.operators.interval_kernels import MOST_BOUNDS, relates
 from cep.operators.intrinsics import bare
 from cep.operators.keys import MISSING
 from cep.operators.store import (
     BEGIN,
     END,
+    FOREVER,
     GONE,
     HEADER,
     NEXT,
@@ -38,10 +39,11 @@ TIES = {"longest": 0, "shortest": 1, "by": 2}
 
 # places in `spec`
 (
-    S_RELATION, S_POLICY, S_TIE, S_WITHIN, S_POINT, S_STORE_RIGHT, S_ABSENCE, S_FEEDBACK,
+    S_POLICY, S_TIE, S_WITHIN, S_POINT, S_STORE_RIGHT, S_ABSENCE, S_FEEDBACK,
     S_BY_LEFT, S_BY_RIGHT, S_BY_FLOAT, S_WIDTH_LEFT, S_WIDTH_RIGHT,
-) = range(13)  # fmt: skip
-SPEC = 13
+    S_SUPERSEDES, S_REACH_LEFT, S_REACH_RIGHT, S_LEAST_GAP, S_MOST_GAP, S_BOUNDS,
+) = range(18)  # fmt: skip
+SPEC = S_BOUNDS + 1 + 3 * MOST_BOUNDS
 
 # places in `state`: rows taken of each input, rows in the stores, pairs made; and of an arrival whose partners were
 # not all tried for want of room (A_RESUME: the next of them, else -1) what it was
@@ -66,7 +68,6 @@ def pair(  # type: ignore[no-untyped-def]
     an arrival writes at once: it is put into the store itself, or (with feedback, on the right) what it makes is. Only
     under `unrestricted` it makes more, and there is room for each before it is made. The absent side has room for all.
     """
-    relation = spec[S_RELATION]
     policy = spec[S_POLICY]
     tie = spec[S_TIE]
     within = spec[S_WITHIN]
@@ -81,8 +82,9 @@ def pair(  # type: ignore[no-untyped-def]
     width_right = spec[S_WIDTH_RIGHT]
     tested = code.shape[0] > 0 and (policy == CHRONOLOGICAL or feedback)
     computes = tested or feedback
-    supersedes = policy == RECENT and relation == SEQ and point and absence <= ABSENT_RIGHT
-    instant = relation == EQUALS or relation == FINISHES
+    supersedes = spec[S_SUPERSEDES] != 0
+    least_gap = spec[S_LEAST_GAP]
+    most_gap = spec[S_MOST_GAP]
     backward = policy == RECENT
     from_tail = 1 if backward else 0
     onward = PREVIOUS if backward else NEXT
@@ -165,22 +167,22 @@ def pair(  # type: ignore[no-untyped-def]
                 else:
                     for k in range(width_right):
                         current[k] = right[FIRST + k, row]
-            limit = now - within
-            if instant or (relation == MEETS and side == 0):
-                limit = now
+            limit = now - min(within, spec[S_REACH_LEFT] if side == 1 else spec[S_REACH_RIGHT])
             p = resumed
             if resumed < 0:
                 expire(hot, chains, slot, chain, limit)
-                # Under NOT with a key that the arrival knows: no left side that ends before `floor` is free of the
-                # absent.
-                floor = MISSING
+                # No left side that ends before `floor` fits: the relation leaves no longer gap, or, under NOT with a
+                # key that the arrival knows, it is not free of the absent.
+                gap_floor = begin - most_gap if side == 1 and most_gap < FOREVER else MISSING
+                floor = gap_floor
                 dropped = False
                 if absence == ABSENT_COMMON or absence == ABSENT_RIGHT:
-                    floor = latest_start(absent_hot, absent_chains, right_absent[row], begin)
+                    free = latest_start(absent_hot, absent_chains, right_absent[row], begin)
+                    floor = max(floor, free)
                     dropped = point and absence == ABSENT_COMMON and not backward
                     if dropped:  # nor will one be for a later right side
-                        expire(hot, chains, slot, chain, floor)
-                p = first_partner(hot, chains, slot, chain, backward, MISSING if dropped else floor)
+                        expire(hot, chains, slot, chain, free)
+                p = first_partner(hot, chains, slot, chain, backward, gap_floor if dropped else floor)
             resumed = -1
             best = -1
             while True:
@@ -193,15 +195,14 @@ def pair(  # type: ignore[no-untyped-def]
                             p = -1
                             break
                     else:
-                        if (relation == SEQ and end >= begin) or (best >= 0 and end > hot[best, END]):
+                        if (side == 1 and end > begin - least_gap) or (best >= 0 and end > hot[best, END]):
                             p = -1
                             break
                     if side == 1:
-                        fits = relates(relation, hot[p, BEGIN], end, begin, now)
-                        start = begins(relation, hot[p, BEGIN], begin)
+                        fits = relates(spec, S_BOUNDS, hot[p, BEGIN], end, begin, now)
                     else:
-                        fits = relates(relation, begin, now, hot[p, BEGIN], end)
-                        start = begins(relation, begin, hot[p, BEGIN])
+                        fits = relates(spec, S_BOUNDS, begin, now, hot[p, BEGIN], end)
+                    start = min(begin, hot[p, BEGIN])
                     fits = fits and now - start <= within
                     if fits and absence >= ABSENT_LEFT:
                         where = cold[p, OTHER]
@@ -241,9 +242,7 @@ def pair(  # type: ignore[no-untyped-def]
                         matched = True
                         unlink(hot, chains, slot, chain, best)
 
-                start = begins(relation, hot[chosen, BEGIN], begin)
-                if side == 0:
-                    start = begins(relation, begin, hot[chosen, BEGIN])
+                start = min(begin, hot[chosen, BEGIN])
                 if (
                     tested
                     and policy == RECENT

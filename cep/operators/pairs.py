@@ -8,7 +8,6 @@ from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.operators.choice import better
-from cep.operators.interval_kernels import begins
 from cep.operators.intrinsics import bare_linear, prefetch
 from cep.operators.store import ARRIVAL, BEGIN, END, FAR, GONE, HEADER, NAME, NEXT, SLOT, unlink
 
@@ -68,7 +67,7 @@ def follows(table, at, start, end, order):  # type: ignore[no-untyped-def]
 
 @bare_linear
 def assemble(  # type: ignore[no-untyped-def]
-    pairs, relation, hot, cold, right, right_stored, take_left, take_right, sorts, places, table, names
+    pairs, hot, cold, right, right_stored, take_left, take_right, sorts, places, table, names
 ):
     """The pairs into `table`: interval, order of the completing side, then the arguments taken from each side.
 
@@ -93,7 +92,7 @@ def assemble(  # type: ignore[no-untyped-def]
             q = pairs[i, 1]
             c = hot[q, BEGIN] if right_stored else right[START, q]
             d = hot[q, END] if right_stored else right[T_END, q]
-            start = begins(relation, hot[p, BEGIN], c)
+            start = min(hot[p, BEGIN], c)
             end = max(hot[p, END], d)
             if pairs[i, 2] == 0:
                 order = cold[p, ARRIVAL]

@@ -301,18 +301,16 @@ def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
 
 
 @njit(linear=True, cache=True)
-def live(hot, cold, count, within, left_instant, right_instant, watermark):  # type: ignore[no-untyped-def]
-    """The rows of a store that may still be needed after `watermark`: an instant side's none that ended by then, of
-    the others those that began less than `within` ago."""
+def live(hot, cold, count, within, reach_left, reach_right, watermark):  # type: ignore[no-untyped-def]
+    """The rows of a store that may still be needed after `watermark`: those that began less than `within` ago, and
+    ended less than the reach of their side ago."""
     keep = np.empty(count, np.int64)
     n = 0
     for p in range(count):
         if hot[p, NEXT] == GONE:
             continue
-        if (left_instant and cold[p, SIDE] == 0) or (right_instant and cold[p, SIDE] == 1):
-            if hot[p, END] <= watermark:
-                continue
-        elif hot[p, BEGIN] <= watermark - within:
+        reach = reach_left if cold[p, SIDE] == 0 else reach_right
+        if hot[p, END] <= watermark - reach or hot[p, BEGIN] <= watermark - within:
             continue
         keep[n] = p
         n += 1
@@ -351,7 +349,7 @@ def _renumbered(cold, count, keys, slots):  # type: ignore[no-untyped-def]
 
 
 @bare
-def tidied(hot, cold, chains, count, within, left_instant, right_instant, watermark, in_order):  # type: ignore[no-untyped-def]
+def tidied(hot, cold, chains, count, within, reach_left, reach_right, watermark, in_order):  # type: ignore[no-untyped-def]
     """The rows that may still be needed (see `live`) moved together in place, and chained anew. Gives how many."""
     for slot in range(chains.shape[0]):
         for cell in range(chains.shape[1]):
@@ -363,10 +361,8 @@ def tidied(hot, cold, chains, count, within, left_instant, right_instant, waterm
             prefetch(hot, chains[cold[p + NEAR, SLOT], 2 * cold[p + NEAR, SIDE] + 1])
         if hot[p, NEXT] == GONE:
             continue
-        if (left_instant and cold[p, SIDE] == 0) or (right_instant and cold[p, SIDE] == 1):
-            if hot[p, END] <= watermark:
-                continue
-        elif hot[p, BEGIN] <= watermark - within:
+        reach = reach_left if cold[p, SIDE] == 0 else reach_right
+        if hot[p, END] <= watermark - reach or hot[p, BEGIN] <= watermark - within:
             continue
         hot[n, BEGIN] = hot[p, BEGIN]
         hot[n, END] = hot[p, END]
