@@ -63,3 +63,8 @@ def proof_of(closed: Closed, triple: ox.Triple | Triple) -> Proof:
 
 def text_of(closed: Closed, proof: Proof) -> str:
     return "\n".join(proof.lines(closed.names()))
+
+
+def texts(triples: Iterable[Triple]) -> set[str]:
+    """Triples as text, to be compared and shown."""
+    return {" ".join(f"_:{term}" if isinstance(term, BNode) else term.n3() for term in triple) for triple in triples}

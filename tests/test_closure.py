@@ -17,8 +17,8 @@ from knowledge.rdf.triples import Triples
 from knowledge.reasoning import equality, join, removal, saturation, transitivity
 from knowledge.reasoning.closure import Closed, close
 from knowledge.reasoning.proof import Proof
-from tests.closure_reference import closed_by_owlrl, closed_by_owlrl_in_rdfs, comparable, texts, typed
-from tests.closures import Triple, closed, loaded, proof_of, read, text_of, triples_of
+from knowledge.verification.rule_sets import CorrectedOwlRl, CorrectedRdfs, closed_by, comparable, typed
+from tests.closures import Triple, closed, loaded, proof_of, read, text_of, texts, triples_of
 from tests.conftest import FUZZ
 from tests.graph_maker import GraphMaker
 
@@ -49,7 +49,7 @@ def without(triples: Triples, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]
 def test_the_closure_is_that_of_owlrl(random: Random) -> None:
     graph = GraphMaker(random).made()
     found = closed_or_error(graph)
-    expected, contradictions = closed_by_owlrl(graph)
+    expected, contradictions = closed_by(CorrectedOwlRl, graph)
     if isinstance(found, CepError):
         assert found.code == "inconsistent" and contradictions, str(found)
     else:
@@ -61,14 +61,14 @@ def test_the_closure_is_that_of_owlrl(random: Random) -> None:
 @often
 def test_the_closure_in_rdfs_is_that_of_owlrl(random: Random) -> None:
     graph = GraphMaker(random).made()
-    assert texts(triples_of(closed(sorted(graph), "rdfs"))) == texts(closed_by_owlrl_in_rdfs(graph))
+    assert texts(triples_of(closed(sorted(graph), "rdfs"))) == texts(closed_by(CorrectedRdfs, graph)[0])
 
 
 def test_stations_are_closed_as_owlrl_closes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     # `make fuzz` closes 300, which takes owlrl half a minute; as deep a hierarchy of places has fewer stations.
     monkeypatch.setattr(network, "PLACES", 10 if FUZZ else 4)
     graph = Graph().parse(data=network.turtle(300 if FUZZ else 50), format="turtle")
-    expected, contradictions = closed_by_owlrl(graph)
+    expected, contradictions = closed_by(CorrectedOwlRl, graph)
     assert not contradictions
     found = triples_of(closed(graph))
     assert len(found) > 2 * len(graph)
@@ -77,7 +77,7 @@ def test_stations_are_closed_as_owlrl_closes_them(monkeypatch: pytest.MonkeyPatc
 
 def test_30_stations_in_rdfs() -> None:
     graph = Graph().parse(data=network.turtle(30), format="turtle")
-    assert triples_of(closed(graph, "rdfs")) == closed_by_owlrl_in_rdfs(graph)
+    assert triples_of(closed(graph, "rdfs")) == closed_by(CorrectedRdfs, graph)[0]
 
 
 def test_without_reasoning_there_is_what_was_asserted() -> None:
@@ -128,7 +128,7 @@ def test_what_a_proof_rests_on_is_enough(random: Random) -> None:
     for triple in random.sample(inferred, min(3, len(inferred))):
         proof = found.proof(*triple)
         rests_on = triples_of(found, Triples.of(*(np.array(column) for column in zip(*proof.asserted, (0, 0, 0)))))
-        known, _ = closed_by_owlrl((rests_on & {tuple(map(typed, triple)) for triple in graph}) | lists)
+        known, _ = closed_by(CorrectedOwlRl, (rests_on & {tuple(map(typed, triple)) for triple in graph}) | lists)
         proved = triples_of(found, Triples.of(*(np.array([id]) for id in triple)))
         assert comparable(proved) <= comparable(known)
 

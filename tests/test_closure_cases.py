@@ -12,8 +12,8 @@ from rdflib import Graph
 from cep.core.errors import CepError
 from knowledge.reasoning import owl2rl
 from knowledge.reasoning.rule import rules_of
-from tests.closure_reference import closed_by_owlrl, comparable, texts
-from tests.closures import Triple, closed, proof_of, read, term, text_of, triples_of
+from knowledge.verification.rule_sets import CorrectedOwlRl, closed_by, comparable
+from tests.closures import Triple, closed, proof_of, read, term, text_of, texts, triples_of
 
 FOLDER = Path(__file__).parent / "owl"
 CASES = {path.stem: path for path in sorted(FOLDER.glob("*.case"))}
@@ -68,7 +68,7 @@ def test_case_with_owlrl(name: str) -> None:
     misses = bool(errors) != ("inconsistent" in case) or not (wanted <= triples or errors)
     assert misses == (case.get("owlrl") == "misses it")
     assert bool(triples & unwanted) == (case.get("owlrl") == "has more")
-    corrected, errors = closed_by_owlrl(knowledge)
+    corrected, errors = closed_by(CorrectedOwlRl, knowledge)
     assert bool(errors) == ("inconsistent" in case)
     if not errors:
         assert texts(comparable(triples_of(closed(knowledge)))) == texts(comparable(corrected))

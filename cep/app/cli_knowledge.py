@@ -1,4 +1,4 @@
-"""The commands `cep knowledge ...`: what knowledge holds, what it answers, and why a triple is there."""
+"""The commands `cep knowledge ...`: what knowledge holds, what it answers, why a triple is there, what owlrl says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from cep.app.cli_help import KNOWLEDGE, Sectioned
 from cep.app.cli_options import KnowledgeFiles, Reasoning
-from cep.app.terminal import complain, knowledge_of, say, settled
+from cep.app.terminal import DEAD_LETTERS, complain, knowledge_of, say, settled
 from cep.core.errors import CepError
 from cep.core.suggest import astray
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """Classes and properties that `stats` lists."""
+SUBJECTS = 500
+"""Subjects that `verify` takes: owlrl closes what is said of them in seconds."""
 
 knowing = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 Prefixes = Annotated[
@@ -120,6 +122,41 @@ def explain(
         say("\n".join(report.why(known, triple, _prefixes(knowledge or (), prefix))))
 
 
+@knowing.command(cls=Sectioned)
+def verify(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE", help="As for --knowledge.", show_default=False)
+    ] = None,
+    knowledge: KnowledgeFiles = None,
+    reasoning: Reasoning = None,
+    prefix: Prefixes = None,
+    sample: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many subjects are taken, where there are more.")
+    ] = SUBJECTS,
+) -> None:
+    """Hold what follows from the knowledge against what owlrl says.
+
+    \b
+      cep knowledge verify stations.ttl 'ontologies/*.ttl'
+
+    owlrl is slow, so of much knowledge a sample is closed: the schema whole, and N
+    subjects with all that is said of them. Differences that are known are counted,
+    any other is shown and makes the exit status 1.
+    """
+    with settled():
+        from knowledge.graph import Knowledge
+        from knowledge.verification import report
+
+        files = [*(files or ()), *(knowledge or ())]
+        regime = report.regime(reasoning)
+        if not files:
+            raise _nothing()
+        found = report.verify(Knowledge.load(files), regime, sample)
+        say("\n".join(report.lines(found, _prefixes(files, prefix))))
+        if not found.comparison.agrees:
+            raise typer.Exit(DEAD_LETTERS)
+
+
 # --- for the other commands ---
 
 
@@ -156,8 +193,12 @@ def fits(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence
 def _loaded(files: list[str] | None, reasoning: str | None) -> Knowledge:
     known = knowledge_of(files, reasoning)
     if known is None:
-        raise CepError("there is no knowledge", hint="name it: `--knowledge stations.ttl`", code="option")
+        raise _nothing()
     return known
+
+
+def _nothing() -> CepError:
+    return CepError("there is no knowledge", hint="name it: `--knowledge stations.ttl`", code="option")
 
 
 def _prefixes(files: Sequence[str], given: list[str] | None) -> dict[str, str]:

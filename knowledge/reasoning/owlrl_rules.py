@@ -1,0 +1,200 @@
+"""Rule sets of a user's own, as classes of owlrl: found by name, and the closure that they compute."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cep.core.errors import CepError
+from cep.core.suggest import did_you_mean
+from knowledge.rdf.foreign import to_rdflib
+from knowledge.rdf.names import Names
+from knowledge.rdf.terms import Terms
+from knowledge.rdf.triples import Triples
+from knowledge.reasoning.closure import Closed, visible
+from knowledge.reasoning.proof import ASSERTED, Proof
+from knowledge.reasoning.relation import Facts, packed
+from knowledge.reasoning.ruleset import ruleset
+
+if TYPE_CHECKING:
+    from rdflib.term import Node
+
+    Triple = tuple[Node, Node, Node]
+else:
+    Triple = tuple
+
+_HINT = "a subclass of `owlrl.Closure.Core`, as `owlrl.OWLRL_Extension`, or its name, `module:Class`"
+_ERROR = "http://www.daml.org/2002/03/agents/agent-ont#error"
+
+
+def rule_set(named: str | type[Any]) -> type[Any]:
+    """The class of owlrl that a name, `module:Class`, or the class itself stands for. The module is looked for among
+    what is installed and in the folder of the command. Raises CepError."""
+    from owlrl.Closure import Core
+
+    found = _imported(named) if isinstance(named, str) else named
+    if not (isinstance(found, type) and issubclass(found, Core)):
+        raise CepError(f"{_shown(named)} is no rule set of owlrl", hint=_HINT, code="knowledge")
+    return found
+
+
+def name_of(rules: type[Any]) -> str:
+    """`module:Class`."""
+    return f"{rules.__module__}:{rules.__qualname__}"
+
+
+def _shown(named: object) -> str:
+    return f"`{named if isinstance(named, str) else getattr(named, '__qualname__', named)}`"
+
+
+def _imported(name: str) -> Any:
+    module, _, path = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0] and error.name != module:
+            raise CepError(f"`{name}`: {module} imports `{error.name}`, which is not there", code="knowledge") from None
+        hint = "a module that is installed, or a file of this folder: `mine:Rules` is the class `Rules` in mine.py"
+        raise CepError(f"`{name}`: there is no module `{module}`", hint=hint, code="knowledge") from None
+    except Exception as error:
+        raise CepError(f"`{name}`: {module} cannot be imported: {error}", code="knowledge") from None
+    for part in path.split("."):
+        classes = [each for each in dir(found) if isinstance(getattr(found, each), type)]
+        if not hasattr(found, part):
+            hint = did_you_mean(part, classes) or _HINT
+            raise CepError(f"`{name}`: {module} has no class `{part}`", hint=hint, code="knowledge")
+        found = getattr(found, part)
+    return found
+
+
+# --- the closure ---
+
+
+def expanded(rules: type[Any], triples: Iterable[Triple]) -> tuple[set[Triple], Any]:
+    """The closure of triples under a rule set as `owlrl.DeductiveClosure` computes it, without axiomatic triples and
+    messages; and the instance that computed it, which has the messages of contradictions (`error_messages`)."""
+    from owlrl import DeductiveClosure
+    from owlrl.DatatypeHandling import use_Alt_lexical_conversions, use_RDFLib_lexical_conversions
+    from rdflib import Graph, URIRef
+
+    graph = Graph()
+    for triple in triples:
+        graph.add(triple)
+    use_Alt_lexical_conversions()
+    try:
+        with quiet():
+            run = rules(graph, False, False)
+            run.closure()
+    finally:
+        if not DeductiveClosure.improved_datatype_generic:
+            use_RDFLib_lexical_conversions()
+    messages = set(graph.subjects(URIRef(_ERROR)))
+    return {triple for triple in graph if triple[0] not in messages}, run
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the tracebacks that rdflib logs for literals that are not of their datatype's form."""
+    log = logging.getLogger("rdflib.term")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def close_by(rules: type[Any], terms: Terms, triples: Triples) -> OwlrlClosure:
+    """All that follows from triples by a rule set of a user's own. A contradiction that it tells of is a CepError."""
+    asserted = Facts.of(*triples.columns)
+    start = ruleset("none", terms, asserted, Names(terms, {}, asserted))
+    facts, labels = _closed(rules, terms, asserted), np.arange(len(terms), dtype=np.int64)
+    return OwlrlClosure(terms, "none", asserted, start, facts, labels, 1, rule_set=rules)
+
+
+@dataclass(frozen=True)
+class OwlrlClosure(Closed):
+    """Triples closed by a class of owlrl. A change of them closes all anew; proofs name the class and no premises."""
+
+    rule_set: type[Any] | None = None
+
+    def proof(self, s: int, p: int, o: int) -> Proof:
+        if min(s, p, o) < 0 or not self.facts[p].has(packed(np.array([s]), np.array([o])))[0]:
+            raise CepError("the triple is neither asserted nor inferred", code="unknown-triple")
+        asserted = self.asserted[p].has(packed(np.array([s]), np.array([o])))[0]
+        assert self.rule_set is not None, "what was closed was closed by a rule set"
+        return Proof((s, p, o), ASSERTED if asserted else name_of(self.rule_set))
+
+    def plus(self, triples: Triples) -> Closed:
+        return self.changed(Triples.empty(), triples)
+
+    def minus(self, triples: Triples) -> Closed:
+        return self.changed(triples, Triples.empty())
+
+    def changed(self, removed: Triples, added: Triples) -> Closed:
+        asserted = visible(self.terms, self.asserted).minus(removed).plus(added)
+        assert self.rule_set is not None, "what was closed was closed by a rule set"
+        return close_by(self.rule_set, self.terms, asserted)
+
+    def links(self, less: Closed) -> bool:
+        return True  # which triple rests on which is not known
+
+
+def _closed(rules: type[Any], terms: Terms, asserted: Facts) -> Facts:
+    from rdflib import BNode, Literal, URIRef
+
+    given = visible(terms, asserted)
+    used = np.unique(np.concatenate(given.columns)).tolist()
+    with quiet():
+        nodes = {id: to_rdflib(terms.term(id)) for id in used}
+    ids = {node: id for id, node in nodes.items()}
+    every, run = expanded(
+        rules, ((nodes[s], nodes[p], nodes[o]) for s, p, o in zip(*map(np.ndarray.tolist, given.columns)))
+    )
+    if errors := sorted(map(str, run.error_messages)):
+        shown = [f"  {error}" for error in errors[:3]]
+        more = [f"  and {len(errors) - 3} more"] if len(errors) > 3 else []
+        told = "\n".join([f"the knowledge is inconsistent by {name_of(rules)}:", *shown, *more])
+        raise CepError(told, code="inconsistent")
+    said = [t for t in every if isinstance(t[1], URIRef) and not isinstance(t[0], Literal)]
+    made: set[Node] = {node for t in said for node in t if isinstance(node, BNode) and node not in ids}
+    if made:
+        said = _labelled(said, made)
+    new = sorted({node for triple in said for node in triple if node not in ids}, key=parts)
+    ids |= dict(zip(new, terms.ids(new).tolist(), strict=True))
+    s, p, o = (np.array([ids[triple[i]] for triple in said], dtype=np.int64) for i in range(3))
+    return asserted.plus(asserted.fresh(Facts.of(s, p, o)), 1)
+
+
+def parts(node: Node) -> tuple[str, ...]:
+    """What a term consists of, as texts by which terms of all kinds are sorted."""
+    return type(node).__name__, str(node), *(str(getattr(node, name, None)) for name in ("datatype", "language"))
+
+
+def _labelled(triples: list[Triple], made: set[Node]) -> list[Triple]:
+    """With labels for blank nodes that a rule set made: owlrl's are random, these depend on the triples alone."""
+    from rdflib import BNode, Graph, URIRef
+    from rdflib.compare import to_canonical_graph
+
+    def known(node: Node) -> Node:  # blank nodes that were given keep their labels
+        return URIRef(f"_:{node}") if isinstance(node, BNode) and node not in made else node
+
+    def back(node: Node) -> Node:
+        return BNode(node[2:]) if isinstance(node, URIRef) and node.startswith("_:") else node
+
+    some = Graph()
+    for s, p, o in triples:
+        if not made.isdisjoint((s, p, o)):
+            some.add((known(s), known(p), known(o)))
+    labelled = [(back(s), back(p), back(o)) for s, p, o in to_canonical_graph(some)]
+    return [triple for triple in triples if made.isdisjoint(triple)] + labelled

@@ -1,0 +1,181 @@
+"""Our closure of some triples against owlrl's: what both have, what one has alone, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from typing import Literal as Either
+
+import numpy as np
+from owlrl import OWLRL_Semantics, RDFS_Semantics
+from rdflib import Literal
+from rdflib.namespace import RDF, RDFS
+
+from cep.core.errors import CepError
+from knowledge.rdf.foreign import to_rdflib
+from knowledge.rdf.terms import Terms
+from knowledge.rdf.triples import Triples
+from knowledge.reasoning.closure import close
+from knowledge.reasoning.owlrl_rules import Triple, expanded, parts, quiet
+from knowledge.verification.literal_values import representative
+from knowledge.verification.rule_sets import (
+    CARDINALITIES,
+    DATATYPES,
+    CorrectedOwlRl,
+    CorrectedRdfs,
+    generalised,
+    left_out,
+    typed,
+)
+
+DIFFERENCES = {
+    "D1": "everything is the same as itself (eq-ref)",
+    "D2": "axioms about OWL's annotation properties (prp-ap)",
+    "D3": "axioms about XML Schema's datatypes (dt-type1)",
+    "D4": "literals as subjects, blank nodes as predicates",
+    "D5": "datatypes as types of what is no literal (dt-type2)",
+    "D6": "a triple again in another form of its literal (dt-eq)",
+    "D": "what follows from these in owlrl",
+    "O1": "owlrl compares only some things that share a key (prp-key)",
+    "O3": "equivalents are below themselves; owlrl: if declared only",
+    "O4": "owlrl does not give literals all their types (dt-type2)",
+    "O7": "owlrl does not know literals of one value (dt-eq)",
+    "O": "what follows where owlrl is corrected (O1 to O7)",
+    "R1": "everything is an rdfs:Resource",
+    "R3": "a triple again in another form of its literal",
+    "R": "what follows from these in owlrl",
+}
+"""The known differences, as docs/decisions/2026-11-21-reasoning.md has them; a letter: what follows from its own."""
+
+Side = Either["semcep", "owlrl"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How many triples both closures have, and those that one has alone: counted by the difference that explains them,
+    or listed. `contradictions`: that one finds alone, by who does."""
+
+    both: int
+    explained: dict[tuple[Side, str], int]
+    unexplained: tuple[tuple[Side, Triple], ...]
+    contradictions: tuple[tuple[Side, str], ...] = ()
+
+    @property
+    def agrees(self) -> bool:
+        return not self.unexplained and not self.contradictions
+
+    def only(self, side: Side) -> int:
+        """How many triples one has alone."""
+        explained = sum(count for (who, _), count in self.explained.items() if who == side)
+        return explained + sum(who == side for who, _ in self.unexplained)
+
+
+def compare(terms: Terms, asserted: Triples, reasoning: Either["rdfs", "owlrl"]) -> Comparison:
+    """Close triples by our rules and by owlrl's. Raises CepError where both find that they contradict themselves."""
+    with quiet():
+        given = _triples(terms, asserted)
+        corrected = _Once(CorrectedOwlRl if reasoning == "owlrl" else CorrectedRdfs, given)
+        try:
+            ours = _triples(terms, close(terms, asserted, reasoning).triples)
+        except CepError as error:
+            if error.code == "inconsistent" and not corrected.errors:
+                return Comparison(0, {}, (), (("semcep", str(error)),))
+            raise
+        owlrl = corrected
+        if reasoning == "rdfs" or not any(p in CARDINALITIES and not isinstance(o, Literal) for _, p, o in given):  # O6
+            owlrl = _Once(OWLRL_Semantics if reasoning == "owlrl" else RDFS_Semantics, given)
+        theirs = owlrl.triples
+        explained: Counter[tuple[Side, str]] = Counter()
+        unexplained: list[tuple[Side, Triple]] = []
+        explain: tuple[tuple[Side, set[Triple], Callable[[Triple], str | None]], ...] = (
+            ("semcep", ours - theirs, lambda triple: _only_ours(triple, corrected)),
+            ("owlrl", theirs - ours, _OnlyOwlrl(ours, corrected, reasoning)),
+        )
+        for side, triples, why in explain:
+            for triple in sorted(triples, key=_key):
+                if (difference := why(triple)) is None:
+                    unexplained.append((side, triple))
+                else:
+                    explained[side, difference] += 1
+        contradictions: tuple[tuple[Side, str], ...] = tuple(("owlrl", str(error)) for error in owlrl.errors)
+        return Comparison(len(ours & theirs), dict(explained), tuple(unexplained), contradictions)
+
+
+def _triples(terms: Terms, triples: Triples) -> set[Triple]:
+    used = {id: typed(to_rdflib(terms.term(id))) for id in np.unique(np.concatenate(triples.columns)).tolist()}
+    return {(used[s], used[p], used[o]) for s, p, o in zip(*(column.tolist() for column in triples.columns))}
+
+
+def _key(triple: Triple) -> tuple[str, ...]:
+    return tuple(part for node in triple for part in parts(node))
+
+
+class _Once:
+    """The closure by a corrected rule set, computed when it is first asked for."""
+
+    def __init__(self, rules: type[Any], given: set[Triple]) -> None:
+        self._rules, self._given = rules, given
+        self._triples: set[Triple] | None = None
+        self._errors: tuple[str, ...] = ()
+        self._corrections: dict[Triple, str] = {}
+
+    def _run(self) -> set[Triple]:
+        if self._triples is None:
+            self._triples, run = expanded(self._rules, sorted(self._given, key=_key))
+            self._errors = tuple(sorted(map(str, run.error_messages)))
+            self._corrections = getattr(run, "corrections", {})
+        return self._triples
+
+    @property
+    def triples(self) -> set[Triple]:
+        return self._run()
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        self._run()
+        return self._errors
+
+    @property
+    def corrections(self) -> dict[Triple, str]:
+        self._run()
+        return self._corrections
+
+
+def _only_ours(triple: Triple, corrected: _Once) -> str | None:
+    if triple in corrected.triples:
+        return corrected.corrections.get(triple, "O")
+    if triple[1] == RDF.type and triple[2] in DATATYPES:
+        return "D5"
+    return left_out(triple)
+
+
+class _OnlyOwlrl:
+    """Why owlrl alone has a triple."""
+
+    def __init__(self, ours: set[Triple], corrected: _Once, reasoning: str) -> None:
+        self._ours, self._corrected, self._reasoning = ours, corrected, reasoning
+        self._values = {_same(triple) for triple in ours}
+
+    def __call__(self, triple: Triple) -> str | None:
+        if generalised(triple):
+            return "D4"
+        if self._reasoning == "rdfs":
+            if triple[2] == RDFS.Resource:
+                return "R1"
+            if _same(triple) in self._values:
+                return "R3"
+            return None if triple in self._corrected.triples else "R"
+        if (axiom := left_out(triple)) is not None:
+            return axiom
+        if triple[1] == RDF.type and triple[2] in DATATYPES:
+            return "D5"
+        if _same(triple) in self._values:
+            return "D6"
+        return None if triple in self._corrected.triples else "D"
+
+
+def _same(triple: Triple) -> Triple:
+    s, p, o = triple
+    return s, p, representative(o)

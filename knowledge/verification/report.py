@@ -1,0 +1,83 @@
+"""What `cep knowledge verify` says: what was taken, what both closures have, and each difference with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cep.core.errors import CepError
+from cep.core.suggest import did_you_mean
+from knowledge.graph import Knowledge
+from knowledge.rdf.names import Names
+from knowledge.verification.comparison import DIFFERENCES, Comparison, Side, compare
+from knowledge.verification.sample import Sample, sample
+
+Regime = Literal["rdfs", "owlrl"]
+REGIMES: tuple[Regime, ...] = ("rdfs", "owlrl")
+MOST_SHOWN = 10
+"""Triples that are shown of those without a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Knowledge, the regime under which a sample of it was closed, and what came out."""
+
+    knowledge: Knowledge
+    regime: Regime
+    sample: Sample
+    comparison: Comparison
+
+
+def regime(reasoning: str | None) -> Regime:
+    """The regime that owlrl has, too; OWL 2 RL where none is named. Raises CepError."""
+    for one in REGIMES:
+        if one == (reasoning or "owlrl"):
+            return one
+    assert reasoning is not None, "without a name it is owlrl"
+    reason = "nothing follows by it" if reasoning == "none" else "that is owlrl's alone"
+    if reasoning != "none" and ":" not in reasoning:
+        reason = "there is no such kind of reasoning"
+    hint = did_you_mean(reasoning, REGIMES) or "`--reasoning rdfs` or `--reasoning owlrl`, the default"
+    raise CepError(f"--reasoning: `{reasoning}` cannot be verified: {reason}", hint=hint, code="option")
+
+
+def verify(knowledge: Knowledge, regime: Regime, subjects: int) -> Verification:
+    """Close knowledge, or a sample of so many subjects, by our rules and by owlrl's. Raises CepError where both find
+    that it contradicts itself."""
+    taken = sample(knowledge.terms, knowledge.asserted, subjects)
+    return Verification(knowledge, regime, taken, compare(knowledge.terms, taken.triples, regime))
+
+
+def lines(found: Verification, prefixes: Mapping[str, str]) -> list[str]:
+    """The report."""
+    taken, compared = found.sample, found.comparison
+    said = f"{len(taken.triples):,} triples"
+    if not taken.whole:
+        said = f"a sample of {said} of {len(found.knowledge.asserted):,}"
+    made = [f"{said}: {taken.schema:,} of the schema, {taken.subjects:,} of {taken.among:,} subjects"]
+    rows = [("both", compared.both), ("only semcep", compared.only("semcep")), ("only owlrl", compared.only("owlrl"))]
+    made += ["", f"closed under {found.regime}", *(f"  {name:<12}{count:>10,}" for name, count in rows)]
+    sides: tuple[Side, ...] = ("semcep", "owlrl")
+    for side in sides:
+        known = [(name, compared.explained[side, name]) for name in DIFFERENCES if (side, name) in compared.explained]
+        if known:
+            made += ["", f"only {side}, and known"]
+            made += [f"  {name:<3}{DIFFERENCES[name]:<60}{count:>10,}" for name, count in known]
+    return [*made, "", *_unexplained(found, prefixes)]
+
+
+def _unexplained(found: Verification, prefixes: Mapping[str, str]) -> list[str]:
+    compared = found.comparison
+    if compared.agrees:
+        return ["no difference is unexplained"]
+    made = [f"a contradiction that only {side} finds: {text}" for side, text in compared.contradictions[:MOST_SHOWN]]
+    names = Names(found.knowledge.terms, prefixes)
+    if compared.unexplained:
+        made.append(f"unexplained: {len(compared.unexplained):,}")
+    for side, triple in compared.unexplained[:MOST_SHOWN]:
+        written = " ".join(names.of(id) for id in found.knowledge.terms.ids(triple).tolist())
+        made.append(f"  only {side + ':':<8}{written}")
+    if len(compared.unexplained) > MOST_SHOWN:
+        made.append(f"  and {len(compared.unexplained) - MOST_SHOWN:,} more")
+    return [*made, "hint: one of the two is wrong; please report it with the triples behind it"]

@@ -1,0 +1,101 @@
+"""A sample of triples: the schema whole, and some subjects with all their triples, connected and the same each time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep.core.values import Ints
+from knowledge.namespaces import OWL, RDF, RDF_TYPE, RDFS
+from knowledge.rdf.terms import LITERAL, NONE, Terms
+from knowledge.rdf.triples import Triples
+
+_ABOUT_THINGS = [
+    *(OWL + name for name in ("sameAs", "differentFrom", "versionInfo", "versionIRI", "imports")),
+    *(RDFS + name for name in ("label", "comment", "seeAlso", "isDefinedBy", "member")),
+]
+"""Properties of OWL and RDFS that are said of anything."""
+_OF_THINGS = [OWL + "Thing", OWL + "NamedIndividual", RDFS + "Resource"]
+"""Classes of OWL and RDFS that anything has."""
+_BACK = 3  # of those that point to a subject, so many are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Triples that were taken: the `schema`, how many, and `subjects` of `among`, with all triples of theirs."""
+
+    triples: Triples
+    schema: int
+    subjects: int
+    among: int
+
+    @property
+    def whole(self) -> bool:
+        return self.subjects == self.among
+
+
+def sample(terms: Terms, triples: Triples, subjects: int) -> Sample:
+    """The schema of some triples and all that is said of so many subjects.
+
+    The first subject of each class and property comes first, the rarest of these ahead; then what they point to and
+    what points to them, and so on. Which is first, the order of loading says.
+    """
+    schema = _of_schema(terms, triples)
+    facts = Triples(tuple(column[~schema] for column in triples.columns))  # type: ignore[arg-type]
+    every = np.unique(facts.s)
+    if len(every) <= subjects:
+        return Sample(triples, int(schema.sum()), len(every), len(every))
+    chosen = _connected(terms, facts, subjects)
+    taken = schema | np.isin(triples.s, chosen)
+    columns = tuple(column[taken] for column in triples.columns)
+    return Sample(Triples(columns), int(schema.sum()), len(chosen), len(every))  # type: ignore[arg-type]
+
+
+def _of_schema(terms: Terms, triples: Triples) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which triples say what follows: those of the vocabularies of RDFS and OWL, and lists."""
+    predicates = np.unique(triples.p)
+    texts = terms.texts(predicates)
+    of_schema = (texts.str.starts_with(OWL) | texts.str.starts_with(RDFS)) & ~texts.is_in(_ABOUT_THINGS)
+    of_schema |= texts.is_in([RDF + "first", RDF + "rest"])
+    classes = np.unique(triples.o[triples.p == terms.id_of(RDF_TYPE)])
+    names = terms.texts(classes)
+    built_in = (names.str.starts_with(OWL) | names.str.starts_with(RDFS) | names.str.starts_with(RDF)) & ~names.is_in(
+        _OF_THINGS
+    )
+    of_type = (triples.p == terms.id_of(RDF_TYPE)) & np.isin(triples.o, classes[built_in.to_numpy()])
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.isin(triples.p, predicates[of_schema.to_numpy()]) | of_type
+    return found
+
+
+def _connected(terms: Terms, facts: Triples, most: int) -> Ints:
+    """So many subjects of facts."""
+    subjects, last = np.unique(facts.s), NONE
+    chosen: dict[int, None] = {}
+    waiting = deque(_seeds(terms, facts))
+    while len(chosen) < most:
+        if not waiting:  # nothing is connected to what was chosen: the next subject of all
+            left = subjects[subjects > last]
+            waiting.append(last := int(left[0]))
+        one = waiting.popleft()
+        if one in chosen or not facts.count(one):
+            continue
+        chosen[one] = None
+        objects = facts.match(s=one)[2]
+        waiting += objects[terms.kinds(objects) != LITERAL].tolist()
+        waiting += facts.match(o=one)[0][:_BACK].tolist()
+    return np.array(sorted(chosen), dtype=np.int64)
+
+
+def _seeds(terms: Terms, facts: Triples) -> Iterator[int]:
+    """The first subject of each class and each property, the rarest ahead."""
+    kind = terms.id_of(RDF_TYPE)
+    of_class = facts.match(p=kind) if kind != NONE else Triples.empty().columns
+    groups: list[tuple[int, int]] = []
+    for subjects, keys in ((of_class[0], of_class[2]), (facts.s, facts.p)):
+        order = np.lexsort((subjects, keys))
+        _, first, counts = np.unique(keys[order], return_index=True, return_counts=True)
+        groups += zip(counts.tolist(), subjects[order][first].tolist())
+    return (subject for _, subject in sorted(groups))
