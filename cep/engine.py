@@ -40,7 +40,7 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.fingerprint import Fingerprints
 from cep.runtime.history import History
 from cep.runtime.knowledge_changes import KnowledgeChanges
-from cep.runtime.knowledge_source import KnowledgeSource, RelationInfo, ask
+from cep.runtime.knowledge_source import KnowledgeSource, RelationInfo, ask, source_of
 from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
 from cep.runtime.prior_state import PriorState, State
@@ -65,7 +65,7 @@ class Engine:
         name: str = "<program>",
         *,
         facts: Mapping[str, pl.DataFrame] | None = None,
-        knowledge: KnowledgeSource | None = None,
+        knowledge: KnowledgeSource | Iterable[Any] | None = None,
         types: Mapping[str, tuple[str, ...]] | None = None,
         policy: str | None = None,
         lateness: int | None = 0,
@@ -82,6 +82,7 @@ class Engine:
         choice = _policy(policy)
         keep_freed()
         tables = facts or {}
+        knowledge = source_of(knowledge)
         loaded = None if knowledge is None else knowledge.fingerprint
         self.program = snapshot.fingerprint(text, policy, types, tables, loaded)
         self.pool = Pool()
@@ -141,10 +142,11 @@ class Engine:
     def from_text(cls, text: str, **options: object) -> Engine:
         """An engine for a program text. Raises CepError.
 
-        Options: `name` (for messages), `facts` ({predicate: table}), `knowledge` (what graph patterns ask), `types` (of
-        undeclared input events), `policy`, `lateness` (microseconds; None: only `advance` moves the watermark),
-        `explain` (lineage), `remember` (for `cep.explain`: keep what ended in the last so many microseconds, and what
-        led to it), `max_derivations`; `stage`: of the stages of `cep.plan.partition` run this one alone, from 1
+        Options: `name` (for messages), `facts` ({predicate: table}), `knowledge` (what graph patterns ask: a
+        `knowledge.graph.Knowledge`, or an rdflib graph or dataset, as it is), `types` (of undeclared input events),
+        `policy`, `lateness` (microseconds; None: only `advance` moves the watermark), `explain` (lineage), `remember`
+        (for `cep.explain`: keep what ended in the last so many microseconds, and what led to it), `max_derivations`;
+        `stage`: of the stages of `cep.plan.partition` run this one alone, from 1
         (`cep.runtime.buckets` says how its rows come and go), 0: the ALERT statements alone, over what was derived;
         `before`: the state of another program, of which it takes over that of the goals that mean the same (`carried`:
         of which rules); `alerts`: make the occurrences of ALERT statements too, which go out as tables of their own
@@ -489,7 +491,7 @@ def detect(
     events: Iterable[Event],
     policy: str | None = None,
     facts: Mapping[str, pl.DataFrame] | None = None,
-    knowledge: KnowledgeSource | None = None,
+    knowledge: KnowledgeSource | Iterable[Any] | None = None,
 ) -> list[Event]:
     """All events that a program derives from these, sorted by (end, start, type, args). Types of undeclared events
     are those of the events given. Raises CepError; ValueError where an event does not fit its declaration.

@@ -58,7 +58,7 @@ def forget(knowledge: Knowledge) -> None:
             facts, told = closure.facts.renamed(ids), closure.asserted.renamed(ids)
             closure = replace(closure, terms=terms, labels=ids[labels[kept]], facts=facts, asserted=told)
         else:  # rules hold ids as well
-            closure = close(terms, made[id(asserted)], knowledge.reasoning, closure.prefixes)
+            closure = close(terms, made[id(asserted)], closure.reasoning, closure.prefixes)
     seen, closed, asserted = (made[id(triples)] for triples in (seen, closed, asserted))
     knowledge.take_on(terms, canonical, graphs, (asserted, closed, seen), closure, tables)
 

@@ -12,7 +12,6 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.errors import CepError, Source, Warning
-from cep.core.suggest import did_you_mean
 from cep.core.values import Areas, Pool
 from cep.plan import algebra
 from cep.rules.conditions import Relation
@@ -33,9 +32,9 @@ from knowledge.rdf.fingerprint import fingerprint
 from knowledge.rdf.graphs import by_graph, changed, union
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples
-from knowledge.reasoning.cache import close_once
 from knowledge.reasoning.closure import Closed
-from knowledge.reasoning.ruleset import REASONING, Reasoning
+from knowledge.reasoning.owlrl_rules import OwlrlClosure
+from knowledge.reasoning.regime import closed_under
 from knowledge.stretch import stretch
 
 if TYPE_CHECKING:
@@ -55,20 +54,16 @@ class Knowledge:
     Numbers, times and the like are one term in patterns if they are one value (knowledge/rdf/canonical.py).
     """
 
-    def __init__(self, terms: Terms, graphs: Mapping[int, Triples], reasoning: str = "none") -> None:
-        """Of triples by the id of their graph, NONE for the default graph. A large closure is kept on disk, and taken
-        from there (knowledge/reasoning/cache.py). Raises CepError if they contradict themselves under the reasoning."""
-        if reasoning not in REASONING:
-            raise CepError(
-                f"no kind of reasoning: {reasoning}",
-                hint=did_you_mean(reasoning, REASONING) or f"one of {', '.join(REASONING)}",
-                code="knowledge",
-            )
+    def __init__(self, terms: Terms, graphs: Mapping[int, Triples], reasoning: str | type[Any] = "none") -> None:
+        """Of triples by the id of their graph, NONE for the default graph. `reasoning`: none, rdfs, owlrl, or a rule
+        set of one's own, a class of owlrl or its name, `module:Class` (knowledge/reasoning/owlrl_rules.py).
+
+        A large closure is kept on disk, and taken from there (knowledge/reasoning/cache.py). Raises CepError if the
+        triples contradict themselves under the reasoning."""
         self.terms = terms
-        self.reasoning: Reasoning = reasoning
         self.graphs = dict(graphs)
         self.asserted = union(graphs)
-        self.closure: Closed | None = None if reasoning == "none" else close_once(terms, self.asserted, self.reasoning)
+        self.reasoning, self.closure = closed_under(terms, self.asserted, reasoning)
         self.closed = self.asserted if self.closure is None else self.closure.triples
         self.canonical = Canonical(terms)
         self._asked: Triples | None = None
@@ -82,7 +77,7 @@ class Knowledge:
         self._fingerprint: str | None = None
 
     @classmethod
-    def load(cls, names: str | Path | Iterable[str | Path], reasoning: str = "none") -> Knowledge:
+    def load(cls, names: str | Path | Iterable[str | Path], reasoning: str | type[Any] = "none") -> Knowledge:
         """What files hold: RDF by the suffix (.ttl .nt .nq .trig .rdf .owl .xml .jsonld, also .gz), GeoNames dumps, and
         registers of places by name; folders and patterns (`*.ttl`) stand for their files.
 
@@ -92,7 +87,7 @@ class Knowledge:
         return cls(terms, by_graph(load.load(names, terms)), reasoning)
 
     @classmethod
-    def of(cls, source: Any, reasoning: str = "none") -> Knowledge:
+    def of(cls, source: Any, reasoning: str | type[Any] = "none") -> Knowledge:
         """An rdflib Graph or Dataset, or an iterable of triples or quads of rdflib or pyoxigraph. Raises CepError."""
         terms = Terms()
         found = load.Quads.joined(list(load.columns(foreign.quads(source), terms, None)))
@@ -106,7 +101,10 @@ class Knowledge:
     def fingerprint(self) -> str:
         """The same for the same quads and reasoning, in whatever order and form they were loaded."""
         if self._fingerprint is None:
-            self._fingerprint = fingerprint(self.terms, self.graphs, self.reasoning)
+            kind = self.reasoning
+            if isinstance(self.closure, OwlrlClosure):  # the class may say something else the next time
+                kind += f" {fingerprint(self.terms, {NONE: self.closed}, '')}"
+            self._fingerprint = fingerprint(self.terms, self.graphs, kind)
         return self._fingerprint
 
     # --- what rules ask ---
@@ -324,8 +322,7 @@ class Knowledge:
         asserted = union(graphs) if single else self.asserted.minus(removed).plus(added)
         closure = self.closure
         if closure is not None and (len(removed) or len(added)):
-            closure = closure.minus(removed) if len(removed) else closure
-            closure = closure.plus(added) if len(added) else closure
+            closure = closure.changed(removed, added)
             added, removed = closure.since(self.closure)  # type: ignore[arg-type]
         placed = self.placed(added, removed)
         if placed:

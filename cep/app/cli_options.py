@@ -106,7 +106,8 @@ Reasoning = Annotated[
         metavar="KIND",
         show_default=False,
         rich_help_panel=KNOWLEDGE,
-        help="What follows from the knowledge: none, rdfs or owlrl (OWL 2 RL, the default).",
+        help="What follows from the knowledge: none, rdfs, owlrl (OWL 2 RL, the default), or `module:Class`, rules of "
+        "your own as a class of the library owlrl.",
     ),
 ]
 Updates = Annotated[

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -111,6 +112,19 @@ class KnowledgeSource(Protocol):
 
     def apply(self, change: bytes) -> None:
         """Change the knowledge. Raises CepError, and changes nothing, where the new state contradicts itself."""
+
+
+RDF = "knowledge.graph"
+"""The module that makes a source of triples. It lies above this one, and is loaded when triples are given."""
+
+
+def source_of(given: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
+    """What an engine is given as knowledge: a source, as it is; or an rdflib graph or dataset, or triples or quads of
+    rdflib or pyoxigraph, without reasoning. Raises CepError for anything else."""
+    if given is None or hasattr(given, "fingerprint"):
+        return given  # type: ignore[return-value]
+    source: KnowledgeSource = import_module(RDF).Knowledge.of(given)
+    return source
 
 
 Rows = tuple[tuple[Column, ...], int]

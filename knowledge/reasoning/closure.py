@@ -110,6 +110,11 @@ class Closed:
         start = replace(self, asserted=asserted, facts=facts, labels=work.labels, round=round, kept=False)
         return start._saturated(self.rules.giving, self.rules.giving, again)
 
+    def changed(self, removed: Triples, added: Triples) -> Closed:
+        """With fewer asserted triples, and then with more."""
+        less = self.minus(removed) if len(removed) else self
+        return less.plus(added) if len(added) else less
+
     def since(self, before: Closed) -> tuple[Triples, Triples]:
         """The triples that are here and not there, and those there and not here; cheap where little has changed."""
         changed = [p for p in sorted({*self.facts, *before.facts}) if self.facts[p] is not before.facts[p]]

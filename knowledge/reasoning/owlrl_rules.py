@@ -114,26 +114,26 @@ def quiet() -> Iterator[None]:
         log.setLevel(before)
 
 
-def close_by(rules: type[Any], terms: Terms, triples: Triples) -> OwlrlClosure:
+def close_by(rules: str | type[Any], terms: Terms, triples: Triples) -> OwlrlClosure:
     """All that follows from triples by a rule set of a user's own. A contradiction that it tells of is a CepError."""
     asserted = Facts.of(*triples.columns)
     start = ruleset("none", terms, asserted, Names(terms, {}, asserted))
-    facts, labels = _closed(rules, terms, asserted), np.arange(len(terms), dtype=np.int64)
+    facts, labels = _closed(rule_set(rules), terms, asserted), np.arange(len(terms), dtype=np.int64)
     return OwlrlClosure(terms, "none", asserted, start, facts, labels, 1, rule_set=rules)
 
 
 @dataclass(frozen=True)
 class OwlrlClosure(Closed):
-    """Triples closed by a class of owlrl. A change of them closes all anew; proofs name the class and no premises."""
+    """Triples closed by a class of owlrl, or the one of a name. A change of them closes all anew; proofs name the
+    class and no premises."""
 
-    rule_set: type[Any] | None = None
+    rule_set: str | type[Any] = ""
 
     def proof(self, s: int, p: int, o: int) -> Proof:
         if min(s, p, o) < 0 or not self.facts[p].has(packed(np.array([s]), np.array([o])))[0]:
             raise CepError("the triple is neither asserted nor inferred", code="unknown-triple")
         asserted = self.asserted[p].has(packed(np.array([s]), np.array([o])))[0]
-        assert self.rule_set is not None, "what was closed was closed by a rule set"
-        return Proof((s, p, o), ASSERTED if asserted else name_of(self.rule_set))
+        return Proof((s, p, o), ASSERTED if asserted else name_of(rule_set(self.rule_set)))
 
     def plus(self, triples: Triples) -> Closed:
         return self.changed(Triples.empty(), triples)
@@ -143,7 +143,6 @@ class OwlrlClosure(Closed):
 
     def changed(self, removed: Triples, added: Triples) -> Closed:
         asserted = visible(self.terms, self.asserted).minus(removed).plus(added)
-        assert self.rule_set is not None, "what was closed was closed by a rule set"
         return close_by(self.rule_set, self.terms, asserted)
 
     def links(self, less: Closed) -> bool:

@@ -1,0 +1,27 @@
+"""Entailment regimes by name: none, RDFS, OWL 2 RL, and rule sets of a user's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cep.core.errors import CepError
+from cep.core.suggest import did_you_mean
+from knowledge.rdf.terms import Terms
+from knowledge.rdf.triples import Triples
+from knowledge.reasoning.cache import close_once
+from knowledge.reasoning.closure import Closed
+from knowledge.reasoning.owlrl_rules import close_by, name_of, rule_set
+from knowledge.reasoning.ruleset import REASONING
+
+
+def closed_under(terms: Terms, asserted: Triples, reasoning: str | type[Any]) -> tuple[str, Closed | None]:
+    """The name of a regime, and the closure of triples under it, None for `none`. Raises CepError."""
+    if reasoning == "none":
+        return "none", None
+    if isinstance(reasoning, type) or ":" in reasoning:
+        return name_of(rule_set(reasoning)), close_by(reasoning, terms, asserted)
+    for kind in REASONING:
+        if kind == reasoning:
+            return kind, close_once(terms, asserted, kind)
+    hint = did_you_mean(reasoning, REASONING) or f"one of {', '.join(REASONING)}, or `module:Class`, a class of owlrl"
+    raise CepError(f"no kind of reasoning: {reasoning}", hint=hint, code="knowledge")
