@@ -61,7 +61,8 @@ def _rows(source: Any) -> Iterable[Any]:
 
 
 def _with_names(graph: rdflib.ConjunctiveGraph) -> Iterator[tuple[Any, ...]]:
-    default = (graph.default_context.identifier, None)
+    first = graph.default_graph if hasattr(graph, "default_graph") else graph.default_context
+    default = (first.identifier, None)
     for s, p, o, context in graph.quads():
         name = getattr(context, "identifier", context)
         yield s, p, o, None if name in default or str(name) == _DEFAULT else name
