@@ -22,7 +22,7 @@ from connectors.rdf.question import Question, Refused
 from connectors.rdf.recent import Recent
 from connectors.rdf.store import EventStore
 from connectors.rdf.words import PREFIXES, Words
-from knowledge.rdf.names import KNOWN
+from knowledge.rdf.prefixed_names import KNOWN
 
 ROOT = Path(__file__).parents[1]
 LAST = 1_360_447_200 * SECOND  # 2013-02-09T22:00:00Z, in the storm of the documents

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from knowledge.gazetteers.gazetteer import OWN
 from knowledge.gazetteers.geonames import FEATURES
-from knowledge.gazetteers.tabbed import DTYPES
+from knowledge.gazetteers.tab_separated import DTYPES
 from knowledge.stations import SENSORS, Register
 
 Array = NDArray[Any]

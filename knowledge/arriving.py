@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
-from knowledge.rdf.unreadable import plain
+from knowledge.rdf.parse_errors import plain
 from knowledge.updates import Graphs, Refused, Update
 
 BEGINNING = -(2**62)

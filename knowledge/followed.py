@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pyoxigraph as ox
 
-from knowledge.asking import store
 from knowledge.graph import Knowledge
+from knowledge.query import store
 from knowledge.rdf.terms import NONE
 from knowledge.rdf.triples import Triples
 

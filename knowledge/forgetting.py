@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cep.core.values import Ints
-from knowledge.asking.bindings import Bindings
-from knowledge.asking.tables import Table
+from knowledge.query.bindings import Bindings
+from knowledge.query.pattern_tables import Table
 from knowledge.rdf.terms import NONE
 from knowledge.reasoning.closure import close
 from knowledge.reasoning.relation import unpacked

@@ -16,8 +16,8 @@ from cep.core.values import MISSING, Floats, Ints, Pool
 from cep.rules import geodesy
 from cep.rules.areas import WrongArea, read_all
 from cep.rules.conditions import Column, Mask, Probe
-from knowledge.globe import Globe
 from knowledge.namespaces import GEO, WGS84
+from knowledge.point_index import Globe
 from knowledge.rdf.terms import IRI, NONE, Terms
 from knowledge.rdf.triples import Triples
 

@@ -19,17 +19,17 @@ from cep.rules.materialized import series_of
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers, Fixed, Spanned
 from knowledge import geometry
-from knowledge.asking import checked, patterns, silence, solutions, store
-from knowledge.asking.answers import Before, answered, rank, spanned
-from knowledge.asking.bindings import TooLarge
-from knowledge.asking.sparql import Constant, basic, tokens
-from knowledge.asking.tables import Table
 from knowledge.forgetting import FEW, forget
-from knowledge.rdf import foreign, load
+from knowledge.query import graph_patterns, no_answers, solutions, store, validation
+from knowledge.query.answers import Before, answered, rank, spanned
+from knowledge.query.bindings import TooLarge
+from knowledge.query.pattern_tables import Table
+from knowledge.query.sparql import Constant, basic, tokens
+from knowledge.rdf import interop, load
 from knowledge.rdf.canonical import Canonical
 from knowledge.rdf.change import Change, merge
 from knowledge.rdf.fingerprint import fingerprint
-from knowledge.rdf.graphs import by_graph, changed, union
+from knowledge.rdf.named_graphs import by_graph, changed, union
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples
 from knowledge.reasoning.closure import Closed
@@ -90,7 +90,7 @@ class Knowledge:
     def of(cls, source: Any, reasoning: str | type[Any] = "none") -> Knowledge:
         """An rdflib Graph or Dataset, or an iterable of triples or quads of rdflib or pyoxigraph. Raises CepError."""
         terms = Terms()
-        found = load.Quads.joined(list(load.columns(foreign.quads(source), terms, None)))
+        found = load.Quads.joined(list(load.columns(interop.quads(source), terms, None)))
         return cls(terms, by_graph(found), reasoning)
 
     def __len__(self) -> int:
@@ -116,25 +116,25 @@ class Knowledge:
         """
         key = _key(graph)
         if key not in self.tables:
-            self.tables[key] = patterns.table(graph, self._seen, self._id, source)
+            self.tables[key] = graph_patterns.table(graph, self._seen, self._id, source)
         table = self.tables[key]
         if table is None:
             words = {token.text.lower() for token in tokens(graph.text) if token.kind == "word"}
-            return patterns.by_sparql(graph, self.store(ordered=not words.isdisjoint(_OPEN)), pool, source)
+            return graph_patterns.by_sparql(graph, self.store(ordered=not words.isdisjoint(_OPEN)), pool, source)
         known = self._answers.get(key)
         if known is None or known[0] is not table or known[1] is not pool:
             before = Before() if known is None or known[1] is not pool else known[3]
-            made = patterns.of_table(table, graph, self.terms, pool, source, before)
+            made = graph_patterns.of_table(table, graph, self.terms, pool, source, before)
             known = self._answers[key] = (table, pool, made, before)
         return known[2]
 
     def by_difference(self, graph: Graph) -> bool:
-        """Whether a pattern consists of triples only: then its table follows a change (knowledge/asking/tables.py)."""
+        """Whether a pattern consists of triples only: then its table follows a change (query/pattern_tables.py)."""
         return basic(graph.text, dict(graph.prefixes)) is not None
 
     def silence(self, asked: Graph | algebra.Triples, source: Source) -> Warning:
         """Why a pattern that has no answers has none."""
-        return silence.reason(asked, self, source)
+        return no_answers.reason(asked, self, source)
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
         """`triple(S, P, O)` where some are given: a column for each that is not."""
@@ -192,7 +192,7 @@ class Knowledge:
         try:
             return self.store(ordered=not _OPEN.isdisjoint(words)).query(sparql, prefixes=dict(prefixes or {}))
         except SyntaxError as error:
-            raise checked.no_query(str(error), sparql, prefixes or {}, name) from None
+            raise validation.no_query(str(error), sparql, prefixes or {}, name) from None
         except (RuntimeError, OSError) as error:
             raise CepError(f"the query cannot be answered: {error}", code="graph") from None
 
@@ -202,14 +202,14 @@ class Knowledge:
 
         triples = self.closed if inferred else self.asserted
         used = np.unique(np.concatenate(triples.columns)).tolist()
-        terms = {id: foreign.to_rdflib(self.terms.term(id)) for id in used}
+        terms = {id: interop.to_rdflib(self.terms.term(id)) for id in used}
         graph = rdflib.Graph()
         for s, p, o in zip(*(column.tolist() for column in triples.columns)):
             graph.add((terms[s], terms[p], terms[o]))
         return graph
 
     def store(self, ordered: bool = False) -> ox.Store:
-        """A store of all triples, which answers SPARQL; made when first asked for. See knowledge/asking/store.py."""
+        """A store of all triples, which answers SPARQL; made when first asked for. See knowledge/query/store.py."""
         if ordered not in self._stores:
             self._stores[ordered] = store.filled(self.terms, self._seen, self.graphs, ordered)
         return self._stores[ordered]
@@ -303,7 +303,7 @@ class Knowledge:
                 if whole is None or rest is None:
                     return None
                 try:
-                    spans = made.table(whole, rest, made.whole._id, patterns.MOST_CELLS)
+                    spans = made.table(whole, rest, made.whole._id, graph_patterns.MOST_CELLS)
                 except TooLarge:
                     return None
             found[name] = spanned(self.terms, spans, pool)
@@ -333,7 +333,7 @@ class Knowledge:
         tables: dict[_Asked, Table | None] = {}
         for key, table in self.tables.items():
             try:
-                tables[key] = table and table.changed(before, seen, new, gone, self._id, patterns.MOST_CELLS)
+                tables[key] = table and table.changed(before, seen, new, gone, self._id, graph_patterns.MOST_CELLS)
             except TooLarge:
                 continue  # refused when it is asked
         self._renew_stores(graphs, new, gone)

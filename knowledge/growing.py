@@ -15,7 +15,7 @@ import pyoxigraph as ox
 from cep.core.errors import CepError
 from knowledge.rdf.change import Change
 from knowledge.rdf.load import files
-from knowledge.rdf.unreadable import plain
+from knowledge.rdf.parse_errors import plain
 from knowledge.updates import Graphs, Refused, Update, read
 
 

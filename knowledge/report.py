@@ -16,7 +16,7 @@ from knowledge.graph import Knowledge
 from knowledge.namespaces import RDF_TYPE
 from knowledge.places import attributions
 from knowledge.rdf.load import files
-from knowledge.rdf.names import Names
+from knowledge.rdf.prefixed_names import Names
 from knowledge.rdf.terms import NONE
 from knowledge.rdf.triples import Triples
 

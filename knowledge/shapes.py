@@ -16,11 +16,11 @@ from rdflib.collection import Collection
 
 from cep.core.errors import CepError
 from cep.core.suggest import SURE, nearest
+from knowledge.data_graph import graph_of, spoken_of
 from knowledge.rdf.load import files, load, opened, rdf_format, subjects
-from knowledge.rdf.names import KNOWN
+from knowledge.rdf.prefixed_names import KNOWN
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.report import prefixes
-from knowledge.spoken import graph_of, spoken_of
 
 if TYPE_CHECKING:
     from rdflib.term import Node

@@ -18,9 +18,9 @@ from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
 from cep.core.values import Ints
 from cep.rules.materialized import ALWAYS, NEVER, words
-from knowledge.asking.bindings import Bindings, TooLarge, solve
-from knowledge.asking.spans import Spans, always, joined
-from knowledge.asking.tables import Resolve, Table, TriplePattern
+from knowledge.query.bindings import Bindings, TooLarge, solve
+from knowledge.query.pattern_tables import Resolve, Table, TriplePattern
+from knowledge.query.valid_time import Spans, always, joined
 from knowledge.rdf.change import Change, parsed, unnamed
 from knowledge.rdf.terms import NONE
 from knowledge.rdf.triples import Columns, Triples, expand

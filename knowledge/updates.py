@@ -22,7 +22,7 @@ from cep.core.suggest import SURE, nearest
 from knowledge.namespaces import PROV
 from knowledge.rdf.change import labelled
 from knowledge.rdf.load import files, opened, rdf_format
-from knowledge.rdf.unreadable import unreadable
+from knowledge.rdf.parse_errors import unreadable
 
 FROM, UNTIL = PROV + "generatedAtTime", PROV + "invalidatedAtTime"
 _HINT = (

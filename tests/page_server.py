@@ -31,7 +31,7 @@ from connectors.serving.scene import Scene
 from connectors.serving.service import Service
 from connectors.serving.turn import FairLock
 from knowledge.graph import Knowledge
-from knowledge.used import Used
+from knowledge.provenance import Used
 from tests.ports import free_port
 
 SECOND = 1_000_000

@@ -14,7 +14,7 @@ from rdflib.namespace import OWL, RDF
 from benchmarks import network
 from cep.core.errors import CepError
 from knowledge.rdf.triples import Triples
-from knowledge.reasoning import equality, join, removal, saturation, transitivity
+from knowledge.reasoning import delete_rederive, join, same_as, saturation, transitivity
 from knowledge.reasoning.closure import Closed, close
 from knowledge.reasoning.proof import Proof
 from knowledge.verification.rule_sets import CorrectedOwlRl, CorrectedRdfs, closed_by, comparable, typed
@@ -218,7 +218,7 @@ def test_doubt_however_wide_is_resolved(random: Random, seed: int) -> None:
     terms, triples = loaded(sorted(GraphMaker(random).made(axioms=4, facts=20)))
     chosen = np.random.default_rng(seed).random(len(triples)) < 0.2
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(removal, "MOST", 100.0)
+        patch.setattr(delete_rederive, "MOST", 100.0)
         try:
             whole = close(terms, triples, "owlrl")
         except CepError:
@@ -283,7 +283,7 @@ def test_lists_that_are_none() -> None:
 
 
 def test_too_many_equal_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(equality, "MOST", 100)
+    monkeypatch.setattr(same_as, "MOST", 100)
     message = refused(":id a owl:FunctionalProperty . :x :id " + ", ".join(f":v{n}" for n in range(12)) + " .")
     assert message.startswith("12 terms are owl:sameAs each other; all pairs of equal terms are 132, more than 100\n")
 

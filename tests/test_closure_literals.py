@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from knowledge.namespaces import RDF, RDFS, XSD
 from knowledge.rdf.terms import Terms
-from knowledge.reasoning.equals import standing_for
+from knowledge.reasoning.equal_literals import standing_for
 from knowledge.reasoning.literals import different, ill_formed, inside, outside, well_formed
 
 FORMS = {

@@ -19,7 +19,7 @@ import pytest
 from connectors.rdf.elsewhere import stays
 from connectors.rdf.question import Question, Refused
 from connectors.rdf.words import Words
-from knowledge.asking.sparql import tokens
+from knowledge.query.sparql import tokens
 from tests.serving import served
 
 ASKED = "SERVICE SILENT <URL> { ?a ?b ?c }"

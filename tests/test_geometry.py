@@ -18,10 +18,10 @@ from cep.core.values import Pool
 from cep.engine import Engine
 from cep.events import Event, Iri
 from cep.rules import geodesy
-from knowledge import geometry, globe
+from knowledge import geometry, point_index
 from knowledge.geometry import Near, Places
-from knowledge.globe import Globe
 from knowledge.graph import Knowledge
+from knowledge.point_index import Globe
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import Triples
 
@@ -228,7 +228,7 @@ def test_pieces_however_small_give_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     whole = [near.answers(given, wanted) for given in some for wanted in ((4,), ()) if 3 in given or wanted]
     every = near.answers(some[2], (3, 4))
     assert len(every) == 9 * 40
-    monkeypatch.setattr(globe, "MOST", 50)
+    monkeypatch.setattr(point_index, "MOST", 50)
     monkeypatch.setattr(geometry, "_PIECE", 2)
     assert [near.answers(given, wanted) for given in some for wanted in ((4,), ()) if 3 in given or wanted] == whole
     assert near.answers(some[2], (3, 4)) == every

@@ -18,8 +18,8 @@ from cep.core.values import Pool
 from cep.engine import Engine
 from cep.events import Event
 from knowledge import graph
-from knowledge.asking import tables
 from knowledge.graph import Knowledge
+from knowledge.query import pattern_tables
 from knowledge.rdf import triples
 from tests import knowledge_maker as maker
 from tests.test_equivalence import examples
@@ -94,7 +94,7 @@ def test_changed_knowledge_is_that_of_a_fresh_start(
 def by_difference() -> Iterator[None]:
     """No change is so large, beside what there is, that all is done anew."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((triples, "_FEW"), (triples, "_MANY"), (tables, "_LARGE"), (graph, "_MANY")):
+        for module, name in ((triples, "_FEW"), (triples, "_MANY"), (pattern_tables, "_LARGE"), (graph, "_MANY")):
             patch.setattr(module, name, 0)
         yield
 
@@ -209,7 +209,7 @@ def test_an_answer_that_a_change_leaves_alone_is_the_same_object() -> None:
 
 
 def test_a_table_that_grows_too_large_is_refused_when_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("knowledge.asking.patterns.MOST_CELLS", 7)
+    monkeypatch.setattr("knowledge.query.graph_patterns.MOST_CELLS", 7)
     knowledge = Knowledge.of(ox.parse("<x:a> <x:p> 1, 2, 3 .", ox.RdfFormat.TURTLE))
     assert len(rows(knowledge, "{ ?S <x:p> ?O }")) == 3
     knowledge.apply(knowledge.change("<x:a> <x:p> 4 ."))

@@ -12,8 +12,8 @@ from hypothesis import given
 from rdflib.compare import isomorphic
 
 from cep.core.errors import CepError, CepErrors
-from knowledge.asking import store
 from knowledge.graph import Knowledge
+from knowledge.query import store
 from knowledge.rdf.terms import NONE
 from tests import knowledge_maker as maker
 from tests.test_equivalence import examples

@@ -21,9 +21,9 @@ from cep.rules.graphs import of_the_rule
 from cep.rules.materialized import series_of
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
-from knowledge.asking import patterns, sparql
 from knowledge.graph import Knowledge
-from knowledge.rdf import foreign
+from knowledge.query import graph_patterns, sparql
+from knowledge.rdf import interop
 from tests import knowledge_maker as maker
 from tests import reference_knowledge, reference_parser
 from tests.test_equivalence import examples
@@ -103,7 +103,7 @@ def both(lines: list[str], named: list[str]) -> tuple[Knowledge, rdflib.Dataset]
         (triple,) = ox.parse(text, ox.RdfFormat.N_TRIPLES)
         quads.append(ox.Quad(*triple.triple, ox.NamedNode(name)) if name else triple)
         (data.graph(URIRef(name)) if name else data.default_graph).add(
-            tuple(foreign.to_rdflib(t) for t in triple.triple)
+            tuple(interop.to_rdflib(t) for t in triple.triple)
         )
     return Knowledge.of(quads), data
 
@@ -115,7 +115,7 @@ def test_triples_are_joined_as_sparql_joins_them(lines: list[str], text: str) ->
     assert sparql.basic(text, dict(maker.PREFIXES)) is not None
     found = rows(knowledge, text)
     assert len(set(found)) == len(found)
-    assert found == shown(patterns.by_sparql(asked, knowledge.store(), POOL, source(text)), POOL)
+    assert found == shown(graph_patterns.by_sparql(asked, knowledge.store(), POOL, source(text)), POOL)
     assert set(found) == by_rdflib(data, text)
 
 
@@ -259,10 +259,10 @@ def test_parts_that_something_connects_are_no_product() -> None:
 
 
 def test_answers_that_come_too_often_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patterns, "MOST_READ", 1999)
+    monkeypatch.setattr(graph_patterns, "MOST_READ", 1999)
     with pytest.raises(CepError, match=r"^<program>:3:5: this pattern goes through more than 1,999 answers"):
         rows(many(), "{ ?s a?/<x:sensor> ?n BIND(1 AS ?N) }")
-    monkeypatch.setattr(patterns, "MOST_READ", 2000)
+    monkeypatch.setattr(graph_patterns, "MOST_READ", 2000)
     assert rows(many(), "{ ?s <x:sensor> ?n BIND(1 AS ?N) }") == [(1,)]
 
 
@@ -275,12 +275,12 @@ def test_answers_are_the_same_in_whatever_pieces_they_are_read(monkeypatch: pyte
     )
     whole = [rows(many(), text) for text in texts]
     assert [len(each) for each in whole] == [2, 2000, 1, 0]
-    monkeypatch.setattr("knowledge.asking.solutions._PIECE", 100)
+    monkeypatch.setattr("knowledge.query.solutions._PIECE", 100)
     assert [rows(many(), text) for text in texts] == whole
 
 
 def test_a_table_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patterns, "MOST_CELLS", 3999)
+    monkeypatch.setattr(graph_patterns, "MOST_CELLS", 3999)
     for text in ("{ ?S <x:sensor> ?N }", "{ ?S <x:sensor>+ ?N }"):
         with pytest.raises(CepError, match=r"goes through 2,000|goes through more than 1,999") as refused:
             rows(many(), text)
@@ -289,7 +289,7 @@ def test_a_table_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_filter_does_not_hide_that_there_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patterns, "_ENDLESS", 1_000_000)
+    monkeypatch.setattr(graph_patterns, "_ENDLESS", 1_000_000)
     with pytest.raises(CepError, match=r"goes through 8,000,000 answers"):
         rows(many(), "{ ?S ?p ?o . ?T ?p ?u FILTER(?S != ?T) }")
     assert len(rows(many(), "{ ?S ?p ?o . ?t ?p ?u FILTER(?S = <x:s1> && ?t = <x:s2>) }")) == 1

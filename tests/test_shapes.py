@@ -13,11 +13,11 @@ from rdflib import Graph
 
 from benchmarks import registers
 from cep.core.errors import CepError
+from knowledge.data_graph import spoken_of
 from knowledge.graph import Knowledge
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples
 from knowledge.shapes import STATIONS, Problem, check, placed, unknown
-from knowledge.spoken import spoken_of
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
 ONTOLOGIES = Path(__file__).parent.parent / "ontologies"

@@ -28,7 +28,7 @@ from cep.plan.algebra import Atom, Pair, Rule, Window
 from cep.rules.terms import Variable
 from connectors.why.plain import Asked, why
 from knowledge.graph import Knowledge
-from knowledge.used import Used
+from knowledge.provenance import Used
 from tests import reference
 from tests.cases_format import known
 from tests.programs import Program, iterations, programs, recursions, windows

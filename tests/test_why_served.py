@@ -14,7 +14,7 @@ import pytest
 from connectors.serving import why
 from connectors.why.lines import tree
 from connectors.why.plain import Asked, by_id
-from knowledge.used import Used
+from knowledge.provenance import Used
 from tests.page_server import EIGHT, SECOND, Shown, shown
 
 HOUR = 3_600 * SECOND

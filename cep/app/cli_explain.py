@@ -141,8 +141,8 @@ def explain(
         if known is not None:
             from dataclasses import replace
 
+            from knowledge.provenance import Used
             from knowledge.report import prefixes
-            from knowledge.used import Used
 
             asked = replace(asked, facts=Used(known, prefixes(knowledge or ())))
         status = _not(asked, told, format) if absent is not None else _why(asked, told, format)

@@ -87,8 +87,8 @@ def query(
       cep knowledge query 'SELECT ?s { ?s a sosa:Platform }' -k stations.ttl
     """
     with settled():
-        from knowledge.asking.results import FORMATS, text
-        from knowledge.asking.silence import nowhere
+        from knowledge.query.no_answers import nowhere
+        from knowledge.query.result_formats import FORMATS, text
 
         if format not in FORMATS:
             told = f"--format: `{format}` is no format of a table"
@@ -202,7 +202,7 @@ def _nothing() -> CepError:
 
 
 def _prefixes(files: Sequence[str], given: list[str] | None) -> dict[str, str]:
-    from knowledge.rdf.names import KNOWN
+    from knowledge.rdf.prefixed_names import KNOWN
     from knowledge.report import prefixes
 
     found = {**KNOWN, **prefixes(files)}

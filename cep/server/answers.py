@@ -35,9 +35,9 @@ from connectors.serving.located import Gazette
 from connectors.serving.scene import Scene
 from connectors.serving.service import Relay, Service
 from connectors.sources import Sources
-from knowledge.rdf.names import KNOWN
+from knowledge.provenance import Used
+from knowledge.rdf.prefixed_names import KNOWN
 from knowledge.report import prefixes
-from knowledge.used import Used
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from cep.rules.geodesy import TIGHTEST_RADIUS
 from connectors.rdf.words import DISTANCE
-from knowledge.asking.sparql import Token, tokens
+from knowledge.query.sparql import Token, tokens
 
 _DEGREE = TIGHTEST_RADIUS * math.pi / 180  # metres, at least
 _SLACK, _PART = 1e-3, 1e-6  # degrees, and parts: more than floats of 32 bits are wrong by

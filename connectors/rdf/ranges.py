@@ -17,7 +17,7 @@ import pyoxigraph as ox
 
 from connectors.rdf.timed import STAMPED, WAYS, Link, Order, Range, Stamp, Timed
 from connectors.rdf.words import RDF, XSD
-from knowledge.asking.sparql import Token, tokens
+from knowledge.query.sparql import Token, tokens
 
 _NOT = {"graph", "service", "from", "base", "insert", "delete", "load", "clear", "with", "using", "describe", "reduced"}
 _PLAIN = re.compile(

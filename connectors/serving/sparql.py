@@ -23,8 +23,8 @@ from connectors.rdf.words import DISTANCE
 from connectors.serving.described import answers, query
 from connectors.serving.guard import client_of
 from connectors.serving.negotiation import negotiated
-from knowledge.asking.checked import no_query
-from knowledge.asking.sparql import tokens
+from knowledge.query.sparql import tokens
+from knowledge.query.validation import no_query
 
 TABLES: Mapping[str, str] = {
     "application/sparql-results+json": "json",

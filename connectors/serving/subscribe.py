@@ -25,7 +25,7 @@ from connectors.rdf.words import Words
 from connectors.serving.described import answers
 from connectors.serving.guard import client_of
 from connectors.serving.sparql import ASKED, REFUSALS, Asking, Malformed, asked, parameters, refused, stays
-from knowledge.asking.sparql import tokens
+from knowledge.query.sparql import tokens
 
 MOST = 1 << 22
 """Bytes of an answer that is watched."""

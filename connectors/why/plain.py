@@ -49,8 +49,8 @@ def _patient() -> None:
 class Asked:
     """An engine that remembers, asked. Not while it steps.
 
-    `facts`: what the answers of graph patterns rest on (`knowledge.used`); `calendar`: times as ISO 8601, else seconds;
-    `patience` is called now and then, and raises where it ends.
+    `facts`: what the answers of graph patterns rest on (`knowledge.provenance`); `calendar`: times as ISO 8601, else
+    seconds; `patience` is called now and then, and raises where it ends.
     """
 
     engine: Engine

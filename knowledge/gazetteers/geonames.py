@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 
 from cep.core.errors import CepError
-from knowledge.gazetteers import tabbed
-from knowledge.gazetteers.tabbed import DTYPES, Field
+from knowledge.gazetteers import tab_separated
+from knowledge.gazetteers.tab_separated import DTYPES, Field
 
 FEATURES = (
     Field("id", "int", "geonameid", needed=True, low=1, distinct=True),
@@ -79,7 +79,7 @@ def read(path: Path) -> Dump:
     hierarchy = _beside(path, "hierarchy", _HIERARCHY)
     codes = _beside(path, "featureCodes_en", _CODES)
     return Dump(
-        tabbed.read(_content(path), path, FEATURES),
+        tab_separated.read(_content(path), path, FEATURES),
         pl.concat(regions).select("key", "name", "id"),
         _beside(path, "countryInfo", _COUNTRIES, comment="#")
         .select("country", "name", "population", "id")
@@ -98,7 +98,7 @@ def _beside(path: Path, name: str, fields: tuple[Field, ...], comment: str | Non
     for suffix in (".txt", ".zip"):
         file = path.with_name(name + suffix)
         if file.exists():
-            return tabbed.read(_content(file), file, fields, comment)
+            return tab_separated.read(_content(file), file, fields, comment)
     return pl.DataFrame(schema={field.name: DTYPES[field.type] for field in fields})
 
 

@@ -7,10 +7,10 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.values import Ints
-from knowledge.asking.values import INTEGERS
 from knowledge.namespaces import XSD
 from knowledge.rdf.terms import IRI, LANG_STRING, LITERAL, NONE, Sort, Terms
 from knowledge.rdf.triples import Triples
+from knowledge.rdf.values import INTEGERS
 
 _DIGITS = r"(?:0|-?[1-9][0-9]{0,14})"
 _REAL = r"^(?:0|-?[1-9][0-9]{0,6}|-?(?:0|[1-9][0-9]{0,6})\.[0-9]{0,6}[1-9])$"

@@ -14,7 +14,7 @@ import pyoxigraph as ox
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge.rdf import foreign, load
+from knowledge.rdf import interop, load
 from knowledge.rdf.terms import NONE, Terms
 
 _FEW = 1000  # quads whose terms are looked up one by one
@@ -105,7 +105,7 @@ def _lines(source: Any, name: str) -> frozenset[str]:
     elif isinstance(source, Path):
         found = labelled(load.quads(source))
     else:
-        found = list(foreign.quads(source))
+        found = list(interop.quads(source))
     return frozenset(_written(found, name).split("\n")) - {""}
 
 

@@ -22,8 +22,8 @@ from cep.core.errors import CepError, CepErrors
 from cep.core.suggest import astray, beside
 from cep.core.values import Ints
 from knowledge import places
+from knowledge.rdf.parse_errors import unreadable
 from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.unreadable import unreadable
 
 FORMATS = {
     ".ttl": ox.RdfFormat.TURTLE,

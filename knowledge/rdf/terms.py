@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from cep.core.hashtable import KeySet
 from cep.core.values import Ints, Pool
 from cep.rules.materialized import Column
-from knowledge.asking.values import columns_of, escaped, unescaped
 from knowledge.namespaces import XSD
+from knowledge.rdf.values import columns_of, escaped, unescaped
 
 IRI, BLANK, LITERAL = range(3)
 """The kinds of term."""

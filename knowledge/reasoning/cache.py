@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from cep.core import checksum
-from knowledge.rdf.names import Names
+from knowledge.rdf.prefixed_names import Names
 from knowledge.rdf.terms import BLANK, Terms
 from knowledge.rdf.triples import Triples
 from knowledge.reasoning.closure import Closed, close
@@ -28,7 +28,7 @@ MOST = 2**30
 LEAST = 20_000
 """Triples that are worth a file: fewer are closed in about a tenth of a second."""
 
-_READ_TOO = ("namespaces.py", "asking/values.py", "rdf/names.py", "rdf/terms.py", "rdf/triples.py")
+_READ_TOO = ("namespaces.py", "rdf/prefixed_names.py", "rdf/terms.py", "rdf/triples.py", "rdf/values.py")
 _ABANDONED = 3600  # seconds by which a file half written is older than the newest
 
 

@@ -15,17 +15,17 @@ import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge.rdf.names import Names
+from knowledge.rdf.prefixed_names import Names
 from knowledge.rdf.terms import IRI, LITERAL, Terms
 from knowledge.rdf.triples import Triples
-from knowledge.reasoning.equality import united
-from knowledge.reasoning.equals import lost_values, more_values, values_of
+from knowledge.reasoning.delete_rederive import in_doubt, inferred_again
+from knowledge.reasoning.equal_literals import lost_values, more_values, values_of
 from knowledge.reasoning.inconsistency import Check, Contradiction, inconsistent
 from knowledge.reasoning.proof import Proof, Prover
 from knowledge.reasoning.relation import MOST_TERMS, Facts, Relation, packed, unpacked
-from knowledge.reasoning.removal import in_doubt, inferred_again
 from knowledge.reasoning.rule import Rule
 from knowledge.reasoning.ruleset import REASONING, Reasoning, Ruleset, ruleset
+from knowledge.reasoning.same_as import united
 from knowledge.reasoning.saturation import Heads, Saturation
 
 
@@ -43,7 +43,7 @@ class Closed:
     """Triples and what follows from them. Never changed: `plus` and `minus` give another.
 
     `facts` also holds what has no place in RDF and yet leads to triples: literals as subjects, blank nodes as
-    predicates, members of lists. `triples` does not. `labels` are those of equality.py, `round` the last. `kept`: it
+    predicates, members of lists. `triples` does not. `labels` are those of same_as.py, `round` the last. `kept`: it
     was read from a disk (cache.py), where it had been closed before.
     """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep.core.errors import CepError
-from knowledge.rdf.names import Names, Triple
+from knowledge.rdf.prefixed_names import Names, Triple
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.reasoning.join import Rows, solutions
 from knowledge.reasoning.literals import KNOWN, different, ill_formed, outside

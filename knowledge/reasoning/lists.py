@@ -9,7 +9,7 @@ import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge.rdf.names import Names
+from knowledge.rdf.prefixed_names import Names
 from knowledge.reasoning.relation import Facts, distinct, packed, unpacked
 from knowledge.reasoning.rule import VALUE, Atom, Rule
 from knowledge.reasoning.vocabulary import Vocabulary

@@ -13,9 +13,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.values import Ints
-from knowledge.asking.values import READ
 from knowledge.namespaces import RDF, RDFS, XSD
 from knowledge.rdf.terms import LITERAL, Sort, Terms
+from knowledge.rdf.values import READ
 
 Bools = NDArray[np.bool_]
 
@@ -40,7 +40,7 @@ _FORMS = {
     XSD + "time": rf"^{_CLOCK}{_ZONE}?$",
     XSD + "duration": rf"^-?P(?:[0-9]+Y)?(?:[0-9]+M)?(?:[0-9]+D)?(?:T(?:[0-9]+H)?(?:[0-9]+M)?(?:{_NUMBER}S)?)?$",
 }
-"""Lexical forms of the datatypes that `knowledge.asking.values` does not read."""
+"""Lexical forms of the datatypes that `knowledge.rdf.values` does not read."""
 
 _BOUNDS: dict[str, tuple[int, int]] = {
     XSD + "long": (-(2**63), 2**63 - 1),

@@ -15,8 +15,8 @@ import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
-from knowledge.rdf.foreign import to_rdflib
-from knowledge.rdf.names import Names
+from knowledge.rdf.interop import to_rdflib
+from knowledge.rdf.prefixed_names import Names
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import Triples
 from knowledge.reasoning.closure import Closed, visible

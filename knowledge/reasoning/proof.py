@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knowledge.rdf.names import Names, Triple
+from knowledge.rdf.prefixed_names import Names, Triple
 from knowledge.reasoning.join import Part, Rows, solutions
 from knowledge.reasoning.relation import Facts, Relation, flipped, packed
 from knowledge.reasoning.rule import HAS, TWICE, VALUE, Atom, Rule

@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 
 from cep.core.values import Ints
-from knowledge.asking.values import READ
-from knowledge.rdf.names import Names
+from knowledge.rdf.prefixed_names import Names
 from knowledge.rdf.terms import IRI, LITERAL, Terms
+from knowledge.rdf.values import READ
 from knowledge.reasoning import owl2rl, rdfs
 from knowledge.reasoning.lists import lists_of, rules_of_lists
 from knowledge.reasoning.literals import KNOWN, inside

@@ -10,12 +10,12 @@ import numpy as np
 from cep.core.errors import CepError
 from cep.core.values import Ints
 from knowledge.rdf.terms import LITERAL, Terms
-from knowledge.reasoning.equality import pairs_of, united
-from knowledge.reasoning.equals import one_value
+from knowledge.reasoning.equal_literals import one_value
 from knowledge.reasoning.join import BLOCK, Part, Rows, solutions
 from knowledge.reasoning.owl2rl import WALKED
 from knowledge.reasoning.relation import Facts, Relation, distinct, found, packed, unpacked
 from knowledge.reasoning.rule import HAS, VALUE, Atom, Rule
+from knowledge.reasoning.same_as import pairs_of, united
 from knowledge.reasoning.transitivity import reached
 from knowledge.reasoning.vocabulary import Vocabulary
 

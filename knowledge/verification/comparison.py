@@ -14,7 +14,7 @@ from rdflib import Literal
 from rdflib.namespace import RDF, RDFS
 
 from cep.core.errors import CepError
-from knowledge.rdf.foreign import to_rdflib
+from knowledge.rdf.interop import to_rdflib
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import Triples
 from knowledge.reasoning.closure import close

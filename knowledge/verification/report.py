@@ -9,7 +9,7 @@ from typing import Literal
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from knowledge.graph import Knowledge
-from knowledge.rdf.names import Names
+from knowledge.rdf.prefixed_names import Names
 from knowledge.verification.comparison import DIFFERENCES, Comparison, Side, compare
 from knowledge.verification.sample import Sample, sample
 

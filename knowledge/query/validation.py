@@ -10,9 +10,9 @@ import pyoxigraph as ox
 from cep.core.errors import CepError, Source, Span
 from cep.rules.graphs import of_the_rule
 from cep.rules.terms import Graph
-from knowledge.asking.slips import first_slip, first_slip_of_query
-from knowledge.asking.sparql import Token, tokens
 from knowledge.namespaces import GEOF
+from knowledge.query.diagnostics import first_slip, first_slip_of_query
+from knowledge.query.sparql import Token, tokens
 
 _VOLATILE = ("now", "rand", "uuid", "struuid", "bnode")
 _ERROR = re.compile(r"error at (\d+):(\d+): ")

@@ -14,7 +14,7 @@ import pyoxigraph as ox
 from cep.core.errors import CepError
 from knowledge.graph import Knowledge, in_order
 from knowledge.namespaces import XSD
-from knowledge.rdf.names import Names
+from knowledge.rdf.prefixed_names import Names
 from knowledge.rdf.terms import Terms
 
 NUMBERS = frozenset(XSD + name for name in ("integer", "decimal", "double", "float", "int", "long", "short", "byte"))

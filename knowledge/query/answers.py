@@ -11,7 +11,7 @@ import polars as pl
 from cep.core.values import FLOAT, INT, Ints, Pool
 from cep.rules.materialized import CODED, Column
 from cep.runtime.knowledge_source import Answers, Spanned
-from knowledge.asking.spans import Spans
+from knowledge.query.valid_time import Spans
 from knowledge.rdf.terms import Terms
 
 

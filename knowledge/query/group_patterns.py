@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from knowledge.asking.sparql import Token, tokens
+from knowledge.query.sparql import Token, tokens
 
 _BLOCKS = ("optional", "minus", "graph", "service", "values", "filter", "bind")
 

@@ -8,13 +8,13 @@ from cep.core.errors import CepError, Source
 from cep.core.values import Pool
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
-from knowledge.asking import solutions
-from knowledge.asking.answers import Before, answered
-from knowledge.asking.bindings import TooLarge
-from knowledge.asking.checked import check, refused
-from knowledge.asking.products import groups, refuse_product, refuse_products, stretch
-from knowledge.asking.sparql import basic
-from knowledge.asking.tables import Resolve, Table, tabled
+from knowledge.query import solutions
+from knowledge.query.answers import Before, answered
+from knowledge.query.bindings import TooLarge
+from knowledge.query.cross_products import groups, refuse_product, refuse_products, stretch
+from knowledge.query.pattern_tables import Resolve, Table, tabled
+from knowledge.query.sparql import basic
+from knowledge.query.validation import check, refused
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import Triples
 

@@ -9,9 +9,9 @@ import pyoxigraph as ox
 
 from cep.core.errors import Source
 from cep.rules.terms import Graph
-from knowledge.asking.checked import refused
-from knowledge.asking.groups import Block, Part, blocks, parts
-from knowledge.asking.sparql import Token
+from knowledge.query.group_patterns import Block, Part, blocks, parts
+from knowledge.query.sparql import Token
+from knowledge.query.validation import refused
 
 MOST_PRODUCT = 100_000
 """Rows up to which a cross product is taken to be meant."""

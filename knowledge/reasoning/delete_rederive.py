@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from cep.core.values import Ints
-from knowledge.reasoning.equality import pairs_of
 from knowledge.reasoning.join import Part, Rows, solutions
 from knowledge.reasoning.owl2rl import WALKED
 from knowledge.reasoning.relation import Facts, Relation, distinct, found, unpacked
 from knowledge.reasoning.rule import Atom, Rule
+from knowledge.reasoning.same_as import pairs_of
 from knowledge.reasoning.saturation import Heads, Saturation
 from knowledge.reasoning.transitivity import reached
 

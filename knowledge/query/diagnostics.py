@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from knowledge.asking.sparql import Token, tokens
+from knowledge.query.sparql import Token, tokens
 
 _TERMS = ("variable", "iri", "name", "blank", "string", "number")
 _COMPARISONS = ("=", "<", ">", "<=", ">=", "!=")

@@ -14,9 +14,9 @@ from cep.core.suggest import nearest
 from cep.plan.algebra import Triples
 from cep.rules.graphs import on_one_line
 from cep.rules.terms import Graph
-from knowledge.asking.checked import placed
-from knowledge.asking.groups import parts
-from knowledge.asking.sparql import Constant, Token, basic, tokens
+from knowledge.query.group_patterns import parts
+from knowledge.query.sparql import Constant, Token, basic, tokens
+from knowledge.query.validation import placed
 from knowledge.rdf.terms import IRI, NONE
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from cep.core.values import Ints
-from knowledge.asking import sparql
-from knowledge.asking.bindings import Bindings, Pattern, solve
-from knowledge.asking.sparql import Constant
+from knowledge.query import sparql
+from knowledge.query.bindings import Bindings, Pattern, solve
+from knowledge.query.sparql import Constant
 from knowledge.rdf.triples import Triples
 
 Resolve = Callable[[Constant], int]

@@ -12,11 +12,11 @@ from cep.events import Iri, Value
 from cep.explain.judging import Fact, Step, Triple
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Fixed, KnowledgeSource
-from knowledge.asking.products import groups
-from knowledge.asking.sparql import BasicPattern, Constant, Slot, basic
-from knowledge.forms import equal, first_like
 from knowledge.graph import Knowledge
-from knowledge.rdf.names import Names
+from knowledge.query.cross_products import groups
+from knowledge.query.sparql import BasicPattern, Constant, Slot, basic
+from knowledge.rdf.lexical_forms import equal, first_like
+from knowledge.rdf.prefixed_names import Names
 from knowledge.rdf.terms import NONE, Term
 from knowledge.reasoning.proof import ASSERTED
 
