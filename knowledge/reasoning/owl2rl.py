@@ -8,7 +8,8 @@ any literal of an integer type with this value. `?x != ?y` only spares what anot
 members of a list, or literals of a value, are meant.
 
 What stands in no line here: eq-ref, dt-type1 and prp-ap (left out, see docs/decisions/2026-11-21-reasoning.md);
-prp-spo2 and prp-key, of which there is one for each list (lists.py); the other dt- rules (literals.py, equal_literals.py).
+prp-spo2 and prp-key, of which there is one for each list (lists.py); the other dt- rules (literals.py,
+equal_literals.py).
 WALKED and cls-int1 are not joined as they are written (saturation.py).
 """
 
