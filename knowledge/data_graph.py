@@ -8,10 +8,9 @@ import numpy as np
 from rdflib import OWL, RDF, RDFS, SH, BNode, Graph, Literal, URIRef
 
 from cep.core.values import Ints
-from knowledge.gazetteers.gazetteer import Columns
 from knowledge.namespaces import XSD
 from knowledge.rdf.terms import BLANK, IRI, NONE, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleColumns, Triples
 
 if TYPE_CHECKING:
     from rdflib.term import Node
@@ -20,12 +19,12 @@ _ANYTHING = (SH.sparql, SH.closed, SH.target, SH.rule, SH.select, SH.ask, SH.js)
 """Words of shapes that may ask for any triple."""
 
 
-def spoken_of(terms: Terms, triples: Triples, shapes: Graph) -> Graph:
+def data_graph(terms: Terms, triples: Triples, shapes: Graph) -> Graph:
     """The targets of shapes, what lies on paths from them, and the classes of all these; what any shape of them asks
     for is there. All triples, where shapes may ask for any.
     """
     if any(word in shapes.predicates() for word in _ANYTHING):
-        return graph_of(terms, [triples.columns])
+        return rdflib_graph(terms, [triples.columns])
     words: set[Node] = {node for node in shapes.objects() if isinstance(node, URIRef) and node not in SH}
     inverse, of_objects = set(shapes.objects(None, SH.inversePath)), set(shapes.objects(None, SH.targetObjectsOf))
     if any(isinstance(path, BNode) for path in inverse):
@@ -40,7 +39,7 @@ def spoken_of(terms: Terms, triples: Triples, shapes: Graph) -> Graph:
             break
         nodes = more
     parts = [_of(triples, p, 0, nodes) for p in [*ahead, kind]] + [_of(triples, p, 2, nodes) for p in behind]
-    return graph_of(terms, [*parts, triples.match(p=below)])
+    return rdflib_graph(terms, [*parts, triples.match(p=below)])
 
 
 def _targets(terms: Terms, triples: Triples, shapes: Graph) -> Ints:
@@ -62,14 +61,14 @@ def _known(terms: Terms, nodes: set[Node]) -> list[int]:
     return [id for id in ids if id != NONE]
 
 
-def _of(triples: Triples, predicate: int, place: int, nodes: Ints) -> Columns:
+def _of(triples: Triples, predicate: int, place: int, nodes: Ints) -> TripleColumns:
     # The triples with this predicate and one of these nodes at a place.
     s, p, o = triples.match(p=predicate)
     kept = np.isin((s, p, o)[place], nodes)
     return s[kept], p[kept], o[kept]
 
 
-def graph_of(terms: Terms, parts: list[Columns]) -> Graph:
+def rdflib_graph(terms: Terms, parts: list[TripleColumns]) -> Graph:
     """Triples as a graph of rdflib."""
     graph = Graph()
     for columns in parts:

@@ -12,7 +12,7 @@ import numpy as np
 
 from cep.core.values import Ints
 from knowledge.query.bindings import Bindings
-from knowledge.query.pattern_tables import Table
+from knowledge.query.pattern_tables import PatternTable
 from knowledge.rdf.terms import NONE
 from knowledge.reasoning.closure import close
 from knowledge.reasoning.relation import unpacked
@@ -63,7 +63,7 @@ def forget(knowledge: Knowledge) -> None:
     knowledge.take_on(terms, canonical, graphs, (asserted, closed, seen), closure, tables)
 
 
-def _renamed(table: Table, ids: Ints) -> Table:
+def _renamed(table: PatternTable, ids: Ints) -> PatternTable:
     pieces = [
         replace(each, found=Bindings({n: ids[column] for n, column in each.found.columns.items()}, each.found.rows))
         for each in table.pieces

@@ -17,7 +17,7 @@ from cep.rules import geodesy
 from cep.rules.areas import WrongArea, read_all
 from cep.rules.conditions import Column, Mask, Probe
 from knowledge.namespaces import GEO, WGS84
-from knowledge.point_index import Globe
+from knowledge.point_index import PointIndex
 from knowledge.rdf.terms import IRI, NONE, Terms
 from knowledge.rdf.triples import Triples
 
@@ -30,7 +30,7 @@ _OF_POINTS = (shapely.GeometryType.POINT, shapely.GeometryType.MULTIPOINT)
 _PIECE = 1 << 20  # rows that are looked at together
 
 
-class Places:
+class Geometries:
     """Where the things of the knowledge are, read when first asked for.
 
     A thing is at its `wgs84:lat` and `wgs84:long`, at its `wgs84:lat_long`, at its `geo:asWKT`, and where its
@@ -190,8 +190,8 @@ class Features:
     long: Floats
 
     @cached_property
-    def globe(self) -> Globe:
-        return Globe(self.lat, self.long)
+    def globe(self) -> PointIndex:
+        return PointIndex(self.lat, self.long)
 
     @cached_property
     def starts(self) -> Ints:
@@ -209,7 +209,7 @@ class Near:
     arity = 5
     types = ("float", "float", "float", "iri", "float")
 
-    def __init__(self, places: Places, pool: Pool) -> None:
+    def __init__(self, places: Geometries, pool: Pool) -> None:
         self._places = places
         self._pool = pool
         self._codes: _Codes | None = None

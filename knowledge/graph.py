@@ -21,9 +21,9 @@ from cep.runtime.knowledge_source import Answers, Fixed, Spanned
 from knowledge import geometry
 from knowledge.forgetting import FEW, forget
 from knowledge.query import graph_patterns, no_answers, solutions, store, validation
-from knowledge.query.answers import Before, answered, rank, spanned
+from knowledge.query.answers import PreviousAnswers, answered, rank, spanned
 from knowledge.query.bindings import TooLarge
-from knowledge.query.pattern_tables import Table
+from knowledge.query.pattern_tables import PatternTable
 from knowledge.query.sparql import Constant, basic, tokens
 from knowledge.rdf import interop, load
 from knowledge.rdf.canonical import Canonical
@@ -32,7 +32,7 @@ from knowledge.rdf.fingerprint import fingerprint
 from knowledge.rdf.named_graphs import by_graph, changed, union
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples
-from knowledge.reasoning.closure import Closed
+from knowledge.reasoning.closure import Closure
 from knowledge.reasoning.owlrl_rules import OwlrlClosure
 from knowledge.reasoning.regime import closed_under
 from knowledge.stretch import stretch
@@ -71,9 +71,9 @@ class Knowledge:
         self._lent = False  # whether a fork has these stores too
         self.loaded: Knowledge | None = None  # what this is a state of, with a dictionary of its own
         self.first = self._many = 0  # terms that were loaded; more than which are too many
-        self.tables: dict[_Asked, Table | None] = {}
-        self._answers: dict[_Asked, tuple[Table, Pool, Answers, Before]] = {}
-        self._places: geometry.Places | None = None
+        self.tables: dict[_Asked, PatternTable | None] = {}
+        self._answers: dict[_Asked, tuple[PatternTable, Pool, Answers, PreviousAnswers]] = {}
+        self._places: geometry.Geometries | None = None
         self._fingerprint: str | None = None
 
     @classmethod
@@ -123,7 +123,7 @@ class Knowledge:
             return graph_patterns.by_sparql(graph, self.store(ordered=not words.isdisjoint(_OPEN)), pool, source)
         known = self._answers.get(key)
         if known is None or known[0] is not table or known[1] is not pool:
-            before = Before() if known is None or known[1] is not pool else known[3]
+            before = PreviousAnswers() if known is None or known[1] is not pool else known[3]
             made = graph_patterns.of_table(table, graph, self.terms, pool, source, before)
             known = self._answers[key] = (table, pool, made, before)
         return known[2]
@@ -152,10 +152,10 @@ class Knowledge:
         return self.places.areas
 
     @property
-    def places(self) -> geometry.Places:
+    def places(self) -> geometry.Geometries:
         """Where the things of the knowledge are."""
         if self._places is None:
-            self._places = geometry.Places(self.terms, self.closed)
+            self._places = geometry.Geometries(self.terms, self.closed)
         return self._places
 
     # --- what Python asks ---
@@ -231,7 +231,8 @@ class Knowledge:
             made.canonical = self.canonical.copy()
             made.terms = terms = made.canonical.terms
             made.first = len(terms)
-            made._answers = {key: (*known[:3], Before()) for key, known in made._answers.items()}  # of other ids
+            # the answers before were of other ids
+            made._answers = {key: (*known[:3], PreviousAnswers()) for key, known in made._answers.items()}
             made.closure = self.closure and replace(self.closure, terms=terms)
             made._many = 2 * max(len(terms), FEW)
         return made
@@ -248,8 +249,8 @@ class Knowledge:
         canonical: Canonical,
         graphs: Mapping[int, Triples],
         triples: tuple[Triples, Triples, Triples],
-        closure: Closed | None,
-        tables: Mapping[_Asked, Table | None],
+        closure: Closure | None,
+        tables: Mapping[_Asked, PatternTable | None],
     ) -> None:
         """Be the same in another dictionary; `triples`: asserted, closed and as patterns have them."""
         self.terms, self.canonical, self.graphs, self.closure = terms, canonical, dict(graphs), closure
@@ -326,11 +327,11 @@ class Knowledge:
             added, removed = closure.since(self.closure)  # type: ignore[arg-type]
         placed = self.placed(added, removed)
         if placed:
-            geometry.Places(self.terms, added).check()
+            geometry.Geometries(self.terms, added).check()
         closed = asserted if closure is None else self.closed.minus(removed).plus(added)
         before = self._seen
         seen, new, gone = self.canonical.changed(before, closed, added, removed)
-        tables: dict[_Asked, Table | None] = {}
+        tables: dict[_Asked, PatternTable | None] = {}
         for key, table in self.tables.items():
             try:
                 tables[key] = table and table.changed(before, seen, new, gone, self._id, graph_patterns.MOST_CELLS)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from cep.core.errors import CepError
 from knowledge.gazetteers import airports, cities, geonames, regions
-from knowledge.gazetteers.gazetteer import DATASET, Columns, Gazetteer
+from knowledge.gazetteers.gazetteer import DATASET, Gazetteer
 from knowledge.namespaces import DCTERMS, RDF_TYPE
 from knowledge.rdf.terms import NONE, Terms
+from knowledge.rdf.triples import TripleColumns
 
 if TYPE_CHECKING:
     from knowledge.graph import Knowledge
@@ -47,7 +48,7 @@ def gazetteer(name: str | Path) -> Gazetteer:
     return regions.gazetteer(geonames.read(path))
 
 
-def read(name: str | Path, terms: Terms) -> Columns:
+def read(name: str | Path, terms: Terms) -> TripleColumns:
     """The same as triples, whose terms are added to the dictionary once all is read without a mistake."""
     return gazetteer(name).triples(terms)
 

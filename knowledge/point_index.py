@@ -15,7 +15,7 @@ LEAF = 16  # points in a box that is not divided, at most
 MOST = 1 << 20  # rows of a piece
 
 
-class Globe:
+class PointIndex:
     """Points, numbered in the order given. All latitudes are within 90 degrees."""
 
     __slots__ = ("_boxes", "_leaf", "_points", "_rows", "count")

@@ -14,9 +14,9 @@ from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 from knowledge.graph import Knowledge
 from knowledge.query.cross_products import groups
-from knowledge.query.sparql import BasicPattern, Constant, Slot, basic
+from knowledge.query.sparql import Constant, TriplePattern, VarOrTerm, basic
 from knowledge.rdf.lexical_forms import equal, first_like
-from knowledge.rdf.prefixed_names import Names
+from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import NONE, Term
 from knowledge.reasoning.proof import ASSERTED
 
@@ -29,7 +29,7 @@ Asked = Term | Value
 """A term, or a value that a term stands for."""
 
 
-class Used:
+class Provenance:
     """Knowledge, asked for what led to its answers."""
 
     def __init__(self, knowledge: Knowledge, prefixes: Mapping[str, str] | None = None) -> None:
@@ -45,9 +45,9 @@ class Used:
         self.knowledge = then if isinstance(then, Knowledge) else self.loaded
         if isinstance(asked, Graph):
             return self._of_graph(asked, given)
-        slots: list[Slot] = [f"x{i}" if term is None else Constant(str(term)) for i, term in enumerate(asked)]
+        slots: list[VarOrTerm] = [f"x{i}" if term is None else Constant(str(term)) for i, term in enumerate(asked)]
         values = {f"x{i}": given[str(i)] for i, term in enumerate(asked) if term is None and str(i) in given}
-        return self._facts([BasicPattern((slots[0], slots[1], slots[2]), 0, 0)], values, {})
+        return self._facts([TriplePattern((slots[0], slots[1], slots[2]), 0, 0)], values, {})
 
     def _of_graph(self, graph: Graph, given: Mapping[str, Value]) -> list[Fact]:
         alike = lru_cache(None)(equal)
@@ -63,11 +63,11 @@ class Used:
         return []
 
     def _facts(
-        self, patterns: list[BasicPattern], known: Mapping[str, Asked], prefixes: Mapping[str, str]
+        self, patterns: list[TriplePattern], known: Mapping[str, Asked], prefixes: Mapping[str, str]
     ) -> list[Fact]:
         knowledge, known = self.knowledge, dict(known)
         shown = {**self.prefixes, **prefixes}
-        names = Names(knowledge.terms, shown) if knowledge.closure is None else knowledge.closure.names(shown)
+        names = PrefixedNames(knowledge.terms, shown) if knowledge.closure is None else knowledge.closure.names(shown)
         made: dict[str, Fact] = {}
         for pattern in patterns:
             triple = self._triple([known.get(each) if isinstance(each, str) else _term(each) for each in pattern.slots])
@@ -100,7 +100,7 @@ class Used:
         subject, verb, object = found[0].tolist()
         return subject, verb, object
 
-    def _fact(self, text: str, triple: tuple[int, int, int], names: Names) -> Fact:
+    def _fact(self, text: str, triple: tuple[int, int, int], names: PrefixedNames) -> Fact:
         if self.knowledge.closure is None:
             return Fact(text, (), (Step(self._terms(triple), ASSERTED),))
         proof = self.knowledge.closure.proof(*triple)
@@ -120,7 +120,7 @@ class Used:
         return subject, verb, thing
 
 
-def _patterns(graph: Graph) -> Iterator[BasicPattern]:
+def _patterns(graph: Graph) -> Iterator[TriplePattern]:
     """The triples that a pattern asks for, also within its groups, but not what it wants not to be there."""
     prefixes = dict(graph.prefixes)
     whole = basic(graph.text, prefixes)

@@ -16,7 +16,7 @@ from knowledge.graph import Knowledge
 from knowledge.namespaces import RDF_TYPE
 from knowledge.places import attributions
 from knowledge.rdf.load import files
-from knowledge.rdf.prefixed_names import Names
+from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import NONE
 from knowledge.rdf.triples import Triples
 
@@ -25,7 +25,7 @@ _DECLARED = 1 << 16  # characters of a file in which prefixes are looked for
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class TermCount:
     """A class or a property: how many triples give it, and how many of these are inferred."""
 
     name: str
@@ -40,8 +40,8 @@ class Stats:
     asserted: int
     inferred: int
     terms: int
-    classes: list[Count]
-    properties: list[Count]
+    classes: list[TermCount]
+    properties: list[TermCount]
     attributions: list[str]
 
 
@@ -58,7 +58,7 @@ def prefixes(sources: Iterable[str]) -> dict[str, str]:
 
 def stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
     """Counts of triples, classes and properties."""
-    names = Names(knowledge.terms, prefixes)
+    names = PrefixedNames(knowledge.terms, prefixes)
     closed, asserted = knowledge.closed, knowledge.asserted
     kind = knowledge.terms.id_of(RDF_TYPE)
     nothing = Triples.empty().columns
@@ -74,12 +74,12 @@ def stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
     )
 
 
-def _counts(names: Names, closed: Ints, asserted: Ints) -> list[Count]:
+def _counts(names: PrefixedNames, closed: Ints, asserted: Ints) -> list[TermCount]:
     ids, every = np.unique(closed, return_counts=True)
     own, some = np.unique(asserted, return_counts=True)
     given = dict(zip(own.tolist(), some.tolist(), strict=True))
     counts = [
-        Count(names.of(id), count, count - given.get(id, 0))
+        TermCount(names.of(id), count, count - given.get(id, 0))
         for id, count in zip(ids.tolist(), every.tolist(), strict=True)
     ]
     return sorted(counts, key=lambda count: (-count.triples, count.name))
@@ -88,7 +88,7 @@ def _counts(names: Names, closed: Ints, asserted: Ints) -> list[Count]:
 def why(knowledge: Knowledge, triple: str, prefixes: Mapping[str, str]) -> list[str]:
     """The proof of a triple, written as in Turtle: a line each, premises indented below what they prove. Raises
     CepError where it is no triple, or none that is asserted or inferred."""
-    names = Names(knowledge.terms, prefixes) if knowledge.closure is None else knowledge.closure.names(prefixes)
+    names = PrefixedNames(knowledge.terms, prefixes) if knowledge.closure is None else knowledge.closure.names(prefixes)
     found = _triple(triple, names.prefixes)
     ids = [knowledge.terms.id_of(term) for term in (found.subject, found.predicate, found.object)]
     if knowledge.closure is None or NONE in ids:

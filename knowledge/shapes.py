@@ -16,7 +16,7 @@ from rdflib.collection import Collection
 
 from cep.core.errors import CepError
 from cep.core.suggest import SURE, nearest
-from knowledge.data_graph import graph_of, spoken_of
+from knowledge.data_graph import data_graph, rdflib_graph
 from knowledge.rdf.load import files, load, opened, rdf_format, subjects
 from knowledge.rdf.prefixed_names import KNOWN
 from knowledge.rdf.terms import NONE, Terms
@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?|\.\d+)")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class ValidationResult:
     """A node that a shape does not fit: the node, the path from it, the values there (or none), and what is right.
 
     `warning`: it may be right as it is (sh:Warning and sh:Info). `place`: the file that tells of the node, and the line
@@ -57,14 +57,14 @@ class Problem:
         return f"{where}{self.focus}: {self.reason}" + (f" ({self.path}{found})" if self.path else found)
 
 
-def check(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[Problem]:
+def check(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[ValidationResult]:
     """What in knowledge (as closed as it is), or in a graph, does not fit the shapes; by node, path and reason.
 
     Of large knowledge only what the shapes speak of is looked at: places cost nothing, a station about a millisecond.
     Raises CepError where the file has no shapes, or shapes that SHACL does not know.
     """
     rules = _read(shapes)
-    graph = data if isinstance(data, Graph) else spoken_of(data.terms, data.closed, rules)
+    graph = data if isinstance(data, Graph) else data_graph(data.terms, data.closed, rules)
     try:
         _, report, _ = pyshacl.validate(graph, shacl_graph=rules, inplace=graph is not data)
     except (ReportableRuntimeError, re.error) as error:
@@ -82,7 +82,7 @@ def stations(data: Knowledge) -> int:
     return len(np.unique(np.concatenate(known))) if known else 0
 
 
-def unknown(data: Knowledge) -> list[Problem]:
+def unknown(data: Knowledge) -> list[ValidationResult]:
     """Warnings of properties that sensors observe and of which nothing is said; one, where nothing is said of any."""
     ids = data.terms.id_of(OBSERVES)
     said = data.asserted
@@ -95,17 +95,17 @@ def unknown(data: Knowledge) -> list[Problem]:
         return []
     if not names and len(silent) == len(observed):
         reason = "nothing is known of what sensors observe: the ontology that defines it is knowledge as well"
-        return [Problem("sosa:observes", "", (), reason, True)]
+        return [ValidationResult("sosa:observes", "", (), reason, True)]
     problems = []
     for each in silent:
         name = str(data.terms.term(each))
         near = nearest(name, names, SURE)
         meant = f", did you mean {near}?" if near else ""
-        problems.append(Problem(name, "", (), f"sensors observe it, and nobody defines it{meant}", True))
+        problems.append(ValidationResult(name, "", (), f"sensors observe it, and nobody defines it{meant}", True))
     return sorted(problems)
 
 
-def placed(problems: Sequence[Problem], names: Sequence[str]) -> list[Problem]:
+def placed(problems: Sequence[ValidationResult], names: Sequence[str]) -> list[ValidationResult]:
     """The same with the files that tell of their nodes, of those that were loaded. Registers are not looked at."""
     wanted = {problem.focus for problem in problems}
     places: dict[str, str] = {}
@@ -133,7 +133,7 @@ def _line(path: Path, focus: str, prefixes: Mapping[str, str]) -> str:
 def _read(path: Path) -> Graph:
     terms = Terms()
     read = load(path, terms)  # which tells what is wrong with a file, and where
-    shapes = graph_of(terms, [(read.s, read.p, read.o)])
+    shapes = rdflib_graph(terms, [(read.s, read.p, read.o)])
     for prefix, iri in {**KNOWN, **prefixes([str(path)])}.items():
         shapes.bind(prefix, iri, replace=True)
     words = {word for triple in shapes for word in triple if isinstance(word, URIRef) and word.startswith(str(SH))}
@@ -149,15 +149,15 @@ def _refused(path: Path, reason: str) -> CepError:
     return CepError(f"{path}: these are no shapes: {reason}", hint="see https://www.w3.org/TR/shacl/", code="shape")
 
 
-def _problems(report: Graph, data: Graph, shapes: Graph) -> list[Problem]:
-    found: set[Problem] = set()
+def _problems(report: Graph, data: Graph, shapes: Graph) -> list[ValidationResult]:
+    found: set[ValidationResult] = set()
     for result in report.objects(None, SH.result):
         focus, path = report.value(result, SH.focusNode), report.value(result, SH.resultPath)
         values = list(report.objects(result, SH.value))
         if not values and focus is not None and path is not None:
             values = _at(focus, path, report, data)
         found.add(
-            Problem(
+            ValidationResult(
                 "" if focus is None else focus.n3(),
                 "" if path is None else _path(path, report, shapes),
                 tuple(sorted(_name(value, shapes) for value in values)),

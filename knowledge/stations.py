@@ -18,9 +18,10 @@ import pyoxigraph as ox
 from cep.core.errors import CepError
 from cep.rules.geodesy import distance
 from knowledge.gazetteers import airports, cities
-from knowledge.gazetteers.gazetteer import OWN, Columns, Origin, Property, described, joined
+from knowledge.gazetteers.gazetteer import OWN, Origin, Property, described, joined
 from knowledge.namespaces import GN, RDF_TYPE, WGS84, XSD
 from knowledge.rdf.terms import Terms
+from knowledge.rdf.triples import TripleColumns
 
 SOSA = "http://www.w3.org/ns/sosa/"
 OM = "http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#"
@@ -84,7 +85,7 @@ class Register:
     near: pl.DataFrame
     origins: tuple[Origin, ...]
 
-    def triples(self, terms: Terms) -> Columns:
+    def triples(self, terms: Terms) -> TripleColumns:
         """All of it as triples, station by station, then sensor by sensor."""
         hosted = self.sensors.group_by("station", maintain_order=True).agg(hosts="iri")
         near = self.near.group_by("station", maintain_order=True).agg(near="place", nearness="iri")

@@ -19,11 +19,11 @@ from cep.core.hashtable import KeySet
 from cep.core.values import Ints
 from cep.rules.materialized import ALWAYS, NEVER, words
 from knowledge.query.bindings import Bindings, TooLarge, solve
-from knowledge.query.pattern_tables import Resolve, Table, TriplePattern
-from knowledge.query.valid_time import Spans, always, joined
+from knowledge.query.pattern_tables import Component, PatternTable, Resolve
+from knowledge.query.valid_time import ValidTimeRows, always, joined
 from knowledge.rdf.change import Change, parsed, unnamed
 from knowledge.rdf.terms import NONE
-from knowledge.rdf.triples import Columns, Triples, expand
+from knowledge.rdf.triples import TripleColumns, Triples, expand
 
 if TYPE_CHECKING:
     from knowledge.graph import Knowledge
@@ -37,10 +37,10 @@ class Stretch:
     whole: Knowledge
     rest: Knowledge
     after: Knowledge
-    spans: Spans
-    seen: Spans
+    spans: ValidTimeRows
+    seen: ValidTimeRows
 
-    def triples(self, fixed: Sequence[int | None]) -> Spans:
+    def triples(self, fixed: Sequence[int | None]) -> ValidTimeRows:
         """The triples that have these terms; their other positions."""
         wanted = [i for i, id in enumerate(fixed) if id is None]
         if NONE in fixed:
@@ -52,9 +52,9 @@ class Stretch:
         there = self.rest.closed.match(*fixed)
         lasting = always(tuple(there[i] for i in wanted), len(there[0]))
         some = self.spans.take(fits)
-        return joined([lasting, Spans(tuple(some.columns[i] for i in wanted), some.since, some.until)])
+        return joined([lasting, ValidTimeRows(tuple(some.columns[i] for i in wanted), some.since, some.until)])
 
-    def table(self, whole: Table, rest: Table, resolve: Resolve, most: int) -> Spans:
+    def table(self, whole: PatternTable, rest: PatternTable, resolve: Resolve, most: int) -> ValidTimeRows:
         """The answers of a basic pattern, a column for each of its variables. Raises TooLarge."""
         columns: dict[str, Ints] = {}
         since, until = np.array([ALWAYS]), np.array([NEVER])
@@ -70,9 +70,9 @@ class Stretch:
             columns = {name: column[one[together]] for name, column in columns.items()}
             columns |= {name: column[other[together]] for name, column in zip(of_whole.wanted, piece.columns)}
             since, until = since[together], until[together]
-        return Spans(tuple(columns[name] for name in whole.variables), since, until)
+        return ValidTimeRows(tuple(columns[name] for name in whole.variables), since, until)
 
-    def _piece(self, whole: TriplePattern, rest: TriplePattern, resolve: Resolve, most: int) -> Spans:
+    def _piece(self, whole: Component, rest: Component, resolve: Resolve, most: int) -> ValidTimeRows:
         names = whole.wanted
         lasting = always(tuple(rest.found.columns[name] for name in names), rest.found.rows)
         if whole is rest:
@@ -93,9 +93,9 @@ class Stretch:
             s, p, o = (np.full(made.rows, x, dtype=np.int64) if isinstance(x, int) else bound[x] for x in pattern)
             made = self._while_there(made, (s, p, o))
         named = dict(zip(variables, made.columns))
-        return joined([lasting, Spans(tuple(named[name] for name in names), made.since, made.until)])
+        return joined([lasting, ValidTimeRows(tuple(named[name] for name in names), made.since, made.until)])
 
-    def _while_there(self, made: Spans, triples: Columns) -> Spans:
+    def _while_there(self, made: ValidTimeRows, triples: TripleColumns) -> ValidTimeRows:
         """Rows at the times at which a triple is there too, one for each row."""
         groups, begins, counts = self._groups
         _, start, stop = groups.ranges(*triples)
@@ -107,7 +107,7 @@ class Stretch:
         until = np.where(changing[index], self.seen.until[row], NEVER)
         since, until = np.maximum(made.since[index], since), np.minimum(made.until[index], until)
         kept = np.flatnonzero(since < until)
-        return Spans(tuple(column[index[kept]] for column in made.columns), since[kept], until[kept])
+        return ValidTimeRows(tuple(column[index[kept]] for column in made.columns), since[kept], until[kept])
 
     @property
     def _groups(self) -> tuple[Triples, Ints, Ints]:
@@ -142,11 +142,11 @@ def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch 
         return None
     spans = spans.take(np.flatnonzero(~lasting)).united()[0]
     s, p, o = spans.columns
-    seen = Spans((s, p, whole.canonical.ids(o)), spans.since, spans.until)
+    seen = ValidTimeRows((s, p, whole.canonical.ids(o)), spans.since, spans.until)
     return Stretch(whole, rest, after, spans, seen.take(~rest.seen.has(*seen.columns)).united()[0])
 
 
-def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Spans, frozenset[str]]:
+def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[ValidTimeRows, frozenset[str]]:
     """The triples that changes add or remove, with the times at which they are asserted, in whatever graph; and all of
     them that ever are, in N-Quads."""
     read = [(time, Change.read(blob)) for time, blob in changes]
@@ -184,10 +184,10 @@ def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Spa
     for i, line in enumerate(every):
         if of[i] in ever:
             once.setdefault(of[i], unnamed(line))
-    return Spans((s[index], p[index], o[index]), since, until), frozenset(once.values())
+    return ValidTimeRows((s[index], p[index], o[index]), since, until), frozenset(once.values())
 
 
-def _among(columns: Sequence[Ints], rows: int, others: Spans) -> NDArray[np.bool_]:
+def _among(columns: Sequence[Ints], rows: int, others: ValidTimeRows) -> NDArray[np.bool_]:
     """Which rows are among others."""
     known = KeySet(max(1, len(columns)))
     known.insert(words(others.columns, others.rows))

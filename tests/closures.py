@@ -10,7 +10,7 @@ from rdflib.term import Node
 
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import Triples
-from knowledge.reasoning.closure import Closed, close
+from knowledge.reasoning.closure import Closure, close
 from knowledge.reasoning.proof import Proof
 from knowledge.reasoning.ruleset import Reasoning
 
@@ -36,11 +36,11 @@ def loaded(triples: Iterable[ox.Triple | Triple]) -> tuple[Terms, Triples]:
     return terms, Triples.of(*(terms.ids([row[i] for row in rows]) for i in range(3)))
 
 
-def closed(triples: Iterable[ox.Triple | Triple], reasoning: Reasoning = "owlrl") -> Closed:
+def closed(triples: Iterable[ox.Triple | Triple], reasoning: Reasoning = "owlrl") -> Closure:
     return close(*loaded(triples), reasoning, PREFIXES)
 
 
-def triples_of(closed: Closed, some: Triples | None = None) -> set[Triple]:
+def triples_of(closed: Closure, some: Triples | None = None) -> set[Triple]:
     """Its triples."""
     terms = [term(closed.terms.term(id)) for id in range(len(closed.terms))]
     columns = (closed.triples if some is None else some).columns
@@ -57,11 +57,11 @@ def term(found: ox.NamedNode | ox.BlankNode | ox.Literal) -> Node:
     return Literal(found.value, datatype=URIRef(found.datatype.value))
 
 
-def proof_of(closed: Closed, triple: ox.Triple | Triple) -> Proof:
+def proof_of(closed: Closure, triple: ox.Triple | Triple) -> Proof:
     return closed.proof(*(closed.terms.id_of(part) for part in triple))
 
 
-def text_of(closed: Closed, proof: Proof) -> str:
+def text_of(closed: Closure, proof: Proof) -> str:
     return "\n".join(proof.lines(closed.names()))
 
 

@@ -31,7 +31,7 @@ from connectors.serving.scene import Scene
 from connectors.serving.service import Service
 from connectors.serving.turn import FairLock
 from knowledge.graph import Knowledge
-from knowledge.provenance import Used
+from knowledge.provenance import Provenance
 from tests.ports import free_port
 
 SECOND = 1_000_000
@@ -159,7 +159,7 @@ def shown(
         one = Shown(engine, service, Scene(service, Gazette.of(knowledge)), outbox, status=status, root=root)
         one.limits = limits or one.limits
         if remember is not None:
-            one.questions = why.Questions(engine, one.turn, one.ended, Used(knowledge))
+            one.questions = why.Questions(engine, one.turn, one.ended, Provenance(knowledge))
         one.start()
         try:
             yield one

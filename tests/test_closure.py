@@ -15,7 +15,7 @@ from benchmarks import network
 from cep.core.errors import CepError
 from knowledge.rdf.triples import Triples
 from knowledge.reasoning import delete_rederive, join, same_as, saturation, transitivity
-from knowledge.reasoning.closure import Closed, close
+from knowledge.reasoning.closure import Closure, close
 from knowledge.reasoning.proof import Proof
 from knowledge.verification.rule_sets import CorrectedOwlRl, CorrectedRdfs, closed_by, comparable, typed
 from tests.closures import Triple, closed, loaded, proof_of, read, text_of, texts, triples_of
@@ -26,14 +26,14 @@ random = st.randoms(use_true_random=False)
 often = settings(max_examples=40 * max(1, FUZZ))
 
 
-def closed_or_error(triples: Graph | list[Triple]) -> Closed | CepError:
+def closed_or_error(triples: Graph | list[Triple]) -> Closure | CepError:
     try:
         return closed(sorted(triples))
     except CepError as error:
         return error
 
 
-def ids(closed: Closed) -> set[tuple[int, int, int]]:
+def ids(closed: Closure) -> set[tuple[int, int, int]]:
     return set(zip(*(column.tolist() for column in closed.triples.columns)))
 
 
@@ -100,8 +100,8 @@ def test_the_closure_depends_on_no_order() -> None:
 def test_every_triple_has_a_proof(random: Random) -> None:
     graph = GraphMaker(random).made()
     found = closed_or_error(graph)
-    assume(isinstance(found, Closed))
-    assert isinstance(found, Closed)
+    assume(isinstance(found, Closure))
+    assert isinstance(found, Closure)
     for triple in ids(found):
         proof = found.proof(*triple)
         assert proof.triple == triple
@@ -121,8 +121,8 @@ def check_acyclic(proof: Proof, above: tuple[tuple[int, int, int], ...]) -> None
 def test_what_a_proof_rests_on_is_enough(random: Random) -> None:
     graph = GraphMaker(random).made()
     found = closed_or_error(graph)
-    assume(isinstance(found, Closed) and found.inferred > 0)
-    assert isinstance(found, Closed)
+    assume(isinstance(found, Closure) and found.inferred > 0)
+    assert isinstance(found, Closure)
     inferred = sorted(triple for triple in ids(found) if found.proof(*triple).rule != "asserted")
     lists = {triple for triple in graph if triple[1] in (RDF.first, RDF.rest)}  # written within the axioms
     for triple in random.sample(inferred, min(3, len(inferred))):

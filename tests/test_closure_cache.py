@@ -20,7 +20,7 @@ from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import Triples
 from knowledge.reasoning import cache, closure
 from knowledge.reasoning.cache import close_once, folder, key
-from knowledge.reasoning.closure import Closed, close
+from knowledge.reasoning.closure import Closure, close
 from tests.closures import HEADER, closed, loaded, proof_of, read, text_of, triples_of
 from tests.damage import flipped
 
@@ -44,7 +44,7 @@ def times_closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A mark for each time that something is really closed."""
     marks: list[str] = []
 
-    def counted(terms: Terms, triples: Triples, reasoning: closure.Reasoning, prefixes: dict[str, str]) -> Closed:
+    def counted(terms: Terms, triples: Triples, reasoning: closure.Reasoning, prefixes: dict[str, str]) -> Closure:
         marks.append(reasoning)
         return closure.close(terms, triples, reasoning, prefixes)
 
@@ -52,7 +52,7 @@ def times_closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return marks
 
 
-def same(one: Closed, other: Closed) -> bool:
+def same(one: Closure, other: Closure) -> bool:
     return all((a == b).all() for a, b in zip(one.triples.columns, other.triples.columns))
 
 
@@ -237,7 +237,7 @@ def test_many_that_keep_the_same_at_once(kept: Path, monkeypatch: pytest.MonkeyP
     assert list(kept.iterdir()) == [file] and file.read_bytes() == whole
 
 
-def close_again() -> Closed:
+def close_again() -> Closure:
     """Closed as if nothing were kept, and kept."""
     made = close(*loaded(read(KNOWLEDGE)), "owlrl")
     with suppress(OSError):

@@ -19,9 +19,9 @@ from cep.engine import Engine
 from cep.events import Event, Iri
 from cep.rules import geodesy
 from knowledge import geometry, point_index
-from knowledge.geometry import Near, Places
+from knowledge.geometry import Geometries, Near
 from knowledge.graph import Knowledge
-from knowledge.point_index import Globe
+from knowledge.point_index import PointIndex
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import Triples
 
@@ -40,14 +40,14 @@ points = st.tuples(lats.map(float), longs.map(float))
 radii = st.one_of(st.sampled_from([-1.0, 0.0, 1e-3, 15.0, 3e3, 2e7, 3e7]), st.floats(0, 20_100_000))
 
 
-def places(turtle: str) -> Places:
+def places(turtle: str) -> Geometries:
     terms = Terms()
     quads = list(ox.parse((PREFIXES + turtle).encode(), format=ox.RdfFormat.TURTLE))
     s, p, o = (terms.ids([getattr(quad, part) for quad in quads]) for part in ("subject", "predicate", "object"))
-    return Places(terms, Triples.of(s, p, o))
+    return Geometries(terms, Triples.of(s, p, o))
 
 
-def gazetteer(features: Sequence[Sequence[Point]]) -> Places:
+def gazetteer(features: Sequence[Sequence[Point]]) -> Geometries:
     """Features f0, f1, ... each at some points."""
     lines = [
         f":f{i} wgs84:location [ wgs84:lat {lat!r} ; wgs84:long {long!r} ] ." if n else
@@ -60,7 +60,7 @@ def gazetteer(features: Sequence[Sequence[Point]]) -> Places:
 class Asked:
     """`near` of some places, asked with some of its arguments."""
 
-    def __init__(self, known: Places) -> None:
+    def __init__(self, known: Geometries) -> None:
         self.pool = Pool()
         self.near = Near(known, self.pool)
 
@@ -129,7 +129,7 @@ def test_the_globe_finds_all_within_reach(known: list[Point], asked: list[tuple[
     lat, long = (np.array([p[i] for p in known], dtype=np.float64) for i in (0, 1))
     of, at = (np.array([p[i] for p, _ in asked], dtype=np.float64) for i in (0, 1))
     reach = np.array([r for _, r in asked])
-    globe = Globe(lat, long)
+    globe = PointIndex(lat, long)
     there, here = geodesy.cartesian(lat, long).reshape(-1, 3), geodesy.cartesian(of, at)
     squares = ((here[:, None, :] - there[None, :, :]) ** 2).sum(axis=2)
     index, rows = np.nonzero(squares <= (reach**2)[:, None])
@@ -143,7 +143,7 @@ def test_the_globe_finds_all_within_reach(known: list[Point], asked: list[tuple[
 def test_a_point_with_more_neighbours_than_there_was_room_for() -> None:
     random = np.random.default_rng(2)
     lat, long = random.uniform(40, 41, 9000), random.uniform(-74, -73, 9000)
-    index, rows = Globe(lat, long).within(lat[:3], long[:3], np.full(3, 1e6))
+    index, rows = PointIndex(lat, long).within(lat[:3], long[:3], np.full(3, 1e6))
     assert index.tolist() == [i for i in range(3) for _ in range(9000)]
     assert rows.tolist() == list(range(9000)) * 3
 
@@ -246,7 +246,7 @@ def test_many_places_are_ready_soon() -> None:
     ]
     properties = [terms.iri(f"http://www.w3.org/2003/01/geo/wgs84_pos#{name}") for name in ("lat", "long")]
     triples = Triples.of(np.tile(things, 2), np.repeat(properties, count), np.concatenate(numbers))
-    known = Places(terms, triples)
+    known = Geometries(terms, triples)
     found = Asked(known).answers({0: lat[:2000].tolist(), 1: long[:2000].tolist(), 2: [50_000.0] * 2000}, (3, 4))
     each = [(index, Iri(f"http://e/f{index}"), 0.0) for index in range(2000)]
     assert set(each) <= set(found)

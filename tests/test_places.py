@@ -30,13 +30,13 @@ from demos.blizzard.demo import weather
 from knowledge import places, stations
 from knowledge.gazetteers.airports import AIRPORTSDATA, avwx_stations
 from knowledge.gazetteers.cities import SIZES
-from knowledge.gazetteers.gazetteer import OWN, Columns, digits
+from knowledge.gazetteers.gazetteer import OWN, digits
 from knowledge.gazetteers.packages import data
 from knowledge.gazetteers.regions import GEONAMES, SWS
 from knowledge.graph import Knowledge
 from knowledge.namespaces import GN, WGS84
 from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleColumns, Triples
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -46,7 +46,7 @@ DECIMAL = XSD + "decimal"
 Said = tuple[str, str, str]
 
 
-def told(columns: Columns, terms: Terms) -> set[Said]:
+def told(columns: TripleColumns, terms: Terms) -> set[Said]:
     """Triples with their terms as N-Triples writes them."""
     assert len(set(map(len, columns))) == 1
     distinct = np.unique(np.concatenate(columns))

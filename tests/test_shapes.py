@@ -13,11 +13,11 @@ from rdflib import Graph
 
 from benchmarks import registers
 from cep.core.errors import CepError
-from knowledge.data_graph import spoken_of
+from knowledge.data_graph import data_graph
 from knowledge.graph import Knowledge
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples
-from knowledge.shapes import STATIONS, Problem, check, placed, unknown
+from knowledge.shapes import STATIONS, ValidationResult, check, placed, unknown
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
 ONTOLOGIES = Path(__file__).parent.parent / "ontologies"
@@ -115,7 +115,7 @@ def test_what_is_wrong_is_told(right: str, wrong: str, told: str) -> None:
 def test_two_stations_with_one_id_are_told() -> None:
     data = STATION + STATION.replace(":a a", ":b a") + ':a om-owl:ID "EWR" . :b om-owl:ID "EWR" .'
     (problem,) = check(turtle(data))
-    assert problem == Problem(
+    assert problem == ValidationResult(
         '"EWR"', "^om-owl:ID", ("<http://example.org/a>", "<http://example.org/b>"), "an ID is that of one station"
     )
 
@@ -226,7 +226,7 @@ def test_of_large_knowledge_only_stations_are_looked_at() -> None:
     graph = turtle(STATION + text)
     triples = Triples.of(*(terms.ids([triple[i] for triple in graph]) for i in range(3)))
     shapes = Graph().parse(STATIONS)
-    assert set(spoken_of(terms, triples, shapes)) == set(turtle(STATION))
+    assert set(data_graph(terms, triples, shapes)) == set(turtle(STATION))
 
 
 def test_a_property_that_nobody_defines_is_told(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from cep.plan.algebra import Atom, Pair, Rule, Window
 from cep.rules.terms import Variable
 from connectors.why.plain import Asked, why
 from knowledge.graph import Knowledge
-from knowledge.provenance import Used
+from knowledge.provenance import Provenance
 from tests import reference
 from tests.cases_format import known
 from tests.programs import Program, iterations, programs, recursions, windows
@@ -303,7 +303,7 @@ def test_what_was_known_then_is_told(tmp_path: Path) -> None:
         knowledge=Knowledge.load([_written(tmp_path / "kitchen.ttl", KITCHEN)], "owlrl"),
         remember=EVER,
     )
-    used = Used(engine.changes.loaded)  # type: ignore[union-attr, arg-type]
+    used = Provenance(engine.changes.loaded)  # type: ignore[union-attr, arg-type]
     prefix = "PREFIX k: <http://example.org/kitchen#> "
     minute = 60_000_000
     for at, old, new in ((15, 7, 9), (25, 9, 11), (35, 11, 20)):
@@ -375,7 +375,7 @@ def test_every_event_is_explained_by_what_was_known_then(
     engine.push([Event("r", one, n * 1_000_000, n * 1_000_000) for n, one in enumerate(readings)])
     engine.close()
     memory = Memory(engine)
-    asked = Asked(engine, Used(loaded), calendar=False)
+    asked = Asked(engine, Provenance(loaded), calendar=False)
     for one in everything(memory):
         told = asked.why(one)
         assert "rule" in told, told["text"]

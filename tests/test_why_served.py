@@ -14,7 +14,7 @@ import pytest
 from connectors.serving import why
 from connectors.why.lines import tree
 from connectors.why.plain import Asked, by_id
-from knowledge.provenance import Used
+from knowledge.provenance import Provenance
 from tests.page_server import EIGHT, SECOND, Shown, shown
 
 HOUR = 3_600 * SECOND
@@ -37,7 +37,7 @@ def test_a_tree_in_every_form(tmp_path: Path) -> None:
     with shown(tmp_path, PROGRAM, HOUR) as one, httpx.Client(base_url=one.url) as client:
         one.push((0, "vie", 20), (60, "vie", 36.5))
         id = latest(one)
-        asked = Asked(one.engine, Used(one.engine.changes.loaded))  # type: ignore[union-attr, arg-type]
+        asked = Asked(one.engine, Provenance(one.engine.changes.loaded))  # type: ignore[union-attr, arg-type]
         told = asked.why(by_id(one.engine, id))
         answer = client.get(f"/why/{id}")
         assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")

@@ -141,10 +141,10 @@ def explain(
         if known is not None:
             from dataclasses import replace
 
-            from knowledge.provenance import Used
+            from knowledge.provenance import Provenance
             from knowledge.report import prefixes
 
-            asked = replace(asked, facts=Used(known, prefixes(knowledge or ())))
+            asked = replace(asked, facts=Provenance(known, prefixes(knowledge or ())))
         status = _not(asked, told, format) if absent is not None else _why(asked, told, format)
     raise typer.Exit(status)
 

@@ -17,7 +17,7 @@ from cep.core.suggest import astray
 
 if TYPE_CHECKING:
     from knowledge.graph import Knowledge
-    from knowledge.report import Count
+    from knowledge.report import TermCount
 
 SHOWN = 20
 """Classes and properties that `stats` lists."""
@@ -224,7 +224,7 @@ def _read(sparql: str) -> str:
         raise CepError(f"{sparql[1:]} cannot be read: {told.lower()}", code="option") from None
 
 
-def _counted(title: str, counts: Sequence[Count]) -> list[str]:
+def _counted(title: str, counts: Sequence[TermCount]) -> list[str]:
     width = max([len(count.name) for count in counts[:SHOWN]] + [len(title)])
     lines = [title]
     for count in counts[:SHOWN]:

@@ -35,7 +35,7 @@ from connectors.serving.located import Gazette
 from connectors.serving.scene import Scene
 from connectors.serving.service import Relay, Service
 from connectors.sources import Sources
-from knowledge.provenance import Used
+from knowledge.provenance import Provenance
 from knowledge.rdf.prefixed_names import KNOWN
 from knowledge.report import prefixes
 
@@ -141,7 +141,7 @@ def _service(wish: ServeOptions, program: ServedProgram, tally: RunStats) -> Ser
 def _questions(wish: ServeOptions, program: ServedProgram, ended: why.Ended, words: Words) -> why.Questions:
     """Who answers why, between two batches."""
     known = program.known
-    used = None if known is None else Used(known, prefixes(wish.knowledge or ()))
+    used = None if known is None else Provenance(known, prefixes(wish.knowledge or ()))
     lock = program.batches.lock
     return why.Questions(program.engine, lock, ended, used, program.origins, wish.query_seconds, words)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from cep.rules.geodesy import TIGHTEST_RADIUS
 from connectors.rdf.words import DISTANCE
-from knowledge.query.sparql import Token, tokens
+from knowledge.query.sparql import SparqlToken, tokens
 
 _DEGREE = TIGHTEST_RADIUS * math.pi / 180  # metres, at least
 _SLACK, _PART = 1e-3, 1e-6  # degrees, and parts: more than floats of 32 bits are wrong by
@@ -69,7 +69,7 @@ def shorts(filters: Sequence[str], prefixes: Mapping[str, str]) -> Iterator[Shor
                 yield short
 
 
-def _declared(found: Sequence[Token]) -> dict[str, str]:
+def _declared(found: Sequence[SparqlToken]) -> dict[str, str]:
     return {
         name.text[:-1]: iri.text[1:-1]
         for word, name, iri in zip(found, found[1:], found[2:], strict=False)
@@ -77,9 +77,9 @@ def _declared(found: Sequence[Token]) -> dict[str, str]:
     }
 
 
-def _held(found: Sequence[Token], at: int) -> Iterator[Sequence[Token]]:
+def _held(found: Sequence[SparqlToken], at: int) -> Iterator[Sequence[SparqlToken]]:
     """What a filter says, whose bracket is open: the parts that all have to hold. Nothing where it is another way."""
-    parts: list[list[Token]] = [[]]
+    parts: list[list[SparqlToken]] = [[]]
     depth = 0
     for one in found[at:]:
         mark = one.text if one.kind == "mark" else ""
@@ -96,7 +96,7 @@ def _held(found: Sequence[Token], at: int) -> Iterator[Sequence[Token]]:
         parts[-1].append(one)
 
 
-def _short(text: str, held: Sequence[Token], names: Mapping[str, str]) -> Short | None:
+def _short(text: str, held: Sequence[SparqlToken], names: Mapping[str, str]) -> Short | None:
     """What `distance(lat, long, y, x) < 20000` says, also turned round."""
     if len(held) < 4:
         return None

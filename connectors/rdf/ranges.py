@@ -17,7 +17,7 @@ import pyoxigraph as ox
 
 from connectors.rdf.timed import STAMPED, WAYS, Link, Order, Range, Stamp, Timed
 from connectors.rdf.words import RDF, XSD
-from knowledge.query.sparql import Token, tokens
+from knowledge.query.sparql import SparqlToken, tokens
 
 _NOT = {"graph", "service", "from", "base", "insert", "delete", "load", "clear", "with", "using", "describe", "reduced"}
 _PLAIN = re.compile(
@@ -83,7 +83,7 @@ class _Reader:
 
     def word(self, at: int) -> str:
         """The token there, if it is a word or a mark, in lower case."""
-        one = self.tokens[at] if at < len(self.tokens) else Token("", "", 0, 0)
+        one = self.tokens[at] if at < len(self.tokens) else SparqlToken("", "", 0, 0)
         return one.text.lower() if one.kind in ("word", "mark") else ""
 
     def timed(self) -> Timed:

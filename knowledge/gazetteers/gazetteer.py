@@ -11,8 +11,8 @@ import polars as pl
 from cep.core.values import Ints
 from knowledge.namespaces import DCTERMS, GN, RDF_TYPE, SKOS, WGS84, XSD
 from knowledge.rdf.terms import Terms
+from knowledge.rdf.triples import TripleColumns
 
-Columns = tuple[Ints, Ints, Ints]
 """Triples as columns of ids: subjects, predicates, objects; in any order."""
 
 OWN = "urn:semcep:"
@@ -38,7 +38,7 @@ class Origin:
     license: str
     rights: str
 
-    def triples(self, terms: Terms) -> Columns:
+    def triples(self, terms: Terms) -> TripleColumns:
         """As triples: a void:Dataset with title, license and rights."""
         table = pl.DataFrame({"iri": [self.iri], "type": [DATASET], "title": [self.title]})
         said = table.with_columns(license=pl.lit(self.license), rights=pl.lit(self.rights))
@@ -60,7 +60,7 @@ class Gazetteer:
     links: pl.DataFrame
     codes: pl.DataFrame
 
-    def triples(self, terms: Terms) -> Columns:
+    def triples(self, terms: Terms) -> TripleColumns:
         """All of it as triples, whose terms are added to the dictionary."""
         features = self.features.with_columns(
             type=pl.lit(GN + "Feature"),
@@ -113,13 +113,13 @@ NO_CODES = pl.DataFrame(schema={"code": pl.String, "name": pl.String, "comment":
 NO_LINKS = pl.DataFrame(schema={"iri": pl.String, "relation": pl.String, "other": pl.String})
 
 
-def described(table: pl.DataFrame, properties: Sequence[Property], terms: Terms) -> Columns:
+def described(table: pl.DataFrame, properties: Sequence[Property], terms: Terms) -> TripleColumns:
     """A table as triples: of each row, whose subject is the column `iri`, one for each property that is not null.
 
     A property without a column says nothing; a column of lists says each of its items.
     """
     subjects = terms.iris(table["iri"])
-    parts: list[Columns] = []
+    parts: list[TripleColumns] = []
     for property in properties:
         if property.column not in table.columns:
             continue
@@ -138,7 +138,7 @@ def described(table: pl.DataFrame, properties: Sequence[Property], terms: Terms)
     return joined(parts)
 
 
-def joined(parts: Sequence[Columns]) -> Columns:
+def joined(parts: Sequence[TripleColumns]) -> TripleColumns:
     """Triples one after the other."""
     if not parts:
         nothing: Ints = np.empty(0, dtype=np.int64)

@@ -50,7 +50,7 @@ _COUNTRIES = (
 _HIERARCHY = (Field("parent", "int", needed=True), Field("child", "int", needed=True), Field("type"))
 _CODES = (Field("code", needed=True), Field("name"), Field("comment"))
 
-BESIDE = ("admin1CodesASCII", "admin2Codes", "countryInfo", "hierarchy", "featureCodes_en", "readme")
+COMPANIONS = ("admin1CodesASCII", "admin2Codes", "countryInfo", "hierarchy", "featureCodes_en", "readme")
 """The files that lie beside a dump, without their suffix. Most are read with it; none is a dump."""
 
 
@@ -75,13 +75,13 @@ def read(path: Path) -> Dump:
 
     Raises CepError with file, line and reason for the first line that is not as the format says.
     """
-    regions = [_beside(path, name, _REGIONS) for name in ("admin1CodesASCII", "admin2Codes")]
-    hierarchy = _beside(path, "hierarchy", _HIERARCHY)
-    codes = _beside(path, "featureCodes_en", _CODES)
+    regions = [_companion(path, name, _REGIONS) for name in ("admin1CodesASCII", "admin2Codes")]
+    hierarchy = _companion(path, "hierarchy", _HIERARCHY)
+    codes = _companion(path, "featureCodes_en", _CODES)
     return Dump(
         tab_separated.read(_content(path), path, FEATURES),
         pl.concat(regions).select("key", "name", "id"),
-        _beside(path, "countryInfo", _COUNTRIES, comment="#")
+        _companion(path, "countryInfo", _COUNTRIES, comment="#")
         .select("country", "name", "population", "id")
         .filter(pl.col("id") > 0),
         hierarchy.select("parent", "child").unique(maintain_order=True),
@@ -91,10 +91,10 @@ def read(path: Path) -> Dump:
 
 def is_dump(path: Path) -> bool:
     """Whether a file is called as dumps are: not as those that lie beside them."""
-    return path.suffix.lower() in (".txt", ".zip") and path.stem not in BESIDE
+    return path.suffix.lower() in (".txt", ".zip") and path.stem not in COMPANIONS
 
 
-def _beside(path: Path, name: str, fields: tuple[Field, ...], comment: str | None = None) -> pl.DataFrame:
+def _companion(path: Path, name: str, fields: tuple[Field, ...], comment: str | None = None) -> pl.DataFrame:
     for suffix in (".txt", ".zip"):
         file = path.with_name(name + suffix)
         if file.exists():

@@ -11,12 +11,12 @@ import polars as pl
 from cep.core.values import FLOAT, INT, Ints, Pool
 from cep.rules.materialized import CODED, Column
 from cep.runtime.knowledge_source import Answers, Spanned
-from knowledge.query.valid_time import Spans
+from knowledge.query.valid_time import ValidTimeRows
 from knowledge.rdf.terms import Terms
 
 
 @dataclass(slots=True)
-class Before:
+class PreviousAnswers:
     """The last answers of one pattern, column by column: ids, type, values and ranks. A change often leaves a column
     as it was."""
 
@@ -24,7 +24,9 @@ class Before:
     columns: dict[int, tuple[Ints, str, Column, pl.Series]] = field(default_factory=dict)
 
 
-def answered(terms: Terms, columns: Sequence[Ints], rows: int, pool: Pool, before: Before | None = None) -> Answers:
+def answered(
+    terms: Terms, columns: Sequence[Ints], rows: int, pool: Pool, before: PreviousAnswers | None = None
+) -> Answers:
     """Rows of ids as rows of values, sorted by the first column, then the second, ...
 
     Missing values come first; then numbers and times by size, booleans, strings, IRIs by their letters. So the order is
@@ -32,7 +34,7 @@ def answered(terms: Terms, columns: Sequence[Ints], rows: int, pool: Pool, befor
     """
     if not columns:
         return Answers((), (), min(rows, 1))
-    before = before or Before()
+    before = before or PreviousAnswers()
     known = before.columns if before.generation == pool.generation else {}
     every: dict[int, tuple[Ints, str, Column, pl.Series]] = {}
     for i, ids in enumerate(columns):
@@ -48,11 +50,11 @@ def answered(terms: Terms, columns: Sequence[Ints], rows: int, pool: Pool, befor
     return Answers(types, tuple(column[order] for column in values), len(order))
 
 
-def spanned(terms: Terms, spans: Spans, pool: Pool) -> Spanned:
+def spanned(terms: Terms, spans: ValidTimeRows, pool: Pool) -> Spanned:
     """Rows of ids with times as rows of values with times, sorted as `answered` does."""
     types, values = terms.columns(spans.columns, pool)
     ranks = tuple(rank(column, type, pool).to_numpy() for type, column in zip(types, values))
-    made, first = Spans(ranks, spans.since, spans.until).united()
+    made, first = ValidTimeRows(ranks, spans.since, spans.until).united()
     return Spanned(Answers(types, tuple(column[first] for column in values), made.rows), made.since, made.until)
 
 

@@ -12,9 +12,9 @@ from cep.core.values import Ints
 from knowledge.rdf.terms import NONE
 from knowledge.rdf.triples import Triples, expand
 
-Slot = str | int
+VarOrId = str | int
 """A variable, or the id of a term; NONE for a term that is not in the knowledge."""
-Pattern = tuple[Slot, Slot, Slot]
+EncodedPattern = tuple[VarOrId, VarOrId, VarOrId]
 
 _SAMPLE = 512  # rows by which the size of a join is guessed
 _SMALL = 4096  # rows that are sorted here
@@ -55,7 +55,11 @@ ONE = Bindings({}, 1)
 
 
 def solve(
-    patterns: Sequence[Pattern], triples: Triples, wanted: Collection[str], start: Bindings = ONE, most: int = 2**62
+    patterns: Sequence[EncodedPattern],
+    triples: Triples,
+    wanted: Collection[str],
+    start: Bindings = ONE,
+    most: int = 2**62,
 ) -> Bindings:
     """The distinct bindings of the wanted variables with which all patterns are in the triples.
 
@@ -73,12 +77,12 @@ def solve(
     return found.distinct(wanted)
 
 
-def _apart(pattern: Pattern, found: Bindings, left: Sequence[Pattern]) -> bool:
+def _apart(pattern: EncodedPattern, found: Bindings, left: Sequence[EncodedPattern]) -> bool:
     # Patterns that share no variable with what is found come last.
     return bool(found.columns) and not any(slot in found.columns for slot in pattern)
 
 
-def _keys(pattern: Pattern, found: Bindings, rows: Ints | slice) -> list[Ints | None]:
+def _keys(pattern: EncodedPattern, found: Bindings, rows: Ints | slice) -> list[Ints | None]:
     count = found.rows if isinstance(rows, slice) else len(rows)
     return [
         np.full(count, slot, dtype=np.int64)
@@ -88,7 +92,7 @@ def _keys(pattern: Pattern, found: Bindings, rows: Ints | slice) -> list[Ints | 
     ]
 
 
-def _guess(pattern: Pattern, triples: Triples, found: Bindings) -> float:
+def _guess(pattern: EncodedPattern, triples: Triples, found: Bindings) -> float:
     if NONE in pattern:
         return 0
     rows: Ints = np.arange(found.rows, dtype=np.int64)
@@ -100,7 +104,7 @@ def _guess(pattern: Pattern, triples: Triples, found: Bindings) -> float:
     return float(triples.counts(*keys).sum()) * found.rows / len(rows)
 
 
-def _joined(pattern: Pattern, triples: Triples, found: Bindings, needed: Set[str], most: int) -> Bindings:
+def _joined(pattern: EncodedPattern, triples: Triples, found: Bindings, needed: Set[str], most: int) -> Bindings:
     """What is found with the pattern besides, in columns that are needed; distinct where others were dropped."""
     if NONE in pattern:
         return Bindings({}, 0)

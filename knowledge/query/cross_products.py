@@ -9,8 +9,8 @@ import pyoxigraph as ox
 
 from cep.core.errors import Source
 from cep.rules.terms import Graph
-from knowledge.query.group_patterns import Block, Part, blocks, parts
-from knowledge.query.sparql import Token
+from knowledge.query.group_patterns import GroupElement, NestedGroup, blocks, parts
+from knowledge.query.sparql import SparqlToken
 from knowledge.query.validation import refused
 
 MOST_PRODUCT = 100_000
@@ -32,7 +32,7 @@ class _Factor:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupPattern:
     """A group of a pattern: the pattern itself, or one in braces within it.
 
     `links`: what of the groups around is joined with it row by row, so that it connects parts. `within`: the names of
@@ -40,19 +40,19 @@ class Group:
     are wanted.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[GroupElement, ...]
     links: tuple[_Factor, ...] = ()
     within: tuple[str, ...] = ()
     tests: bool = False
     cut: bool = False
 
 
-def groups(text: str) -> Iterator[Group]:
+def groups(text: str) -> Iterator[GroupPattern]:
     """All groups of a well-formed pattern, outer ones first."""
-    yield from _groups(text, Block("group", 0, len(text)), Group(()))
+    yield from _groups(text, NestedGroup("group", 0, len(text)), GroupPattern(()))
 
 
-def _groups(text: str, block: Block, around: Group) -> Iterator[Group]:
+def _groups(text: str, block: NestedGroup, around: GroupPattern) -> Iterator[GroupPattern]:
     found = [
         replace(part, start=part.start + block.start, end=part.end + block.start)
         for part in parts(text[block.start : block.end])
@@ -65,7 +65,7 @@ def _groups(text: str, block: Block, around: Group) -> Iterator[Group]:
             alone = inner.kind not in ("group", "graph", "exists")
             links = () if alone else tuple(_factors(text, group, part))
             within = (*group.within, inner.name) if inner.kind == "graph" else group.within
-            yield from _groups(text, inner, Group((), links, within, inner.kind == "exists", inner.cut))
+            yield from _groups(text, inner, GroupPattern((), links, within, inner.kind == "exists", inner.cut))
 
 
 def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) -> None:
@@ -89,7 +89,7 @@ def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) ->
         refuse_product(sizes, [stretch(graph, *end) for end in ends], graph, source, most if meant else MOST_PRODUCT)
 
 
-def _factors(text: str, group: Group, without: Part | None = None) -> list[_Factor]:
+def _factors(text: str, group: GroupPattern, without: GroupElement | None = None) -> list[_Factor]:
     """The parts of a group, and what it is linked with, put together where they share variables."""
     made = [_Factor(set(link.variables), list(link.texts), linked=True) for link in group.links]
     for part in group.parts:
@@ -131,14 +131,18 @@ def counted(query: str, graph: Graph, store: ox.Store) -> int:
     return int(number.value)
 
 
-def stretch(graph: Graph, start: int, end: int) -> tuple[Token, str]:
+def stretch(graph: Graph, start: int, end: int) -> tuple[SparqlToken, str]:
     """A stretch of a pattern as a token, and its text as a message shows it."""
     text = " ".join(graph.text[start:end].split())
-    return Token("part", "", start, end), text if len(text) <= 40 else text[:37] + "..."
+    return SparqlToken("part", "", start, end), text if len(text) <= 40 else text[:37] + "..."
 
 
 def refuse_product(
-    sizes: Sequence[int], texts: Sequence[tuple[Token, str]], graph: Graph, source: Source, most: int = MOST_PRODUCT
+    sizes: Sequence[int],
+    texts: Sequence[tuple[SparqlToken, str]],
+    graph: Graph,
+    source: Source,
+    most: int = MOST_PRODUCT,
 ) -> None:
     """Raises CepError, at the second of the two largest parts, for a product of parts that cannot be meant."""
     total = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from knowledge.query.sparql import Token, tokens
+from knowledge.query.sparql import SparqlToken, tokens
 
 _TERMS = ("variable", "iri", "name", "blank", "string", "number")
 _COMPARISONS = ("=", "<", ">", "<=", ">=", "!=")
@@ -21,7 +21,7 @@ _QUERY = "a query begins with SELECT, ASK, CONSTRUCT or DESCRIBE: `SELECT ?s { ?
 _BRACES = "the pattern stands in braces: `SELECT ?s { ?s a ex:Storm }`"
 _BEFORE = ("prefix", "base")
 _AGGREGATES = ("count", "sum", "avg", "min", "max", "sample", "group_concat")
-_END = Token("end", "", -1, -1)
+_END = SparqlToken("end", "", -1, -1)
 
 
 class Diagnostic(Exception):
@@ -35,14 +35,14 @@ class Diagnostic(Exception):
         self.hint = hint
 
 
-def first_slip(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
+def first_error(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
     """The first mistake in a pattern that SPARQL refuses; `at` is the offset where its parser gave up."""
     found = tokens(text)
     slip = _first(found, prefixes)
     return slip or _unexpected(found, at)
 
 
-def first_slip_of_query(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
+def first_query_error(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
     """The same of a whole query; `prefixes` are those that it need not declare."""
     found = tokens(text)
     declared = [
@@ -71,10 +71,10 @@ def first_slip_of_query(text: str, prefixes: Collection[str], at: int) -> Diagno
     return slip
 
 
-def _first(found: list[Token], prefixes: Collection[str], at: int = 0) -> Diagnostic | None:
+def _first(found: list[SparqlToken], prefixes: Collection[str], at: int = 0) -> Diagnostic | None:
     """The first mistake of the group that begins at a token."""
     try:
-        _Walk(found, prefixes, at).group()
+        _GrammarCheck(found, prefixes, at).group()
     except Diagnostic as found_one:
         return found_one
     except RecursionError:  # `!!!...`
@@ -82,21 +82,21 @@ def _first(found: list[Token], prefixes: Collection[str], at: int = 0) -> Diagno
     return None
 
 
-def _unexpected(found: Sequence[Token], at: int) -> Diagnostic:
+def _unexpected(found: Sequence[SparqlToken], at: int) -> Diagnostic:
     token = next((token for token in found if token.end > at), found[-1])
     words = {token.text.lower() for token in found if token.kind == "word"}
     hint = next((hint for word, hint in _RULES if word in words), None)
     return Diagnostic(token.start, token.end, f"this is no SPARQL: `{token.text}` cannot stand here", hint)
 
 
-class _Walk:
-    def __init__(self, found: list[Token], prefixes: Collection[str], at: int) -> None:
+class _GrammarCheck:
+    def __init__(self, found: list[SparqlToken], prefixes: Collection[str], at: int) -> None:
         self.found = found
         self.prefixes = prefixes
         self.at = at
 
     @property
-    def next(self) -> Token:
+    def next(self) -> SparqlToken:
         return self.found[self.at] if self.at < len(self.found) else _END
 
     @property
@@ -186,7 +186,7 @@ class _Walk:
             if self.next.text in (".", "}", "]"):
                 return
 
-    def missing_dot(self, comma: Token | None) -> None:
+    def missing_dot(self, comma: SparqlToken | None) -> None:
         if comma is not None:
             raise Diagnostic(
                 comma.start,

@@ -9,10 +9,10 @@ from cep.core.values import Pool
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
 from knowledge.query import solutions
-from knowledge.query.answers import Before, answered
+from knowledge.query.answers import PreviousAnswers, answered
 from knowledge.query.bindings import TooLarge
 from knowledge.query.cross_products import groups, refuse_product, refuse_products, stretch
-from knowledge.query.pattern_tables import Resolve, Table, tabled
+from knowledge.query.pattern_tables import PatternTable, Resolve, tabled
 from knowledge.query.sparql import basic
 from knowledge.query.validation import check, refused
 from knowledge.rdf.terms import Terms
@@ -28,7 +28,7 @@ _LOOKED_AT = 2_000_000  # values up to which the triples of a pattern are joined
 _ENDLESS = 2_000_000_000  # answers that a store would take an hour for
 
 
-def table(graph: Graph, triples: Triples, resolve: Resolve, source: Source) -> Table | None:
+def table(graph: Graph, triples: Triples, resolve: Resolve, source: Source) -> PatternTable | None:
     """The answers of a pattern of triples only, None if it is another. Raises CepError."""
     check(graph, source)
     patterns = basic(graph.text, dict(graph.prefixes))
@@ -42,7 +42,7 @@ def table(graph: Graph, triples: Triples, resolve: Resolve, source: Source) -> T
 
 
 def of_table(
-    found: Table, graph: Graph, terms: Terms, pool: Pool, source: Source, before: Before | None = None
+    found: PatternTable, graph: Graph, terms: Terms, pool: Pool, source: Source, before: PreviousAnswers | None = None
 ) -> Answers:
     """The answers as the engine takes them. Raises CepError where they are too many."""
     several = [piece for piece in found.pieces if piece.wanted]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from knowledge.query.sparql import Token, tokens
+from knowledge.query.sparql import SparqlToken, tokens
 
 _BLOCKS = ("optional", "minus", "graph", "service", "values", "filter", "bind")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class GroupElement:
     """A part of a group, from `start` up to `end` in its text.
 
     `kind`: triples (one subject's), group (in braces, with its UNIONs), optional, minus, graph, values, filter, bind,
@@ -25,12 +25,12 @@ class Part:
     variables: frozenset[str]
 
 
-def parts(text: str) -> list[Part]:
+def parts(text: str) -> list[GroupElement]:
     """The parts of a group that is well-formed, in the order in which they are written."""
     found = tokens(text)[1:-1]
     if found and found[0].text.lower() == "select":
         return [_part("select", found)]
-    made: list[Part] = []
+    made: list[GroupElement] = []
     at = 0
     while at < len(found):
         kind, stop = _next(found, at)
@@ -40,11 +40,11 @@ def parts(text: str) -> list[Part]:
     return made
 
 
-def _part(kind: str, piece: Sequence[Token]) -> Part:
-    return Part(kind, piece[0].start, piece[-1].end, frozenset(_visible(piece)))
+def _part(kind: str, piece: Sequence[SparqlToken]) -> GroupElement:
+    return GroupElement(kind, piece[0].start, piece[-1].end, frozenset(_visible(piece)))
 
 
-def _visible(piece: Sequence[Token]) -> Iterator[str]:
+def _visible(piece: Sequence[SparqlToken]) -> Iterator[str]:
     """The variables of some tokens, without those that a subquery keeps to itself."""
     at = 0
     while at < len(piece):
@@ -59,7 +59,7 @@ def _visible(piece: Sequence[Token]) -> Iterator[str]:
             at += 1
 
 
-def _selected(query: Sequence[Token]) -> Iterator[str]:
+def _selected(query: Sequence[SparqlToken]) -> Iterator[str]:
     opened = next((i for i, token in enumerate(query) if token.text == "{"), len(query))
     if any(token.text == "*" for token in query[1:3]):  # DISTINCT may stand before it
         yield from _visible(query[opened:])
@@ -72,7 +72,7 @@ def _selected(query: Sequence[Token]) -> Iterator[str]:
         before = token.text.lower()
 
 
-def _next(found: Sequence[Token], at: int) -> tuple[str, int]:
+def _next(found: Sequence[SparqlToken], at: int) -> tuple[str, int]:
     token = found[at]
     word = token.text.lower() if token.kind == "word" else ""
     if token.text == ".":
@@ -94,7 +94,7 @@ def _next(found: Sequence[Token], at: int) -> tuple[str, int]:
     return "triples", stop
 
 
-def _closed(found: Sequence[Token], at: int, opening: str) -> int:
+def _closed(found: Sequence[SparqlToken], at: int, opening: str) -> int:
     # Behind the bracket that closes the first of these after `at`.
     depth = 0
     for i in range(at, len(found)):
@@ -106,7 +106,7 @@ def _closed(found: Sequence[Token], at: int, opening: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class NestedGroup:
     """A group in braces within a part. `kind`: group, union (one of several), optional, minus, graph, select, exists.
 
     `cut`: a LIMIT ends it before all of its answers are there. `name`: of `graph`, what stands before the braces.
@@ -119,21 +119,21 @@ class Block:
     name: str = ""
 
 
-def blocks(text: str, part: Part) -> list[Block]:
+def blocks(text: str, part: GroupElement) -> list[NestedGroup]:
     """The groups of a part, not those within them."""
     found = [_moved(token, part.start) for token in tokens(text[part.start : part.end])]
     if part.kind in ("filter", "bind"):
         tests = [i + 1 for i, token in enumerate(found[:-1]) if token.text.lower() == "exists"]
-        return [Block("exists", found[i].start, found[_closed(found, i, "{") - 1].end) for i in tests]
+        return [NestedGroup("exists", found[i].start, found[_closed(found, i, "{") - 1].end) for i in tests]
     if part.kind in ("triples", "values", "service"):
         return []
-    made: list[Block] = []
+    made: list[NestedGroup] = []
     at = 0
     while at < len(found):
         stop = _closed(found, at, "({")
         opened = next((i for i in range(at, stop) if found[i].text in ("(", "{")), stop)
         if opened < stop and found[opened].text == "{":
-            made.append(Block(part.kind, found[opened].start, found[stop - 1].end))
+            made.append(NestedGroup(part.kind, found[opened].start, found[stop - 1].end))
         at = stop
     if part.kind == "select":  # behind its group, VALUES may follow
         after = {token.text.lower() for token in found if token.start >= made[0].end}
@@ -145,5 +145,5 @@ def blocks(text: str, part: Part) -> list[Block]:
     return made
 
 
-def _moved(token: Token, start: int) -> Token:
+def _moved(token: SparqlToken, start: int) -> SparqlToken:
     return token._replace(start=token.start + start, end=token.end + start)

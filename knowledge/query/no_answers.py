@@ -15,7 +15,7 @@ from cep.plan.algebra import Triples
 from cep.rules.graphs import on_one_line
 from cep.rules.terms import Graph
 from knowledge.query.group_patterns import parts
-from knowledge.query.sparql import Constant, Token, basic, tokens
+from knowledge.query.sparql import Constant, SparqlToken, basic, tokens
 from knowledge.query.validation import placed
 from knowledge.rdf.terms import IRI, NONE
 
@@ -71,7 +71,7 @@ def _of_triples(asked: Triples, knowledge: Knowledge, source: Source) -> Warning
     return Warning("there is no such triple in the knowledge", source, asked.span, None, "no-answers")
 
 
-def _names(text: str, prefixes: Mapping[str, str]) -> Iterator[tuple[Token, str]]:
+def _names(text: str, prefixes: Mapping[str, str]) -> Iterator[tuple[SparqlToken, str]]:
     """The IRIs that have to be there for an answer, in order; not those of functions and datatypes."""
     found = tokens(text)
     after = dict(zip(found, [*(token.text for token in found[1:]), ""]))

@@ -10,7 +10,7 @@ import polars as pl
 
 from cep.core.values import Ints
 from knowledge.query import sparql
-from knowledge.query.bindings import Bindings, Pattern, solve
+from knowledge.query.bindings import Bindings, EncodedPattern, solve
 from knowledge.query.sparql import Constant
 from knowledge.rdf.triples import Triples
 
@@ -22,20 +22,20 @@ _LARGE = 8  # a change of more than one in so many triples: all is answered anew
 
 
 @dataclass(frozen=True, slots=True)
-class TriplePattern:
+class Component:
     """Triple patterns connected by variables, and the distinct bindings of those of them that are wanted."""
 
-    patterns: tuple[sparql.BasicPattern, ...]
+    patterns: tuple[sparql.TriplePattern, ...]
     wanted: tuple[str, ...]
     found: Bindings
 
-    def solved(self, triples: Triples, resolve: Resolve, most: int) -> TriplePattern:
+    def solved(self, triples: Triples, resolve: Resolve, most: int) -> Component:
         """Answered anew."""
         return replace(self, found=solve(self.resolved(resolve), triples, self.wanted, most=most))
 
     def changed(
         self, before: Triples, after: Triples, added: Triples, removed: Triples, resolve: Resolve, most: int
-    ) -> TriplePattern:
+    ) -> Component:
         """Answered for the triples `after` where it is for those `before`: without the removed, with the added."""
         patterns, wanted = self.resolved(resolve), self.wanted
         lost = self._touching(patterns, before, removed, most)
@@ -53,7 +53,7 @@ class TriplePattern:
         here = pl.concat([here, new.join(here, on=wanted, how="anti")]).sort(wanted)
         return replace(self, found=Bindings({name: here[name].to_numpy() for name in wanted}, here.height))
 
-    def _touching(self, patterns: Sequence[Pattern], triples: Triples, few: Triples, most: int) -> Bindings:
+    def _touching(self, patterns: Sequence[EncodedPattern], triples: Triples, few: Triples, most: int) -> Bindings:
         """The bindings that have at least one of a few triples in them."""
         parts: list[Bindings] = []
         for i, pattern in enumerate(patterns) if len(few) else ():
@@ -73,7 +73,7 @@ class TriplePattern:
         columns = {name: np.concatenate([nothing, *(part.columns[name] for part in parts)]) for name in self.wanted}
         return Bindings(columns, rows).distinct(self.wanted)
 
-    def resolved(self, resolve: Resolve) -> list[Pattern]:
+    def resolved(self, resolve: Resolve) -> list[EncodedPattern]:
         """The patterns with ids for their constants."""
         return [
             tuple(resolve(slot) if isinstance(slot, Constant) else slot for slot in pattern.slots)  # type: ignore[misc]
@@ -82,11 +82,11 @@ class TriplePattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PatternTable:
     """A basic pattern, answered piece by piece: its answers are every combination of theirs."""
 
     variables: tuple[str, ...]
-    pieces: tuple[TriplePattern, ...]
+    pieces: tuple[Component, ...]
 
     @property
     def rows(self) -> int:
@@ -111,7 +111,7 @@ class Table:
 
     def changed(
         self, before: Triples, after: Triples, added: Triples, removed: Triples, resolve: Resolve, most: int
-    ) -> Table:
+    ) -> PatternTable:
         """The same pattern for other triples, see Piece.changed. Raises TooLarge."""
         if (len(added) + len(removed)) * _LARGE > len(after):
             pieces = tuple(piece.solved(after, resolve, most) for piece in self.pieces)
@@ -122,19 +122,17 @@ class Table:
 
 
 def tabled(
-    patterns: Sequence[sparql.BasicPattern], variables: tuple[str, ...], triples: Triples, resolve: Resolve, most: int
-) -> Table:
+    patterns: Sequence[sparql.TriplePattern], variables: tuple[str, ...], triples: Triples, resolve: Resolve, most: int
+) -> PatternTable:
     """The answers of a basic pattern. Raises TooLarge."""
     pieces = [
-        TriplePattern(
-            group, tuple(name for name in variables if any(name in p.variables for p in group)), Bindings({}, 0)
-        )
+        Component(group, tuple(name for name in variables if any(name in p.variables for p in group)), Bindings({}, 0))
         for group in _connected(patterns)
     ]
-    return Table(variables, tuple(piece.solved(triples, resolve, most) for piece in pieces))
+    return PatternTable(variables, tuple(piece.solved(triples, resolve, most) for piece in pieces))
 
 
-def _connected(patterns: Sequence[sparql.BasicPattern]) -> list[tuple[sparql.BasicPattern, ...]]:
+def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.TriplePattern, ...]]:
     """Patterns that share variables, directly or by others, in the order in which they are written."""
     groups: list[list[int]] = []
     for i, pattern in enumerate(patterns):

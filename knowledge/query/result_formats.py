@@ -14,12 +14,12 @@ import pyoxigraph as ox
 from cep.core.errors import CepError
 from knowledge.graph import Knowledge, in_order
 from knowledge.namespaces import XSD
-from knowledge.rdf.prefixed_names import Names
+from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import Terms
 
 NUMBERS = frozenset(XSD + name for name in ("integer", "decimal", "double", "float", "int", "long", "short", "byte"))
-Term = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple | None
-Rows = list[list[Term]]
+ResultTerm = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple | None
+ResultRows = list[list[ResultTerm]]
 
 
 def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format: str, name: str = "query") -> str:
@@ -34,13 +34,13 @@ def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format:
             raise CepError(told, hint="leave `--format` away", code="option")
         return ("yes" if found else "no") if isinstance(found, ox.QueryBoolean) else _turtle(found, prefixes)
     variables = [variable.value for variable in found.variables]
-    rows: Rows = [[solution[name] for name in variables] for solution in found]
+    rows: ResultRows = [[solution[name] for name in variables] for solution in found]
     if not in_order(sparql):
         rows.sort(key=lambda row: [_rank(term) for term in row])
     return FORMATS[format](variables, rows, prefixes)
 
 
-def _rank(term: Term) -> tuple[bool, float, str]:
+def _rank(term: ResultTerm) -> tuple[bool, float, str]:
     """Numbers by value, then all else by its letters."""
     try:
         number = float(term.value) if isinstance(term, ox.Literal) and _letters(term.datatype) in NUMBERS else math.inf
@@ -60,14 +60,14 @@ def _turtle(triples: ox.QueryTriples, prefixes: Mapping[str, str]) -> str:
     return "\n".join([*named, *lines[len(named) :]])
 
 
-def _table(variables: Sequence[str], rows: Rows, prefixes: Mapping[str, str]) -> str:
+def _table(variables: Sequence[str], rows: ResultRows, prefixes: Mapping[str, str]) -> str:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     terms = Terms()
-    names = Names(terms, prefixes)
+    names = PrefixedNames(terms, prefixes)
     table = Table(box=SIMPLE_HEAD)
     for variable in variables:
         table.add_column(Text(variable), overflow="fold")
@@ -79,7 +79,7 @@ def _table(variables: Sequence[str], rows: Rows, prefixes: Mapping[str, str]) ->
     return captured.get().strip("\n") + f"\n{len(rows):,} answer{'s' * (len(rows) != 1)}"
 
 
-def _csv(variables: Sequence[str], rows: Rows, prefixes: Mapping[str, str]) -> str:
+def _csv(variables: Sequence[str], rows: ResultRows, prefixes: Mapping[str, str]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(variables)
@@ -87,22 +87,22 @@ def _csv(variables: Sequence[str], rows: Rows, prefixes: Mapping[str, str]) -> s
     return out.getvalue().rstrip("\n")
 
 
-def _tsv(variables: Sequence[str], rows: Rows, prefixes: Mapping[str, str]) -> str:
+def _tsv(variables: Sequence[str], rows: ResultRows, prefixes: Mapping[str, str]) -> str:
     lines = [["?" + variable for variable in variables]]
     lines += [["" if term is None else str(term).replace("\t", "\\t") for term in row] for row in rows]
     return "\n".join("\t".join(line) for line in lines)
 
 
-def _json(variables: Sequence[str], rows: Rows, prefixes: Mapping[str, str]) -> str:
+def _json(variables: Sequence[str], rows: ResultRows, prefixes: Mapping[str, str]) -> str:
     bindings = [{name: _binding(term) for name, term in zip(variables, row) if term is not None} for row in rows]
     return json.dumps({"head": {"vars": list(variables)}, "results": {"bindings": bindings}}, ensure_ascii=False)
 
 
-def _letters(term: Term) -> str:
+def _letters(term: ResultTerm) -> str:
     return term.value if isinstance(term, ox.NamedNode | ox.Literal) else str(term)
 
 
-def _binding(term: Term) -> dict[str, Any]:
+def _binding(term: ResultTerm) -> dict[str, Any]:
     if not isinstance(term, ox.Literal):
         kind = "uri" if isinstance(term, ox.NamedNode) else "bnode"
         return {"type": kind, "value": _letters(term).removeprefix("_:")}
@@ -114,7 +114,7 @@ def _binding(term: Term) -> dict[str, Any]:
     return made
 
 
-FORMATS: Mapping[str, Callable[[Sequence[str], Rows, Mapping[str, str]], str]] = {
+FORMATS: Mapping[str, Callable[[Sequence[str], ResultRows, Mapping[str, str]], str]] = {
     "text": _table,
     "csv": _csv,
     "tsv": _tsv,

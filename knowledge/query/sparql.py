@@ -41,7 +41,7 @@ _ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-class Token(NamedTuple):
+class SparqlToken(NamedTuple):
     """`kind`: string, iri, variable, blank, name (with a prefix), number, language, word, mark."""
 
     kind: str
@@ -50,17 +50,17 @@ class Token(NamedTuple):
     end: int
 
 
-def tokens(text: str) -> list[Token]:
+def tokens(text: str) -> list[SparqlToken]:
     """All but space and comments, with offsets; in time linear in the text's length.
 
     What turns out to be no name at its end, or no string, is not tried again from each letter within it.
     """
-    found: list[Token] = []
+    found: list[SparqlToken] = []
     at, tried = 0, dict.fromkeys((*_STRINGS, ":"), 0)
     while at < len(text):
         kind, end = _one(text, at, tried)
         if kind != "space":
-            found.append(Token(kind, text[at:end], at, end))
+            found.append(SparqlToken(kind, text[at:end], at, end))
         at = end
     return found
 
@@ -100,14 +100,14 @@ class Constant:
     language: str = ""
 
 
-Slot = str | Constant
+VarOrTerm = str | Constant
 """What stands at a position of a triple pattern: a variable's name (`x`; of a blank node `_:x`) or a constant."""
 
 
-class BasicPattern(NamedTuple):
+class TriplePattern(NamedTuple):
     """A triple pattern, and the offsets of its text."""
 
-    slots: tuple[Slot, Slot, Slot]
+    slots: tuple[VarOrTerm, VarOrTerm, VarOrTerm]
     start: int
     end: int
 
@@ -116,7 +116,7 @@ class BasicPattern(NamedTuple):
         return tuple(dict.fromkeys(slot for slot in self.slots if isinstance(slot, str)))
 
 
-def basic(text: str, prefixes: Mapping[str, str]) -> tuple[BasicPattern, ...] | None:
+def basic(text: str, prefixes: Mapping[str, str]) -> tuple[TriplePattern, ...] | None:
     """The triples of a pattern that consists of triples only; None if it has anything else, or may have.
 
     Blank nodes are variables that nothing else can name.
@@ -132,14 +132,14 @@ class _NotBasic(Exception):
 
 
 class _Reader:
-    def __init__(self, found: Sequence[Token], prefixes: Mapping[str, str]) -> None:
-        self.found = [*found, Token("mark", "", -1, -1)]
+    def __init__(self, found: Sequence[SparqlToken], prefixes: Mapping[str, str]) -> None:
+        self.found = [*found, SparqlToken("mark", "", -1, -1)]
         self.prefixes = prefixes
         self.at = 0
         self.made = 0
-        self.patterns: list[BasicPattern] = []
+        self.patterns: list[TriplePattern] = []
 
-    def group(self) -> list[BasicPattern]:
+    def group(self) -> list[TriplePattern]:
         self.need("{")
         while not self.maybe("}"):
             self.triples()
@@ -159,14 +159,14 @@ class _Reader:
             return
         self.properties(subject, start)
 
-    def properties(self, subject: Slot, start: int) -> None:
+    def properties(self, subject: VarOrTerm, start: int) -> None:
         while True:
             verb = self.verb()
             while True:
                 pattern = len(self.patterns)
-                self.patterns.append(BasicPattern((subject, verb, ""), start, start))
+                self.patterns.append(TriplePattern((subject, verb, ""), start, start))
                 object = self.node()
-                self.patterns[pattern] = BasicPattern((subject, verb, object), start, self.found[self.at - 1].end)
+                self.patterns[pattern] = TriplePattern((subject, verb, object), start, self.found[self.at - 1].end)
                 if not self.maybe(","):
                     break
             if not self.maybe(";"):
@@ -177,7 +177,7 @@ class _Reader:
             if self.found[self.at].text in (".", "}", "]"):
                 return
 
-    def verb(self) -> Slot:
+    def verb(self) -> VarOrTerm:
         token = self.found[self.at]
         if token.kind == "word" and token.text == "a":
             self.at += 1
@@ -186,7 +186,7 @@ class _Reader:
             raise _NotBasic
         return self.node()
 
-    def node(self) -> Slot:
+    def node(self) -> VarOrTerm:
         kind, text, _, _ = self.found[self.at]
         self.at += 1
         if kind == "variable":

@@ -10,7 +10,7 @@ import pyoxigraph as ox
 
 from cep.core.values import Ints
 from knowledge.rdf.terms import BLANK, NONE, Terms
-from knowledge.rdf.triples import Columns, Triples
+from knowledge.rdf.triples import TripleColumns, Triples
 
 _CHUNK = 200_000  # triples written at a time
 
@@ -47,12 +47,12 @@ def quads(terms: Terms, triples: Triples, graph: int = NONE) -> list[ox.Quad]:
     return [ox.Quad(made[s], made[p], made[o], name) for s, p, o in rows]  # type: ignore[arg-type]
 
 
-def _only(columns: Columns, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Columns:
+def _only(columns: TripleColumns, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> TripleColumns:
     s, p, o = columns
     return (s, p, o) if mask.all() else (s[mask], p[mask], o[mask])
 
 
-def _written(terms: Terms, columns: Columns) -> Iterator[str]:
+def _written(terms: Terms, columns: TripleColumns) -> Iterator[str]:
     """N-Triples, some at a time."""
     for start in range(0, len(columns[0]), _CHUNK):
         s, p, o = (terms.written(column[start : start + _CHUNK]) for column in columns)
@@ -60,7 +60,7 @@ def _written(terms: Terms, columns: Columns) -> Iterator[str]:
         yield "".join(lines.to_series().to_list())
 
 
-def _by_letters(terms: Terms, triples: Triples) -> Columns:
+def _by_letters(terms: Terms, triples: Triples) -> TripleColumns:
     used: Ints = np.unique(np.concatenate(triples.columns))
     rank: Ints = np.empty(len(used), dtype=np.int64)
     rank[terms.written(used).arg_sort().to_numpy()] = np.arange(len(used))

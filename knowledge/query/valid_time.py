@@ -13,7 +13,7 @@ from cep.rules.materialized import ALWAYS, NEVER, Column
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
+class ValidTimeRows:
     """Rows of ids with times: a row is there from `since` until before `until`. Rows may come several times."""
 
     columns: tuple[Column, ...]
@@ -24,10 +24,10 @@ class Spans:
     def rows(self) -> int:
         return len(self.since)
 
-    def take(self, chosen: Ints | NDArray[np.bool_]) -> Spans:
-        return Spans(tuple(column[chosen] for column in self.columns), self.since[chosen], self.until[chosen])
+    def take(self, chosen: Ints | NDArray[np.bool_]) -> ValidTimeRows:
+        return ValidTimeRows(tuple(column[chosen] for column in self.columns), self.since[chosen], self.until[chosen])
 
-    def united(self) -> tuple[Spans, Ints]:
+    def united(self) -> tuple[ValidTimeRows, Ints]:
         """The same rows at the same times, sorted, with as few spans as can be: those of equal rows lie apart. Beside
         each which row it was."""
         order = np.lexsort([self.until, self.since, *reversed(self.columns)])
@@ -45,17 +45,17 @@ class Spans:
         first[1:] = ~same | (sorted.since[1:] > ends[latest[:-1]])
         begins = np.flatnonzero(first)
         lasts = np.append(begins[1:], self.rows) - 1
-        made = Spans(tuple(c[begins] for c in sorted.columns), sorted.since[begins], ends[latest[lasts]])
+        made = ValidTimeRows(tuple(c[begins] for c in sorted.columns), sorted.since[begins], ends[latest[lasts]])
         return made, order[begins]
 
 
-def always(columns: tuple[Ints, ...], rows: int) -> Spans:
+def always(columns: tuple[Ints, ...], rows: int) -> ValidTimeRows:
     """Rows that are there at any time."""
-    return Spans(columns, np.full(rows, ALWAYS, dtype=np.int64), np.full(rows, NEVER, dtype=np.int64))
+    return ValidTimeRows(columns, np.full(rows, ALWAYS, dtype=np.int64), np.full(rows, NEVER, dtype=np.int64))
 
 
-def joined(parts: Sequence[Spans]) -> Spans:
+def joined(parts: Sequence[ValidTimeRows]) -> ValidTimeRows:
     """All of these."""
     columns = tuple(np.concatenate(column) for column in zip(*(part.columns for part in parts)))
     since, until = (np.concatenate([getattr(part, name) for part in parts]) for name in ("since", "until"))
-    return Spans(columns, since, until).united()[0]
+    return ValidTimeRows(columns, since, until).united()[0]

@@ -11,8 +11,8 @@ from cep.core.errors import CepError, Source, Span
 from cep.rules.graphs import of_the_rule
 from cep.rules.terms import Graph
 from knowledge.namespaces import GEOF
-from knowledge.query.diagnostics import first_slip, first_slip_of_query
-from knowledge.query.sparql import Token, tokens
+from knowledge.query.diagnostics import first_error, first_query_error
+from knowledge.query.sparql import SparqlToken, tokens
 
 _VOLATILE = ("now", "rand", "uuid", "struuid", "bnode")
 _ERROR = re.compile(r"error at (\d+):(\d+): ")
@@ -26,7 +26,7 @@ def check(graph: Graph, source: Source) -> None:
         message = f"`{mark.text}` asks for a triple about a triple, of RDF 1.2, and the knowledge has none"
         hint = "what is said about a triple is said of a thing of its own: `?R rdf:subject ?S ; rdf:object ?O`"
         raise refused(message, graph, source, mark, hint)
-    for token, following in zip(found, [*found[1:], Token("end", "", 0, 0)]):
+    for token, following in zip(found, [*found[1:], SparqlToken("end", "", 0, 0)]):
         word = token.text.lower() if token.kind == "word" else ""
         if "service" in word:  # it needs no space around it
             hint = "load what the other endpoint knows: `--knowledge FILE`"
@@ -52,25 +52,25 @@ def check(graph: Graph, source: Source) -> None:
         if name not in bound:
             message = f"`?{name}` gets no value from this pattern, which is answered before any event"
             hint = f"a test of the rule's `{name}` stands after the braces: `{{ ... }}, {name} > 3`"
-            raise refused(message, graph, source, Token("variable", name, at - 1, at + len(name)), hint)
+            raise refused(message, graph, source, SparqlToken("variable", name, at - 1, at + len(name)), hint)
 
 
 _TRIPLES = ("isTRIPLE", "TRIPLE", "SUBJECT", "PREDICATE", "OBJECT")
 
 
-def quoting(text: str) -> Token | None:
+def quoting(text: str) -> SparqlToken | None:
     """Where a pattern or a query asks for triples about triples: `<<`, `{|`, `~` after a triple, `TRIPLE(...)`."""
     found = tokens(text)
     for token, following in zip(found, found[1:]):
         joined = token.text + following.text
         if token.end == following.start and joined in ("<<", "{|"):
-            return Token("mark", joined, token.start, following.end)
+            return SparqlToken("mark", joined, token.start, following.end)
         if token.text == "~" or (following.text == "(" and token.text.upper() in map(str.upper, _TRIPLES)):
             return token
     return None
 
 
-def _iri(token: Token, graph: Graph) -> str:
+def _iri(token: SparqlToken, graph: Graph) -> str:
     """The IRI that a token stands for; empty where it is none."""
     if token.text.startswith("<"):
         return token.text[1:-1]
@@ -79,7 +79,7 @@ def _iri(token: Token, graph: Graph) -> str:
 
 
 def refused(
-    message: str, graph: Graph, source: Source, token: Token | None = None, hint: str | None = None
+    message: str, graph: Graph, source: Source, token: SparqlToken | None = None, hint: str | None = None
 ) -> CepError:
     """An error at a token of the pattern, or at all of it."""
     span = graph.span if token is None else placed(graph, token.start, token.end)
@@ -107,14 +107,14 @@ def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> C
     at = _offset(error, text)
     if at is None:
         return CepError(f"this is no SPARQL: {error[:1].lower()}{error[1:]}", code="graph")
-    slip = first_slip_of_query(text, dict(prefixes), at)
+    slip = first_query_error(text, dict(prefixes), at)
     whole = Graph(text, (), span=Span(1, 1, 1, 1))
     return CepError(slip.message, source, placed(whole, slip.start, slip.end), slip.hint, "graph")
 
 
 def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
     at = _offset(error, graph.text, 1)  # the query has a line before the pattern's
-    slip = first_slip(graph.text, dict(graph.prefixes), at or 0)
+    slip = first_error(graph.text, dict(graph.prefixes), at or 0)
     return CepError(slip.message, source, placed(graph, slip.start, slip.end), slip.hint, "graph")
 
 

@@ -68,7 +68,7 @@ class Quads:
         return cls(s, p, o, g)
 
 
-class Labels:
+class BlankNodeLabels:
     """Labels for blank nodes. Files do not know each other's: a label of one is another's in the next.
 
     A label stays as it is written, unless another file has it; a node without one is `b1`, `b2`, ... as they come.
@@ -127,7 +127,7 @@ def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
     """Everything that files hold. Raises CepError, for every file that cannot be read with its first mistake."""
     parts: list[Quads] = []
     errors: list[CepError] = []
-    labels = Labels()
+    labels = BlankNodeLabels()
     for source in files(names):
         labels.next_file()
         try:
@@ -143,7 +143,7 @@ def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
     return Quads.joined(parts)
 
 
-def read(path: Path, terms: Terms, labels: Labels) -> Iterator[Quads]:
+def read(path: Path, terms: Terms, labels: BlankNodeLabels) -> Iterator[Quads]:
     """The triples of an RDF file, some at a time. Raises CepError with line and column."""
     with _parsing(path) as (parser, format):
         yield from columns(parser, terms, labels, format.supports_datasets)
@@ -201,7 +201,7 @@ class TripleTerm(ValueError):
 
 
 def columns(
-    quads: Iterable[ox.Quad] | Iterable[ox.Triple], terms: Terms, labels: Labels | None, graphs: bool = True
+    quads: Iterable[ox.Quad] | Iterable[ox.Triple], terms: Terms, labels: BlankNodeLabels | None, graphs: bool = True
 ) -> Iterator[Quads]:
     """Triples or quads as columns, some at a time. Blank nodes stay as they are where there are no `labels`; without
     `graphs` all are in the default graph. Raises TripleTerm.
@@ -220,7 +220,7 @@ def columns(
 _TERM = r'<[^>]*>|_:\S+|"(?:[^"\\]|\\.)*"(?:\^\^<[^>]*>|@[A-Za-z0-9-]+)?'
 
 
-def _split(text: str, terms: Terms, labels: Labels | None, graphs: bool) -> Quads:
+def _split(text: str, terms: Terms, labels: BlankNodeLabels | None, graphs: bool) -> Quads:
     lines = pl.Series([text.removesuffix("\n")]).str.split("\n").explode()
     s, p, rest = lines.str.splitn(" ", 3).struct.unnest()
     if rest.str.starts_with("<<(").any():
@@ -237,7 +237,7 @@ def _split(text: str, terms: Terms, labels: Labels | None, graphs: bool) -> Quad
     return Quads(terms.tokens(s), terms.tokens(p), terms.tokens(o), names)
 
 
-def _relabelled(columns: tuple[pl.Series, ...], labels: Labels) -> tuple[pl.Series, ...]:
+def _relabelled(columns: tuple[pl.Series, ...], labels: BlankNodeLabels) -> tuple[pl.Series, ...]:
     blank = [column.str.starts_with("_:").fill_null(False) for column in columns]
     if not any(mask.any() for mask in blank):
         return columns

@@ -12,7 +12,7 @@ from knowledge.rdf.terms import BLANK, IRI, Terms
 from knowledge.reasoning.relation import Facts
 from knowledge.reasoning.rule import PREFIXES
 
-Triple = tuple[int, int, int]
+IdTriple = tuple[int, int, int]
 
 KNOWN = {
     **PREFIXES,
@@ -45,7 +45,7 @@ _BARE = {"integer": r"[+-]?[0-9]+", "decimal": r"[+-]?[0-9]*\.[0-9]+", "boolean"
 """Literals that Turtle writes without quotes."""
 
 
-class Names:
+class PrefixedNames:
     """What terms are called. With `facts`, blank nodes that are lists, restrictions or axioms are written out."""
 
     def __init__(self, terms: Terms, prefixes: Mapping[str, str] | None = None, facts: Facts | None = None) -> None:
@@ -67,7 +67,7 @@ class Names:
         form = _BARE.get(datatype.removeprefix(XSD))
         return text[1:-1] if form and re.fullmatch(form, text[1:-1]) else f"{text}^^{self._iri(datatype)}"
 
-    def triple(self, triple: Triple) -> str:
+    def triple(self, triple: IdTriple) -> str:
         """A triple; one that is a part of a blank node that is written out is not written again."""
         s, p, o = triple
         verb, of = self.of(p), self.of(s)

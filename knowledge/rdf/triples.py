@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cep.core.kernels import njit
 from cep.core.values import Ints
 
-Columns = tuple[Ints, Ints, Ints]
+TripleColumns = tuple[Ints, Ints, Ints]
 """Subjects, predicates and objects of triples."""
 
 _ORDERS = ((0, 1, 2), (1, 2, 0), (2, 0, 1))  # of positions: any set of fixed ones is a beginning of one of them
@@ -29,9 +29,9 @@ class Triples:
 
     __slots__ = ("_beside", "_orders")
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: TripleColumns) -> None:
         """Of columns that are sorted and distinct; `Triples.of` takes any."""
-        self._orders: dict[int, Columns] = {0: columns}
+        self._orders: dict[int, TripleColumns] = {0: columns}
         self._beside: tuple[Triples, Triples, Triples] | None = None  # triples, those of them that are gone, new ones
 
     @classmethod
@@ -62,7 +62,7 @@ class Triples:
         return len(self._orders[0][0])
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> TripleColumns:
         return self.ordered(0)
 
     @property
@@ -94,7 +94,7 @@ class Triples:
 
     # --- found by their terms ---
 
-    def match(self, s: int | None = None, p: int | None = None, o: int | None = None) -> Columns:
+    def match(self, s: int | None = None, p: int | None = None, o: int | None = None) -> TripleColumns:
         """The triples with these ids (None: any), as three columns.
 
         They are sorted by the order (s p o, p o s or o s p) that begins with the positions given.
@@ -144,7 +144,7 @@ class Triples:
             found = found - less.counts(s, p, o)
         return found + more.counts(s, p, o) if len(more) else found
 
-    def found(self, s: Ints | None, p: Ints | None, o: Ints | None) -> tuple[Ints, Columns]:
+    def found(self, s: Ints | None, p: Ints | None, o: Ints | None) -> tuple[Ints, TripleColumns]:
         """The triples for all rows of the columns given (None: any, not all): which row each is for, and they."""
         if self._beside is None:
             order, start, stop = self.ranges(s, p, o)
@@ -163,7 +163,7 @@ class Triples:
         every = tuple(np.concatenate(pair) for pair in zip(columns, more))
         return np.concatenate([index, others]), (every[0], every[1], every[2])
 
-    def ordered(self, order: int) -> Columns:
+    def ordered(self, order: int) -> TripleColumns:
         """The columns s, p, o, with rows in an order: 0: s p o, 1: p o s, 2: o s p. Made when first asked for."""
         if order not in self._orders:
             if self._beside is not None:
@@ -229,7 +229,7 @@ class Triples:
         return Triples((self.s[keep], self.p[keep], self.o[keep]))
 
 
-def _replaced(base: Triples, less: Triples, more: Triples, order: int) -> Columns:
+def _replaced(base: Triples, less: Triples, more: Triples, order: int) -> TripleColumns:
     """The columns of `base` in an order, without some triples and with others."""
     columns = base.ordered(order)
     if len(less):
@@ -246,7 +246,7 @@ def _replaced(base: Triples, less: Triples, more: Triples, order: int) -> Column
     return columns
 
 
-def _places(columns: Columns, order: int, triples: Triples) -> Ints:
+def _places(columns: TripleColumns, order: int, triples: Triples) -> Ints:
     """Where triples lie, or would lie, in an order."""
     start: Ints = np.empty(len(triples), dtype=np.int64)
     stop: Ints = np.empty(len(triples), dtype=np.int64)
@@ -256,7 +256,7 @@ def _places(columns: Columns, order: int, triples: Triples) -> Ints:
     return start
 
 
-def _room(rows: int) -> Columns:
+def _room(rows: int) -> TripleColumns:
     return np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
 
 
@@ -268,7 +268,7 @@ def expand(start: Ints, stop: Ints) -> tuple[Ints, Ints]:
     return index, np.arange(len(index), dtype=np.int64) + np.repeat(start - before, counts)
 
 
-def _sorted(columns: Columns, order: int, distinct: bool = False) -> Columns:
+def _sorted(columns: TripleColumns, order: int, distinct: bool = False) -> TripleColumns:
     if len(columns[0]) <= _SMALL:
         by = np.lexsort([columns[place] for place in reversed(_ORDERS[order])])
         s, p, o = columns[0][by], columns[1][by], columns[2][by]

@@ -15,11 +15,11 @@ import numpy as np
 import polars as pl
 
 from cep.core import checksum
-from knowledge.rdf.prefixed_names import Names
+from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import BLANK, Terms
 from knowledge.rdf.triples import Triples
-from knowledge.reasoning.closure import Closed, close
-from knowledge.reasoning.relation import Facts, Relation
+from knowledge.reasoning.closure import Closure, close
+from knowledge.reasoning.relation import BinaryRelation, Facts
 from knowledge.reasoning.ruleset import Reasoning, ruleset
 
 MOST = 2**30
@@ -43,7 +43,7 @@ def folder() -> Path:
 
 def close_once(
     terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None
-) -> Closed:
+) -> Closure:
     """As `close`; if the same was closed before, taken from the folder.
 
     A file that cannot be read is made again, a folder that cannot be written is not used. What contradicts itself is
@@ -91,7 +91,7 @@ def _code() -> bytes:
 
 def _read(
     path: Path, terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str]
-) -> Closed | None:
+) -> Closure | None:
     try:
         with path.open("rb") as file:
             if file.read(checksum.HEAD) != checksum.head(file, path.stem.encode()):
@@ -105,18 +105,18 @@ def _read(
     with suppress(OSError):  # a folder that can only be read
         os.utime(path)
     asserted = Facts.of(*triples.columns)
-    rules = ruleset(reasoning, terms, asserted, Names(terms, prefixes, asserted))
+    rules = ruleset(reasoning, terms, asserted, PrefixedNames(terms, prefixes, asserted))
     starts = [0, *stops.tolist()]
     facts = Facts(
         {
-            predicate: Relation(pairs[start:stop], rounds[start:stop])
+            predicate: BinaryRelation(pairs[start:stop], rounds[start:stop])
             for predicate, start, stop in zip(predicates.tolist(), starts, starts[1:])
         }
     )
-    return Closed(terms, reasoning, asserted, rules, facts, labels, last, prefixes, kept=True)
+    return Closure(terms, reasoning, asserted, rules, facts, labels, last, prefixes, kept=True)
 
 
-def _write(path: Path, closed: Closed) -> None:
+def _write(path: Path, closed: Closure) -> None:
     """Writes a file that is there whole or not at all, however many processes write it. Raises OSError."""
     relations = [closed.facts[predicate] for predicate in closed.facts]
     arrays = {

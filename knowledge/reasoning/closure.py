@@ -15,21 +15,21 @@ import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge.rdf.prefixed_names import Names
+from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import IRI, LITERAL, Terms
 from knowledge.rdf.triples import Triples
-from knowledge.reasoning.delete_rederive import in_doubt, inferred_again
+from knowledge.reasoning.delete_rederive import overdeleted, rederived
 from knowledge.reasoning.equal_literals import lost_values, more_values, values_of
 from knowledge.reasoning.inconsistency import Check, Contradiction, inconsistent
 from knowledge.reasoning.proof import Proof, Prover
-from knowledge.reasoning.relation import MOST_TERMS, Facts, Relation, packed, unpacked
-from knowledge.reasoning.rule import Rule
+from knowledge.reasoning.relation import MOST_TERMS, BinaryRelation, Facts, packed, unpacked
+from knowledge.reasoning.rule import TripleRule
 from knowledge.reasoning.ruleset import REASONING, Reasoning, Ruleset, ruleset
 from knowledge.reasoning.same_as import united
 from knowledge.reasoning.saturation import Heads, Saturation
 
 
-def close(terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None) -> Closed:
+def close(terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None) -> Closure:
     """All that follows from triples. A contradiction in them is a CepError, `inconsistent`, with rule and proof.
 
     The terms that the rules name are added to the dictionary. Messages write names with `prefixes`.
@@ -39,7 +39,7 @@ def close(terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mappin
 
 
 @dataclass(frozen=True)
-class Closed:
+class Closure:
     """Triples and what follows from them. Never changed: `plus` and `minus` give another.
 
     `facts` also holds what has no place in RDF and yet leads to triples: literals as subjects, blank nodes as
@@ -67,9 +67,9 @@ class Closed:
         """How many triples are not asserted."""
         return len(self.triples) - self.asserted.count
 
-    def names(self, prefixes: Mapping[str, str] | None = None) -> Names:
+    def names(self, prefixes: Mapping[str, str] | None = None) -> PrefixedNames:
         """How terms and proofs are written."""
-        return Names(self.terms, self.prefixes if prefixes is None else prefixes, self.asserted)
+        return PrefixedNames(self.terms, self.prefixes if prefixes is None else prefixes, self.asserted)
 
     def proof(self, s: int, p: int, o: int) -> Proof:
         """Why a triple is there; a CepError if it is not."""
@@ -77,7 +77,7 @@ class Closed:
             raise CepError("the triple is neither asserted nor inferred", code="unknown-triple")
         return self._prover.proof((s, p, o))
 
-    def plus(self, triples: Triples) -> Closed:
+    def plus(self, triples: Triples) -> Closure:
         """With more asserted triples. What says something of lists, cardinalities or datatypes closes all again."""
         more = self.asserted.fresh(Facts.of(*triples.columns))
         asserted = self.asserted.plus(more, 0)
@@ -92,7 +92,7 @@ class Closed:
         start._refuse(start._check.contradiction(start.facts, new))
         return start._saturated(self.rules.giving, self.rules.giving, new)
 
-    def minus(self, triples: Triples) -> Closed:
+    def minus(self, triples: Triples) -> Closure:
         """With fewer asserted triples. What was inferred from them goes, unless it follows in another way too."""
         less = self.asserted.common(Facts.of(*triples.columns))
         asserted = self.asserted.minus(less)
@@ -100,28 +100,28 @@ class Closed:
             less = less.plus(lost_values(self.terms, self.facts, asserted, less), 0)
         work = self._work()
         kept = asserted.plus(asserted.fresh(self.rules.lists), 0)
-        doubtful = in_doubt(work, self.rules.giving, less, kept) if self.rules.fits(self.terms, less) else None
+        doubtful = overdeleted(work, self.rules.giving, less, kept) if self.rules.fits(self.terms, less) else None
         if doubtful is None:
             return _closed(self.terms, asserted, self.reasoning, self.prefixes)
         work.facts = self.facts.minus(doubtful)
         work.labels = united(np.arange(len(self.labels)), work.facts[work.words.same].pairs)[0]
-        again, round = inferred_again(work, self.rules.giving, doubtful), self.round + 1
+        again, round = rederived(work, self.rules.giving, doubtful), self.round + 1
         facts = work.facts.plus(again, round)
         start = replace(self, asserted=asserted, facts=facts, labels=work.labels, round=round, kept=False)
         return start._saturated(self.rules.giving, self.rules.giving, again)
 
-    def changed(self, removed: Triples, added: Triples) -> Closed:
+    def changed(self, removed: Triples, added: Triples) -> Closure:
         """With fewer asserted triples, and then with more."""
         less = self.minus(removed) if len(removed) else self
         return less.plus(added) if len(added) else less
 
-    def since(self, before: Closed) -> tuple[Triples, Triples]:
+    def since(self, before: Closure) -> tuple[Triples, Triples]:
         """The triples that are here and not there, and those there and not here; cheap where little has changed."""
         changed = [p for p in sorted({*self.facts, *before.facts}) if self.facts[p] is not before.facts[p]]
         here, there = (Facts({p: facts[p] for p in changed}) for facts in (self.facts, before.facts))
         return visible(self.terms, there.fresh(here)), visible(self.terms, here.fresh(there))
 
-    def links(self, less: Closed) -> bool:
+    def links(self, less: Closure) -> bool:
         """Whether something that is here and not in `less` follows from such things at once."""
         changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
         here, there = (Facts({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
@@ -131,11 +131,11 @@ class Closed:
             return True
         for rule in self.rules.giving:
             work.apply(rule, more, heads, linked=False)
-        return bool(more.common(Facts({p: Relation.at(heads.of(p), 0) for p in sorted(heads.pairs)})))
+        return bool(more.common(Facts({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)})))
 
     # --- rounds ---
 
-    def _saturated(self, first: Sequence[Rule], rules: Sequence[Rule], new: Facts | None) -> Closed:
+    def _saturated(self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: Facts | None) -> Closure:
         """Closed under `rules`, where only `first` has something to do with the facts that are not `new`."""
         work = self._work()
         for brought in work.run(first, rules, new):
@@ -159,11 +159,11 @@ class Closed:
             raise inconsistent(contradiction, self._prover, self.names())
 
 
-def _closed(terms: Terms, asserted: Facts, reasoning: Reasoning, prefixes: Mapping[str, str]) -> Closed:
-    rules = ruleset(reasoning, terms, asserted, Names(terms, prefixes, asserted))
+def _closed(terms: Terms, asserted: Facts, reasoning: Reasoning, prefixes: Mapping[str, str]) -> Closure:
+    rules = ruleset(reasoning, terms, asserted, PrefixedNames(terms, prefixes, asserted))
     assert len(terms) <= MOST_TERMS, "ids of terms fit into 31 bits"
     facts = asserted.plus(rules.lists, 0).plus(asserted.fresh(rules.typed), 0)
-    start = Closed(terms, reasoning, asserted, rules, facts, np.arange(len(terms), dtype=np.int64), 0, prefixes)
+    start = Closure(terms, reasoning, asserted, rules, facts, np.arange(len(terms), dtype=np.int64), 0, prefixes)
     if reasoning == "none":
         return start
     start._refuse(start._check.ill_formed(asserted))

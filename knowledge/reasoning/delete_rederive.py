@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from cep.core.values import Ints
-from knowledge.reasoning.join import Part, Rows, solutions
+from knowledge.reasoning.join import BodyAtom, Substitutions, solutions
 from knowledge.reasoning.owl2rl import WALKED
-from knowledge.reasoning.relation import Facts, Relation, distinct, found, unpacked
-from knowledge.reasoning.rule import Atom, Rule
+from knowledge.reasoning.relation import BinaryRelation, Facts, distinct, found, unpacked
+from knowledge.reasoning.rule import Atom, TripleRule
 from knowledge.reasoning.same_as import pairs_of
 from knowledge.reasoning.saturation import Heads, Saturation
 from knowledge.reasoning.transitivity import reached
@@ -22,7 +22,7 @@ MOST = 0.2
 _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
-def in_doubt(work: Saturation, rules: Sequence[Rule], gone: Facts, kept: Facts) -> Facts | None:
+def overdeleted(work: Saturation, rules: Sequence[TripleRule], gone: Facts, kept: Facts) -> Facts | None:
     """All triples that have a proof which needs one that is `gone`, these included; none that is `kept`.
 
     None if they are too many.
@@ -45,7 +45,7 @@ def in_doubt(work: Saturation, rules: Sequence[Rule], gone: Facts, kept: Facts) 
         if len(same := new[work.words.same].pairs):
             # RULES eq-sym, eq-trans: every pair of a class rests on every other.
             heads.add(work.words.same, pairs_of(work.labels, distinct(work.labels[unpacked(same)[0]])))
-        given = Facts({p: Relation.at(heads.of(p), 0) for p in sorted(heads.pairs)})
+        given = Facts({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)})
         new = doubtful.fresh(kept.fresh(work.facts.common(given)))
         doubtful = doubtful.plus(new, 0)
         if doubtful.count > MOST * work.facts.count:
@@ -53,22 +53,22 @@ def in_doubt(work: Saturation, rules: Sequence[Rule], gone: Facts, kept: Facts) 
     return doubtful
 
 
-def inferred_again(work: Saturation, rules: Sequence[Rule], doubtful: Facts) -> Facts:
+def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: Facts) -> Facts:
     """Those of the doubtful triples, no longer among the facts, that a rule gives from these."""
     heads = Heads()
     for rule in rules:
         assert rule.head is not None, "a rule without a head gives nothing"
-        parts = [Part(atom, work.facts) for atom in rule.body]
+        parts = [BodyAtom(atom, work.facts) for atom in rule.body]
         for predicate in [rule.head.p] if isinstance(rule.head.p, int) else [p for p in doubtful if p >= 0]:
             start = _bound(rule.head, predicate, doubtful[predicate])
             for rows in solutions(parts, start, set(rule.head.variables), rule.differ):
                 work.give(rule.head, rows, heads)
     classes = distinct(work.labels[unpacked(work.facts[work.words.same].pairs)[0]])
     heads.add(work.words.same, pairs_of(work.labels, classes))
-    return doubtful.common(Facts({p: Relation.at(heads.of(p), 0) for p in sorted(heads.pairs)}))
+    return doubtful.common(Facts({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)}))
 
 
-def _bound(head: Atom, predicate: int, relation: Relation) -> Rows:
+def _bound(head: Atom, predicate: int, relation: BinaryRelation) -> Substitutions:
     """The variables of a head that stands for the triples of a relation."""
     s, o = unpacked(relation.pairs)
     columns: dict[str, Ints] = {}
@@ -78,4 +78,4 @@ def _bound(head: Atom, predicate: int, relation: Relation) -> Rows:
             fits &= column == slot
         else:
             fits &= columns.setdefault(slot, column) == column
-    return Rows(len(s), columns).take(fits, int(fits.sum()))
+    return Substitutions(len(s), columns).take(fits, int(fits.sum()))

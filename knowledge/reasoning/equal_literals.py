@@ -14,7 +14,7 @@ from knowledge.namespaces import XSD
 from knowledge.rdf.canonical import CANONICAL, given_back
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.reasoning.literals import SPACES, Bools
-from knowledge.reasoning.relation import Facts, Relation, distinct, packed, unpacked
+from knowledge.reasoning.relation import BinaryRelation, Facts, distinct, packed, unpacked
 from knowledge.reasoning.rule import VALUE
 
 _PLAIN = r"^(?:0|-?[1-9][0-9]*)$"
@@ -42,7 +42,7 @@ def lost_values(terms: Terms, facts: Facts, asserted: Facts, less: Facts) -> Fac
     values = facts[VALUE].pairs
     literals = _literals(terms, less) if len(values) else values
     gone = literals[~np.isin(literals, _used(asserted, literals))]
-    return Facts({VALUE: Relation.at(values[np.isin(values >> 32, gone)], 0)})
+    return Facts({VALUE: BinaryRelation.at(values[np.isin(values >> 32, gone)], 0)})
 
 
 def _literals(terms: Terms, facts: Facts) -> Ints:
@@ -65,7 +65,7 @@ def _used(facts: Facts, literals: Ints) -> Ints:
 def _paired(literals: Ints, standing: Ints, several: Ints) -> Facts:
     """Literals with what stands for them, where that is one of `several`."""
     chosen = np.isin(standing, several)
-    return Facts({VALUE: Relation.at(distinct(packed(literals[chosen], standing[chosen])), 0)})
+    return Facts({VALUE: BinaryRelation.at(distinct(packed(literals[chosen], standing[chosen])), 0)})
 
 
 def one_value(facts: Facts, pairs: Ints) -> Bools:

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep.core.errors import CepError
-from knowledge.rdf.prefixed_names import Names, Triple
+from knowledge.rdf.prefixed_names import IdTriple, PrefixedNames
 from knowledge.rdf.terms import LITERAL, Terms
-from knowledge.reasoning.join import Rows, solutions
+from knowledge.reasoning.join import Substitutions, solutions
 from knowledge.reasoning.literals import KNOWN, different, ill_formed, outside
 from knowledge.reasoning.proof import Prover, instance
 from knowledge.reasoning.relation import Facts, unpacked
-from knowledge.reasoning.rule import Rule
+from knowledge.reasoning.rule import TripleRule
 from knowledge.reasoning.saturation import ways_with
 from knowledge.reasoning.vocabulary import Vocabulary
 
-Contradiction = tuple[str, list[Triple]]
+Contradiction = tuple[str, list[IdTriple]]
 """The name of a rule, and the triples that make its body true."""
 
 MEANING = {
@@ -53,7 +53,7 @@ class Check:
 
     terms: Terms
     words: Vocabulary
-    rules: Sequence[Rule]
+    rules: Sequence[TripleRule]
 
     def contradiction(self, facts: Facts, new: Facts | None) -> Contradiction | None:
         """One by the first rule that finds any."""
@@ -62,12 +62,12 @@ class Check:
                 return rule.name, triples
         return self._literals(facts if new is None else new) if self.rules else None
 
-    def _instance(self, rule: Rule, facts: Facts, new: Facts | None) -> list[Triple]:
+    def _instance(self, rule: TripleRule, facts: Facts, new: Facts | None) -> list[IdTriple]:
         if any(isinstance(atom.p, int) and atom.p not in facts for atom in rule.body):
             return []
         keep = {name for atom in rule.body for name in atom.variables}
         for parts in ways_with(rule.body, facts, new):
-            for rows in solutions(parts, Rows(), keep, rule.differ):
+            for rows in solutions(parts, Substitutions(), keep, rule.differ):
                 return instance(rule.body, _first(rows), facts)
         return []
 
@@ -109,17 +109,17 @@ class Check:
         return None
 
 
-def _first(rows: Rows) -> dict[str, int]:
+def _first(rows: Substitutions) -> dict[str, int]:
     """The least row."""
     names = sorted(rows.columns)
     at = int(np.lexsort([rows.columns[name] for name in reversed(names)])[0])
     return {name: int(rows.columns[name][at]) for name in names}
 
 
-def inconsistent(contradiction: Contradiction, prover: Prover, names: Names) -> CepError:
+def inconsistent(contradiction: Contradiction, prover: Prover, names: PrefixedNames) -> CepError:
     """The error: rule, triples, and for each that was inferred how."""
     rule, triples = contradiction
-    shown: set[Triple] = set()
+    shown: set[IdTriple] = set()
     proofs = [prover.proof(triple).lines(names, 1, shown) for triple in triples]
     lines = list(dict.fromkeys(line for proof in proofs for line in proof))
     if len(lines) > LINES:

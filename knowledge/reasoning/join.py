@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge.reasoning.relation import Facts, Relation, found, packed, unpacked
-from knowledge.reasoning.rule import HAS, Atom, Slot
+from knowledge.reasoning.relation import BinaryRelation, Facts, found, packed, unpacked
+from knowledge.reasoning.rule import HAS, Atom, RuleTerm
 
 BLOCK = 1 << 21
 """Rows that one step makes at a time."""
@@ -21,19 +21,19 @@ MOST = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Substitutions:
     """Bindings of variables: columns of ids, all of one length."""
 
     count: int = 1
     columns: Mapping[str, Ints] = field(default_factory=dict)
 
-    def take(self, rows: Ints | NDArray[np.bool_], count: int) -> Rows:
-        return Rows(count, {name: column[rows] for name, column in self.columns.items()})
+    def take(self, rows: Ints | NDArray[np.bool_], count: int) -> Substitutions:
+        return Substitutions(count, {name: column[rows] for name, column in self.columns.items()})
 
-    def only(self, names: set[str]) -> Rows:
-        return Rows(self.count, {name: column for name, column in self.columns.items() if name in names})
+    def only(self, names: set[str]) -> Substitutions:
+        return Substitutions(self.count, {name: column for name, column in self.columns.items() if name in names})
 
-    def of(self, slot: Slot) -> Ints | None:
+    def of(self, slot: RuleTerm) -> Ints | None:
         """The column of a variable, or the constant as one; None where nothing is bound."""
         if isinstance(slot, str):
             return self.columns.get(slot)
@@ -41,24 +41,24 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BodyAtom:
     """An atom and the relations it is looked up in; with `before`, only what came in earlier rounds counts."""
 
     atom: Atom
     relations: Facts
     before: int | None = None
 
-    def at(self, predicate: int) -> Part:
+    def at(self, predicate: int) -> BodyAtom:
         """With the predicate known."""
         if self.atom.p == predicate:
             return self
         atom = self.atom
-        return Part(Atom(atom.s, predicate, atom.o, atom.asks, atom.every), self.relations, self.before)
+        return BodyAtom(Atom(atom.s, predicate, atom.o, atom.asks, atom.every), self.relations, self.before)
 
 
 def solutions(
-    parts: Sequence[Part], start: Rows, keep: set[str], differ: Sequence[tuple[str, Slot]] = ()
-) -> Iterator[Rows]:
+    parts: Sequence[BodyAtom], start: Substitutions, keep: set[str], differ: Sequence[tuple[str, RuleTerm]] = ()
+) -> Iterator[Substitutions]:
     """Rows that extend `start` and make all atoms true, as blocks with the columns `keep`; rows may come repeatedly.
 
     No order is promised. A step that would make more than MOST rows is a CepError with its size.
@@ -69,18 +69,20 @@ def solutions(
         return
     predicates = next(part for part in parts if part.atom.p == open_).relations.predicates
     for predicate in predicates[predicates >= 0].tolist():
-        known = Rows(start.count, {**start.columns, open_: np.full(start.count, predicate, dtype=np.int64)})
+        known = Substitutions(start.count, {**start.columns, open_: np.full(start.count, predicate, dtype=np.int64)})
         closed = [part.at(predicate) if part.atom.p == open_ else part for part in parts]
         yield from _solve(closed, known, keep, list(differ))
 
 
-def _open_predicate(parts: Sequence[Part], start: Rows) -> str | None:
+def _open_predicate(parts: Sequence[BodyAtom], start: Substitutions) -> str | None:
     """A variable that stands for a predicate and is bound by no other place: then each predicate is tried."""
     ends = {slot for part in parts for slot in (part.atom.s, part.atom.o)} | set(start.columns)
     return next((p for part in parts if isinstance(p := part.atom.p, str) and p not in ends), None)
 
 
-def _solve(parts: list[Part], rows: Rows, keep: set[str], differ: list[tuple[str, Slot]]) -> Iterator[Rows]:
+def _solve(
+    parts: list[BodyAtom], rows: Substitutions, keep: set[str], differ: list[tuple[str, RuleTerm]]
+) -> Iterator[Substitutions]:
     open_ = []
     for x, y in differ:
         one, other = rows.of(x), rows.of(y)
@@ -102,7 +104,7 @@ def _solve(parts: list[Part], rows: Rows, keep: set[str], differ: list[tuple[str
         yield from _solve(rest, more, keep, open_)
 
 
-def _cheapest(parts: list[Part], rows: Rows) -> Part:
+def _cheapest(parts: list[BodyAtom], rows: Substitutions) -> BodyAtom:
     """A test of what is bound before all else; then what makes fewest rows, of what is joined if anything is."""
     ready = []
     for part in parts:
@@ -116,11 +118,11 @@ def _cheapest(parts: list[Part], rows: Rows) -> Part:
     return joined[0] if len(joined) == 1 else min(joined, key=lambda part: _size(part, rows))
 
 
-def _size(part: Part, rows: Rows) -> int:
+def _size(part: BodyAtom, rows: Substitutions) -> int:
     return sum(int(_ranges(part.at(p), group, relation)[2].sum()) for p, group, relation in _groups(part, rows))
 
 
-def _groups(part: Part, rows: Rows) -> Iterator[tuple[int, Rows, Relation]]:
+def _groups(part: BodyAtom, rows: Substitutions) -> Iterator[tuple[int, Substitutions, BinaryRelation]]:
     """The rows by predicate, where there are triples of it."""
     p = part.atom.p
     if not isinstance(p, str):
@@ -136,7 +138,7 @@ def _groups(part: Part, rows: Rows) -> Iterator[tuple[int, Rows, Relation]]:
         yield int(column[start]), rows.take(order[start:stop], stop - start), part.relations[int(column[start])]
 
 
-def _extended(part: Part, rows: Rows, later: set[str]) -> Iterator[Rows]:
+def _extended(part: BodyAtom, rows: Substitutions, later: set[str]) -> Iterator[Substitutions]:
     """The rows with what the atom binds, as far as it is asked later."""
     for predicate, group, relation in _groups(part, rows):
         known = part.at(predicate)
@@ -158,7 +160,7 @@ def _extended(part: Part, rows: Rows, later: set[str]) -> Iterator[Rows]:
             yield from _joined(known, group, relation)
 
 
-def _joined(part: Part, rows: Rows, relation: Relation) -> Iterator[Rows]:
+def _joined(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> Iterator[Substitutions]:
     atom = part.atom
     lows, backward, counts = _ranges(part, rows, relation)
     for index, places in _expanded(lows, counts):
@@ -173,18 +175,18 @@ def _joined(part: Part, rows: Rows, relation: Relation) -> Iterator[Rows]:
             keep &= first == second
         if part.before is not None:
             keep &= relation.rounds[np.searchsorted(relation.pairs, packed(first, second))] < part.before
-        made = Rows(len(index), columns)
+        made = Substitutions(len(index), columns)
         yield made if keep.all() else made.take(keep, int(keep.sum()))
 
 
-def _crossed(rows: Rows, name: str, column: Ints) -> Iterator[Rows]:
+def _crossed(rows: Substitutions, name: str, column: Ints) -> Iterator[Substitutions]:
     """Each row with each value of a new column."""
     lows, counts = np.zeros(rows.count, dtype=np.int64), np.full(rows.count, len(column), dtype=np.int64)
     for index, places in _expanded(lows, counts):
-        yield Rows(len(index), {**rows.take(index, len(index)).columns, name: column[places]})
+        yield Substitutions(len(index), {**rows.take(index, len(index)).columns, name: column[places]})
 
 
-def _ranges(part: Part, rows: Rows, relation: Relation) -> tuple[Ints, bool, Ints]:
+def _ranges(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> tuple[Ints, bool, Ints]:
     """For each row, where its pairs begin, in `pairs` or, if only the object is bound, in `backward`; how many."""
     s, o = rows.of(part.atom.s), rows.of(part.atom.o)
     if s is None and o is None:
@@ -212,7 +214,7 @@ def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
         yield index, places + (lows - ends + counts)[index]
 
 
-def _of_every(part: Part, relation: Relation, s: Ints, lists: Ints) -> NDArray[np.bool_]:
+def _of_every(part: BodyAtom, relation: BinaryRelation, s: Ints, lists: Ints) -> NDArray[np.bool_]:
     """Of which subjects the triple holds with every member of the list."""
     pairs, back = np.unique(packed(s, lists), return_inverse=True)
     subjects, heads = unpacked(pairs)

@@ -10,14 +10,11 @@ from decimal import Decimal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from cep.core.values import Ints
 from knowledge.namespaces import RDF, RDFS, XSD
 from knowledge.rdf.terms import LITERAL, Sort, Terms
-from knowledge.rdf.values import READ
-
-Bools = NDArray[np.bool_]
+from knowledge.rdf.values import READ, Bools
 
 _NAME = r"[\p{L}_][\p{L}\p{M}\p{N}._\-]*"
 _TOKEN = r"^(?:[^\s]+(?: [^\s]+)*)?$"

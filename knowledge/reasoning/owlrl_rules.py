@@ -16,10 +16,10 @@ import numpy as np
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from knowledge.rdf.interop import to_rdflib
-from knowledge.rdf.prefixed_names import Names
+from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import Triples
-from knowledge.reasoning.closure import Closed, visible
+from knowledge.reasoning.closure import Closure, visible
 from knowledge.reasoning.proof import ASSERTED, Proof
 from knowledge.reasoning.relation import Facts, packed
 from knowledge.reasoning.ruleset import ruleset
@@ -117,13 +117,13 @@ def quiet() -> Iterator[None]:
 def close_by(rules: str | type[Any], terms: Terms, triples: Triples) -> OwlrlClosure:
     """All that follows from triples by a rule set of a user's own. A contradiction that it tells of is a CepError."""
     asserted = Facts.of(*triples.columns)
-    start = ruleset("none", terms, asserted, Names(terms, {}, asserted))
+    start = ruleset("none", terms, asserted, PrefixedNames(terms, {}, asserted))
     facts, labels = _closed(rule_set(rules), terms, asserted), np.arange(len(terms), dtype=np.int64)
     return OwlrlClosure(terms, "none", asserted, start, facts, labels, 1, rule_set=rules)
 
 
 @dataclass(frozen=True)
-class OwlrlClosure(Closed):
+class OwlrlClosure(Closure):
     """Triples closed by a class of owlrl, or the one of a name. A change of them closes all anew; proofs name the
     class and no premises."""
 
@@ -135,17 +135,17 @@ class OwlrlClosure(Closed):
         asserted = self.asserted[p].has(packed(np.array([s]), np.array([o])))[0]
         return Proof((s, p, o), ASSERTED if asserted else name_of(rule_set(self.rule_set)))
 
-    def plus(self, triples: Triples) -> Closed:
+    def plus(self, triples: Triples) -> Closure:
         return self.changed(Triples.empty(), triples)
 
-    def minus(self, triples: Triples) -> Closed:
+    def minus(self, triples: Triples) -> Closure:
         return self.changed(triples, Triples.empty())
 
-    def changed(self, removed: Triples, added: Triples) -> Closed:
+    def changed(self, removed: Triples, added: Triples) -> Closure:
         asserted = visible(self.terms, self.asserted).minus(removed).plus(added)
         return close_by(self.rule_set, self.terms, asserted)
 
-    def links(self, less: Closed) -> bool:
+    def links(self, less: Closure) -> bool:
         return True  # which triple rests on which is not known
 
 

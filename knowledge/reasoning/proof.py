@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knowledge.rdf.prefixed_names import Names, Triple
-from knowledge.reasoning.join import Part, Rows, solutions
-from knowledge.reasoning.relation import Facts, Relation, flipped, packed
-from knowledge.reasoning.rule import HAS, TWICE, VALUE, Atom, Rule
+from knowledge.rdf.prefixed_names import IdTriple, PrefixedNames
+from knowledge.reasoning.join import BodyAtom, Substitutions, solutions
+from knowledge.reasoning.relation import BinaryRelation, Facts, flipped, packed
+from knowledge.reasoning.rule import HAS, TWICE, VALUE, Atom, TripleRule
 from knowledge.reasoning.vocabulary import Vocabulary
 
 ASSERTED = "asserted"
@@ -23,11 +23,11 @@ class Proof:
     No triple is needed for its own proof: each came in a later round than what it is proved by.
     """
 
-    triple: Triple
+    triple: IdTriple
     rule: str
     premises: tuple[Proof, ...] = ()
 
-    def lines(self, names: Names, depth: int = 0, shown: set[Triple] | None = None) -> list[str]:
+    def lines(self, names: PrefixedNames, depth: int = 0, shown: set[IdTriple] | None = None) -> list[str]:
         """The proof as text, a line a triple, premises indented below; what was proved above is not proved again."""
         shown = set() if shown is None else shown
         made: list[str] = []
@@ -44,9 +44,9 @@ class Proof:
         return made
 
     @property
-    def asserted(self) -> tuple[Triple, ...]:
+    def asserted(self) -> tuple[IdTriple, ...]:
         """The asserted triples it rests on, each once."""
-        found: dict[Triple, None] = {}
+        found: dict[IdTriple, None] = {}
         seen, waiting = {self.triple}, [self]
         while waiting:
             proof = waiting.pop()
@@ -64,15 +64,15 @@ class Prover:
     """Finds proofs in closed facts. `typed` says of literals which datatypes hold them."""
 
     facts: Facts
-    rules: Sequence[Rule]
+    rules: Sequence[TripleRule]
     asserted: Facts
     typed: Facts
     words: Vocabulary
 
-    def proof(self, triple: Triple) -> Proof:
+    def proof(self, triple: IdTriple) -> Proof:
         """Of a triple of the closed facts."""
-        made: dict[Triple, Proof] = {}
-        steps: dict[Triple, tuple[str, list[Triple]]] = {}
+        made: dict[IdTriple, Proof] = {}
+        steps: dict[IdTriple, tuple[str, list[IdTriple]]] = {}
         waiting = [triple]
         while waiting:
             goal = waiting[-1]
@@ -90,7 +90,7 @@ class Prover:
             waiting.pop()
         return made[triple]
 
-    def _step(self, triple: Triple) -> tuple[str, list[Triple]]:
+    def _step(self, triple: IdTriple) -> tuple[str, list[IdTriple]]:
         s, p, o = triple
         key = packed(np.array([s]), np.array([o]))
         if self.asserted[p].has(key)[0]:
@@ -100,7 +100,7 @@ class Prover:
         relation = self.facts[p]
         assert relation.has(key)[0], "only what is in the closure has a proof"
         round = int(relation.rounds[np.searchsorted(relation.pairs, key)][0])
-        best: tuple[int, int, int, list[Triple]] | None = None
+        best: tuple[int, int, int, list[IdTriple]] | None = None
         for number, rule in enumerate(self.rules):
             for premises in self._premises(rule, triple, round):
                 rounds = [self._round(premise) for premise in premises]
@@ -116,7 +116,7 @@ class Prover:
         assert best is not None, f"what was inferred was inferred by a rule: {triple}, round {round}"
         return self.rules[best[2]].name, best[3]
 
-    def _premises(self, rule: Rule, triple: Triple, before: int) -> list[list[Triple]]:
+    def _premises(self, rule: TripleRule, triple: IdTriple, before: int) -> list[list[IdTriple]]:
         """The triples of earlier rounds from which the rule gives this one; a few of the ways, if there are many."""
         if rule.head is None:
             return []
@@ -124,25 +124,25 @@ class Prover:
         for slot, id in zip(rule.head.slots, triple):
             if (isinstance(slot, int) and slot != id) or (isinstance(slot, str) and known.setdefault(slot, id) != id):
                 return []
-        start = Rows(1, {name: np.array([id]) for name, id in known.items()})
+        start = Substitutions(1, {name: np.array([id]) for name, id in known.items()})
         return ways(rule, self.facts, start, before)
 
-    def _round(self, triple: Triple) -> int:
+    def _round(self, triple: IdTriple) -> int:
         s, p, o = triple
         relation = self.facts[p]
         return int(relation.rounds[np.searchsorted(relation.pairs, (s << 32) | o)])
 
-    def _chain(self, triple: Triple, before: int, both: bool) -> list[Triple]:
+    def _chain(self, triple: IdTriple, before: int, both: bool) -> list[IdTriple]:
         """A shortest way from subject to object over triples of earlier rounds, forward or in `both` directions."""
         s, p, o = triple
         relation = self.facts[p]
         pairs = relation.pairs[relation.rounds < before]
-        came: dict[int, Triple] = {}
+        came: dict[int, IdTriple] = {}
         reached, seen = [s], {s} - {o}  # a way may lead back to where it began
         while reached and o not in came:
             following: list[int] = []
             for column, turned in ((pairs, False), (np.sort(flipped(pairs)), True))[: 1 + both]:
-                early = Relation.at(column, 0)
+                early = BinaryRelation.at(column, 0)
                 for at in reached:
                     for there in early.objects_of(at):
                         if there not in seen:
@@ -151,7 +151,7 @@ class Prover:
                             came[there] = (there, p, at) if turned else (at, p, there)
             reached = following
         assert o in came, "equal terms, and the ends of a transitive property, are joined by earlier triples"
-        chain: list[Triple] = []
+        chain: list[IdTriple] = []
         while not chain or o != s:
             chain.append(came[o])
             x, _, y = came[o]
@@ -159,11 +159,11 @@ class Prover:
         return chain[::-1]
 
 
-def ways(rule: Rule, facts: Facts, start: Rows, before: int | None) -> list[list[Triple]]:
+def ways(rule: TripleRule, facts: Facts, start: Substitutions, before: int | None) -> list[list[IdTriple]]:
     """Some of the ways in which a rule's body is true in facts of earlier rounds, each as its triples."""
-    parts = [Part(atom, facts, before) for atom in rule.body]
+    parts = [BodyAtom(atom, facts, before) for atom in rule.body]
     keep = {name for atom in rule.body for name in atom.variables}
-    found: list[list[Triple]] = []
+    found: list[list[IdTriple]] = []
     for rows in solutions(parts, start, keep, rule.differ):
         columns = {name: column.tolist() for name, column in rows.columns.items()}
         for i in range(min(rows.count, 1000)):
@@ -173,8 +173,8 @@ def ways(rule: Rule, facts: Facts, start: Rows, before: int | None) -> list[list
     return found
 
 
-def instance(body: tuple[Atom, ...], row: dict[str, int], facts: Facts) -> list[Triple]:
-    triples: dict[Triple, None] = {}
+def instance(body: tuple[Atom, ...], row: dict[str, int], facts: Facts) -> list[IdTriple]:
+    triples: dict[IdTriple, None] = {}
     for atom in body:
         s, p, o = (row[slot] if isinstance(slot, str) else slot for slot in atom.slots)
         if p in (HAS, TWICE, VALUE):

@@ -89,7 +89,7 @@ def _seconds(pairs: Ints, first: int) -> list[int]:
     return seconds
 
 
-class Relation:
+class BinaryRelation:
     """Distinct pairs (subject, object), sorted by subject, then object. Never changed.
 
     `pairs` are packed; `rounds` says for each in which round of the closure it came, 0 for what was there before.
@@ -105,7 +105,7 @@ class Relation:
         self._objects: Ints | None = None
 
     @classmethod
-    def at(cls, pairs: Ints, round: int) -> Relation:
+    def at(cls, pairs: Ints, round: int) -> BinaryRelation:
         """Pairs, sorted and distinct, that all came in one round."""
         return cls(pairs, np.full(len(pairs), round, dtype=np.int32))
 
@@ -154,37 +154,37 @@ class Relation:
         """Those of some sorted distinct pairs that are not here."""
         return apart(self.pairs, pairs) if len(pairs) * _FEW > len(self.pairs) else pairs[~found(self.pairs, pairs)]
 
-    def plus(self, pairs: Ints, round: int) -> Relation:
+    def plus(self, pairs: Ints, round: int) -> BinaryRelation:
         """With more pairs, sorted, distinct and fresh, that came in a round."""
         places = np.searchsorted(self.pairs, pairs)
         backward = None
         if self._backward is not None:
             back = np.sort(flipped(pairs))
             backward = np.insert(self._backward, np.searchsorted(self._backward, back), back)
-        return Relation(
+        return BinaryRelation(
             np.insert(self.pairs, places, pairs),
             np.insert(self.rounds, places, np.int32(round)),
             backward,
         )
 
-    def minus(self, pairs: Ints) -> Relation:
+    def minus(self, pairs: Ints) -> BinaryRelation:
         """Without some sorted distinct pairs."""
         gone = _rows(self.pairs, pairs)
         backward = self._backward
         if backward is not None:
             backward = np.delete(backward, _rows(backward, np.sort(flipped(pairs))))
-        return Relation(np.delete(self.pairs, gone), np.delete(self.rounds, gone), backward)
+        return BinaryRelation(np.delete(self.pairs, gone), np.delete(self.rounds, gone), backward)
 
 
-NOTHING = Relation.at(np.empty(0, dtype=np.int64), 0)
+NOTHING = BinaryRelation.at(np.empty(0, dtype=np.int64), 0)
 
 
-class Facts(Mapping[int, Relation]):
+class Facts(Mapping[int, BinaryRelation]):
     """Relations by predicate. A copy costs nothing: relations do not change."""
 
     __slots__ = ("_predicates", "_relations", "count")
 
-    def __init__(self, relations: Mapping[int, Relation] | None = None) -> None:
+    def __init__(self, relations: Mapping[int, BinaryRelation] | None = None) -> None:
         self._relations = {p: relation for p, relation in (relations or {}).items() if len(relation)}
         self.count = sum(len(relation) for relation in self._relations.values())
         self._predicates: Ints | None = None
@@ -205,7 +205,7 @@ class Facts(Mapping[int, Relation]):
         stops = [*starts[1:].tolist(), len(p)]
         return cls(
             {
-                int(p[start]): Relation.at(np.sort(pairs[start:stop]), round)
+                int(p[start]): BinaryRelation.at(np.sort(pairs[start:stop]), round)
                 for start, stop in zip(starts.tolist(), stops)
             }
         )
@@ -213,7 +213,7 @@ class Facts(Mapping[int, Relation]):
     def copy(self) -> Facts:
         return Facts(self._relations)
 
-    def __getitem__(self, predicate: int) -> Relation:
+    def __getitem__(self, predicate: int) -> BinaryRelation:
         """A predicate's relation, empty if it has no triples."""
         return self._relations.get(predicate, NOTHING)
 
@@ -246,16 +246,16 @@ class Facts(Mapping[int, Relation]):
 
     def fresh(self, of: Facts) -> Facts:
         """Those of some triples that are not here."""
-        return Facts({p: Relation.at(self[p].fresh(of[p].pairs), 0) for p in of})
+        return Facts({p: BinaryRelation.at(self[p].fresh(of[p].pairs), 0) for p in of})
 
     def renamed(self, ids: Ints) -> Facts:
         """The same with other ids, which ascend as those did."""
         made = {}
         for p in self:
             first, second = unpacked(self[p].pairs)
-            made[p if p < 0 else int(ids[p])] = Relation(packed(ids[first], ids[second]), self[p].rounds)
+            made[p if p < 0 else int(ids[p])] = BinaryRelation(packed(ids[first], ids[second]), self[p].rounds)
         return Facts(made)
 
     def common(self, other: Facts) -> Facts:
         """The triples that are in both."""
-        return Facts({p: Relation.at(other[p].pairs[found(self[p].pairs, other[p].pairs)], 0) for p in other})
+        return Facts({p: BinaryRelation.at(other[p].pairs[found(self[p].pairs, other[p].pairs)], 0) for p in other})

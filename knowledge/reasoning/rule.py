@@ -20,7 +20,7 @@ literals of values that are written in several forms."""
 
 _VERBS: dict[str, str | int] = {"a": "rdf:type", "has": HAS, "holds": HAS, "twice": TWICE, "value": VALUE}
 
-Slot = str | int
+RuleTerm = str | int
 """A variable (`?x`), the id of a term, or what is still to be replaced by one: a prefixed name, a number."""
 
 
@@ -31,26 +31,26 @@ class Atom:
     With `every`, the object is a list, and the triple is to hold with each of its members.
     """
 
-    s: Slot
-    p: Slot
-    o: Slot
+    s: RuleTerm
+    p: RuleTerm
+    o: RuleTerm
     asks: bool = False
     every: bool = False
 
     @cached_property
-    def slots(self) -> tuple[Slot, Slot, Slot]:
+    def slots(self) -> tuple[RuleTerm, RuleTerm, RuleTerm]:
         return self.s, self.p, self.o
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(slot for slot in self.slots if isinstance(slot, str)))
 
-    def with_slots(self, change: Callable[[Slot], Slot]) -> Atom:
+    def with_slots(self, change: Callable[[RuleTerm], RuleTerm]) -> Atom:
         return Atom(change(self.s), change(self.p), change(self.o), self.asks, self.every)
 
 
 @dataclass(frozen=True)
-class Rule:
+class TripleRule:
     """If the body holds and each pair of `differ` (a variable first) stands for different terms, the head does.
 
     Without a head: then the knowledge is inconsistent. `name` is that of the W3C's tables.
@@ -59,7 +59,7 @@ class Rule:
     name: str
     body: tuple[Atom, ...]
     head: Atom | None
-    differ: tuple[tuple[str, Slot], ...] = ()
+    differ: tuple[tuple[str, RuleTerm], ...] = ()
 
     @cached_property
     def twins(self) -> tuple[str, str] | None:
@@ -74,11 +74,11 @@ class Rule:
         together = any(y in atom.variables and z in atom.variables for atom in self.body)
         return (y, z) if y != z and turned == set(self.body) and not together else None
 
-    def with_slots(self, change: Callable[[Slot], Slot]) -> Rule:
+    def with_slots(self, change: Callable[[RuleTerm], RuleTerm]) -> TripleRule:
         """With each slot replaced."""
         head = None if self.head is None else self.head.with_slots(change)
         differ = tuple((name, change(slot)) for name, slot in self.differ)
-        return Rule(self.name, tuple(atom.with_slots(change) for atom in self.body), head, differ)
+        return TripleRule(self.name, tuple(atom.with_slots(change) for atom in self.body), head, differ)
 
     @property
     def number(self) -> str | None:
@@ -87,7 +87,7 @@ class Rule:
 
 
 @cache
-def rules_of(table: str) -> tuple[Rule, ...]:
+def rules_of(table: str) -> tuple[TripleRule, ...]:
     """The rules of a table: `name  atom . atom . ?x != ?y -> head`, a head being an atom or `false`.
 
     A line that begins with a space goes on with the one before. Names and numbers are still to be replaced by ids.
@@ -99,7 +99,7 @@ def rules_of(table: str) -> tuple[Rule, ...]:
         parts = [part.split() for part in body.split(" . ") if part.strip()]
         atoms = tuple(_atom(words) for words in parts if words[1] != "!=")
         differ = tuple((words[0], words[2]) for words in parts if words[1] == "!=")
-        rules.append(Rule(name, atoms, None if head.strip() == "false" else _atom(head.split()), differ))
+        rules.append(TripleRule(name, atoms, None if head.strip() == "false" else _atom(head.split()), differ))
     return tuple(rules)
 
 

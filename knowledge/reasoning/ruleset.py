@@ -10,14 +10,14 @@ from typing import Literal
 import numpy as np
 
 from cep.core.values import Ints
-from knowledge.rdf.prefixed_names import Names
+from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import IRI, LITERAL, Terms
 from knowledge.rdf.values import READ
 from knowledge.reasoning import owl2rl, rdfs
 from knowledge.reasoning.lists import lists_of, rules_of_lists
 from knowledge.reasoning.literals import KNOWN, inside
-from knowledge.reasoning.relation import Facts, Relation, distinct, packed, unpacked
-from knowledge.reasoning.rule import HAS, TWICE, Rule, rules_of
+from knowledge.reasoning.relation import BinaryRelation, Facts, distinct, packed, unpacked
+from knowledge.reasoning.rule import HAS, TWICE, TripleRule, rules_of
 from knowledge.reasoning.vocabulary import Vocabulary
 
 Reasoning = Literal["none", "rdfs", "owlrl"]
@@ -34,14 +34,14 @@ class Ruleset:
     """
 
     words: Vocabulary
-    data: tuple[Rule, ...] = ()
-    schema: tuple[Rule, ...] = ()
-    refusing: tuple[Rule, ...] = ()
+    data: tuple[TripleRule, ...] = ()
+    schema: tuple[TripleRule, ...] = ()
+    refusing: tuple[TripleRule, ...] = ()
     lists: Facts = field(default_factory=Facts)
     typed: Facts = field(default_factory=Facts)
 
     @cached_property
-    def giving(self) -> tuple[Rule, ...]:
+    def giving(self) -> tuple[TripleRule, ...]:
         return self.schema + self.data
 
     def fits(self, terms: Terms, changed: Facts) -> bool:
@@ -52,7 +52,7 @@ class Ruleset:
         return not len(self.typed) and not len(_asked(terms, changed, self.words))
 
 
-def ruleset(reasoning: Reasoning, terms: Terms, asserted: Facts, names: Names) -> Ruleset:
+def ruleset(reasoning: Reasoning, terms: Terms, asserted: Facts, names: PrefixedNames) -> Ruleset:
     """The rules for some asserted triples. The terms that rules name are added to the dictionary."""
     words = Vocabulary(terms)
     if reasoning == "none":
@@ -67,12 +67,12 @@ def ruleset(reasoning: Reasoning, terms: Terms, asserted: Facts, names: Names) -
         tuple(rule for rule in data if rule.head) + rules_of_lists(asserted, lists, words, names),
         schema,
         tuple(rule for rule in data if not rule.head),
-        Facts({HAS: Relation.at(lists.pairs, 0), TWICE: Relation.at(lists.twice, 0)}),
+        Facts({HAS: BinaryRelation.at(lists.pairs, 0), TWICE: BinaryRelation.at(lists.twice, 0)}),
         _typed(terms, asserted, words),
     )
 
 
-def _with_ids(table: str, words: Vocabulary, numbers: Mapping[str, list[int]]) -> tuple[Rule, ...]:
+def _with_ids(table: str, words: Vocabulary, numbers: Mapping[str, list[int]]) -> tuple[TripleRule, ...]:
     """The rules of a table with ids; one with a number comes once for each literal that stands for it."""
     rules = []
     for rule in rules_of(table):
@@ -108,7 +108,7 @@ def _typed(terms: Terms, asserted: Facts, words: Vocabulary) -> Facts:
     for datatype, name in zip(datatypes.tolist(), terms.texts(datatypes)):
         held = literals[inside(terms, literals, name)]
         pairs.append(packed(held, np.full(len(held), datatype, dtype=np.int64)))
-    return Facts({words.type: Relation.at(distinct(np.concatenate(pairs)), 0)})
+    return Facts({words.type: BinaryRelation.at(distinct(np.concatenate(pairs)), 0)})
 
 
 def _asked(terms: Terms, facts: Facts, words: Vocabulary) -> Ints:

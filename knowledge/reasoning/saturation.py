@@ -11,10 +11,10 @@ from cep.core.errors import CepError
 from cep.core.values import Ints
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.reasoning.equal_literals import one_value
-from knowledge.reasoning.join import BLOCK, Part, Rows, solutions
+from knowledge.reasoning.join import BLOCK, BodyAtom, Substitutions, solutions
 from knowledge.reasoning.owl2rl import WALKED
-from knowledge.reasoning.relation import Facts, Relation, distinct, found, packed, unpacked
-from knowledge.reasoning.rule import HAS, VALUE, Atom, Rule
+from knowledge.reasoning.relation import BinaryRelation, Facts, distinct, found, packed, unpacked
+from knowledge.reasoning.rule import HAS, VALUE, Atom, TripleRule
 from knowledge.reasoning.same_as import pairs_of, united
 from knowledge.reasoning.transitivity import reached
 from knowledge.reasoning.vocabulary import Vocabulary
@@ -59,7 +59,7 @@ class Saturation:
     round: int = 0
     walked: dict[int, Ints] = field(default_factory=dict)
 
-    def run(self, first: Sequence[Rule], rules: Sequence[Rule], new: Facts | None) -> Iterator[Facts]:
+    def run(self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: Facts | None) -> Iterator[Facts]:
         """Apply `first` to facts of which `new` are new (None: all), then `rules`. Gives what each round brought."""
         while True:
             heads = Heads()
@@ -71,7 +71,7 @@ class Saturation:
             yield new
             first = rules
 
-    def apply(self, rule: Rule, new: Facts | None, heads: Heads, linked: bool = True) -> None:
+    def apply(self, rule: TripleRule, new: Facts | None, heads: Heads, linked: bool = True) -> None:
         """What the rule gives from facts of which at least one is new.
 
         Of a rule with twins, if `linked`, only what makes the same terms equal: not each with each.
@@ -93,10 +93,10 @@ class Saturation:
             return
         keep = set(rule.head.variables)
         for parts in ways_with(rule.body, self.facts, new):
-            for rows in solutions(parts, Rows(), keep, rule.differ):
+            for rows in solutions(parts, Substitutions(), keep, rule.differ):
                 self.give(rule.head, rows, heads)
 
-    def give(self, head: Atom, rows: Rows, heads: Heads) -> None:
+    def give(self, head: Atom, rows: Substitutions, heads: Heads) -> None:
         """Put the head's triples where they belong; none has a literal as its predicate."""
         s, p, o = (rows.of(slot) for slot in head.slots)
         assert s is not None and p is not None and o is not None, "the body binds what the head has"
@@ -108,14 +108,16 @@ class Saturation:
             if self.terms.kinds(np.array([predicate]))[0] != LITERAL:
                 heads.add(predicate, pairs[p == predicate])
 
-    def _linked(self, rule: Rule, y: str, z: str, new: Facts | None) -> Ints:
+    def _linked(self, rule: TripleRule, y: str, z: str, new: Facts | None) -> Ints:
         """Pairs that make one all that y can be for one value of the other variables."""
         body = [atom for atom in rule.body if z not in atom.variables]
         group = sorted({name for atom in body for name in atom.variables} - {y})
-        parts = [Part(atom, self.facts) for atom in body]
-        start = Rows()
+        parts = [BodyAtom(atom, self.facts) for atom in body]
+        start = Substitutions()
         if new is not None:
-            touched = [rows for way in ways_with(body, self.facts, new) for rows in solutions(way, Rows(), set(group))]
+            touched = [
+                rows for way in ways_with(body, self.facts, new) for rows in solutions(way, Substitutions(), set(group))
+            ]
             if not touched:
                 return np.empty(0, dtype=np.int64)
             start = _distinct(_together(touched, group), group)
@@ -145,7 +147,7 @@ class Saturation:
                 heads.add(p, more)
                 self.walked[p] = distinct(np.concatenate([relation.pairs, more]))
 
-    def _meet(self, rule: Rule, new: Facts | None, heads: Heads) -> None:
+    def _meet(self, rule: TripleRule, new: Facts | None, heads: Heads) -> None:
         # RULE cls-int1: of a list's classes only the smallest is gone through, or else the types of what is new.
         assert rule.head is not None, "the rule types a member"
         is_list, has, is_member, of_every = rule.body
@@ -154,13 +156,18 @@ class Saturation:
         counts = np.searchsorted(types.backward, (classes + 1) << 32) - np.searchsorted(types.backward, classes << 32)
         order = np.lexsort((counts, lists))
         first = np.r_[True, np.diff(lists[order]) != 0]
-        rarest = Facts({HAS: Relation.at(np.sort(self.facts[HAS].pairs[order[first]]), 0)})
-        start = Rows()
+        rarest = Facts({HAS: BinaryRelation.at(np.sort(self.facts[HAS].pairs[order[first]]), 0)})
+        start = Substitutions()
         if new is not None and not {is_list.p, HAS} & set(new):
             subjects = new[self.words.type].subjects
             if len(subjects) < counts[order[first]].sum():
-                start = Rows(len(subjects), {str(rule.head.s): subjects})
-        parts = [Part(is_list, self.facts), Part(has, rarest), Part(is_member, self.facts), Part(of_every, self.facts)]
+                start = Substitutions(len(subjects), {str(rule.head.s): subjects})
+        parts = [
+            BodyAtom(is_list, self.facts),
+            BodyAtom(has, rarest),
+            BodyAtom(is_member, self.facts),
+            BodyAtom(of_every, self.facts),
+        ]
         for rows in solutions(parts, start, set(rule.head.variables)):
             self.give(rule.head, rows, heads)
 
@@ -202,28 +209,28 @@ class Saturation:
         self.round += 1
         for p, pairs in fresh.items():
             self.facts.add(p, pairs, self.round)
-        return Facts({p: Relation.at(pairs, self.round) for p, pairs in fresh.items()})
+        return Facts({p: BinaryRelation.at(pairs, self.round) for p, pairs in fresh.items()})
 
 
-def ways_with(body: Sequence[Atom], facts: Facts, new: Facts | None) -> Iterator[list[Part]]:
+def ways_with(body: Sequence[Atom], facts: Facts, new: Facts | None) -> Iterator[list[BodyAtom]]:
     """A rule's atoms with what each is looked up in, so that together every way with something new is found.
 
     A test of a whole list is no way to something new: its members' triples are atoms of the body too.
     """
     if new is None:
-        yield [Part(atom, facts) for atom in body]
+        yield [BodyAtom(atom, facts) for atom in body]
         return
     for chosen in body:
         if not chosen.every and (isinstance(chosen.p, str) or chosen.p in new):
-            yield [Part(atom, new if atom is chosen else facts) for atom in body]
+            yield [BodyAtom(atom, new if atom is chosen else facts) for atom in body]
 
 
-def _together(blocks: Sequence[Rows], names: Sequence[str]) -> Rows:
+def _together(blocks: Sequence[Substitutions], names: Sequence[str]) -> Substitutions:
     columns = {name: np.concatenate([rows.columns[name] for rows in blocks]) for name in names}
-    return Rows(sum(rows.count for rows in blocks), columns)
+    return Substitutions(sum(rows.count for rows in blocks), columns)
 
 
-def _distinct(rows: Rows, names: Sequence[str]) -> Rows:
+def _distinct(rows: Substitutions, names: Sequence[str]) -> Substitutions:
     order = np.lexsort([rows.columns[name] for name in names])
     changes = np.zeros(rows.count, dtype=np.bool_)
     changes[:1] = True

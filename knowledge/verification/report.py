@@ -9,7 +9,7 @@ from typing import Literal
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from knowledge.graph import Knowledge
-from knowledge.rdf.prefixed_names import Names
+from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.verification.comparison import DIFFERENCES, Comparison, Side, compare
 from knowledge.verification.sample import Sample, sample
 
@@ -72,7 +72,7 @@ def _unexplained(found: Verification, prefixes: Mapping[str, str]) -> list[str]:
     if compared.agrees:
         return ["no difference is unexplained"]
     made = [f"a contradiction that only {side} finds: {text}" for side, text in compared.contradictions[:MOST_SHOWN]]
-    names = Names(found.knowledge.terms, prefixes)
+    names = PrefixedNames(found.knowledge.terms, prefixes)
     if compared.unexplained:
         made.append(f"unexplained: {len(compared.unexplained):,}")
     for side, triple in compared.unexplained[:MOST_SHOWN]:
