@@ -167,7 +167,7 @@ class Engine:
         """What the author should know, by position."""
         if self.changes is None:
             return self.plan.warnings
-        silent = [self.changes.loaded.silence(each, self.plan.source) for each in self.changes.known.silent]
+        silent = [self.changes.loaded.why_no_answers(each, self.plan.source) for each in self.changes.known.silent]
         told = (*self.plan.warnings, *silent, *self.changes.known.mingled)
         return tuple(sorted(told, key=lambda warning: warning.span or NOWHERE))
 

@@ -64,8 +64,8 @@ def forget(knowledge: Knowledge) -> None:
 
 
 def _renamed(table: PatternTable, ids: Ints) -> PatternTable:
-    pieces = [
+    components = [
         replace(each, found=Bindings({n: ids[column] for n, column in each.found.columns.items()}, each.found.rows))
-        for each in table.pieces
+        for each in table.components
     ]
-    return replace(table, pieces=tuple(pieces))
+    return replace(table, components=tuple(components))

@@ -190,7 +190,7 @@ class Features:
     long: Floats
 
     @cached_property
-    def globe(self) -> PointIndex:
+    def point_index(self) -> PointIndex:
         return PointIndex(self.lat, self.long)
 
     @cached_property
@@ -301,7 +301,7 @@ class _Asked:
             return found
         lat, long, radius = bound[:3]
         sure, reach = geodesy.certainly_within(radius), geodesy.certainly_beyond(radius)
-        nearest = self._features.globe.nearest_is(lat, long, sure, reach)
+        nearest = self._features.point_index.nearest_is(lat, long, sure, reach)
         doubtful = np.flatnonzero(nearest == 1)
         found[nearest == 2] = True
         found[doubtful[self.answers([column[doubtful] for column in bound], len(doubtful))[0]]] = True
@@ -310,7 +310,7 @@ class _Asked:
     def _candidates(self, given: Mapping[int, Column]) -> Iterator[tuple[Ints, Ints]]:
         # Which questions, and which points may be near enough; all of a question in one piece.
         if 3 not in given:
-            yield from self._features.globe.pieces(given[0], given[1], geodesy.certainly_beyond(given[2]))
+            yield from self._features.point_index.pieces(given[0], given[1], geodesy.certainly_beyond(given[2]))
             return
         feature = self._codes.features(given[3])
         known = np.flatnonzero(feature >= 0)

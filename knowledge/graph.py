@@ -132,9 +132,9 @@ class Knowledge:
         """Whether a pattern consists of triples only: then its table follows a change (query/pattern_tables.py)."""
         return basic(graph.text, dict(graph.prefixes)) is not None
 
-    def silence(self, asked: Graph | algebra.Triples, source: Source) -> Warning:
+    def why_no_answers(self, asked: Graph | algebra.Triples, source: Source) -> Warning:
         """Why a pattern that has no answers has none."""
-        return no_answers.reason(asked, self, source)
+        return no_answers.why_no_answers(asked, self, source)
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
         """`triple(S, P, O)` where some are given: a column for each that is not."""

@@ -13,7 +13,7 @@ from cep.explain.judging import Fact, Step, Triple
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 from knowledge.graph import Knowledge
-from knowledge.query.cross_products import groups
+from knowledge.query.cross_products import group_patterns
 from knowledge.query.sparql import Constant, TriplePattern, VarOrTerm, basic
 from knowledge.rdf.lexical_forms import equal, first_like
 from knowledge.rdf.prefixed_names import PrefixedNames
@@ -127,8 +127,8 @@ def _patterns(graph: Graph) -> Iterator[TriplePattern]:
     if whole is not None:
         yield from whole
         return
-    for group in groups(graph.text):
-        for part in group.parts:
+    for group in group_patterns(graph.text):
+        for part in group.elements:
             if part.kind == "triples":
                 yield from basic(f"{{ {graph.text[part.start : part.end]} }}", prefixes) or ()
 

@@ -58,7 +58,7 @@ class Stretch:
         """The answers of a basic pattern, a column for each of its variables. Raises TooLarge."""
         columns: dict[str, Ints] = {}
         since, until = np.array([ALWAYS]), np.array([NEVER])
-        for of_whole, of_rest in zip(whole.pieces, rest.pieces):
+        for of_whole, of_rest in zip(whole.components, rest.components):
             piece = self._piece(of_whole, of_rest, resolve, most)
             if len(since) * piece.rows * len(whole.variables) > most:
                 raise TooLarge(len(since) * piece.rows)

@@ -250,7 +250,7 @@ def test_many_places_are_ready_soon() -> None:
     found = Asked(known).answers({0: lat[:2000].tolist(), 1: long[:2000].tolist(), 2: [50_000.0] * 2000}, (3, 4))
     each = [(index, Iri(f"http://e/f{index}"), 0.0) for index in range(2000)]
     assert set(each) <= set(found)
-    assert known.features.globe.nbytes < 100 * count
+    assert known.features.point_index.nbytes < 100 * count
 
 
 MOVING = """

@@ -87,7 +87,7 @@ def query(
       cep knowledge query 'SELECT ?s { ?s a sosa:Platform }' -k stations.ttl
     """
     with settled():
-        from knowledge.query.no_answers import nowhere
+        from knowledge.query.no_answers import unknown_names
         from knowledge.query.result_formats import FORMATS, text
 
         if format not in FORMATS:
@@ -97,7 +97,7 @@ def query(
         name = sparql[1:] if sparql.startswith("@") and sparql != "@-" else "query"
         asked, prefixes = _read(sparql), _prefixes(knowledge or (), prefix)
         say(text(known, asked, prefixes, format, name))
-        for warning in nowhere(asked, prefixes, known, name):
+        for warning in unknown_names(asked, prefixes, known, name):
             complain(warning)
 
 

@@ -80,7 +80,7 @@ class KnowledgeSource(Protocol):
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
         """The triples that have these terms, a column for each position that is not fixed."""
 
-    def silence(self, asked: Graph | Triples, source: Source) -> Warning:
+    def why_no_answers(self, asked: Graph | Triples, source: Source) -> Warning:
         """Why a pattern, or triples, of which there are none have no answers."""
 
     def relations(self, pool: Pool) -> Mapping[str, Relation]:

@@ -9,7 +9,7 @@ import pyoxigraph as ox
 
 from cep.core.errors import Source
 from cep.rules.terms import Graph
-from knowledge.query.group_patterns import GroupElement, NestedGroup, blocks, parts
+from knowledge.query.group_patterns import GroupElement, NestedGroup, elements, nested_groups
 from knowledge.query.sparql import SparqlToken
 from knowledge.query.validation import refused
 
@@ -22,7 +22,7 @@ _JOINED = ("triples", "group", "graph", "values")
 
 @dataclass(slots=True)
 class _Factor:
-    """Parts connected by variables: `texts` say how many answers they have, `places` are where they stand. `linked`:
+    """Elements connected by variables: `texts` say how many answers they have, `places` are where they stand. `linked`:
     with what stands around their group too."""
 
     variables: set[str]
@@ -40,30 +40,30 @@ class GroupPattern:
     are wanted.
     """
 
-    parts: tuple[GroupElement, ...]
+    elements: tuple[GroupElement, ...]
     links: tuple[_Factor, ...] = ()
     within: tuple[str, ...] = ()
     tests: bool = False
     cut: bool = False
 
 
-def groups(text: str) -> Iterator[GroupPattern]:
+def group_patterns(text: str) -> Iterator[GroupPattern]:
     """All groups of a well-formed pattern, outer ones first."""
     yield from _groups(text, NestedGroup("group", 0, len(text)), GroupPattern(()))
 
 
 def _groups(text: str, block: NestedGroup, around: GroupPattern) -> Iterator[GroupPattern]:
     found = [
-        replace(part, start=part.start + block.start, end=part.end + block.start)
-        for part in parts(text[block.start : block.end])
+        replace(element, start=element.start + block.start, end=element.end + block.start)
+        for element in elements(text[block.start : block.end])
     ]
-    group = replace(around, parts=tuple(found))
+    group = replace(around, elements=tuple(found))
     yield group
-    for part in found:
-        for inner in blocks(text, part):
+    for element in found:
+        for inner in nested_groups(text, element):
             # What stands alone is answered by itself, as SPARQL says; a group in a group is joined with it.
             alone = inner.kind not in ("group", "graph", "exists")
-            links = () if alone else tuple(_factors(text, group, part))
+            links = () if alone else tuple(_factors(text, group, element))
             within = (*group.within, inner.name) if inner.kind == "graph" else group.within
             yield from _groups(text, inner, GroupPattern((), links, within, inner.kind == "exists", inner.cut))
 
@@ -71,47 +71,52 @@ def _groups(text: str, block: NestedGroup, around: GroupPattern) -> Iterator[Gro
 def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) -> None:
     """Refuse parts that share no variable and are too many together, before anything is joined. Up to `most` rows a
     product is gone through that a FILTER narrows."""
-    for group in groups(graph.text):
+    for group in group_patterns(graph.text):
         factors = _factors(graph.text, group)
         own = [factor for factor in factors if factor.places and not (group.tests and factor.linked)]
         if len(own) < 2 or group.cut:
             continue
         own.sort(key=lambda factor: min(factor.places))
         meant = False
-        for part in group.parts:
-            if part.kind in ("filter", "bind"):
-                touching = [factor for factor in own if factor.variables & part.variables]
+        for element in group.elements:
+            if element.kind in ("filter", "bind"):
+                touching = [factor for factor in own if factor.variables & element.variables]
                 meant |= len(touching) > 1
                 if len(touching) == 1 and not group.tests:  # of which a store makes the product before it filters
-                    touching[0].texts.append(graph.text[part.start : part.end])  # it narrows what it is about alone
+                    # it narrows what it is about alone
+                    touching[0].texts.append(graph.text[element.start : element.end])
         sizes = [_size(factor.texts, group.within, graph, store, most) for factor in own]
         ends = [(min(factor.places)[0], max(end for _, end in factor.places)) for factor in own]
-        refuse_product(sizes, [stretch(graph, *end) for end in ends], graph, source, most if meant else MOST_PRODUCT)
+        refuse_product(sizes, [excerpt(graph, *end) for end in ends], graph, source, most if meant else MOST_PRODUCT)
 
 
 def _factors(text: str, group: GroupPattern, without: GroupElement | None = None) -> list[_Factor]:
     """The parts of a group, and what it is linked with, put together where they share variables."""
     made = [_Factor(set(link.variables), list(link.texts), linked=True) for link in group.links]
-    for part in group.parts:
-        if part.kind in _JOINED and part.variables and part is not without:
-            touching = [factor for factor in made if factor.variables & part.variables]
+    for element in group.elements:
+        if element.kind in _JOINED and element.variables and element is not without:
+            touching = [factor for factor in made if factor.variables & element.variables]
             made = [factor for factor in made if not any(factor is each for each in touching)]
-            joined = _Factor(set(part.variables), [text[part.start : part.end]], [(part.start, part.end)])
+            joined = _Factor(
+                set(element.variables), [text[element.start : element.end]], [(element.start, element.end)]
+            )
             for factor in reversed(touching):
                 joined.variables |= factor.variables
                 joined.texts[:0] = factor.texts
                 joined.places[:0] = factor.places
                 joined.linked |= factor.linked
             made.append(joined)
-    for part in group.parts:
-        if part.kind == "optional" and part.variables and part is not without:
+    for element in group.elements:
+        if element.kind == "optional" and element.variables and element is not without:
             # It joins no other parts with each other, as it leaves their rows there.
-            touching = [factor for factor in made if factor.variables & part.variables]
+            touching = [factor for factor in made if factor.variables & element.variables]
             if touching:
-                touching[0].variables |= part.variables
+                touching[0].variables |= element.variables
             elif made:
-                (inner,) = blocks(text, part)
-                made.append(_Factor(set(part.variables), [text[inner.start : inner.end]], [(part.start, part.end)]))
+                (inner,) = nested_groups(text, element)
+                made.append(
+                    _Factor(set(element.variables), [text[inner.start : inner.end]], [(element.start, element.end)])
+                )
     return made
 
 
@@ -131,7 +136,7 @@ def counted(query: str, graph: Graph, store: ox.Store) -> int:
     return int(number.value)
 
 
-def stretch(graph: Graph, start: int, end: int) -> tuple[SparqlToken, str]:
+def excerpt(graph: Graph, start: int, end: int) -> tuple[SparqlToken, str]:
     """A stretch of a pattern as a token, and its text as a message shows it."""
     text = " ".join(graph.text[start:end].split())
     return SparqlToken("part", "", start, end), text if len(text) <= 40 else text[:37] + "..."

@@ -1,4 +1,4 @@
-"""What an author may have meant where a pattern or a query is no SPARQL: the first slip, where, what to write."""
+"""Diagnostics of a pattern or a query that is no SPARQL: the first mistake, where it is, what to write instead."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Diagnostic(Exception):
 def first_error(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
     """The first mistake in a pattern that SPARQL refuses; `at` is the offset where its parser gave up."""
     found = tokens(text)
-    slip = _first(found, prefixes)
-    return slip or _unexpected(found, at)
+    diagnostic = _first(found, prefixes)
+    return diagnostic or _unexpected(found, at)
 
 
 def first_query_error(text: str, prefixes: Collection[str], at: int) -> Diagnostic:
@@ -51,9 +51,9 @@ def first_query_error(text: str, prefixes: Collection[str], at: int) -> Diagnost
     known, depth = {*prefixes, *declared}, 0
     for i, token in enumerate(found):
         if token.text == "{" and not depth and token.start <= at:
-            slip = _first(found, known, i)
-            if slip is not None:
-                return slip
+            diagnostic = _first(found, known, i)
+            if diagnostic is not None:
+                return diagnostic
         depth += (token.text == "{") - (token.text == "}")
     if not found:
         return Diagnostic(0, 0, "there is no query", _QUERY)
@@ -63,12 +63,12 @@ def first_query_error(text: str, prefixes: Collection[str], at: int) -> Diagnost
     last = found[-1]
     if depth > 0 and at >= last.end:
         return Diagnostic(last.start, last.end, "a `}` is missing behind it", _BRACES)
-    slip = _unexpected(found, at)
+    diagnostic = _unexpected(found, at)
     if not any(token.text == "{" for token in found):
-        slip.hint = _BRACES
+        diagnostic.hint = _BRACES
     elif not any(token.text.lower() in _AGGREGATES for token in found):
-        slip.hint = None
-    return slip
+        diagnostic.hint = None
+    return diagnostic
 
 
 def _first(found: list[SparqlToken], prefixes: Collection[str], at: int = 0) -> Diagnostic | None:
@@ -121,7 +121,7 @@ class _GrammarCheck:
             if self.found[self.at - 1].text.lower() == "graph":
                 self.term()
             if self.next.text != "{":
-                raise self.slip("the pattern is expected here, in braces", "`OPTIONAL { ?s ex:p ?o }`")
+                raise self.diagnostic("the pattern is expected here, in braces", "`OPTIONAL { ?s ex:p ?o }`")
             self.group()
         elif self.word in ("filter", "bind", "values"):
             self.skip()
@@ -134,7 +134,7 @@ class _GrammarCheck:
                 self.check()
                 self.at += 1
         elif self.next.text == ",":
-            raise self.slip(
+            raise self.diagnostic(
                 "between braces nothing is separated by `,`",
                 "triples are separated by ` .`; `,` stands between objects, and between conditions after `}`",
             )
@@ -154,7 +154,7 @@ class _GrammarCheck:
                         return
                 continue
             if not depth and (self.next.text == "}" or (word != "values" and self.next.kind == "variable")):
-                raise self.slip(f"`{word.upper()}` takes its expression in `(...)`", "`FILTER(?x > 3)`")
+                raise self.diagnostic(f"`{word.upper()}` takes its expression in `(...)`", "`FILTER(?x > 3)`")
             self.check()
             depth += self.next.text in ("(", "{")
             depth -= self.next.text in (")", "}")
@@ -194,7 +194,7 @@ class _GrammarCheck:
                 "`,` goes on with the same subject and predicate",
                 "between triples stands ` .`: `?s ex:p ?o . ?t ex:q ?u`; `,` separates conditions after `}`",
             )
-        raise self.slip(
+        raise self.diagnostic(
             f"before `{self.next.text}` a `.` or `;` is missing",
             "triples are separated by ` .`; `;` goes on with the same subject: `?s ex:p ?o ; ex:q ?u`",
         )
@@ -219,7 +219,9 @@ class _GrammarCheck:
             self.path()
             self.at += self.next.text == ")"
         elif self.next.kind in ("string", "number") or self.next.text in ("}", "."):
-            raise self.slip("a predicate is expected here", "a triple is subject, predicate, object: `?s ex:p ?o`")
+            raise self.diagnostic(
+                "a predicate is expected here", "a triple is subject, predicate, object: `?s ex:p ?o`"
+            )
         else:
             self.term()
         while self.next.text in ("*", "+", "?"):
@@ -249,11 +251,11 @@ class _GrammarCheck:
                 if token.text[0].isupper()
                 else f'a name has a prefix, `ex:{token.text}`; a text stands in quotes, `"{token.text}"`'
             )
-            raise self.slip(f"`{token.text}` is no term of SPARQL", hint)
+            raise self.diagnostic(f"`{token.text}` is no term of SPARQL", hint)
         if token.text in ("+", "-"):
             self.at += 1
         elif token.kind == "mark":
-            raise self.slip(f"a term is expected here, not `{token.text}`", "a triple is `?s ex:p ?o`")
+            raise self.diagnostic(f"a term is expected here, not `{token.text}`", "a triple is `?s ex:p ?o`")
         self.at += 1
         if token.kind == "string":
             if self.next.kind == "language":
@@ -266,16 +268,16 @@ class _GrammarCheck:
         token = self.next
         if token.kind == "name" and token.text.partition(":")[0] not in self.prefixes:
             prefix = token.text.partition(":")[0]
-            raise self.slip(
+            raise self.diagnostic(
                 f"the prefix `{prefix}:` is not declared",
                 f"declare it: `PREFIX {prefix}: <http://...>`, without a final dot",
             )
         if token.kind == "iri" and ":" not in token.text:
-            raise self.slip(
+            raise self.diagnostic(
                 f"`{token.text}` is no full IRI", "an IRI is written in full, `<http://...>`, or as `ex:name`"
             )
 
-    def slip(self, message: str, hint: str | None = None) -> Diagnostic:
+    def diagnostic(self, message: str, hint: str | None = None) -> Diagnostic:
         token = self.next
         if token is _END:
             token = self.found[-1]

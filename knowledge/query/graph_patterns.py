@@ -11,8 +11,8 @@ from cep.runtime.knowledge_source import Answers
 from knowledge.query import solutions
 from knowledge.query.answers import PreviousAnswers, answered
 from knowledge.query.bindings import TooLarge
-from knowledge.query.cross_products import groups, refuse_product, refuse_products, stretch
-from knowledge.query.pattern_tables import PatternTable, Resolve, tabled
+from knowledge.query.cross_products import excerpt, group_patterns, refuse_product, refuse_products
+from knowledge.query.pattern_tables import PatternTable, Resolve, pattern_table
 from knowledge.query.sparql import basic
 from knowledge.query.validation import check, refused
 from knowledge.rdf.terms import Terms
@@ -36,7 +36,7 @@ def table(graph: Graph, triples: Triples, resolve: Resolve, source: Source) -> P
         _refuse_explosion(graph, triples, resolve, source)
         return None
     try:
-        return tabled(patterns, graph.variables, triples, resolve, MOST_CELLS)
+        return pattern_table(patterns, graph.variables, triples, resolve, MOST_CELLS)
     except TooLarge as error:
         raise _too_large(error.rows, graph, source) from None
 
@@ -45,10 +45,10 @@ def of_table(
     found: PatternTable, graph: Graph, terms: Terms, pool: Pool, source: Source, before: PreviousAnswers | None = None
 ) -> Answers:
     """The answers as the engine takes them. Raises CepError where they are too many."""
-    several = [piece for piece in found.pieces if piece.wanted]
+    several = [component for component in found.components if component.wanted]
     if len(several) > 1:
-        texts = [stretch(graph, p.patterns[0].start, max(each.end for each in p.patterns)) for p in several]
-        refuse_product([piece.found.rows for piece in several], texts, graph, source)
+        texts = [excerpt(graph, p.patterns[0].start, max(each.end for each in p.patterns)) for p in several]
+        refuse_product([component.found.rows for component in several], texts, graph, source)
     if found.rows * len(found.variables) > MOST_CELLS:
         raise _too_large(found.rows, graph, source)
     return answered(terms, found.columns(), found.rows, pool, before)
@@ -72,8 +72,8 @@ def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answ
 
 def _refuse_explosion(graph: Graph, triples: Triples, resolve: Resolve, source: Source) -> None:
     """Refuse triples with so many answers that no store ever goes through them, however few a FILTER leaves."""
-    for group in groups(graph.text):
-        found = group.parts
+    for group in group_patterns(graph.text):
+        found = group.elements
         if group.links or group.within or any(p.kind not in ("triples", "filter", "optional", "minus") for p in found):
             continue  # something else may narrow them
         if any("=" in graph.text[p.start : p.end].replace("!=", "") for p in found if p.kind == "filter"):
@@ -82,7 +82,7 @@ def _refuse_explosion(graph: Graph, triples: Triples, resolve: Resolve, source: 
         patterns = basic(f"{{ {core} }}", dict(graph.prefixes))
         every = tuple(dict.fromkeys(name for pattern in patterns or () for name in pattern.variables))
         try:
-            tabled(patterns or (), every, triples, resolve, _LOOKED_AT)
+            pattern_table(patterns or (), every, triples, resolve, _LOOKED_AT)
         except TooLarge as error:
             if error.rows > _ENDLESS:
                 raise _too_large(error.rows, graph, source) from None

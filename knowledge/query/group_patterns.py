@@ -25,7 +25,7 @@ class GroupElement:
     variables: frozenset[str]
 
 
-def parts(text: str) -> list[GroupElement]:
+def elements(text: str) -> list[GroupElement]:
     """The parts of a group that is well-formed, in the order in which they are written."""
     found = tokens(text)[1:-1]
     if found and found[0].text.lower() == "select":
@@ -119,7 +119,7 @@ class NestedGroup:
     name: str = ""
 
 
-def blocks(text: str, part: GroupElement) -> list[NestedGroup]:
+def nested_groups(text: str, part: GroupElement) -> list[NestedGroup]:
     """The groups of a part, not those within them."""
     found = [_moved(token, part.start) for token in tokens(text[part.start : part.end])]
     if part.kind in ("filter", "bind"):

@@ -14,7 +14,7 @@ from cep.core.suggest import nearest
 from cep.plan.algebra import Triples
 from cep.rules.graphs import on_one_line
 from cep.rules.terms import Graph
-from knowledge.query.group_patterns import parts
+from knowledge.query.group_patterns import elements
 from knowledge.query.sparql import Constant, SparqlToken, basic, tokens
 from knowledge.query.validation import placed
 from knowledge.rdf.terms import IRI, NONE
@@ -27,7 +27,7 @@ _PREFIX = re.compile(r"^\s*PREFIX\s+(\S*):\s*<([^>]*)>", re.MULTILINE | re.IGNOR
 _MOST = 20_000  # names that are compared letter by letter
 
 
-def reason(asked: Graph | Triples, knowledge: Knowledge, source: Source) -> Warning:
+def why_no_answers(asked: Graph | Triples, knowledge: Knowledge, source: Source) -> Warning:
     """The warning that a pattern has no answers: with the name that is nowhere in the knowledge if there is one, and
     the nearest that is; else with the first part that has no answers; else that all have some."""
     if isinstance(asked, Triples):
@@ -45,7 +45,7 @@ def reason(asked: Graph | Triples, knowledge: Knowledge, source: Source) -> Warn
     return Warning(message, source, asked.span, hint, "no-answers")
 
 
-def nowhere(sparql: str, prefixes: Mapping[str, str], knowledge: Knowledge, name: str) -> list[Warning]:
+def unknown_names(sparql: str, prefixes: Mapping[str, str], knowledge: Knowledge, name: str) -> list[Warning]:
     """Warnings of names in the pattern of a SELECT or ASK query that are nowhere in the knowledge, though there are no
     answers without them. `prefixes` are those of the files; the query's own count too."""
     head, brace, _ = sparql.partition("{")
@@ -76,7 +76,7 @@ def _names(text: str, prefixes: Mapping[str, str]) -> Iterator[tuple[SparqlToken
     found = tokens(text)
     after = dict(zip(found, [*(token.text for token in found[1:]), ""]))
     before = dict(zip(found[1:], (token.text for token in found)))
-    needed = [part for part in parts(text) if part.kind in _NEEDED]
+    needed = [part for part in elements(text) if part.kind in _NEEDED]
     for token in found:
         if token.kind not in ("iri", "name") or after[token] == "(" or before.get(token) == "^^":
             continue
@@ -145,7 +145,7 @@ def _empty(graph: Graph, knowledge: Knowledge) -> Iterator[tuple[int, int]]:
             if NONE in ids or not knowledge._seen.count(*ids):
                 yield pattern.start, pattern.end
         return
-    for part in parts(graph.text):
+    for part in elements(graph.text):
         if part.kind in _NEEDED[:-1]:
             query = f"ASK {{ {graph.text[part.start : part.end]} }}"
             if not bool(knowledge.store().query(query, prefixes=prefixes)):

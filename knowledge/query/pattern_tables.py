@@ -83,17 +83,17 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class PatternTable:
-    """A basic pattern, answered piece by piece: its answers are every combination of theirs."""
+    """A basic pattern, answered component by component: its answers are every combination of theirs."""
 
     variables: tuple[str, ...]
-    pieces: tuple[Component, ...]
+    components: tuple[Component, ...]
 
     @property
     def rows(self) -> int:
         """The number of answers."""
         total = 1
-        for piece in self.pieces:
-            total *= piece.found.rows
+        for component in self.components:
+            total *= component.found.rows
         return total
 
     def columns(self) -> list[Ints]:
@@ -102,34 +102,36 @@ class PatternTable:
         columns: dict[str, Ints] = {}
         if not total:
             return [np.empty(0, dtype=np.int64) for _ in self.variables]
-        for piece in self.pieces:
-            # Each row of the earlier pieces with each of this one's.
-            for name, column in piece.found.columns.items():
-                columns[name] = np.tile(np.repeat(column, total // (every * piece.found.rows)), every)
-            every *= piece.found.rows
+        for component in self.components:
+            # Each row of the earlier components with each of this one's.
+            for name, column in component.found.columns.items():
+                columns[name] = np.tile(np.repeat(column, total // (every * component.found.rows)), every)
+            every *= component.found.rows
         return [columns[name] for name in self.variables]
 
     def changed(
         self, before: Triples, after: Triples, added: Triples, removed: Triples, resolve: Resolve, most: int
     ) -> PatternTable:
-        """The same pattern for other triples, see Piece.changed. Raises TooLarge."""
+        """The same pattern for other triples, see Component.changed. Raises TooLarge."""
         if (len(added) + len(removed)) * _LARGE > len(after):
-            pieces = tuple(piece.solved(after, resolve, most) for piece in self.pieces)
+            components = tuple(component.solved(after, resolve, most) for component in self.components)
         else:
-            pieces = tuple(piece.changed(before, after, added, removed, resolve, most) for piece in self.pieces)
-        same = all(new is old for new, old in zip(pieces, self.pieces))
-        return self if same else replace(self, pieces=pieces)
+            components = tuple(
+                component.changed(before, after, added, removed, resolve, most) for component in self.components
+            )
+        same = all(new is old for new, old in zip(components, self.components))
+        return self if same else replace(self, components=components)
 
 
-def tabled(
+def pattern_table(
     patterns: Sequence[sparql.TriplePattern], variables: tuple[str, ...], triples: Triples, resolve: Resolve, most: int
 ) -> PatternTable:
     """The answers of a basic pattern. Raises TooLarge."""
-    pieces = [
+    components = [
         Component(group, tuple(name for name in variables if any(name in p.variables for p in group)), Bindings({}, 0))
         for group in _connected(patterns)
     ]
-    return PatternTable(variables, tuple(piece.solved(triples, resolve, most) for piece in pieces))
+    return PatternTable(variables, tuple(component.solved(triples, resolve, most) for component in components))
 
 
 def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.TriplePattern, ...]]:

@@ -107,15 +107,19 @@ def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> C
     at = _offset(error, text)
     if at is None:
         return CepError(f"this is no SPARQL: {error[:1].lower()}{error[1:]}", code="graph")
-    slip = first_query_error(text, dict(prefixes), at)
+    diagnostic = first_query_error(text, dict(prefixes), at)
     whole = Graph(text, (), span=Span(1, 1, 1, 1))
-    return CepError(slip.message, source, placed(whole, slip.start, slip.end), slip.hint, "graph")
+    return CepError(
+        diagnostic.message, source, placed(whole, diagnostic.start, diagnostic.end), diagnostic.hint, "graph"
+    )
 
 
 def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
     at = _offset(error, graph.text, 1)  # the query has a line before the pattern's
-    slip = first_error(graph.text, dict(graph.prefixes), at or 0)
-    return CepError(slip.message, source, placed(graph, slip.start, slip.end), slip.hint, "graph")
+    diagnostic = first_error(graph.text, dict(graph.prefixes), at or 0)
+    return CepError(
+        diagnostic.message, source, placed(graph, diagnostic.start, diagnostic.end), diagnostic.hint, "graph"
+    )
 
 
 def _offset(error: str, text: str, before: int = 0) -> int | None:

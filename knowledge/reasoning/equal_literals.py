@@ -13,7 +13,8 @@ from cep.core.values import Ints
 from knowledge.namespaces import XSD
 from knowledge.rdf.canonical import CANONICAL, given_back
 from knowledge.rdf.terms import LITERAL, Terms
-from knowledge.reasoning.literals import SPACES, Bools
+from knowledge.rdf.values import Bools
+from knowledge.reasoning.literals import SPACES
 from knowledge.reasoning.relation import BinaryRelation, Facts, distinct, packed, unpacked
 from knowledge.reasoning.rule import VALUE
 
