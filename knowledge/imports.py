@@ -13,7 +13,7 @@ _SHOWN = 3
 
 
 def missing(knowledge: Knowledge) -> list[str]:
-    """The IRIs of ontologies that are imported, and that no loaded file says it is, by name or version."""
+    """The IRIs of ontologies that are imported, and that no loaded file is, by name or version."""
     triples, terms = knowledge.asserted, knowledge.terms
     imports, version, kind, ontology = (
         terms.id_of(iri) for iri in (OWL + "imports", OWL + "versionIRI", RDF_TYPE, OWL + "Ontology")
@@ -31,7 +31,7 @@ def missing(knowledge: Knowledge) -> list[str]:
 
 
 def warnings(knowledge: Knowledge) -> list[Warning]:
-    """What is said of them."""
+    """A warning that names them."""
     found = missing(knowledge)
     if not found:
         return []

@@ -59,26 +59,26 @@ def observations(text: bytes, format: str, shapes: Sequence[Shape]) -> Iterator[
     """
     mistakes: list[Observation | Mistake] = []
     quads = list(_quads(text, format, mistakes))
-    said: dict[str, dict[str, list[Term]]] = {}
+    nodes_by_name: dict[str, dict[str, list[Term]]] = {}
     for quad in quads:
-        values = said.setdefault(str(quad.subject), {}).setdefault(quad.predicate.value, [])
+        values = nodes_by_name.setdefault(str(quad.subject), {}).setdefault(quad.predicate.value, [])
         if (term := _term(quad.object)) not in values:  # named graphs may say it again
             values.append(term)
     lines = _lines(text) if format == "nquads" else {}
     wanted: list[Observation | Mistake] = [
-        Observation(number, lines.get(node, 1), tuple(tuple(_along(said, node, path)) for path in shape.paths))
-        for node, properties in said.items()
+        Observation(number, lines.get(node, 1), tuple(tuple(_along(nodes_by_name, node, path)) for path in shape.paths))
+        for node, properties in nodes_by_name.items()
         for number, shape in enumerate(shapes)
         if Term(shape.type, "iri") in properties.get(RDF_TYPE, ()) or shape.key[0] in properties
     ]
     yield from sorted(mistakes + wanted, key=lambda found: found.line)
 
 
-def _along(said: dict[str, dict[str, list[Term]]], node: str, path: Path) -> Iterable[Term]:
-    found = said[node].get(path[0], [])
+def _along(nodes_by_name: dict[str, dict[str, list[Term]]], node: str, path: Path) -> Iterable[Term]:
+    found = nodes_by_name[node].get(path[0], [])
     for step in path[1:]:
         nodes = [f"<{one.text}>" if one.kind == "iri" else f"_:{one.text}" for one in found if one.kind != "literal"]
-        found = [end for node in nodes for end in said.get(node, {}).get(step, ())]
+        found = [end for node in nodes for end in nodes_by_name.get(node, {}).get(step, ())]
     return found
 
 

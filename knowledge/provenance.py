@@ -21,7 +21,7 @@ from knowledge.rdf.terms import NONE, Term
 from knowledge.reasoning.proof import ASSERTED
 
 MOST = 50
-"""Triples that are told of for one answer."""
+"""Triples that are given for one answer."""
 MOST_SOLUTIONS = 2_000
 """Solutions of a pattern, and forms of a literal, that are looked through for the one that was the answer."""
 
@@ -40,7 +40,7 @@ class Provenance:
         self, asked: Graph | Fixed, given: Mapping[str, Value], then: KnowledgeSource | None = None
     ) -> list[Fact]:
         """The triples behind one answer: of a graph pattern in which some variables have values, or of
-        `triple(S, P, O)` with values by place (`0`, `1`, `2`). Of several answers that fit the first is told; none
+        `triple(S, P, O)` with values by place (`0`, `1`, `2`). Of several answers that fit the first counts; none
         where a triple cannot be told from others. `then`: the knowledge as it was then, where it has changed."""
         self.knowledge = then if isinstance(then, Knowledge) else self.loaded
         if isinstance(asked, Graph):

@@ -39,8 +39,8 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?|\.\d+)")
 class ValidationResult:
     """A node that a shape does not fit: the node, the path from it, the values there (or none), and what is right.
 
-    `warning`: it may be right as it is (sh:Warning and sh:Info). `place`: the file that tells of the node, and the line
-    where that is known.
+    `warning`: it may be right as it is (sh:Warning and sh:Info). `place`: the file that describes the node, and the
+    line where that is known.
     """
 
     focus: str
@@ -83,38 +83,40 @@ def stations(data: Knowledge) -> int:
 
 
 def unknown(data: Knowledge) -> list[ValidationResult]:
-    """Warnings of properties that sensors observe and of which nothing is said; one, where nothing is said of any."""
+    """Warnings of observed properties that no triple describes; one warning, where none of them is described."""
     ids = data.terms.id_of(OBSERVES)
-    said = data.asserted
-    observed = np.unique(said.match(p=ids)[2]) if ids != NONE else np.empty(0, np.int64)
-    silent = [each for each in observed.tolist() if not said.count(s=each)]
+    asserted = data.asserted
+    observed = np.unique(asserted.match(p=ids)[2]) if ids != NONE else np.empty(0, np.int64)
+    undescribed = [each for each in observed.tolist() if not asserted.count(s=each)]
     kind = data.terms.id_of(URIRef(SOSA + "ObservableProperty"))
-    defined = np.unique(said.match(p=data.terms.id_of(RDF.type), o=kind)[0]) if kind != NONE else np.empty(0, np.int64)
+    defined = (
+        np.unique(asserted.match(p=data.terms.id_of(RDF.type), o=kind)[0]) if kind != NONE else np.empty(0, np.int64)
+    )
     names = [str(data.terms.term(int(each))) for each in defined]
-    if not silent:
+    if not undescribed:
         return []
-    if not names and len(silent) == len(observed):
+    if not names and len(undescribed) == len(observed):
         reason = "nothing is known of what sensors observe: the ontology that defines it is knowledge as well"
         return [ValidationResult("sosa:observes", "", (), reason, True)]
     problems = []
-    for each in silent:
+    for each in undescribed:
         name = str(data.terms.term(each))
         near = nearest(name, names, SURE)
-        meant = f", did you mean {near}?" if near else ""
-        problems.append(ValidationResult(name, "", (), f"sensors observe it, and nobody defines it{meant}", True))
+        suggestion = f", did you mean {near}?" if near else ""
+        problems.append(ValidationResult(name, "", (), f"sensors observe it, and nobody defines it{suggestion}", True))
     return sorted(problems)
 
 
 def placed(problems: Sequence[ValidationResult], names: Sequence[str]) -> list[ValidationResult]:
-    """The same with the files that tell of their nodes, of those that were loaded. Registers are not looked at."""
+    """The same results with the files, of those loaded, that describe their nodes. Registers are not looked at."""
     wanted = {problem.focus for problem in problems}
     places: dict[str, str] = {}
     for file in files(names):
         path = Path(file)
         if rdf_format(path) is None or not wanted - places.keys():
             continue
-        told, prefixes = subjects(path, wanted - places.keys())
-        places |= {focus: f"{path}{_line(path, focus, prefixes)}" for focus in told}
+        found, prefixes = subjects(path, wanted - places.keys())
+        places |= {focus: f"{path}{_line(path, focus, prefixes)}" for focus in found}
     return [replace(problem, place=places.get(problem.focus, "")) for problem in problems]
 
 
@@ -132,7 +134,7 @@ def _line(path: Path, focus: str, prefixes: Mapping[str, str]) -> str:
 
 def _read(path: Path) -> Graph:
     terms = Terms()
-    read = load(path, terms)  # which tells what is wrong with a file, and where
+    read = load(path, terms)  # which reports what is wrong with a file, and where
     shapes = rdflib_graph(terms, [(read.s, read.p, read.o)])
     for prefix, iri in {**KNOWN, **prefixes([str(path)])}.items():
         shapes.bind(prefix, iri, replace=True)
@@ -176,8 +178,8 @@ def _reason(result: Node, report: Graph, shapes: Graph) -> str:
     name = str(component).removeprefix(str(SH)).removesuffix("ConstraintComponent")
     parameter = URIRef(f"{SH}{name[:1].lower()}{name[1:]}")
     wanted = shapes.value(shape, parameter)
-    told = "" if wanted is None or isinstance(wanted, BNode) else " " + _name(wanted, shapes)
-    return f"it does not fit {_name(parameter, shapes)}{told}"
+    value = "" if wanted is None or isinstance(wanted, BNode) else " " + _name(wanted, shapes)
+    return f"it does not fit {_name(parameter, shapes)}{value}"
 
 
 def _at(focus: Node, path: Node, report: Graph, data: Graph) -> list[Node]:

@@ -124,9 +124,9 @@ def at_airports(codes: Sequence[str]) -> Register:
     found = pl.DataFrame({"iata": codes}).join(known.features, on="iata", how="left", maintain_order="left")
     missing = found.filter(pl.col("name").is_null())["iata"].to_list()
     if missing or not codes:
-        told = ", ".join(f"`{code}`" for code in missing) or "without a code"
+        codes = ", ".join(f"`{code}`" for code in missing) or "without a code"
         hint = "IATA codes are three letters: `EWR JFK LGA`"
-        raise CepError(f"airportsdata has no airport {told}", hint=hint, code="places")
+        raise CepError(f"airportsdata has no airport {codes}", hint=hint, code="places")
     stations = found.select(
         "name", "lat", "long", "alt", "iata", "icao", id="iata", iri=OWN + "station:" + pl.coalesce("icao", "iata")
     )
@@ -155,7 +155,7 @@ def turtle(register: Register, title: str) -> str:
     """A register as Turtle, with a title in a comment."""
     terms = Terms()
     s, p, o = register.triples(terms)
-    order = np.argsort(s, kind="stable")  # subjects as they come, of each all that is said
+    order = np.argsort(s, kind="stable")  # subjects as they come, each with all its triples
     triples = [ox.Triple(*(terms.term(int(ids[row])) for ids in (s, p, o))) for row in order]  # type: ignore[arg-type]
     prefixes = {
         "dcterms": "http://purl.org/dc/terms/",

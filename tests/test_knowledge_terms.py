@@ -55,7 +55,7 @@ def test_columns_of_texts_are_terms_of_one_sort() -> None:
     texts = pl.Series(["http://ex.org/a", "x", "x"])
     found = [
         dictionary.iris(texts),
-        dictionary.blanks(texts),
+        dictionary.tokens(pl.Series(["_:a", "_:x", "_:x"])),
         dictionary.literals(texts),
         dictionary.literals(texts, XSD + "token"),
         dictionary.literals(texts, language="EN"),
@@ -149,7 +149,7 @@ def test_a_column_has_the_type_of_all_its_values() -> None:
     }
     iri, node, text = (
         dictionary.iri("http://ex.org/a"),
-        int(dictionary.blanks(pl.Series(["n"]))[0]),
+        int(dictionary.ids([ox.BlankNode("n")])[0]),
         int(dictionary.literals(pl.Series(["x"]))[0]),
     )
     columns = {

@@ -91,8 +91,8 @@ def query(
         from knowledge.query.result_formats import FORMATS, text
 
         if format not in FORMATS:
-            told = f"--format: `{format}` is no format of a table"
-            raise CepError(told, hint=f"one of {', '.join(FORMATS)}", code="option")
+            message = f"--format: `{format}` is no format of a table"
+            raise CepError(message, hint=f"one of {', '.join(FORMATS)}", code="option")
         known = _loaded(knowledge, reasoning)
         name = sparql[1:] if sparql.startswith("@") and sparql != "@-" else "query"
         asked, prefixes = _read(sparql), _prefixes(knowledge or (), prefix)
@@ -171,8 +171,8 @@ def fits(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence
     found = []
     for path in shapes or (STATIONS,):
         if not path.is_file():
-            told = "is a folder, not a file" if path.is_dir() else astray(path) or "is not there"
-            raise CepError(f"--shapes: `{path}` {told}", code="option")
+            reason = "is a folder, not a file" if path.is_dir() else astray(path) or "is not there"
+            raise CepError(f"--shapes: `{path}` {reason}", code="option")
         found += check(known, path)
     if not shapes:
         found += unknown(known)
@@ -220,8 +220,8 @@ def _read(sparql: str) -> str:
     try:
         return sys.stdin.read() if sparql == "@-" else Path(sparql[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        told = getattr(error, "strerror", None) or str(error)
-        raise CepError(f"{sparql[1:]} cannot be read: {told.lower()}", code="option") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CepError(f"{sparql[1:]} cannot be read: {reason.lower()}", code="option") from None
 
 
 def _counted(title: str, counts: Sequence[TermCount]) -> list[str]:

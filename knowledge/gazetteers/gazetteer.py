@@ -41,8 +41,8 @@ class Origin:
     def triples(self, terms: Terms) -> TripleColumns:
         """As triples: a void:Dataset with title, license and rights."""
         table = pl.DataFrame({"iri": [self.iri], "type": [DATASET], "title": [self.title]})
-        said = table.with_columns(license=pl.lit(self.license), rights=pl.lit(self.rights))
-        return described(said, _ORIGIN, terms)
+        credited = table.with_columns(license=pl.lit(self.license), rights=pl.lit(self.rights))
+        return described(credited, _ORIGIN, terms)
 
 
 @dataclass(frozen=True, slots=True)

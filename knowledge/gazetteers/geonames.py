@@ -1,4 +1,4 @@
-"""The GeoNames dump and the files that lie beside it, as tables."""
+"""The GeoNames dump and its companion files, as tables."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _HIERARCHY = (Field("parent", "int", needed=True), Field("child", "int", needed=
 _CODES = (Field("code", needed=True), Field("name"), Field("comment"))
 
 COMPANIONS = ("admin1CodesASCII", "admin2Codes", "countryInfo", "hierarchy", "featureCodes_en", "readme")
-"""The files that lie beside a dump, without their suffix. Most are read with it; none is a dump."""
+"""The companion files of a dump, without their suffix. Most are read with it; none is a dump."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """The features of a dump, a row each (FEATURES), and what the files beside it say; no rows where there is none.
+    """The features of a dump, a row each (FEATURES), and what its companion files hold; no rows where there is none.
 
     `regions` (key, name, id): the key is `US.NJ` or `US.NJ.013`. `countries` (country, name, population, id).
     `hierarchy` (parent, child): geonameids. `codes` (code, name, comment): the code is `S.AIRP`.
@@ -90,7 +90,7 @@ def read(path: Path) -> Dump:
 
 
 def is_dump(path: Path) -> bool:
-    """Whether a file is called as dumps are: not as those that lie beside them."""
+    """Whether a file is called as dumps are: not as their companion files."""
     return path.suffix.lower() in (".txt", ".zip") and path.stem not in COMPANIONS
 
 

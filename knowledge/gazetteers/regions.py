@@ -26,7 +26,7 @@ def feature(ids: pl.Expr) -> pl.Expr:
 
 
 def gazetteer(dump: Dump) -> Gazetteer:
-    """The dump's features, with the divisions and countries that only the files beside it name.
+    """The dump's features, with the divisions and countries that only its companion files name.
 
     `parentADM1` to `parentADM4` and `parentCountry` are what the codes of a feature say; `parentFeature` is what the
     hierarchy file says, and where it says nothing the lowest of those. A population of 0 is unknown.
@@ -67,7 +67,7 @@ def gazetteer(dump: Dump) -> Gazetteer:
 
 
 def _complete(dump: Dump) -> pl.DataFrame:
-    # The features, and what the files beside the dump name that is not among them.
+    # The features, and what its companion files name that is not among them.
     features = dump.features.with_columns(_key(level).alias(f"key{level}") for level in _LEVELS)
     parts = pl.col("key").str.split(".")
     regions = dump.regions.select(
@@ -90,7 +90,7 @@ def _key(level: int) -> pl.Expr:
 
 
 def _parents(features: pl.DataFrame, dump: Dump) -> pl.DataFrame:
-    # For each feature the ids of its divisions and country, and the lowest of them if the hierarchy is silent.
+    # For each feature the ids of its divisions and country, and the lowest of them if the hierarchy has no parent.
     own = pl.when(pl.col("class") == "A").then(pl.col("code").str.extract(r"^ADM([1-4])$").cast(pl.Int64))
     found = features.with_columns(own=own)
     for level in _LEVELS:
@@ -116,5 +116,5 @@ def _parents(features: pl.DataFrame, dump: Dump) -> pl.DataFrame:
         found = found.with_columns(pl.when(lower & (pl.col(name) != other)).then(name).alias(name))
     found = found.with_columns(parentCountry=pl.when(pl.col("nation") != other).then("nation"))
     lowest = pl.coalesce(*(f"parentADM{level}" for level in reversed(_LEVELS)), "parentCountry")
-    silent = ~pl.col("id").is_in(dump.hierarchy["child"].implode())
-    return found.with_columns(parentFeature=pl.when(silent).then(lowest))
+    without_parent = ~pl.col("id").is_in(dump.hierarchy["child"].implode())
+    return found.with_columns(parentFeature=pl.when(without_parent).then(lowest))

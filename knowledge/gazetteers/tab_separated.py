@@ -109,8 +109,8 @@ def _blame(content: bytes, path: Path, fields: Sequence[Field], comment: str | N
         if reason is not None:
             foreign = number == 1 and "tab-separated" in reason
             hint = f"{path.suffix or path.name} is for GeoNames dumps; RDF ends in .ttl, .nt, .nq, .jsonld or the like"
-            told = f"{path}:{number}: the line {reason}"
-            return CepError(told, hint=hint if foreign else None, code="places")
+            message = f"{path}:{number}: the line {reason}"
+            return CepError(message, hint=hint if foreign else None, code="places")
     raise AssertionError(f"{path}: what the table refuses is wrong in a line")
 
 

@@ -14,9 +14,9 @@ from knowledge.query.sparql import SparqlToken
 from knowledge.query.validation import refused
 
 MOST_PRODUCT = 100_000
-"""Rows up to which a cross product is taken to be meant."""
+"""Rows up to which a cross product is taken to be intended."""
 
-_TIMES = 10  # a product is taken to be meant, too, while it is not so many times as large as its factors together
+_TIMES = 10  # a product is taken to be intended, too, while it is not so many times as large as its factors together
 _JOINED = ("triples", "group", "graph", "values")
 
 
@@ -77,17 +77,17 @@ def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) ->
         if len(own) < 2 or group.cut:
             continue
         own.sort(key=lambda factor: min(factor.places))
-        meant = False
+        filtered = False
         for element in group.elements:
             if element.kind in ("filter", "bind"):
                 touching = [factor for factor in own if factor.variables & element.variables]
-                meant |= len(touching) > 1
+                filtered |= len(touching) > 1
                 if len(touching) == 1 and not group.tests:  # of which a store makes the product before it filters
                     # it narrows what it is about alone
                     touching[0].texts.append(graph.text[element.start : element.end])
         sizes = [_size(factor.texts, group.within, graph, store, most) for factor in own]
         ends = [(min(factor.places)[0], max(end for _, end in factor.places)) for factor in own]
-        refuse_product(sizes, [excerpt(graph, *end) for end in ends], graph, source, most if meant else MOST_PRODUCT)
+        refuse_product(sizes, [excerpt(graph, *end) for end in ends], graph, source, most if filtered else MOST_PRODUCT)
 
 
 def _factors(text: str, group: GroupPattern, without: GroupElement | None = None) -> list[_Factor]:
@@ -149,7 +149,7 @@ def refuse_product(
     source: Source,
     most: int = MOST_PRODUCT,
 ) -> None:
-    """Raises CepError, at the second of the two largest parts, for a product of parts that cannot be meant."""
+    """Raises CepError, at the second of the two largest parts, for a product of elements that cannot be intended."""
     total = 1
     for size in sizes:
         total *= size

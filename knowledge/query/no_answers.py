@@ -111,7 +111,7 @@ def _short(iri: str, prefixes: Mapping[str, str]) -> str:
 
 
 def _nearest(iri: str, knowledge: Knowledge) -> str | None:
-    """The IRI of the knowledge that was probably meant: properties before others, the same namespace before the same
+    """The nearest IRI of the knowledge: properties before others, the same namespace before the same
     name in another."""
     begin, local = _split(iri)
     closed, terms = knowledge.closed, knowledge.terms

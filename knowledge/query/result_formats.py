@@ -30,8 +30,8 @@ def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format:
     found = knowledge.found(sparql, prefixes, name)
     if not isinstance(found, ox.QuerySolutions):
         if format != "text":
-            told = f"the answer is no table, so there is no {format} of it"
-            raise CepError(told, hint="leave `--format` away", code="option")
+            message = f"the answer is no table, so there is no {format} of it"
+            raise CepError(message, hint="leave `--format` away", code="option")
         return ("yes" if found else "no") if isinstance(found, ox.QueryBoolean) else _turtle(found, prefixes)
     variables = [variable.value for variable in found.variables]
     rows: ResultRows = [[solution[name] for name in variables] for solution in found]

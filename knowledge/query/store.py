@@ -16,7 +16,7 @@ _CHUNK = 200_000  # triples written at a time
 
 
 def filled(terms: Terms, triples: Triples, graphs: Mapping[int, Triples], ordered: bool = False) -> ox.Store:
-    """A store with the triples as its default graph and the named ones of `graphs` beside it.
+    """A store with the triples as its default graph and the named ones of `graphs`.
 
     With `ordered` they go in by their letters: then what SPARQL leaves to the order of solutions (LIMIT, SAMPLE,
     GROUP_CONCAT) depends on the triples alone.

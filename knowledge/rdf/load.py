@@ -261,7 +261,7 @@ def rdf_format(path: Path) -> ox.RdfFormat | None:
 
 
 def _alike(path: Path) -> str | None:
-    """The file beside it that was probably meant."""
+    """The file of the same folder that has the nearest name."""
     near = beside(path)
     return None if near is None else f"did you mean {near}?"
 

@@ -101,10 +101,6 @@ class Terms:
         """Ids of absolute IRIs, given without angle brackets. They are not checked."""
         return self._insert(texts, _IRIS)
 
-    def blanks(self, labels: pl.Series) -> Ints:
-        """Ids of blank nodes, given by label without `_:`."""
-        return self._insert(labels, _BLANKS)
-
     def literals(self, texts: pl.Series, datatype: str = XSD + "string", language: str = "") -> Ints:
         """Ids of literals of one datatype (a full IRI) or one language, given by lexical form."""
         sort = Sort(LITERAL, LANG_STRING, language.lower()) if language else Sort(LITERAL, datatype)

@@ -1,4 +1,4 @@
-"""Knowledge that contradicts itself: found by the rules whose head is `false`, said with triples, rule and proof."""
+"""Knowledge that contradicts itself: found by the rules whose head is `false`, with triples, rule and proof."""
 
 from __future__ import annotations
 

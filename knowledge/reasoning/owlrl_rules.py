@@ -115,7 +115,7 @@ def quiet() -> Iterator[None]:
 
 
 def close_by(rules: str | type[Any], terms: Terms, triples: Triples) -> OwlrlClosure:
-    """All that follows from triples by a rule set of a user's own. A contradiction that it tells of is a CepError."""
+    """All that follows from triples by a rule set of a user's own. A contradiction that it reports is a CepError."""
     asserted = Facts.of(*triples.columns)
     start = ruleset("none", terms, asserted, PrefixedNames(terms, {}, asserted))
     facts, labels = _closed(rule_set(rules), terms, asserted), np.arange(len(terms), dtype=np.int64)
@@ -163,15 +163,15 @@ def _closed(rules: type[Any], terms: Terms, asserted: Facts) -> Facts:
     if errors := sorted(map(str, run.error_messages)):
         shown = [f"  {error}" for error in errors[:3]]
         more = [f"  and {len(errors) - 3} more"] if len(errors) > 3 else []
-        told = "\n".join([f"the knowledge is inconsistent by {name_of(rules)}:", *shown, *more])
-        raise CepError(told, code="inconsistent")
-    said = [t for t in every if isinstance(t[1], URIRef) and not isinstance(t[0], Literal)]
-    made: set[Node] = {node for t in said for node in t if isinstance(node, BNode) and node not in ids}
+        message = "\n".join([f"the knowledge is inconsistent by {name_of(rules)}:", *shown, *more])
+        raise CepError(message, code="inconsistent")
+    rdf = [t for t in every if isinstance(t[1], URIRef) and not isinstance(t[0], Literal)]
+    made: set[Node] = {node for t in rdf for node in t if isinstance(node, BNode) and node not in ids}
     if made:
-        said = _labelled(said, made)
-    new = sorted({node for triple in said for node in triple if node not in ids}, key=parts)
+        rdf = _labelled(rdf, made)
+    new = sorted({node for triple in rdf for node in triple if node not in ids}, key=parts)
     ids |= dict(zip(new, terms.ids(new).tolist(), strict=True))
-    s, p, o = (np.array([ids[triple[i]] for triple in said], dtype=np.int64) for i in range(3))
+    s, p, o = (np.array([ids[triple[i]] for triple in rdf], dtype=np.int64) for i in range(3))
     return asserted.plus(asserted.fresh(Facts.of(s, p, o)), 1)
 
 

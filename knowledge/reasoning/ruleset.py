@@ -112,7 +112,7 @@ def _typed(terms: Terms, asserted: Facts, words: Vocabulary) -> Facts:
 
 
 def _asked(terms: Terms, facts: Facts, words: Vocabulary) -> Ints:
-    """Datatypes that triples speak of otherwise than as a range or to declare them."""
+    """Datatypes that triples mention other than as a range or in a declaration."""
     names = {*KNOWN, *(sort.datatype for sort in terms.sorts if sort.kind == LITERAL)}
     columns = [
         column
@@ -120,10 +120,10 @@ def _asked(terms: Terms, facts: Facts, words: Vocabulary) -> Ints:
         if predicate not in (words.range, words.type)
         for column in unpacked(facts[predicate].pairs)
     ]
-    spoken = distinct(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
-    spoken = spoken[terms.kinds(spoken) == IRI]
-    texts = terms.texts(spoken)
-    few = len(spoken) <= _FEW
+    mentioned = distinct(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
+    mentioned = mentioned[terms.kinds(mentioned) == IRI]
+    texts = terms.texts(mentioned)
+    few = len(mentioned) <= _FEW
     among = [text in names for text in texts] if few else texts.is_in(list(names)).to_list()
-    known: Ints = spoken[np.array(among, dtype=np.bool_)]
+    known: Ints = mentioned[np.array(among, dtype=np.bool_)]
     return known

@@ -52,10 +52,10 @@ def verify(knowledge: Knowledge, regime: Regime, subjects: int) -> Verification:
 def lines(found: Verification, prefixes: Mapping[str, str]) -> list[str]:
     """The report."""
     taken, compared = found.sample, found.comparison
-    said = f"{len(taken.triples):,} triples"
+    size = f"{len(taken.triples):,} triples"
     if not taken.whole:
-        said = f"a sample of {said} of {len(found.knowledge.asserted):,}"
-    made = [f"{said}: {taken.schema:,} of the schema, {taken.subjects:,} of {taken.among:,} subjects"]
+        size = f"a sample of {size} of {len(found.knowledge.asserted):,}"
+    made = [f"{size}: {taken.schema:,} of the schema, {taken.subjects:,} of {taken.among:,} subjects"]
     rows = [("both", compared.both), ("only semcep", compared.only("semcep")), ("only owlrl", compared.only("owlrl"))]
     made += ["", f"closed under {found.regime}", *(f"  {name:<12}{count:>10,}" for name, count in rows)]
     sides: tuple[Side, ...] = ("semcep", "owlrl")

@@ -17,7 +17,7 @@ _ABOUT_THINGS = [
     *(OWL + name for name in ("sameAs", "differentFrom", "versionInfo", "versionIRI", "imports")),
     *(RDFS + name for name in ("label", "comment", "seeAlso", "isDefinedBy", "member")),
 ]
-"""Properties of OWL and RDFS that are said of anything."""
+"""Properties of OWL and RDFS that anything may have."""
 _OF_THINGS = [OWL + "Thing", OWL + "NamedIndividual", RDFS + "Resource"]
 """Classes of OWL and RDFS that anything has."""
 _BACK = 3  # of those that point to a subject, so many are looked at
@@ -38,10 +38,10 @@ class Sample:
 
 
 def sample(terms: Terms, triples: Triples, subjects: int) -> Sample:
-    """The schema of some triples and all that is said of so many subjects.
+    """The schema of some triples and all triples of so many subjects.
 
     The first subject of each class and property comes first, the rarest of these ahead; then what they point to and
-    what points to them, and so on. Which is first, the order of loading says.
+    what points to them, and so on. The order of loading decides which is first.
     """
     schema = _of_schema(terms, triples)
     facts = Triples(tuple(column[~schema] for column in triples.columns))  # type: ignore[arg-type]
