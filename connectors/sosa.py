@@ -17,7 +17,15 @@ from connectors.batch import Block, DeadLetter
 from connectors.records import Record, Unreadable, series, text_time, text_value
 from connectors.streams import Stream, whole_lines
 from connectors.times import shown
-from knowledge.observations import Mistake, Observation, Path, Shape, Term, lines_of_json, observations
+from knowledge.observations import (
+    InvalidLine,
+    NodeShape,
+    Observation,
+    ObservedTerm,
+    PropertyPath,
+    lines_of_json,
+    observations,
+)
 
 SOSA = "http://www.w3.org/ns/sosa/"
 _PATH = re.compile(r"<[^<>]+>(?:/<[^<>]+>)*")
@@ -41,14 +49,14 @@ class Documents:
         if None in self._times:
             told = f"{schema.name}: `{next(time for time in times if time)}` is no property in RDF"
             raise CepError(told, hint="e.g. `TIME sosa:resultTime`, with `PREFIX sosa: <...>`", code="input")
-        self._paths: list[Path] = [path for path in self._times if path is not None]
+        self._paths: list[PropertyPath] = [path for path in self._times if path is not None]
         for attribute in schema.attributes:
             path = _path(attribute.source or "") or ((attribute.iri,) if attribute.iri else None)
             if path is None:
                 told = f"{schema.name}: it is not said which property in RDF `{attribute.name}` is"
                 raise CepError(told, hint=_HINT, code="input")
             self._paths.append(path)
-        self._shape = Shape(schema.iri or SOSA + "Observation", self._paths[0], tuple(self._paths))
+        self._shape = NodeShape(schema.iri or SOSA + "Observation", self._paths[0], tuple(self._paths))
 
     def read(self, documents: Sequence[bytes], first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
         """The events of documents, numbered from `first`; dead records, which have the place of the document as their
@@ -69,8 +77,8 @@ class Documents:
                 records.append((found.line, reason))
         return records
 
-    def _record(self, found: Observation | Mistake) -> Record:
-        if isinstance(found, Mistake):
+    def _record(self, found: Observation | InvalidLine) -> Record:
+        if isinstance(found, InvalidLine):
             raise Unreadable("rdf", found.reason)
         count = len(self._times)
         keys = ("TIME",) if count == 1 else ("START", "END")
@@ -127,17 +135,17 @@ def read_observations(
     yield table, dead, Block(file, first, len(lines), 1, lines, times="iso")
 
 
-def _path(text: str) -> Path | None:
+def _path(text: str) -> PropertyPath | None:
     return tuple(text[1:-1].split(">/<")) if _PATH.fullmatch(text) else None
 
 
-def _single(name: str, terms: Sequence[Term]) -> Term | None:
+def _single(name: str, terms: Sequence[ObservedTerm]) -> ObservedTerm | None:
     if len(terms) > 1:
         raise Unreadable("ill-typed", f"{name}: there are {len(terms)} values")
     return terms[0] if terms else None
 
 
-def _time(key: str, terms: Sequence[Term]) -> str:
+def _time(key: str, terms: Sequence[ObservedTerm]) -> str:
     term = _single(key, terms)
     if term is None:
         raise Unreadable("time", f"no time: the property of {key} is missing")
@@ -146,7 +154,7 @@ def _time(key: str, terms: Sequence[Term]) -> str:
     return term.text
 
 
-def _value(attribute: Attribute, terms: Sequence[Term]) -> Value:
+def _value(attribute: Attribute, terms: Sequence[ObservedTerm]) -> Value:
     term = _single(attribute.name, terms)
     if term is None:
         return None
@@ -156,7 +164,7 @@ def _value(attribute: Attribute, terms: Sequence[Term]) -> Value:
     return text_value(attribute, term.text)
 
 
-def _named(term: Term) -> str:
+def _named(term: ObservedTerm) -> str:
     match term.kind:
         case "iri":
             return f"the IRI <{shown(term.text)}>"

@@ -11,7 +11,7 @@ import pyoxigraph as ox
 
 from knowledge.namespaces import RDF_TYPE
 
-Path = tuple[str, ...]
+PropertyPath = tuple[str, ...]
 """The properties from a node to a value, one after the other: IRIs."""
 
 Kind = Literal["iri", "literal", "blank"]
@@ -19,7 +19,7 @@ FORMATS = {"nquads": ox.RdfFormat.N_QUADS, "jsonld": ox.RdfFormat.JSON_LD}
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class ObservedTerm:
     """An IRI, the text of a literal, or the label of a blank node."""
 
     text: str
@@ -27,12 +27,12 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class NodeShape:
     """What is wanted of the nodes of a class, or of those that have the property with which `key` begins."""
 
     type: str
-    key: Path
-    paths: tuple[Path, ...]
+    key: PropertyPath
+    paths: tuple[PropertyPath, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,40 +41,42 @@ class Observation:
 
     shape: int
     line: int
-    values: tuple[tuple[Term, ...], ...]
+    values: tuple[tuple[ObservedTerm, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class InvalidLine:
     """A line that is no RDF, and why."""
 
     line: int
     reason: str
 
 
-def observations(text: bytes, format: str, shapes: Sequence[Shape]) -> Iterator[Observation | Mistake]:
+def observations(text: bytes, format: str, shapes: Sequence[NodeShape]) -> Iterator[Observation | InvalidLine]:
     """Those of one document in the order in which they begin; a node of several shapes comes as each.
 
     In N-Quads a line that cannot be read is left out, anything else with it. Blank nodes are those of the document.
     """
-    mistakes: list[Observation | Mistake] = []
+    mistakes: list[Observation | InvalidLine] = []
     quads = list(_quads(text, format, mistakes))
-    nodes_by_name: dict[str, dict[str, list[Term]]] = {}
+    nodes_by_name: dict[str, dict[str, list[ObservedTerm]]] = {}
     for quad in quads:
         values = nodes_by_name.setdefault(str(quad.subject), {}).setdefault(quad.predicate.value, [])
         if (term := _term(quad.object)) not in values:  # named graphs may say it again
             values.append(term)
     lines = _lines(text) if format == "nquads" else {}
-    wanted: list[Observation | Mistake] = [
+    wanted: list[Observation | InvalidLine] = [
         Observation(number, lines.get(node, 1), tuple(tuple(_along(nodes_by_name, node, path)) for path in shape.paths))
         for node, properties in nodes_by_name.items()
         for number, shape in enumerate(shapes)
-        if Term(shape.type, "iri") in properties.get(RDF_TYPE, ()) or shape.key[0] in properties
+        if ObservedTerm(shape.type, "iri") in properties.get(RDF_TYPE, ()) or shape.key[0] in properties
     ]
     yield from sorted(mistakes + wanted, key=lambda found: found.line)
 
 
-def _along(nodes_by_name: dict[str, dict[str, list[Term]]], node: str, path: Path) -> Iterable[Term]:
+def _along(
+    nodes_by_name: dict[str, dict[str, list[ObservedTerm]]], node: str, path: PropertyPath
+) -> Iterable[ObservedTerm]:
     found = nodes_by_name[node].get(path[0], [])
     for step in path[1:]:
         nodes = [f"<{one.text}>" if one.kind == "iri" else f"_:{one.text}" for one in found if one.kind != "literal"]
@@ -82,7 +84,7 @@ def _along(nodes_by_name: dict[str, dict[str, list[Term]]], node: str, path: Pat
     return found
 
 
-def _quads(text: bytes, format: str, mistakes: list[Observation | Mistake]) -> Iterator[ox.Quad]:
+def _quads(text: bytes, format: str, mistakes: list[Observation | InvalidLine]) -> Iterator[ox.Quad]:
     first = 1
     while True:
         try:
@@ -91,10 +93,10 @@ def _quads(text: bytes, format: str, mistakes: list[Observation | Mistake]) -> I
         except SyntaxError as error:
             reason = _reason(error)
             if format != "nquads":
-                mistakes.append(Mistake(1, reason))
+                mistakes.append(InvalidLine(1, reason))
                 return
             line = error.lineno or 1
-            mistakes.append(Mistake(first + line - 1, reason))
+            mistakes.append(InvalidLine(first + line - 1, reason))
         rest = text.split(b"\n", line)
         if len(rest) <= line:
             return
@@ -109,10 +111,12 @@ def _reason(error: SyntaxError) -> str:
     return f"no RDF{place}: {reason[:1].lower()}{reason[1:].rstrip('.')}"
 
 
-def _term(value: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> Term:
+def _term(value: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> ObservedTerm:
     if isinstance(value, ox.NamedNode):
-        return Term(value.value, "iri")
-    return Term(value.value, "literal") if isinstance(value, ox.Literal) else Term(str(value)[2:], "blank")
+        return ObservedTerm(value.value, "iri")
+    return (
+        ObservedTerm(value.value, "literal") if isinstance(value, ox.Literal) else ObservedTerm(str(value)[2:], "blank")
+    )
 
 
 def _lines(text: bytes) -> dict[str, int]:

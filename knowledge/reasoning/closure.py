@@ -20,13 +20,13 @@ from knowledge.rdf.terms import IRI, LITERAL, Terms
 from knowledge.rdf.triples import Triples
 from knowledge.reasoning.delete_rederive import overdeleted, rederived
 from knowledge.reasoning.equal_literals import lost_values, more_values, values_of
-from knowledge.reasoning.inconsistency import Check, Contradiction, inconsistent
+from knowledge.reasoning.inconsistency import ConsistencyCheck, Contradiction, inconsistent
 from knowledge.reasoning.proof import Proof, Prover
 from knowledge.reasoning.relation import MOST_TERMS, BinaryRelation, Facts, packed, unpacked
 from knowledge.reasoning.rule import TripleRule
 from knowledge.reasoning.ruleset import REASONING, Reasoning, Ruleset, ruleset
 from knowledge.reasoning.same_as import united
-from knowledge.reasoning.saturation import Heads, Saturation
+from knowledge.reasoning.saturation import DerivedFacts, Saturation
 
 
 def close(terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None) -> Closure:
@@ -126,7 +126,7 @@ class Closure:
         changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
         here, there = (Facts({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
         more = there.fresh(here)
-        work, heads = self._work(), Heads()
+        work, heads = self._work(), DerivedFacts()
         if len(more[work.words.same].pairs):
             return True
         for rule in self.rules.giving:
@@ -147,8 +147,8 @@ class Closure:
         return Saturation(self.terms, self.facts.copy(), self.labels, self.rules.words, self.round)
 
     @property
-    def _check(self) -> Check:
-        return Check(self.terms, self.rules.words, self.rules.refusing)
+    def _check(self) -> ConsistencyCheck:
+        return ConsistencyCheck(self.terms, self.rules.words, self.rules.refusing)
 
     @property
     def _prover(self) -> Prover:

@@ -12,7 +12,7 @@ from knowledge.reasoning.owl2rl import WALKED
 from knowledge.reasoning.relation import BinaryRelation, Facts, distinct, found, unpacked
 from knowledge.reasoning.rule import Atom, TripleRule
 from knowledge.reasoning.same_as import pairs_of
-from knowledge.reasoning.saturation import Heads, Saturation
+from knowledge.reasoning.saturation import DerivedFacts, Saturation
 from knowledge.reasoning.transitivity import reached
 
 MOST = 0.2
@@ -30,7 +30,7 @@ def overdeleted(work: Saturation, rules: Sequence[TripleRule], gone: Facts, kept
     doubtful, new = gone, gone
     ways: dict[int, Ints] = {}
     while new:
-        heads = Heads()
+        heads = DerivedFacts()
         for rule in rules:
             if rule.name not in WALKED:
                 work.apply(rule, new, heads, linked=False)
@@ -55,7 +55,7 @@ def overdeleted(work: Saturation, rules: Sequence[TripleRule], gone: Facts, kept
 
 def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: Facts) -> Facts:
     """Those of the doubtful triples, no longer among the facts, that a rule gives from these."""
-    heads = Heads()
+    heads = DerivedFacts()
     for rule in rules:
         assert rule.head is not None, "a rule without a head gives nothing"
         parts = [BodyAtom(atom, work.facts) for atom in rule.body]

@@ -15,7 +15,7 @@ from knowledge.reasoning.literals import KNOWN, different, ill_formed, outside
 from knowledge.reasoning.proof import Prover, instance
 from knowledge.reasoning.relation import Facts, unpacked
 from knowledge.reasoning.rule import TripleRule
-from knowledge.reasoning.saturation import ways_with
+from knowledge.reasoning.saturation import delta_bodies
 from knowledge.reasoning.vocabulary import Vocabulary
 
 Contradiction = tuple[str, list[IdTriple]]
@@ -48,7 +48,7 @@ LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ConsistencyCheck:
     """Looks for contradictions in facts, `new` among them (None: all)."""
 
     terms: Terms
@@ -66,7 +66,7 @@ class Check:
         if any(isinstance(atom.p, int) and atom.p not in facts for atom in rule.body):
             return []
         keep = {name for atom in rule.body for name in atom.variables}
-        for parts in ways_with(rule.body, facts, new):
+        for parts in delta_bodies(rule.body, facts, new):
             for rows in solutions(parts, Substitutions(), keep, rule.differ):
                 return instance(rule.body, _first(rows), facts)
         return []

@@ -125,7 +125,7 @@ class Prover:
             if (isinstance(slot, int) and slot != id) or (isinstance(slot, str) and known.setdefault(slot, id) != id):
                 return []
         start = Substitutions(1, {name: np.array([id]) for name, id in known.items()})
-        return ways(rule, self.facts, start, before)
+        return body_instances(rule, self.facts, start, before)
 
     def _round(self, triple: IdTriple) -> int:
         s, p, o = triple
@@ -159,8 +159,8 @@ class Prover:
         return chain[::-1]
 
 
-def ways(rule: TripleRule, facts: Facts, start: Substitutions, before: int | None) -> list[list[IdTriple]]:
-    """Some of the ways in which a rule's body is true in facts of earlier rounds, each as its triples."""
+def body_instances(rule: TripleRule, facts: Facts, start: Substitutions, before: int | None) -> list[list[IdTriple]]:
+    """Some instances of a rule's body that are true in facts of earlier rounds, each as its triples."""
     parts = [BodyAtom(atom, facts, before) for atom in rule.body]
     keep = {name for atom in rule.body for name in atom.variables}
     found: list[list[IdTriple]] = []

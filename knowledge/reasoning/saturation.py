@@ -24,7 +24,7 @@ MOST = 100_000_000
 
 
 @dataclass(slots=True)
-class Heads:
+class DerivedFacts:
     """Triples that rules gave, by predicate, with repetitions."""
 
     pairs: dict[int, list[Ints]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Saturation:
     def run(self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: Facts | None) -> Iterator[Facts]:
         """Apply `first` to facts of which `new` are new (None: all), then `rules`. Gives what each round brought."""
         while True:
-            heads = Heads()
+            heads = DerivedFacts()
             for rule in first:
                 self.apply(rule, new, heads)
             new = self._take(heads)
@@ -71,7 +71,7 @@ class Saturation:
             yield new
             first = rules
 
-    def apply(self, rule: TripleRule, new: Facts | None, heads: Heads, linked: bool = True) -> None:
+    def apply(self, rule: TripleRule, new: Facts | None, heads: DerivedFacts, linked: bool = True) -> None:
         """What the rule gives from facts of which at least one is new.
 
         Of a rule with twins, if `linked`, only what makes the same terms equal: not each with each.
@@ -92,11 +92,11 @@ class Saturation:
             heads.add(self.words.same, self._linked(rule, *rule.twins, new))
             return
         keep = set(rule.head.variables)
-        for parts in ways_with(rule.body, self.facts, new):
+        for parts in delta_bodies(rule.body, self.facts, new):
             for rows in solutions(parts, Substitutions(), keep, rule.differ):
                 self.give(rule.head, rows, heads)
 
-    def give(self, head: Atom, rows: Substitutions, heads: Heads) -> None:
+    def give(self, head: Atom, rows: Substitutions, heads: DerivedFacts) -> None:
         """Put the head's triples where they belong; none has a literal as its predicate."""
         s, p, o = (rows.of(slot) for slot in head.slots)
         assert s is not None and p is not None and o is not None, "the body binds what the head has"
@@ -116,7 +116,9 @@ class Saturation:
         start = Substitutions()
         if new is not None:
             touched = [
-                rows for way in ways_with(body, self.facts, new) for rows in solutions(way, Substitutions(), set(group))
+                rows
+                for way in delta_bodies(body, self.facts, new)
+                for rows in solutions(way, Substitutions(), set(group))
             ]
             if not touched:
                 return np.empty(0, dtype=np.int64)
@@ -132,7 +134,7 @@ class Saturation:
             linked &= rows.columns[name][one] == rows.columns[name][other]
         return packed(rows.columns[y][one[linked]], rows.columns[y][other[linked]])
 
-    def _walk(self, new: Facts | None, heads: Heads) -> None:
+    def _walk(self, new: Facts | None, heads: DerivedFacts) -> None:
         # RULE prp-trp: not joined, a pair would come as often as there are things between its ends.
         for p in self.transitive:
             relation = self.facts[p]
@@ -147,7 +149,7 @@ class Saturation:
                 heads.add(p, more)
                 self.walked[p] = distinct(np.concatenate([relation.pairs, more]))
 
-    def _meet(self, rule: TripleRule, new: Facts | None, heads: Heads) -> None:
+    def _meet(self, rule: TripleRule, new: Facts | None, heads: DerivedFacts) -> None:
         # RULE cls-int1: of a list's classes only the smallest is gone through, or else the types of what is new.
         assert rule.head is not None, "the rule types a member"
         is_list, has, is_member, of_every = rule.body
@@ -180,7 +182,7 @@ class Saturation:
         """The transitive properties that have triples."""
         return [p for p in self.facts[self.words.type].subjects_of(self.words.transitive) if p in self.facts]
 
-    def _equate(self, new: Facts | None, heads: Heads) -> None:
+    def _equate(self, new: Facts | None, heads: DerivedFacts) -> None:
         # RULES eq-sym, eq-trans: a class of equal terms that grew gives all its pairs.
         pairs = (self.facts if new is None else new)[self.words.same].pairs
         if not len(pairs):
@@ -192,7 +194,7 @@ class Saturation:
         if len(grown):
             heads.add(self.words.same, pairs_of(self.labels, grown))
 
-    def _take(self, heads: Heads) -> Facts:
+    def _take(self, heads: DerivedFacts) -> Facts:
         """Add what is new to the facts, as a round, and give it."""
         fresh = {p: self.facts[p].fresh(heads.of(p)) for p in sorted(heads.pairs)}
         if VALUE in self.facts and self.words.same in fresh:  # no triple is said again in another form of its literal
@@ -212,10 +214,11 @@ class Saturation:
         return Facts({p: BinaryRelation.at(pairs, self.round) for p, pairs in fresh.items()})
 
 
-def ways_with(body: Sequence[Atom], facts: Facts, new: Facts | None) -> Iterator[list[BodyAtom]]:
-    """A rule's atoms with what each is looked up in, so that together every way with something new is found.
+def delta_bodies(body: Sequence[Atom], facts: Facts, new: Facts | None) -> Iterator[list[BodyAtom]]:
+    """The bodies of a rule for one round of semi-naive evaluation: in each one atom is looked up in the new facts and
+    the others in all.
 
-    A test of a whole list is no way to something new: its members' triples are atoms of the body too.
+    A test of a whole list is never the one: its members' triples are atoms of the body too.
     """
     if new is None:
         yield [BodyAtom(atom, facts) for atom in body]
