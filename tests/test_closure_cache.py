@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -243,3 +244,19 @@ def close_again() -> Closure:
     with suppress(OSError):
         cache._write(next(cache.folder().glob("*.npz")), made)
     return made
+
+
+def test_the_name_of_a_file_depends_on_all_code_that_a_closure_depends_on() -> None:
+    root = Path(cache.__file__).parents[2]
+    waiting, read = ["knowledge.reasoning.closure"], set[str]()
+    while waiting:
+        name = waiting.pop()
+        path = root.joinpath(*name.split(".")).with_suffix(".py")
+        if name in read or not path.is_file():
+            continue
+        read.add(name)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("knowledge"):
+                waiting += [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
+    beyond = {name.replace(".", "/") + ".py" for name in read if not name.startswith("knowledge.reasoning.")}
+    assert beyond == {f"knowledge/{name}" for name in cache._READ_TOO}

@@ -28,7 +28,14 @@ MOST = 2**30
 LEAST = 20_000
 """Triples that are worth a file: fewer are closed in about a tenth of a second."""
 
-_READ_TOO = ("namespaces.py", "rdf/prefixed_names.py", "rdf/terms.py", "rdf/triples.py", "rdf/values.py")
+_READ_TOO = (
+    "namespaces.py",
+    "rdf/canonical.py",
+    "rdf/prefixed_names.py",
+    "rdf/terms.py",
+    "rdf/triples.py",
+    "rdf/values.py",
+)
 _ABANDONED = 3600  # seconds by which a file half written is older than the newest
 
 
