@@ -10,7 +10,7 @@ from typing import Any
 
 import pyoxigraph as ox
 import pytest
-from cep.plan.patterns import patterns
+from cep.plan.pattern import patterns
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
