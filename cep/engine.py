@@ -177,7 +177,7 @@ class Engine:
         if self.changes is None:
             return {}
         asked, loaded = self.plan.rules.asked, self.changes.loaded
-        follows = {name: isinstance(each, Graph) and loaded.by_difference(each) for name, each in asked.items()}
+        follows = {name: not isinstance(each, Graph) or loaded.by_difference(each) for name, each in asked.items()}
         return {name: RelationInfo(t.count, t.types, follows[name]) for name, t in self.changes.known.tables.items()}
 
     @property

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from cep.core.values import Areas, Ints
 from cep.rules.conditions import Column, Relation
-from cep.runtime.knowledge_source import Rows
+from cep.rules.materialized import Rows
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A change, and what there is from its time on: tables by predicate, the predicates offered besides, areas."""
+    """A change, and what there is from its time on: tables by predicate, the predicates offered besides, areas.
+    `edits`: of further tables the rows that go and those that come."""
 
     time: int
     change: bytes
     tables: Mapping[str, Rows]
     offers: Mapping[str, Relation]
     areas: Areas | None
+    edits: Mapping[str, tuple[Rows, Rows]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

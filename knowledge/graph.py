@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +16,24 @@ from cep.core.errors import CepError, Source, Warning
 from cep.core.values import Areas, Pool
 from cep.plan import algebra
 from cep.rules.conditions import Relation
-from cep.rules.materialized import series_of
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers, Fixed, Spanned
 from knowledge import geometry
 from knowledge.forgetting import FEW, forget
-from knowledge.query import graph_patterns, no_answers, solutions, store, validation
-from knowledge.query.answers import PreviousAnswers, answered, rank, spanned
+from knowledge.query import differences, graph_patterns, no_answers, store, validation
+from knowledge.query.answers import PreviousAnswers, answered
 from knowledge.query.bindings import TooLarge
+from knowledge.query.differences import Difference
+from knowledge.query.frames import frame, in_order
+from knowledge.query.locality import locality
 from knowledge.query.pattern_tables import PatternTable
+from knowledge.query.refreshed import Refreshed, following, names, refreshed
 from knowledge.query.sparql import Constant, basic, tokens
 from knowledge.rdf import interop, load
 from knowledge.rdf.canonical import Canonical
 from knowledge.rdf.change import Change, merge
 from knowledge.rdf.fingerprint import fingerprint
-from knowledge.rdf.named_graphs import by_graph, changed, union
+from knowledge.rdf.named_graphs import by_graph, changed, differing, holds, union
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples
 from knowledge.reasoning.closure import Closure
@@ -72,7 +76,12 @@ class Knowledge:
         self.loaded: Knowledge | None = None  # what this is a state of, with a dictionary of its own
         self.first = self._many = 0  # terms that were loaded; more than which are too many
         self.tables: dict[_Asked, PatternTable | None] = {}
-        self._answers: dict[_Asked, tuple[PatternTable, Pool, Answers, PreviousAnswers]] = {}
+        self._answers: dict[_Asked, tuple[PatternTable | Refreshed, Pool, Answers, PreviousAnswers]] = {}
+        self._refreshed: dict[_Asked, Refreshed] = {}  # of patterns that are more than triples
+        self._single: dict[
+            _Asked | Fixed, bool
+        ] = {}  # whether no two bindings were the same values, when all were asked for
+        self._last: Difference | None = None  # what the last change brought and took
         self._places: geometry.Geometries | None = None
         self._fingerprint: str | None = None
 
@@ -117,20 +126,55 @@ class Knowledge:
         key = _key(graph)
         if key not in self.tables:
             self.tables[key] = graph_patterns.table(graph, self._seen, self._id, source)
-        table = self.tables[key]
+        table = self.tables[key] or self._followed(graph, source)
         if table is None:
-            words = {token.text.lower() for token in tokens(graph.text) if token.kind == "word"}
-            return graph_patterns.by_sparql(graph, self.store(ordered=not words.isdisjoint(_OPEN)), pool, source)
+            return graph_patterns.by_sparql(graph, self._store_for(graph), pool, source)
         known = self._answers.get(key)
         if known is None or known[0] is not table or known[1] is not pool:
             before = PreviousAnswers() if known is None or known[1] is not pool else known[3]
-            made = graph_patterns.of_table(table, graph, self.terms, pool, source, before)
+            if isinstance(table, PatternTable):
+                made = graph_patterns.of_table(table, graph, self.terms, pool, source, before)
+            else:
+                columns = table.columns()
+                made = answered(table.terms, columns, len(columns[0]), pool)
             known = self._answers[key] = (table, pool, made, before)
+            self._single[key] = made.rows == table.rows
         return known[2]
 
+    def _followed(self, graph: Graph, source: Source) -> Refreshed | None:
+        """The answers of a pattern that is more than triples, where they can follow changes."""
+        key = _key(graph)
+        if key not in self._refreshed and graph.variables and (of := locality(graph.text, dict(graph.prefixes))):
+            wanted = names(of, graph.variables)
+            try:
+                found = graph_patterns.solved(graph, wanted, self._store_for(graph), source)
+            except CepError:  # too many, with the key
+                return None
+            self._refreshed[key] = refreshed(of, graph.variables, *found)
+        return self._refreshed.get(key)
+
+    def _store_for(self, graph: Graph) -> ox.Store:
+        words = {token.text.lower() for token in tokens(graph.text) if token.kind == "word"}
+        return self.store(ordered=not words.isdisjoint(_OPEN))
+
     def by_difference(self, graph: Graph) -> bool:
-        """Whether a pattern consists of triples only: then its table follows a change (query/pattern_tables.py)."""
-        return basic(graph.text, dict(graph.prefixes)) is not None
+        """Whether the table of a pattern follows a change: it consists of triples (`knowledge.query.pattern_tables`),
+        or its answers depend on few triples each (`knowledge.query.locality`)."""
+        prefixes = dict(graph.prefixes)
+        return basic(graph.text, prefixes) is not None or bool(graph.variables and locality(graph.text, prefixes))
+
+    def difference(self, asked: Graph | algebra.Triples, pool: Pool) -> tuple[Answers, Answers] | None:
+        """The answers that the last change took, and those that it brought; None where this is not known, so that all
+        are to be asked for. An answer that was or is there in several ways may be among both, or several times."""
+        last, key = self._last, _key(asked) if isinstance(asked, Graph) else asked.fixed
+        if last is None or not self._single.get(key):
+            return None
+        if isinstance(asked, algebra.Triples):
+            return differences.of_triples(last, asked.fixed, self.terms, pool)
+        now, known = self.tables.get(key := _key(asked)) or self._refreshed.get(key), self._answers.get(key)
+        if now is None or known is None or known[1] is not pool:
+            return None
+        return differences.of_table(last.tables.get(key), now, self.terms, pool)
 
     def why_no_answers(self, asked: Graph | algebra.Triples, source: Source) -> Warning:
         """Why a pattern that has no answers has none."""
@@ -141,7 +185,9 @@ class Knowledge:
         ids = [None if term is None else self.terms.id_of(str(term)) for term in fixed]
         wanted = [i for i, id in enumerate(ids) if id is None]
         columns = self.closed.match(*ids) if NONE not in ids else Triples.empty().columns
-        return answered(self.terms, [columns[i] for i in wanted], len(columns[0]), pool)
+        made = answered(self.terms, [columns[i] for i in wanted], len(columns[0]), pool)
+        self._single[fixed] = made.rows == len(columns[0])
+        return made
 
     def relations(self, pool: Pool) -> Mapping[str, Relation]:
         """`near` over the places of the knowledge."""
@@ -173,16 +219,7 @@ class Knowledge:
             return bool(found)
         if isinstance(found, ox.QueryTriples):
             return Knowledge.of(found).rdflib()
-        names, pool = [variable.value for variable in found.variables], Pool()
-        if not names:
-            return pl.DataFrame()
-        terms, columns = solutions.columns(found)
-        types, values = terms.columns(columns, pool)
-        table = pl.DataFrame([series_of(c, t, pool).alias(n) for n, t, c in zip(names, types, values)])
-        if in_order(sparql):
-            return table
-        ranks = pl.DataFrame([rank(c, t, pool).alias(n) for n, t, c in zip(names, types, values)])
-        return table[ranks.select(pl.arg_sort_by(names))[names[0]].to_numpy()]
+        return frame(found, in_order(sparql))
 
     def found(
         self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
@@ -198,15 +235,7 @@ class Knowledge:
 
     def rdflib(self, inferred: bool = True) -> rdflib.Graph:
         """All triples, or those asserted, as an rdflib graph."""
-        import rdflib
-
-        triples = self.closed if inferred else self.asserted
-        used = np.unique(np.concatenate(triples.columns)).tolist()
-        terms = {id: interop.to_rdflib(self.terms.term(id)) for id in used}
-        graph = rdflib.Graph()
-        for s, p, o in zip(*(column.tolist() for column in triples.columns)):
-            graph.add((terms[s], terms[p], terms[o]))
-        return graph
+        return interop.graph_of(self.terms, self.closed if inferred else self.asserted)
 
     def store(self, ordered: bool = False) -> ox.Store:
         """A store of all triples, which answers SPARQL; made when first asked for. See knowledge/query/store.py."""
@@ -225,6 +254,8 @@ class Knowledge:
         made.graphs = dict(self.graphs)
         made._stores = dict(self._stores)
         made.tables, made._answers = (dict(self.tables), dict(self._answers)) if asked else ({}, {})
+        made._refreshed = dict(self._refreshed) if asked else {}
+        made._single, made._last = dict(self._single), None
         self._lent = made._lent = True
         if apart:
             made.loaded = self
@@ -234,6 +265,7 @@ class Knowledge:
             # the answers before were of other ids
             made._answers = {key: (*known[:3], PreviousAnswers()) for key, known in made._answers.items()}
             made.closure = self.closure and replace(self.closure, terms=terms)
+            made._refreshed = {key: table.apart() for key, table in made._refreshed.items()}
             made._many = 2 * max(len(terms), FEW)
         return made
 
@@ -255,11 +287,11 @@ class Knowledge:
         """Be the same in another dictionary; `triples`: asserted, closed and as patterns have them."""
         self.terms, self.canonical, self.graphs, self.closure = terms, canonical, dict(graphs), closure
         self.asserted, self.closed, self._asked = triples
-        self.tables, self._answers = dict(tables), {}
+        self.tables, self._answers, self._last = dict(tables), {}, None
 
     def __getstate__(self) -> dict[str, Any]:
         # Stores cannot be sent to another process, and answers are in the codes of a pool of this one.
-        return {**self.__dict__, "_stores": {}, "_answers": {}, "_lent": False}
+        return {**self.__dict__, "_stores": {}, "_answers": {}, "_last": None, "_lent": False}
 
     def change(self, add: Any = None, remove: Any = None) -> bytes:
         """A change: first triples go, then others come. Each is text (Turtle, TriG, N-Triples or N-Quads), a Path of a
@@ -276,16 +308,10 @@ class Knowledge:
     def net(self, changes: Sequence[bytes]) -> bytes:
         """Changes of this knowledge as one, without what goes and is not here."""
         merged = Change.read(merge(changes))
-        return Change(frozenset(line for line in merged.removed if self._holds(line)), merged.added).written()
-
-    def _holds(self, line: str) -> bool:
-        """Whether a quad, in N-Quads, is asserted, in any graph where it names none."""
-        (quad,) = ox.parse(line, ox.RdfFormat.N_QUADS)
-        ids = [self.terms.id_of(term) for term in quad.triple]
-        held = self.asserted
-        if not isinstance(quad.graph_name, ox.DefaultGraph):
-            held = self.graphs.get(self.terms.id_of(quad.graph_name), Triples.empty())
-        return NONE not in ids and held.count(*ids) > 0
+        return Change(
+            frozenset(line for line in merged.removed if holds(line, self.terms, self.graphs, self.asserted)),
+            merged.added,
+        ).written()
 
     def over(
         self, changes: Sequence[tuple[int, bytes]], asked: Mapping[str, Graph | algebra.Triples], pool: Pool
@@ -295,20 +321,8 @@ class Knowledge:
         keys = {name: _key(each) for name, each in asked.items() if isinstance(each, Graph)}
         if any(self.tables.get(key) is None for key in keys.values()) or not (made := stretch(self, changes)):
             return None
-        found: dict[str, Spanned] = {}
-        for name, each in asked.items():
-            if isinstance(each, algebra.Triples):
-                spans = made.triples([None if term is None else self.terms.id_of(str(term)) for term in each.fixed])
-            else:
-                whole, rest = (state.tables.get(keys[name]) for state in (made.whole, made.rest))
-                if whole is None or rest is None:
-                    return None
-                try:
-                    spans = made.table(whole, rest, made.whole._id, graph_patterns.MOST_CELLS)
-                except TooLarge:
-                    return None
-            found[name] = spanned(self.terms, spans, pool)
-        return made.after, found
+        found = made.answers(asked, keys, pool)
+        return None if found is None else (made.after, found)
 
     def apply(self, change: bytes) -> None:
         """Change the knowledge. Raises CepError, and changes nothing, where the new state contradicts itself."""
@@ -332,11 +346,14 @@ class Knowledge:
         before = self._seen
         seen, new, gone = self.canonical.changed(before, closed, added, removed)
         tables: dict[_Asked, PatternTable | None] = {}
+        resolve = cache(self._id)  # patterns often have the same constants
         for key, table in self.tables.items():
             try:
-                tables[key] = table and table.changed(before, seen, new, gone, self._id, graph_patterns.MOST_CELLS)
+                tables[key] = table and table.changed(before, seen, new, gone, resolve, graph_patterns.MOST_CELLS)
             except TooLarge:
                 continue  # refused when it is asked
+        self._last = Difference({**self.tables, **self._refreshed}, removed, added)
+        self._refreshed = following(self._refreshed, (before, seen, new, gone), self.terms, resolve)
         self._renew_stores(graphs, new, gone)
         if placed:
             self._places = None
@@ -350,15 +367,7 @@ class Knowledge:
             self._lent = False
             return
         self._stores[False] = kept
-        changes = [(NONE, gone, new)]
-        for graph in dict.fromkeys([*self.graphs, *graphs]):
-            old, now = (each.get(graph, Triples.empty()) for each in (self.graphs, graphs))
-            if graph != NONE and old is not now:
-                changes.append((graph, old.minus(now), now.minus(old)))
-        for graph, less, more in changes:
-            for quad in store.quads(self.terms, less, graph):
-                kept.remove(quad)
-            kept.extend(store.quads(self.terms, more, graph))
+        store.follow(kept, self.terms, [(NONE, gone, new), *differing(self.graphs, graphs)])
 
     def placed(self, *changed: Triples) -> bool:
         """Whether some of these triples say where something is."""
@@ -387,9 +396,3 @@ class Knowledge:
 
 def _key(graph: Graph) -> _Asked:
     return graph.text, graph.variables, graph.prefixes
-
-
-def in_order(sparql: str) -> bool:
-    """Whether a query says in which order its answers come: ORDER BY after the last brace."""
-    words = [token.text.lower() for token in tokens(sparql) if token.kind == "word" or token.text == "}"]
-    return "}" in words and "order" in words[len(words) - words[::-1].index("}") :]

@@ -7,18 +7,23 @@ then; so each answer holds while the triples that it is made of are there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
-from cep.core.values import Ints
+from cep.core.values import Ints, Pool
+from cep.plan import algebra
 from cep.rules.materialized import ALWAYS, NEVER, words
+from cep.rules.terms import Graph
+from cep.runtime.knowledge_source import Spanned
+from knowledge.query.answers import spanned
 from knowledge.query.bindings import Bindings, TooLarge, solve
+from knowledge.query.graph_patterns import MOST_CELLS
 from knowledge.query.pattern_tables import Component, PatternTable, Resolve
 from knowledge.query.valid_time import ValidTimeRows, always, joined
 from knowledge.rdf.change import Change, parsed, unnamed
@@ -39,6 +44,26 @@ class Stretch:
     after: Knowledge
     spans: ValidTimeRows
     seen: ValidTimeRows
+
+    def answers(
+        self, asked: Mapping[str, Graph | algebra.Triples], keys: Mapping[str, Any], pool: Pool
+    ) -> dict[str, Spanned] | None:
+        """The answers to what is asked, each with its times; `keys`: of patterns. None where that is too much."""
+        found: dict[str, Spanned] = {}
+        terms = self.after.terms
+        for name, each in asked.items():
+            if isinstance(each, algebra.Triples):
+                spans = self.triples([None if term is None else terms.id_of(str(term)) for term in each.fixed])
+            else:
+                whole, rest = (state.tables.get(keys[name]) for state in (self.whole, self.rest))
+                if whole is None or rest is None:
+                    return None
+                try:
+                    spans = self.table(whole, rest, self.whole._id, MOST_CELLS)
+                except TooLarge:
+                    return None
+            found[name] = spanned(terms, spans, pool)
+        return found
 
     def triples(self, fixed: Sequence[int | None]) -> ValidTimeRows:
         """The triples that have these terms; their other positions."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyoxigraph as ox
 import pytest
-from cep.plan.pattern import patterns
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -25,6 +24,7 @@ from cep.explain.judging import Judge
 from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import Wanted, interval, wanted
 from cep.plan.algebra import Atom, Pair, Rule, Window
+from cep.plan.pattern import patterns
 from cep.rules.terms import Variable
 from connectors.why.plain import Asked, why
 from knowledge.graph import Knowledge

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.values import MISSING, Ints, Pool
+from cep.rules.value_order import CODED as CODED
+from cep.rules.value_order import Column as Column
 
 if TYPE_CHECKING:
     from cep.core.hashtable import KeySet
+    from cep.rules.edits import Edits
 
-Column = NDArray[Any]
 ALWAYS, NEVER = -(2**63), 2**63 - 1
 """Since when holds what has always been; until when what will always be."""
-CODED = ("string", "iri", "any")
+Rows = tuple[Sequence[Column], int]
+"""Columns, and how many rows they have."""
 
 
 def words(columns: Sequence[Column], rows: int) -> Ints:
@@ -43,7 +46,8 @@ def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
 class MaterializedRelation:
     """Rows in the order they came. Rows may be added while it is asked: what was answered stays as it was.
 
-    It may be `timed`: then each row holds for what ends in a time of its own.
+    It may be `timed`: then each row holds for what ends in a time of its own. Or it is edited: then rows come and go,
+    and answers come in the order of their values (`cep.rules.edits`).
     """
 
     def __init__(self, name: str, types: Sequence[str]) -> None:
@@ -53,6 +57,7 @@ class MaterializedRelation:
         self.types: tuple[str, ...] = tuple(types)
         self._rows = KeySet(max(1, len(types)))
         self._until: Ints | None = None  # of each row; since when it holds is a last word of it
+        self._edits: Edits | None = None
         self._indexes: dict[tuple[tuple[int, ...], tuple[int, ...]], _Index] = {}
 
     @property
@@ -62,13 +67,14 @@ class MaterializedRelation:
     @property
     def count(self) -> int:
         """The number of rows."""
-        return self._rows.count
+        return self._rows.count if self._edits is None else self._edits.count
 
     def ready(self, bound: frozenset[int]) -> bool:
         return True
 
     def add(self, columns: Sequence[Column], rows: int) -> int:
         """Add rows, each once; gives how many were new."""
+        assert self._edits is None, "rows come to a table that is edited by `edit`"
         before = self.count
         self._rows.insert(words(columns, rows))
         return self.count - before
@@ -77,7 +83,7 @@ class MaterializedRelation:
         """Other rows instead of all there are. Whoever asks the table goes on asking it."""
         from cep.core.hashtable import KeySet
 
-        self._rows, self._until = KeySet(max(1, self.arity)), None
+        self._rows, self._until, self._edits = KeySet(max(1, self.arity)), None, None
         self._rows.insert(words(columns, rows))
         for index in self._indexes.values():
             index.reset(self._rows)
@@ -88,11 +94,66 @@ class MaterializedRelation:
         from cep.core.hashtable import KeySet
 
         keys = np.column_stack([words(columns, len(since)), since])
-        self._rows, self._until = KeySet(keys.shape[1]), until
+        self._rows, self._until, self._edits = KeySet(keys.shape[1]), until, None
         self._rows.insert(keys)
         assert self._rows.count == len(until), "equal rows begin at different times"
         for index in self._indexes.values():
             index.reset(self._rows, until)
+
+    def all(self) -> Rows:
+        """All rows."""
+        return tuple(self.column(i) for i in range(self.arity)), self.count
+
+    def edit(self, gone: Rows, new: Rows, pool: Pool) -> None:
+        """Some rows go and others come; costs what they are. What goes is there. A row that has come several times is
+        there until it has gone as often."""
+        self._edited(pool).apply(words(*gone), words(*new))
+
+    def _edited(self, pool: Pool) -> Edits:
+        from cep.rules.edits import Edits
+
+        if self._edits is None:
+            assert self._until is None, "a table of answers with times is replaced"
+            self._edits = Edits(self._rows, self.types, pool)
+            for index in self._indexes.values():
+                index.reset(self._rows, edits=self._edits)
+        return self._edits
+
+    def settle(self) -> None:
+        """Forget what the last edits changed (`Former`), and the rows that have gone when they are many."""
+        if self._edits is not None and self._edits.settle():
+            pool, times, rows = self._edits.pool, self._edits.times(), self._edits.present()
+            self.replace(*self._taken(rows))
+            if (times > 1).any():
+                self._edited(pool).begin(times)
+
+    @property
+    def changed(self) -> bool:
+        """Whether rows came or went since it was settled."""
+        return self._edits is not None and bool(self._edits.flipped)
+
+    def difference(self) -> tuple[Rows, Rows]:
+        """The rows that went, and those that came, since it was settled."""
+        assert self._edits is not None, "it was edited"
+        gone, new = self._edits.difference()
+        return self._taken(gone), self._taken(new)
+
+    def repeated(self) -> Rows:
+        """Each row as often as it has come besides once."""
+        if self._edits is None:
+            return self._taken(self._rows.rows[:0])
+        return self._taken(np.repeat(self._edits.present(), self._edits.times() - 1, axis=0))
+
+    def has(self, columns: Sequence[Column], rows: int) -> NDArray[np.bool_]:
+        """Which of these rows are there."""
+        ids = self._rows.find(words(columns, rows))
+        there: NDArray[np.bool_] = ids >= 0
+        if self._edits is not None:
+            there[there] = self._edits.there(ids[there])
+        return there
+
+    def _taken(self, rows: Ints) -> Rows:
+        return tuple(self._column(rows[:, i], i) for i in range(self.arity)), len(rows)
 
     @property
     def timed(self) -> bool:
@@ -100,33 +161,37 @@ class MaterializedRelation:
 
     def column(self, position: int, start: int = 0, stop: int | None = None) -> Column:
         """The values of rows `start` up to `stop` at a position."""
-        return self._column(self._rows.rows[start:stop, position], position)
+        rows: Ints = self._rows.rows if self._edits is None else self._edits.present()
+        return self._column(rows[start:stop, position], position)
 
     def _column(self, found: Ints, position: int) -> Column:
         column = np.ascontiguousarray(found)
         return column.view(np.float64) if self.types[position] == "float" else column
 
     def codes(self) -> list[Ints]:
-        """The columns that are codes of the pool."""
-        return [self.column(i) for i, type in enumerate(self.types) if type in CODED]
+        """The columns that are codes of the pool, also of rows that have gone and are not yet forgotten."""
+        return [np.ascontiguousarray(self._rows.rows[:, i]) for i, type in enumerate(self.types) if type in CODED]
 
-    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _Asked:
+    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...], former: bool = False) -> Asked:
         way = (tuple(bound), wanted)
         if way not in self._indexes:
-            self._indexes[way] = _Index(self._rows, *way, self.arity, self._until)
-        return _Asked(self, self._indexes[way], wanted)
+            self._indexes[way] = _Index(self._rows, *way, self.arity, self._until, self._edits)
+        return Asked(self, self._indexes[way], wanted, former)
 
     def frame(self, pool: Pool) -> pl.DataFrame:
         """The rows as values, columns `arg1`, `arg2`, ..."""
         return pl.DataFrame([series_of(self.column(i), t, pool).alias(f"arg{i + 1}") for i, t in enumerate(self.types)])
 
 
-class _Asked:
+class Asked:
     """A table asked in one way."""
 
-    __slots__ = ("_index", "_stored", "_wanted", "single", "types")
+    __slots__ = ("_former", "_index", "_stored", "_wanted", "single", "types")
 
-    def __init__(self, stored: MaterializedRelation, index: _Index, wanted: tuple[int, ...]) -> None:
+    def __init__(
+        self, stored: MaterializedRelation, index: _Index, wanted: tuple[int, ...], former: bool = False
+    ) -> None:
+        self._former = former
         self._stored = stored
         self._index = index
         self._wanted = wanted
@@ -138,74 +203,38 @@ class _Asked:
         return self._stored.timed
 
     def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
-        index, found = self._index.answers(bound, rows, ends)
+        index, found = self._index.answers(bound, rows, ends, self._former)
         return index, [self._stored._column(found[:, i], position) for i, position in enumerate(self._wanted)]
 
     def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> NDArray[np.bool_]:
-        return self._index.holds(bound, rows, ends)
-
-
-class Chosen:
-    """A table of rows that all have certain values at some positions, which it does not hold: those of one constant.
-
-    What it is asked with there are those values.
-    """
-
-    def __init__(self, table: MaterializedRelation, fixed: Sequence[str | None]) -> None:
-        """`fixed`: for each position the type of its one value, None for those that the table holds."""
-        self.table = table
-        self.name = table.name
-        self.arity = len(fixed)
-        self._inner = {place: i for i, place in enumerate(p for p, type in enumerate(fixed) if type is None)}
-        self.types = tuple(table.types[self._inner[p]] if type is None else type for p, type in enumerate(fixed))
-
-    def ready(self, bound: frozenset[int]) -> bool:
-        return True
-
-    def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> _AskedChosen:
-        inner = {self._inner[place]: type for place, type in bound.items() if place in self._inner}
-        asked = self.table.probe(inner, tuple(self._inner[place] for place in wanted))
-        return _AskedChosen(asked, [i for i, place in enumerate(bound) if place in self._inner])
-
-
-class _AskedChosen:
-    __slots__ = ("_asked", "_kept", "single", "types")
-
-    def __init__(self, asked: _Asked, kept: list[int]) -> None:
-        self._asked = asked
-        self._kept = kept
-        self.types = asked.types
-        self.single = asked.single
-
-    @property
-    def timed(self) -> bool:
-        return self._asked.timed
-
-    def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
-        return self._asked.answers([bound[i] for i in self._kept], rows, ends)
-
-    def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> NDArray[np.bool_]:
-        return self._asked.holds([bound[i] for i in self._kept], rows, ends)
+        return self._index.holds(bound, rows, ends, self._former)
 
 
 class _Index:
     """The distinct (bound, wanted) parts of the rows, found by the bound part. Kept up with the table when asked."""
 
     def __init__(
-        self, table: KeySet, bound: tuple[int, ...], wanted: tuple[int, ...], arity: int, until: Ints | None
+        self,
+        table: KeySet,
+        bound: tuple[int, ...],
+        wanted: tuple[int, ...],
+        arity: int,
+        until: Ints | None,
+        edits: Edits | None,
     ) -> None:
         self.bound = bound
         self.wanted = wanted
         self.all = len(bound) + len(wanted) == arity
-        self.reset(table, until)
+        self.reset(table, until, edits)
 
-    def reset(self, table: KeySet, until: Ints | None = None) -> None:
+    def reset(self, table: KeySet, until: Ints | None = None, edits: Edits | None = None) -> None:
         """Forget all, and begin with this table."""
         from cep.core.hashtable import Chains, KeySet
 
         self.table = table
         self.until = until
-        self.whole = self.all or until is not None  # then parts are rows
+        self.edits = edits
+        self.whole = self.all or until is not None or edits is not None  # then parts are rows
         self.done = 0
         self.parts = KeySet(max(1, len(self.bound) + len(self.wanted)))
         self.groups = KeySet(max(1, len(self.bound)))
@@ -225,12 +254,16 @@ class _Index:
             bound = new[:, list(self.bound)]
         if self.bound:
             ids, _ = self.groups.insert(np.ascontiguousarray(bound))
-            if self.wanted or self.until is not None:
+            if self.wanted or self.until is not None or self.edits is not None:
                 self.chains.append(ids, self.groups.count)
 
-    def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, Ints]:
+    def answers(
+        self, bound: Sequence[Column], rows: int, ends: Ints | None = None, former: bool = False
+    ) -> tuple[Ints, Ints]:
         """For each answer its row, and the words of the wanted positions (a row of a matrix)."""
         self.keep_up()
+        if self.edits is not None:
+            return self._edited(bound, rows, self.edits, former)
         if self.until is not None:
             return self._then(bound, rows, ends, self.until)
         source = self.table.rows if self.whole else self.parts.rows
@@ -242,21 +275,34 @@ class _Index:
         every = source[:, places]
         return index, every if rows == 1 else np.tile(every, (rows, 1))
 
-    def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> NDArray[np.bool_]:
+    def holds(
+        self, bound: Sequence[Column], rows: int, ends: Ints | None = None, former: bool = False
+    ) -> NDArray[np.bool_]:
         self.keep_up()
-        if self.until is not None:
+        if self.edits is not None or self.until is not None:
             there = np.zeros(rows, dtype=np.bool_)
-            there[self._then(bound, rows, ends, self.until)[0]] = True
+            there[self.answers(bound, rows, ends, former)[0]] = True
             return there
         if not self.bound:
             return np.full(rows, self.table.count > 0)
         found: NDArray[np.bool_] = self.groups.find(words(bound, rows)) >= 0
         return found
 
+    def _edited(self, bound: Sequence[Column], rows: int, edits: Edits, former: bool) -> tuple[Ints, Ints]:
+        """The answers that are there, or were before the last edits, in the order of their values."""
+        if self.bound:
+            index, found = self.chains.expand(self.groups.find(words(bound, rows)))
+            there = np.flatnonzero(edits.there(found, former))
+            index, found = index[there], found[there]
+            order = np.lexsort([edits.labels[found], index])
+            index, found = index[order], found[order]
+        else:
+            every = edits.ordered(former)
+            index, found = np.repeat(np.arange(rows), len(every)), np.tile(every, rows)
+        return self._parts(index, found)
+
     def _then(self, bound: Sequence[Column], rows: int, ends: Ints | None, until: Ints) -> tuple[Ints, Ints]:
         """The answers that hold when what is asked for ends."""
-        from cep.core.hashtable import KeySet
-
         assert ends is not None, "a table of answers with times is asked with times"
         every = self.table.rows
         if self.bound:
@@ -265,8 +311,14 @@ class _Index:
             index, found = np.repeat(np.arange(rows), len(every)), np.tile(np.arange(len(every)), rows)
         then = ends[index]
         kept = np.flatnonzero((every[found, -1] <= then) & (then < until[found]))
-        index, parts = index[kept], every[found[kept]][:, list(self.wanted)]
-        if not self.all:  # rows that differ in what is not wanted are one answer
+        return self._parts(index[kept], found[kept])
+
+    def _parts(self, index: Ints, found: Ints) -> tuple[Ints, Ints]:
+        """What is wanted of some rows; rows that differ in what is not wanted are one answer."""
+        from cep.core.hashtable import KeySet
+
+        parts = self.table.rows[found][:, list(self.wanted)]
+        if not self.all:
             first = KeySet(1 + len(self.wanted)).insert(np.column_stack([index, parts]))[1]
             index, parts = index[first], parts[first]
         return index, parts

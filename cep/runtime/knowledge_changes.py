@@ -6,21 +6,18 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import CepError
 from cep.core.values import MISSING, Ints, Pool
 from cep.moments import Moment, Timed
-from cep.plan.algebra import Rules, Triples
-from cep.rules.conditions import Column, Relation
-from cep.rules.datalog import Statics, close
-from cep.rules.materialized import ALWAYS, CODED, NEVER, MaterializedRelation, words
-from cep.rules.typed import a
-from cep.runtime.knowledge_source import Answers, KnowledgeSource, Known, Rows, answers, relation
+from cep.plan.algebra import Rules
+from cep.rules.datalog import Statics
+from cep.rules.materialized import ALWAYS, CODED, NEVER, MaterializedRelation
+from cep.runtime.knowledge_source import KnowledgeSource, Known
+from cep.runtime.knowledge_tables import KnowledgeTables, refitted
 
 _FIRST = -(2**62)
 
@@ -48,17 +45,20 @@ class KnowledgeChanges:
     pool: Pool
     pending: list[Moment] = field(default_factory=list)
     applied: list[bytes] = field(default_factory=list)
-    present: dict[str, Rows] = field(default_factory=dict)  # of tables that were replaced
+    touched: set[str] = field(default_factory=set)  # tables that are not what they were at first
     past: list[tuple[int, bytes]] = field(default_factory=list)
     news: list[bytes] | None = None
     over: dict[str, Timed] | None = None
     _seen: dict[int, tuple[KnowledgeSource, Moment]] = field(default_factory=dict)  # of the past, by place
     _remember: int = 0
-    _answered: dict[str, tuple[Answers, Rows]] = field(default_factory=dict)  # last, by table
     _ahead: KnowledgeSource | None = None  # as it is after all pending changes
     _before: KnowledgeSource | None = None  # as it was when pending ones were put into `over`
     _tries: int = 0  # to have them `over` since this went well
     _since: list[bytes] = field(default_factory=list)  # those of them whose time came
+    _tables: KnowledgeTables = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tables = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
 
     # --- changes come ---
 
@@ -72,17 +72,12 @@ class KnowledgeChanges:
         if background is None or later:
             background = self.loaded.fork(apart=True)
             background.apply(self.loaded.merge([*self.applied, *(moment.change for moment in self.pending[:place])]))
+            self._tables.forget()
         self._ahead = None  # until all has gone well
         made = self.pending[:place]
-        present = self.pool.areas
-        try:
-            for when, each in [(time, change), *later]:
-                background.apply(each)
-                offers, self.pool.areas = background.relations(self.pool), background.areas()
-                tables = self._tables(background, offers, made[-1].tables if made else self.present)
-                made.append(Moment(when, each, tables, offers, self.pool.areas))
-        finally:
-            self.pool.areas = present
+        for when, each in [(time, change), *later]:
+            background.apply(each)
+            made.append(self._tables.moment(when, each, background))
         self.pending, self._ahead = made, background
         background.forget()
 
@@ -125,6 +120,7 @@ class KnowledgeChanges:
         self._tries = 0
         self.pending = [Moment(time, change, {}, {}, None) for time, change in changes]
         self.over, self._ahead, self._before, self._since = over, found[0], before, []
+        self._tables.forget()
         found[0].forget()
         return True
 
@@ -137,72 +133,6 @@ class KnowledgeChanges:
         if changes:
             background.apply(self.loaded.merge(changes))
         return background
-
-    def _tables(
-        self, background: KnowledgeSource, offers: Mapping[str, Relation], before: Mapping[str, Rows]
-    ) -> dict[str, Rows]:
-        """All tables in a state of the knowledge; the same objects as `before` where nothing is different."""
-        found: dict[str, Rows] = {}
-        given: dict[str, Relation] = {}
-        for name, asked in self.rules.asked.items():
-            stored = self.known.tables[name]
-            answered = answers(background, asked, self.pool, self.rules.source)
-            if name in self._answered and self._answered[name][0] is answered and name in before:
-                found[name] = self._kept(stored, self._answered[name][1], before[name])
-                given |= self._given(name, found[name])
-                continue
-            columns = tuple(
-                self._fitted(name, i, answered.columns[i], type, stored.types[i])
-                for i, type in enumerate(answered.types)
-            )
-            found[name] = self._kept(stored, (columns, answered.rows), before.get(name))
-            self._answered[name] = answered, found[name]
-            given |= self._given(name, found[name])
-        if self.rules.statics:
-            given |= {name: each for name, each in offers.items() if name in self.known.offers}
-            closed = close(self.rules.statics, self.facts, self.pool, self.rules.source, given=given)
-            for name, table in closed.stored.items():
-                old = self.statics.relations[name]
-                if name not in given and isinstance(old, MaterializedRelation):
-                    assert table.types == old.types, "what has no other types makes none"
-                    rows: Rows = (tuple(table.column(i) for i in range(table.arity)), table.count)
-                    found[name] = self._kept(old, rows, before.get(name))
-        return found
-
-    def _given(self, name: str, rows: Rows) -> dict[str, Relation]:
-        """A table as static rules ask it, where there are any."""
-        if not self.rules.statics:
-            return {}
-        table = MaterializedRelation(name, self.known.tables[name].types)
-        table.add(*rows)
-        return {name: relation(self.rules.asked[name], table)}
-
-    def _kept(self, stored: MaterializedRelation, rows: Rows, before: Rows | None) -> Rows:
-        if before is rows:
-            return rows
-        old = before or (tuple(stored.column(i) for i in range(stored.arity)), stored.count)
-        if rows[1] == old[1] and np.array_equal(words(rows[0], rows[1]), words(old[0], old[1])):
-            return old
-        return rows
-
-    def _fitted(self, name: str, place: int, column: Column, type: str, wanted: str) -> Column:
-        fitted = refitted(column, type, wanted, self.pool)
-        if fitted is not None:
-            return fitted
-        asked = self.rules.asked[name]
-        if isinstance(asked, Triples):
-            what, span = "a position of `triple`", asked.span
-        else:
-            what, span = f"`?{asked.variables[place]}` of the graph pattern", asked.span
-        if (name, place) in self.known.supposed:
-            message = f"after this change {what} is {a(type)}, and the rules take it as {a(wanted)}"
-            hint = "the types of what is known stay as they were; without a value, what the rules make of it decides"
-        else:
-            message = f"after this change {what} is {a(type)}, and it was {a(wanted)} when it was read"
-            hint = (
-                "the types of what is known stay as they were: one value of the new kind in what is loaded allows both"
-            )
-        raise CepError(message, self.rules.source, span, hint, "type")
 
     # --- their time comes ---
 
@@ -222,8 +152,8 @@ class KnowledgeChanges:
         """All that is known from `time` on is known now."""
         if self.over is not None:
             for name, each in self.over.items():
-                self.present[name] = each.at(time)
-                self.known.tables[name].replace(*self.present[name])
+                self.known.tables[name].replace(*each.at(time))
+                self.touched.add(name)
         while self.pending and self.pending[0].time <= time:
             moment = self.pending.pop(0)
             if self.over is None:
@@ -253,12 +183,6 @@ class KnowledgeChanges:
 
     def remember(self, ticks: int) -> None:
         """From now on keep what was known in the last so many microseconds."""
-        stored = {
-            **self.known.tables,
-            **{n: t for n, t in self.statics.relations.items() if isinstance(t, MaterializedRelation)},
-        }
-        for name, each in stored.items():
-            self.present[name] = tuple(each.column(i) for i in range(each.arity)), each.count
         self.past = [(_FIRST, self.loaded.merge([]))]
         self._remember = ticks
 
@@ -278,7 +202,8 @@ class KnowledgeChanges:
             return
         then = self._then(place)[1]
         offers = {name: each.relation for name, each in self.known.offers.items()}
-        now = Moment(0, b"", dict(self.present), offers, self.pool.areas)
+        tables = {name: self._stored(name).all() for name in then.tables}
+        now = Moment(0, b"", tables, offers, self.pool.areas)
         self._show(then)
         try:
             yield
@@ -290,14 +215,9 @@ class KnowledgeChanges:
             if len(self._seen) == STATES:
                 del self._seen[next(iter(self._seen))]
             time, change = self.past[place][0], self.loaded.merge([each for _, each in self.past[: place + 1]])
-            background, areas = self.loaded.fork(apart=True), self.pool.areas
+            background = self.loaded.fork(apart=True)
             background.apply(change)
-            try:
-                offers, self.pool.areas = background.relations(self.pool), background.areas()
-                tables = self._tables(background, offers, self.present)
-                self._seen[place] = background, Moment(time, change, tables, offers, self.pool.areas)
-            finally:
-                self.pool.areas = areas
+            self._seen[place] = background, self._tables.whole(time, change, background)
         return self._seen[place]
 
     def _pass(self, time: int, change: bytes) -> None:
@@ -313,25 +233,33 @@ class KnowledgeChanges:
 
     def _show(self, moment: Moment) -> None:
         for name, rows in moment.tables.items():
-            if rows is not self.present.get(name):
-                stored = self.known.tables.get(name) or self.statics.relations[name]
-                assert isinstance(stored, MaterializedRelation), "only tables are replaced"
-                stored.replace(*rows)
-                self.present[name] = rows
+            self._stored(name).replace(*rows)
+        for name, (gone, new) in moment.edits.items():
+            stored = self._stored(name)
+            stored.edit(gone, new, self.pool)
+            stored.settle()
+        self.touched.update(moment.tables, moment.edits)
         for name, offered in self.known.offers.items():
             offered.relation = moment.offers[name]
         self.pool.areas = moment.areas
 
+    def _stored(self, name: str) -> MaterializedRelation:
+        stored = self.known.tables.get(name) or self.statics.relations[name]
+        assert isinstance(stored, MaterializedRelation), "only tables are replaced"
+        return stored
+
     # --- state ---
 
     def codes(self) -> list[Ints]:
-        """The pool codes in tables that were replaced or will be."""
-        found: list[Ints] = []
+        """The pool codes in tables that were replaced or edited, or will be."""
+        found: list[Ints] = [column for name in self.touched for column in self._stored(name).codes()]
+        found += self._tables.codes()
         for name, each in (self.over or {}).items():
             found += [column for column, type in zip(each.columns, self._types(name)) if type in CODED]
         past = (moment for _, moment in self._seen.values())
-        for tables in (self.present, *(moment.tables for moment in (*past, *self.pending))):
-            for name, (columns, _) in tables.items():
+        for moment in (*past, *self.pending):
+            edited = [(name, rows) for name, both in moment.edits.items() for rows in both]
+            for name, (columns, _) in (*moment.tables.items(), *edited):
                 found += [column for column, type in zip(columns, self._types(name)) if type in CODED]
         return found
 
@@ -351,32 +279,10 @@ class KnowledgeChanges:
         """Take on the changes of a snapshot over the same knowledge."""
         self.pending, self.applied, self._ahead, self.over, self._before = [], [], None, None, None
         changes = list(zip(batch["time"].to_pylist(), batch["change"].to_pylist()))
-        if self.present and (not changes or changes[0][0] != MISSING):  # back to what was loaded
+        if self.touched and (not changes or changes[0][0] != MISSING):  # back to what was loaded
             changes.insert(0, (MISSING, self.loaded.merge([])))
         while changes and changes[0][0] == MISSING:
             self.add(*changes[0])
             self.reach(MISSING)
             del changes[0]
         self.add_all(changes)
-
-
-def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | None:
-    """A column of a type as one of the type `wanted`; None where that does not hold all its values."""
-    if type == wanted or (type in ("string", "iri") and wanted == "any"):
-        return column
-    absent: Any = np.isnan(column) if type == "float" else np.equal(column, MISSING)
-    if absent.all():
-        return np.full(len(column), np.nan) if wanted == "float" else np.full(len(column), MISSING)
-    if wanted == "float" and type == "int":
-        exact = absent | (np.abs(column) <= 2**53)
-        return np.where(absent, np.nan, column.astype(np.float64)) if exact.all() else None
-    if wanted == "int" and type == "float":  # 4.0 among whole numbers is 4
-        exact = absent | ((np.floor(column) == column) & (np.abs(column) <= 2**53))
-        return np.where(absent, MISSING, np.where(absent, 0, column).astype(np.int64)) if exact.all() else None
-    if wanted != "any":
-        return None
-    if type == "float":
-        return pool.encode_floats(column)
-    if type == "bool":
-        return pool.encode_bools(column)
-    return pool.encode_ints(column) if type == "int" else pool.encode_ticks(column)

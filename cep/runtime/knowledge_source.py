@@ -16,9 +16,10 @@ from cep.plan.algebra import Rules, Triples
 from cep.plan.expected_types import Place, wanted
 from cep.plan.pattern import conditions as pattern_conditions
 from cep.rules.conditions import Column, Mask, Probe, Relation
-from cep.rules.materialized import Chosen, MaterializedRelation
+from cep.rules.materialized import MaterializedRelation
 from cep.rules.mixed_kinds import mingled
 from cep.rules.terms import Graph, Predicate
+from cep.rules.views import Chosen
 
 Fixed = tuple[Iri | None, Iri | None, Iri | None]
 """Subject, predicate and object of a triple, None where any will do."""
@@ -77,6 +78,10 @@ class KnowledgeSource(Protocol):
     def by_difference(self, graph: Graph) -> bool:
         """Whether of a pattern's answers only those are sought that a change brings or takes, not all anew."""
 
+    def difference(self, asked: Graph | Triples, pool: Pool) -> tuple[Answers, Answers] | None:
+        """The answers that the last change took, and those that it brought; None where all are to be asked for anew.
+        Equal answers may come and go several times: an answer is there until it has gone as often as it has come."""
+
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
         """The triples that have these terms, a column for each position that is not fixed."""
 
@@ -125,10 +130,6 @@ def source_of(given: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource 
         return given  # type: ignore[return-value]
     source: KnowledgeSource = import_module(RDF).Knowledge.of(given)
     return source
-
-
-Rows = tuple[tuple[Column, ...], int]
-"""Columns, and how many rows they have."""
 
 
 class Offered:

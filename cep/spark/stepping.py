@@ -158,16 +158,24 @@ class Stepping:
     def changed(self, engine: Engine, rows: Iterable[Row], bucket: int, until: int) -> list[Letter]:
         """Take the changes of the knowledge; gives those that are late, or cannot be, where this bucket tells of them:
         all come to the same."""
-        letters = []
-        for row in rows:
-            for time, change, file, line in json.loads(bytes(row.rows)) if row.event == CHANGE else ():
-                assert engine.changes is not None, "who gives changes gives knowledge"
-                try:
-                    if time <= until:
-                        raise CepError("the update is late: the watermark has passed it", code="late")
+        letters: list[Letter] = []
+        changes = [each for row in rows if row.event == CHANGE for each in json.loads(bytes(row.rows))]
+        assert not changes or engine.changes is not None, "who gives changes gives knowledge"
+        timely = [each for each in changes if each[0] > until]
+        try:
+            if engine.changes is not None and timely:
+                engine.changes.add_all([(time, change.encode()) for time, change, _, _ in timely])
+            timely = []
+        except CepError:  # one of them cannot be: then each is taken alone
+            pass
+        for time, change, file, line in changes:
+            try:
+                if time <= until:
+                    raise CepError("the update is late: the watermark has passed it", code="late")
+                if engine.changes is not None and timely:
                     engine.changes.add(time, change.encode())
-                except CepError as error:
-                    letters.append(Letter(error.message, error.code, file, line, _plain(change)))
+            except CepError as error:
+                letters.append(Letter(error.message, error.code, file, line, _plain(change)))
         return letters if (self.stage.number, bucket) == (1, 0) else []
 
     def taken(self, rows: Iterable[Row], bucket: int, until: int) -> tuple[dict[str, pl.DataFrame], list[Letter]]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from cep.core.values import FLOAT, INT, Ints, Pool
-from cep.rules.materialized import CODED, Column
+from cep.core.values import Ints, Pool
+from cep.rules.materialized import Column
+from cep.rules.value_order import rank as rank
 from cep.runtime.knowledge_source import Answers, Spanned
 from knowledge.query.valid_time import ValidTimeRows
 from knowledge.rdf.terms import Terms
@@ -56,37 +57,3 @@ def spanned(terms: Terms, spans: ValidTimeRows, pool: Pool) -> Spanned:
     ranks = tuple(rank(column, type, pool).to_numpy() for type, column in zip(types, values))
     made, first = ValidTimeRows(ranks, spans.since, spans.until).united()
     return Spanned(Answers(types, tuple(column[first] for column in values), made.rows), made.since, made.until)
-
-
-def rank(column: Column, type: str, pool: Pool) -> pl.Series:
-    """Numbers that sort as the values do; equal numbers are equal values."""
-    if type not in CODED:
-        # A missing float is NaN, which would come last.
-        return pl.Series(np.where(np.isnan(column), -np.inf, column + 0.0) if type == "float" else column)
-    codes = pl.Series(column).unique().sort().to_numpy()
-    if type == "any":
-        values = pool.decode_values(codes)
-        texts = pl.Series(
-            [None if kind in (INT, FLOAT) or v is None else str(v) for v, kind in zip(values, pool.kinds(codes))],
-            dtype=pl.String,
-        )
-    else:
-        texts = pool.decode(codes, type)
-    order = (
-        pl.DataFrame(
-            {
-                "kind": np.where(
-                    pool.kinds(codes) == FLOAT, INT, pool.kinds(codes)
-                ),  # FREE, the least, if it is missing
-                "number": pool.numbers(codes),
-                "integer": pool.integers(codes),
-                "text": texts,
-            }
-        )
-        .with_row_index("row")
-        .sort("kind", "number", "integer", "text")["row"]
-        .to_numpy()
-    )
-    ranks: Ints = np.empty(len(codes), dtype=np.int64)
-    ranks[order] = np.arange(len(codes), dtype=np.int64)
-    return pl.Series(ranks[np.searchsorted(codes, column)])

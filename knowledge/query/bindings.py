@@ -68,13 +68,22 @@ def solve(
     left = list(patterns)
     found = start
     while left and found.rows:
-        best = min(range(len(left)), key=lambda i: (_apart(left[i], found, left), _guess(left[i], triples, found), i))
+        best = next((i for i, pattern in enumerate(left) if _given(pattern, found)), -1 if len(left) > 1 else 0)
+        if best < 0:
+            best = min(
+                range(len(left)), key=lambda i: (_apart(left[i], found, left), _guess(left[i], triples, found), i)
+            )
         pattern = left.pop(best)
         needed = {*wanted, *(slot for other in left for slot in other if isinstance(slot, str))}
         found = _joined(pattern, triples, found, needed, most)
     if not found.rows:
         return Bindings({name: np.empty(0, dtype=np.int64) for name in wanted}, 0)
     return found.distinct(wanted)
+
+
+def _given(pattern: EncodedPattern, found: Bindings) -> bool:
+    # A pattern without a new variable only leaves rows out.
+    return all(isinstance(slot, int) or slot in found.columns for slot in pattern)
 
 
 def _apart(pattern: EncodedPattern, found: Bindings, left: Sequence[EncodedPattern]) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyoxigraph as ox
 
 from cep.core.errors import CepError, Source
-from cep.core.values import Pool
+from cep.core.values import Ints, Pool
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
 from knowledge.query import solutions
@@ -56,18 +58,28 @@ def of_table(
 
 def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answers:
     """The answers of any pattern that `table` found to be one, from a store of all triples. Raises CepError."""
-    refuse_products(graph, store, source, MOST_CELLS)
-    prefixes = dict(graph.prefixes)
     if not graph.variables:
-        return Answers((), (), int(bool(store.query("ASK\n" + graph.text, prefixes=prefixes))))
-    names = " ".join("?" + name for name in graph.variables)
-    found = store.query(f"SELECT {names} WHERE\n{graph.text}", prefixes=prefixes)
+        refuse_products(graph, store, source, MOST_CELLS)
+        return Answers((), (), int(bool(store.query("ASK\n" + graph.text, prefixes=dict(graph.prefixes)))))
+    terms, columns = solved(graph, graph.variables, store, source)
+    return answered(terms, columns, len(columns[0]), pool)
+
+
+def solved(graph: Graph, names: Sequence[str], store: ox.Store, source: Source) -> tuple[Terms, list[Ints]]:
+    """The distinct bindings of some variables of a pattern, from a store of all triples, as columns of ids with the
+    terms that they stand for. Raises CepError."""
+    refuse_products(graph, store, source, MOST_CELLS)
+    found = store.query(query(graph.text, names), prefixes=dict(graph.prefixes))
     assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
     try:
-        terms, columns = solutions.distinct(found, MOST_CELLS // len(graph.variables), MOST_READ)
+        return solutions.distinct(found, MOST_CELLS // len(names), MOST_READ)
     except solutions.TooMany as error:
         raise _too_large(error.rows, graph, source, more=True) from None
-    return answered(terms, columns, len(columns[0]), pool)
+
+
+def query(text: str, names: Sequence[str]) -> str:
+    """The query of a pattern for some of its variables."""
+    return f"SELECT {' '.join('?' + name for name in names)} WHERE\n{text}"
 
 
 def _refuse_explosion(graph: Graph, triples: Triples, resolve: Resolve, source: Source) -> None:

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from cep.core.values import Ints
 from knowledge.query import sparql
 from knowledge.query.bindings import Bindings, EncodedPattern, solve
 from knowledge.query.sparql import Constant
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleColumns, Triples
 
+Row = tuple[int, ...]
 Resolve = Callable[[Constant], int]
 """The id of a constant, NONE while the knowledge has no such term."""
 
@@ -23,55 +25,43 @@ _LARGE = 8  # a change of more than one in so many triples: all is answered anew
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Triple patterns connected by variables, and the distinct bindings of those of them that are wanted."""
+    """Triple patterns connected by variables, and the distinct bindings of those of them that are wanted.
+
+    `gone`, `new`: the bindings that the last change took and brought, where that is known.
+    """
 
     patterns: tuple[sparql.TriplePattern, ...]
     wanted: tuple[str, ...]
     found: Bindings
+    gone: Bindings | None = None
+    new: Bindings | None = None
 
     def solved(self, triples: Triples, resolve: Resolve, most: int) -> Component:
         """Answered anew."""
-        return replace(self, found=solve(self.resolved(resolve), triples, self.wanted, most=most))
+        found = solve(self.resolved(resolve), triples, self.wanted, most=most)
+        return replace(self, found=found, gone=None, new=None)
 
     def changed(
         self, before: Triples, after: Triples, added: Triples, removed: Triples, resolve: Resolve, most: int
     ) -> Component:
         """Answered for the triples `after` where it is for those `before`: without the removed, with the added."""
         patterns, wanted = self.resolved(resolve), self.wanted
-        lost = self._touching(patterns, before, removed, most)
-        won = self._touching(patterns, after, added, most)
+        lost = touching(patterns, before, removed, wanted, most)
+        won = touching(patterns, after, added, wanted, most)
         if not lost.rows and not won.rows:
             return self
         if not wanted:
             return self.solved(after, resolve, most)
         if lost.rows + won.rows <= _SINGLE:
             kept = solve(patterns, after, wanted, lost, most)
-            return replace(self, found=_one_by_one(self.found, lost, kept, won, wanted))
-        here, gone, new = (_frame(bindings, wanted) for bindings in (self.found, lost, won))
+            found, gone, new = _one_by_one(self.found, lost, kept, won, wanted)
+            return replace(self, found=found, gone=gone, new=new)
+        here, went, came = (_frame(bindings, wanted) for bindings in (self.found, lost, won))
         still = _frame(solve(patterns, after, wanted, lost, most), wanted)
-        here = here.join(gone.join(still, on=wanted, how="anti"), on=wanted, how="anti")
-        here = pl.concat([here, new.join(here, on=wanted, how="anti")]).sort(wanted)
-        return replace(self, found=Bindings({name: here[name].to_numpy() for name in wanted}, here.height))
-
-    def _touching(self, patterns: Sequence[EncodedPattern], triples: Triples, few: Triples, most: int) -> Bindings:
-        """The bindings that have at least one of a few triples in them."""
-        parts: list[Bindings] = []
-        for i, pattern in enumerate(patterns) if len(few) else ():
-            fits = np.ones(len(few), dtype=np.bool_)
-            for slot, column in zip(pattern, few.columns):
-                if isinstance(slot, int):
-                    fits &= column == slot
-            if not fits.any():
-                continue
-            variables = [slot for slot in pattern if isinstance(slot, str)]
-            start = solve([pattern], few, variables)
-            if start.rows:
-                others = [*patterns[:i], *patterns[i + 1 :]]
-                parts.append(solve(others, triples, self.wanted, start, most))
-        rows = sum(part.rows for part in parts)
-        nothing: Ints = np.empty(0, dtype=np.int64)
-        columns = {name: np.concatenate([nothing, *(part.columns[name] for part in parts)]) for name in self.wanted}
-        return Bindings(columns, rows).distinct(self.wanted)
+        went = went.join(still, on=wanted, how="anti").join(here, on=wanted, how="semi")
+        came = came.join(here, on=wanted, how="anti")
+        here = pl.concat([here.join(went, on=wanted, how="anti"), came]).sort(wanted)
+        return replace(self, found=_bindings(here), gone=_bindings(went), new=_bindings(came))
 
     def resolved(self, resolve: Resolve) -> list[EncodedPattern]:
         """The patterns with ids for their constants."""
@@ -134,6 +124,46 @@ def pattern_table(
     return PatternTable(variables, tuple(component.solved(triples, resolve, most) for component in components))
 
 
+def touching(
+    patterns: Sequence[EncodedPattern],
+    triples: Triples,
+    few: Triples,
+    wanted: Sequence[str],
+    most: int,
+    last: int = 1 << 30,
+) -> Bindings:
+    """The bindings with which patterns are in the triples and at least one of them, of the first `last`, is one of a
+    few triples."""
+    parts: list[Bindings] = []
+    for i, pattern in enumerate(patterns) if len(few) else ():
+        fits = np.full(len(few), i < last)
+        for slot, column in zip(pattern, few.columns):
+            if isinstance(slot, int):
+                fits &= column == slot
+        if not fits.any():
+            continue
+        start = _of_few(pattern, few.columns, fits)
+        if start.rows:
+            others = [*patterns[:i], *patterns[i + 1 :]]
+            parts.append(solve(others, triples, wanted, start, most))
+    rows = sum(part.rows for part in parts)
+    nothing: Ints = np.empty(0, dtype=np.int64)
+    columns = {name: np.concatenate([nothing, *(part.columns[name] for part in parts)]) for name in wanted}
+    return Bindings(columns, rows).distinct(wanted)
+
+
+def _of_few(pattern: EncodedPattern, columns: TripleColumns, fits: NDArray[np.bool_]) -> Bindings:
+    """The bindings of a pattern to those triples that fit its constants."""
+    found: dict[str, Ints] = {}
+    for slot, column in zip(pattern, columns):
+        if isinstance(slot, str) and slot in found:
+            fits = fits & (found[slot] == column)
+        elif isinstance(slot, str):
+            found[slot] = column
+    rows = np.flatnonzero(fits)
+    return Bindings({name: column[rows] for name, column in found.items()}, len(rows)).distinct(list(found))
+
+
 def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.TriplePattern, ...]]:
     """Patterns that share variables, directly or by others, in the order in which they are written."""
     groups: list[list[int]] = []
@@ -144,30 +174,60 @@ def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.Tr
     return [tuple(patterns[i] for i in group) for group in sorted(groups)]
 
 
-def _one_by_one(here: Bindings, gone: Bindings, still: Bindings, new: Bindings, names: Sequence[str]) -> Bindings:
-    """Bindings without some that are gone and not still there, and with new ones; sorted as they are."""
+def _one_by_one(
+    here: Bindings, gone: Bindings, still: Bindings, new: Bindings, names: Sequence[str]
+) -> tuple[Bindings, Bindings, Bindings]:
+    """Bindings without some that are gone and not still there, and with new ones; sorted as they are. Beside them
+    those that went and those that came."""
+    kept = set(rows_of(still, names))
     columns = [here.columns[name] for name in names]
-    kept = {tuple(row) for row in zip(*(still.columns[name].tolist() for name in names))}
-    for row in zip(*(gone.columns[name].tolist() for name in names)):
-        start, stop = _stretch(columns, row)
-        if stop > start and row not in kept:
-            columns = [np.delete(column, start) for column in columns]
-    for row in zip(*(new.columns[name].tolist() for name in names)):
-        start, stop = _stretch(columns, row)
-        if stop == start:
-            columns = [np.insert(column, start, value) for column, value in zip(columns, row)]
+    went = [row for row in rows_of(gone, names) if row not in kept and _there(columns, row)]
+    came = [row for row in rows_of(new, names) if not _there(columns, row)]
+    return of_rows(edited(columns, went, came), names), _few(went, names), _few(came, names)
+
+
+def edited(columns: Sequence[Ints], gone: Sequence[Row], new: Sequence[Row]) -> list[Ints]:
+    """Sorted rows without some of them, which are there, and with others, which are not."""
+    found = list(columns)
+    for row in gone:
+        start, _ = stretch_of(found, row)
+        found = [np.delete(column, start) for column in found]
+    for row in new:
+        start, _ = stretch_of(found, row)
+        found = [np.insert(column, start, value) for column, value in zip(found, row)]
+    return found
+
+
+def rows_of(bindings: Bindings, names: Sequence[str]) -> list[Row]:
+    """Bindings row by row."""
+    return list(zip(*(bindings.columns[name].tolist() for name in names)))
+
+
+def of_rows(columns: Sequence[Ints], names: Sequence[str]) -> Bindings:
     return Bindings(dict(zip(names, columns)), len(columns[0]))
 
 
-def _stretch(columns: Sequence[Ints], row: Sequence[int]) -> tuple[int, int]:
-    """Where a row lies, or would lie, in sorted ones."""
+def _few(rows: Sequence[Row], names: Sequence[str]) -> Bindings:
+    return of_rows([np.array([row[i] for row in rows], dtype=np.int64) for i in range(len(names))], names)
+
+
+def _there(columns: Sequence[Ints], row: Row) -> bool:
+    start, stop = stretch_of(columns, row)
+    return stop > start
+
+
+def stretch_of(columns: Sequence[Ints], row: Row) -> tuple[int, int]:
+    """Where the rows lie, or would lie, in sorted ones that begin with these values."""
     start, stop = 0, len(columns[0])
     for column, value in zip(columns, row):
         within = column[start:stop]
-        low, high = (int(np.searchsorted(within, value, side)) for side in ("left", "right"))
-        start, stop = start + low, start + high
+        start, stop = start + int(within.searchsorted(value)), start + int(within.searchsorted(value, "right"))
     return start, stop
 
 
 def _frame(bindings: Bindings, names: Sequence[str]) -> pl.DataFrame:
     return pl.DataFrame({name: bindings.columns[name] for name in names})
+
+
+def _bindings(frame: pl.DataFrame) -> Bindings:
+    return Bindings({name: frame[name].to_numpy() for name in frame.columns}, frame.height)

@@ -12,8 +12,9 @@ from typing import Any
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
-from knowledge.graph import Knowledge, in_order
+from knowledge.graph import Knowledge
 from knowledge.namespaces import XSD
+from knowledge.query.frames import in_order
 from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import Terms
 

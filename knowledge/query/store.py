@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -45,6 +45,14 @@ def quads(terms: Terms, triples: Triples, graph: int = NONE) -> list[ox.Quad]:
     name = None if graph == NONE else terms.term(graph)
     rows = zip(*(column.tolist() for column in triples.columns))
     return [ox.Quad(made[s], made[p], made[o], name) for s, p, o in rows]  # type: ignore[arg-type]
+
+
+def follow(kept: ox.Store, terms: Terms, changes: Sequence[tuple[int, Triples, Triples]]) -> None:
+    """Take changes of graphs into a store: the name of each, what goes and what comes."""
+    for graph, less, more in changes:
+        for quad in quads(terms, less, graph):
+            kept.remove(quad)
+        kept.extend(quads(terms, more, graph))
 
 
 def _only(columns: TripleColumns, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> TripleColumns:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import polars as pl
 import pyoxigraph as ox
@@ -14,6 +16,7 @@ from knowledge.rdf.values import INTEGERS
 
 _DIGITS = r"(?:0|-?[1-9][0-9]{0,14})"
 _REAL = r"^(?:0|-?[1-9][0-9]{0,6}|-?(?:0|[1-9][0-9]{0,6})\.[0-9]{0,6}[1-9])$"
+_FEW = 32  # terms that are looked at one by one
 CANONICAL = {
     XSD + "integer": f"^{_DIGITS}$",
     XSD + "decimal": _REAL,
@@ -109,7 +112,10 @@ class Canonical:
             datatype = terms.sorts[index].datatype
             if datatype in _BY_VALUE:
                 ids = new[sorts == index]
-                if datatype in CANONICAL:
+                if datatype in CANONICAL and len(ids) <= _FEW:
+                    form = re.compile(CANONICAL[datatype])
+                    ids = ids[[form.fullmatch(text) is None for text in terms.texts(ids).to_list()]]
+                elif datatype in CANONICAL:
                     ids = ids[~terms.texts(ids).str.contains(CANONICAL[datatype]).to_numpy()]
                 doubtful.append(ids)
         asked = np.concatenate([new[:0], *doubtful])

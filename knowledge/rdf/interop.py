@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
@@ -14,6 +15,9 @@ from knowledge.namespaces import XSD
 if TYPE_CHECKING:
     import rdflib
     from rdflib.term import Node
+
+    from knowledge.rdf.terms import Terms
+    from knowledge.rdf.triples import Triples
 
 _DEFAULT = "urn:x-rdflib:default"
 
@@ -98,3 +102,15 @@ def to_rdflib(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> Node:
     if term.datatype.value == XSD + "string":  # for rdflib `"x"` and `"x"^^xsd:string` are two, and the first is usual
         return Literal(term.value)
     return Literal(term.value, datatype=URIRef(term.datatype.value), normalize=False)
+
+
+def graph_of(terms: Terms, triples: Triples) -> rdflib.Graph:
+    """Triples as an rdflib graph."""
+    import rdflib
+
+    used = np.unique(np.concatenate(triples.columns)).tolist()
+    named = {id: to_rdflib(terms.term(id)) for id in used}
+    graph = rdflib.Graph()
+    for s, p, o in zip(*(column.tolist() for column in triples.columns)):
+        graph.add((named[s], named[p], named[o]))
+    return graph

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
+import pyoxigraph as ox
 
 from knowledge.rdf import load
-from knowledge.rdf.terms import NONE
+from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import Triples
 
 
@@ -27,6 +28,14 @@ def union(graphs: Mapping[int, Triples]) -> Triples:
     return every
 
 
+def differing(before: Mapping[int, Triples], now: Mapping[int, Triples]) -> Iterator[tuple[int, Triples, Triples]]:
+    """Named graphs that are different, with what is gone and what is new."""
+    for graph in dict.fromkeys([*before, *now]):
+        old, new = (each.get(graph, Triples.empty()) for each in (before, now))
+        if graph != NONE and old is not new:
+            yield graph, old.minus(new), new.minus(old)
+
+
 def changed(
     graphs: Mapping[int, Triples], less: Mapping[int, Triples], more: Mapping[int, Triples]
 ) -> dict[int, Triples]:
@@ -39,3 +48,13 @@ def changed(
             triples = triples.minus(less.get(graph, nothing))
         made[graph] = triples.plus(more.get(graph, nothing))
     return {graph: triples for graph, triples in made.items() if len(triples)}
+
+
+def holds(line: str, terms: Terms, graphs: Mapping[int, Triples], every: Triples) -> bool:
+    """Whether a quad, in N-Quads, is in a graph, in any where it names none; `every`: the triples of all of them."""
+    (quad,) = ox.parse(line, ox.RdfFormat.N_QUADS)
+    ids = [terms.id_of(term) for term in quad.triple]
+    held = every
+    if not isinstance(quad.graph_name, ox.DefaultGraph):
+        held = graphs.get(terms.id_of(quad.graph_name), Triples.empty())
+    return NONE not in ids and held.count(*ids) > 0

@@ -1,0 +1,88 @@
+"""What a change of the knowledge takes from the answers of patterns, and what it brings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cep.core.values import Ints, Pool
+from cep.runtime.knowledge_source import Answers, Fixed
+from knowledge.query.few_keys import few_columns
+from knowledge.query.pattern_tables import PatternTable
+from knowledge.query.refreshed import Refreshed
+from knowledge.rdf.terms import NONE, Terms
+from knowledge.rdf.triples import Triples
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A change: the tables of patterns before it, by pattern; the triples that it took and brought, with what was
+    inferred."""
+
+    tables: Mapping[Any, PatternTable | Refreshed | None]
+    gone: Triples
+    new: Triples
+
+
+def of_triples(last: Difference, given: Fixed, terms: Terms, pool: Pool) -> tuple[Answers, Answers]:
+    """Of triples that have these terms: their other positions."""
+    fixed = [None if term is None else terms.id_of(str(term)) for term in given]
+    wanted = [i for i, id in enumerate(fixed) if id is None]
+    gone, new = (
+        _answers(terms, [columns[i] for i in wanted], len(columns[0]), pool)
+        for columns in (_matching(triples, fixed) for triples in (last.gone, last.new))
+    )
+    return gone, new
+
+
+def _matching(triples: Triples, fixed: Sequence[int | None]) -> list[Ints]:
+    fits = np.full(len(triples), NONE not in fixed)
+    for column, id in zip(triples.columns, fixed):
+        if id is not None:
+            fits &= column == id
+    return [column[fits] for column in triples.columns]
+
+
+def of_table(
+    before: PatternTable | Refreshed | None, now: PatternTable | Refreshed, terms: Terms, pool: Pool
+) -> tuple[Answers, Answers] | None:
+    """Of a pattern whose answers were a table. None: it was asked anew."""
+    if before is now:
+        nothing = _nothing(len(now.variables))
+        return nothing, nothing
+    if before is None:
+        return None
+    if isinstance(now, Refreshed):
+        width = len(now.variables)
+        found = [
+            _answers(
+                now.terms, [np.array([row[i] for row in rows], dtype=np.int64) for i in range(width)], len(rows), pool
+            )
+            for rows in (now.gone, now.new)
+        ]
+        return found[0], found[1]
+    assert isinstance(before, PatternTable), "a pattern of triples stays one"
+    changed = [i for i, (old, new) in enumerate(zip(before.components, now.components)) if old is not new]
+    if len(changed) != 1 or any(p.wanted or not p.found.rows for i, p in enumerate(now.components) if i != changed[0]):
+        return None
+    piece = now.components[changed[0]]
+    if piece.gone is None or piece.new is None or not piece.wanted:
+        return None
+    gone, new = (
+        _answers(terms, [some.columns[name] for name in now.variables], some.rows, pool)
+        for some in (piece.gone, piece.new)
+    )
+    return gone, new
+
+
+def _nothing(width: int) -> Answers:
+    return Answers(("any",) * width, (np.empty(0, dtype=np.int64),) * width, 0)
+
+
+def _answers(terms: Terms, columns: Sequence[Ints], rows: int, pool: Pool) -> Answers:
+    if not rows:
+        return _nothing(len(columns))
+    return Answers(*(few_columns(terms, columns, pool) or terms.columns(columns, pool)), rows)

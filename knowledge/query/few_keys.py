@@ -1,0 +1,68 @@
+"""Columns of a few terms as values, term by term: what is done for whole columns has a price of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cep.core.values import MISSING, Ints, Pool
+from cep.events import Iri
+from cep.rules.materialized import Column
+from knowledge.namespaces import XSD
+from knowledge.rdf.terms import BLANK, NONE, Terms
+from knowledge.rdf.values import INTEGERS, READ
+
+FEW = 32
+"""Rows that are few."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_REAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WHOLE = frozenset(XSD + name for name in INTEGERS)
+_FRACTIONS = frozenset((XSD + "decimal", XSD + "double"))
+
+
+def few_columns(terms: Terms, columns: Sequence[Ints], pool: Pool) -> tuple[tuple[str, ...], tuple[Column, ...]] | None:
+    """What `Terms.columns` gives for columns of IRIs, texts, whole numbers and others, each of one kind; None where
+    they are not few, or something else."""
+    if not columns or len(columns[0]) > FEW:
+        return None
+    every = sorted({id for column in columns for id in column.tolist()} - {NONE})
+    ids: Ints = np.array(every, dtype=np.int64)
+    values: dict[int, tuple[str, Any]] = {NONE: ("", None)}
+    for id, sort, text in zip(every, terms.sort_of(ids).tolist(), terms.texts(ids).to_list()):
+        value = _value(terms.sorts[sort].datatype, terms.sorts[sort].kind == BLANK, text)
+        if value is None:
+            return None
+        values[id] = value
+    made = [_column([values[id] for id in column.tolist()], pool) for column in columns]
+    if any(each is None for each in made):
+        return None
+    return tuple(each[0] for each in made if each), tuple(each[1] for each in made if each)
+
+
+def _value(datatype: str, blank: bool, text: str) -> tuple[str, Any] | None:
+    if not datatype:
+        return "iri", Iri("_:" + text if blank else text)
+    if datatype in _WHOLE:
+        return ("int", int(text)) if _INTEGER.fullmatch(text) else None
+    if datatype in _FRACTIONS:
+        if not _REAL.fullmatch(text) or (datatype == XSD + "decimal" and "e" in text.lower()):
+            return None
+        number = float(text)
+        return "float", number if np.isfinite(number) else np.nan
+    return None if datatype in READ else ("string", text)
+
+
+def _column(values: Sequence[tuple[str, Any]], pool: Pool) -> tuple[str, Column] | None:
+    types = {type for type, _ in values} - {""}
+    if len(types) > 1:
+        return None
+    type = types.pop() if types else "any"
+    if type == "float":
+        return type, np.array([np.nan if value is None else value for _, value in values])
+    if type == "int":
+        return type, np.array([MISSING if value is None else value for _, value in values], dtype=np.int64)
+    return type, pool.encode_values([value for _, value in values])

@@ -1,0 +1,211 @@
+"""The answers of a pattern that is more than triples, as a table that follows the knowledge.
+
+After a change the pattern is asked again only for the keys that the change touches (`locality.py`), in a small store of
+the triples that are found from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyoxigraph as ox
+
+from cep.core.values import Ints
+from knowledge.query import store
+from knowledge.query.bindings import Bindings, EncodedPattern, TooLarge, solve
+from knowledge.query.graph_patterns import MOST_CELLS, query
+from knowledge.query.locality import Locality, Slots
+from knowledge.query.pattern_tables import Resolve, Row, edited, stretch_of, touching
+from knowledge.query.sparql import Constant
+from knowledge.rdf.terms import NONE, Terms
+from knowledge.rdf.triples import Triples
+
+Key = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
+
+_LARGE = 8  # more than one in so many triples to look at: all is asked anew
+_SINGLE = 1 << 10  # rows that come and go one by one; for more, all is asked anew
+_MANY = 1 << 12  # terms that may come, besides as many as there were, before all is asked anew
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """The distinct rows of a pattern, one column of ids for its key and one for each of its other variables.
+
+    `terms`: a dictionary of its own, as what a pattern works out is not part of the knowledge; `first`: terms that it
+    had. `by_key`: the rows sorted by the columns `names`, of which the key is the first; `by_value`: the same rows in
+    columns `variables`, and the key where it is not among them, sorted by these. `gone`, `new`: the rows of `variables`
+    that the last change took and brought.
+    """
+
+    of: Locality
+    variables: tuple[str, ...]
+    terms: Terms
+    first: int
+    by_key: tuple[Ints, ...]
+    by_value: tuple[Ints, ...]
+    gone: tuple[Row, ...] = ()
+    new: tuple[Row, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return names(self.of, self.variables)
+
+    @property
+    def rows(self) -> int:
+        """The number of answers."""
+        return len(self.columns()[0])
+
+    def columns(self) -> list[Ints]:
+        """The distinct rows of what is wanted."""
+        columns = self.by_value[: len(self.variables)]
+        first = np.ones(len(columns[0]), dtype=np.bool_)
+        if len(self.by_value) > len(columns):
+            first[1:] = False
+            for column in columns:
+                first[1:] |= column[1:] != column[:-1]
+        return [column[first] for column in columns]
+
+    def apart(self) -> Refreshed:
+        """The same with a dictionary to which terms are added here alone."""
+        return replace(self, terms=self.terms.copy())
+
+    def changed(
+        self,
+        asked: tuple[str, Mapping[str, str]],
+        triples: tuple[Triples, Triples, Triples, Triples],
+        terms: Terms,
+        resolve: Resolve,
+    ) -> Refreshed | None:
+        """The same pattern, its text and prefixes, for other triples: those before a change and after it, those that
+        came and those that went. None where all is better asked anew. Raises TooLarge."""
+        before, after, new, gone = triples
+        if (len(new) + len(gone)) * _LARGE > len(after) or len(self.terms) > 2 * self.first + _MANY:
+            return None
+        keys = self._touched(before, gone, resolve) | self._touched(after, new, resolve)
+        if not keys:
+            return self
+        few = self._found(after, np.array(sorted(keys), dtype=np.int64), resolve)
+        if few is None:
+            return None
+        own = self.terms.ids([terms.term(key) for key in sorted(keys)]).tolist()
+        rows = self._solved(asked, store.quads(terms, few), set(own))
+        known = {row for key in own for row in self._rows(key)}
+        return self._edited(sorted(known - rows), sorted(rows - known))
+
+    def _touched(self, triples: Triples, few: Triples, resolve: Resolve) -> set[int]:
+        """The keys from which some of a few triples are found."""
+        found: set[int] = set()
+        for block in self.of.blocks if len(few) else ():
+            patterns = [*_resolved(block.own, resolve), *_resolved(block.around, resolve)]
+            some = touching(patterns, triples, few, (block.key,), MOST_CELLS, last=len(block.own))
+            found |= set(some.columns[block.key].tolist())
+        return found
+
+    def _found(self, triples: Triples, keys: Ints, resolve: Resolve) -> Triples | None:
+        """The triples that are found from keys; None: too many."""
+        parts: list[tuple[Ints, Ints, Ints]] = []
+        for block in self.of.blocks:
+            own = _resolved(block.own, resolve)
+            variables = list(dict.fromkeys(slot for pattern in own for slot in pattern if isinstance(slot, str)))
+            start = Bindings({block.key: keys}, len(keys))
+            some = solve([*own, *_resolved(block.around, resolve)], triples, variables, start, MOST_CELLS)
+            for pattern in own if some.rows else ():
+                s, p, o = (np.full(some.rows, x) if isinstance(x, int) else some.columns[x] for x in pattern)
+                parts.append((s, p, o))
+        if sum(len(s) for s, _, _ in parts) * _LARGE > max(len(triples), _MANY):
+            return None
+        if not parts:
+            return Triples.empty()
+        s, p, o = (np.concatenate(column) for column in zip(*parts))
+        return Triples.of(s, p, o)
+
+    def _solved(self, asked: tuple[str, Mapping[str, str]], few: Sequence[ox.Quad], keys: set[int]) -> set[Row]:
+        """The rows of keys, of the triples that are found from them."""
+        small = ox.Store()
+        small.extend(few)
+        found = small.query(query(asked[0], self.names), prefixes=dict(asked[1]))
+        assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
+        rows = [[solution[i] for i in range(len(self.names))] for solution in found]
+        there = {term for row in rows for term in row if term is not None}
+        every = list(there)
+        ids = dict(zip(every, self.terms.ids(every).tolist()))
+        made = {tuple(NONE if term is None else ids[term] for term in row) for row in rows}
+        return {row for row in made if row[0] in keys}
+
+    def _rows(self, key: int) -> list[Row]:
+        start, stop = stretch_of(self.by_key, (key,))
+        return list(zip(*(column[start:stop].tolist() for column in self.by_key)))
+
+    def _edited(self, gone: Sequence[Row], new: Sequence[Row]) -> Refreshed | None:
+        if not gone and not new:
+            return self
+        if len(gone) + len(new) > _SINGLE:
+            return None
+        places = [self.names.index(name) for name in by_value(self.of, self.variables)]
+        by_key = edited(self.by_key, gone, new)
+        here = self.by_value
+        there = edited(here, *([tuple(row[i] for i in places) for row in rows] for rows in (gone, new)))
+        width = len(self.variables)
+        went = dict.fromkeys(tuple(row[i] for i in places[:width]) for row in gone)
+        came = dict.fromkeys(tuple(row[i] for i in places[:width]) for row in new)
+        return replace(
+            self,
+            by_key=tuple(by_key),
+            by_value=tuple(there),
+            gone=tuple(row for row in went if not _among(there, row)),
+            new=tuple(row for row in came if not _among(here, row)),
+        )
+
+
+def refreshed(of: Locality, wanted: tuple[str, ...], terms: Terms, columns: Sequence[Ints]) -> Refreshed:
+    """Of the columns `names(of, wanted)` of distinct rows, and the terms that they stand for."""
+    named = dict(zip(names(of, wanted), columns))
+    by_key, values = (_sorted([named[name] for name in each]) for each in (named, by_value(of, wanted)))
+    return Refreshed(of, wanted, terms, len(terms), by_key, values)
+
+
+def following(
+    tables: Mapping[Key, Refreshed],
+    triples: tuple[Triples, Triples, Triples, Triples],
+    terms: Terms,
+    resolve: Resolve,
+) -> dict[Key, Refreshed]:
+    """Those of some tables that follow a change (`Refreshed.changed`), by text, variables and prefixes."""
+    found: dict[Key, Refreshed] = {}
+    for key, each in tables.items():
+        try:
+            renewed = each.changed((key[0], dict(key[2])), triples, terms, resolve)
+        except TooLarge:
+            continue
+        if renewed is not None:
+            found[key] = renewed
+    return found
+
+
+def names(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
+    """What is asked: the key, then what else is wanted."""
+    return (of.key, *(name for name in wanted if name != of.key))
+
+
+def by_value(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
+    """What is wanted, then the key if it is not among it."""
+    return (*wanted, *({of.key} - set(wanted)))
+
+
+def _sorted(columns: Sequence[Ints]) -> tuple[Ints, ...]:
+    order = np.lexsort(list(reversed(columns)))
+    return tuple(column[order] for column in columns)
+
+
+def _among(columns: Sequence[Ints], row: Row) -> bool:
+    start, stop = stretch_of(columns, row)
+    return stop > start
+
+
+def _resolved(patterns: Sequence[Slots], resolve: Resolve) -> list[EncodedPattern]:
+    return [
+        tuple(resolve(slot) if isinstance(slot, Constant) else slot for slot in pattern)  # type: ignore[misc]
+        for pattern in patterns
+    ]
