@@ -120,7 +120,8 @@ def _nulls(data, ends, there):  # type: ignore[no-untyped-def]
                 out[o] = data[i]
                 o += 1
         else:
-            out[o : o + 4] = _NULL
+            for k in range(4):
+                out[o + k] = _NULL[k]
             o += 4
         marks[row + 1] = o
     return out[:o], marks
@@ -143,7 +144,8 @@ def _escape(data, ends, there):  # type: ignore[no-untyped-def]
     o = 0
     for row in range(n):
         if not there[row]:
-            out[o : o + 4] = _NULL
+            for k in range(4):
+                out[o + k] = _NULL[k]
             o += 4
             marks[row + 1] = o
             continue
@@ -203,7 +205,8 @@ def _ticks(values, there, calendar, json):  # type: ignore[no-untyped-def]
         o = marks[row]
         if not there[row]:
             if json:
-                out[o : o + 4] = _NULL
+                for k in range(4):
+                    out[o + k] = _NULL[k]
                 o += 4
         elif calendar and FIRST <= values[row] <= LAST:
             second, micros = values[row] // SECOND, values[row] % SECOND
