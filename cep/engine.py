@@ -18,6 +18,7 @@ from cep.core.errors import NOWHERE, CepError, CepErrors, Warning
 from cep.core.literals import FARTHEST
 from cep.core.relation import FIRST, Table, concat, slice_until
 from cep.core.schema import ARRIVAL, Schema
+from cep.core.time import Frontier
 from cep.core.values import Pool
 from cep.events import Event, types_of
 from cep.language.dialects.etalis import lower
@@ -324,7 +325,7 @@ class Engine:
     @wholly()
     def forget(self) -> None:
         """Keep nothing that no later event can need. Steps leave some of it until there is more."""
-        self.machine.forget(self.clock.watermark)
+        self.machine.evict(Frontier.at(self.clock.watermark))
 
     def take_dead(self) -> list[RefusedRow]:
         """The rows refused since the last call: (type, row in its pushed table or sequence, code, reason)."""
@@ -438,10 +439,10 @@ class Engine:
     def _step(self, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
         """What the input up to `watermark` leads to, cut where the knowledge changes."""
         if self.changes is None or not (times := self.changes.due(watermark)):
-            return self.machine.step(released, watermark)
+            return self.machine.step(released, Frontier.at(watermark))
         if self.changes.over is not None:
             with self.changes.as_they_come():
-                found = self.machine.step(released, watermark)
+                found = self.machine.step(released, Frontier.at(watermark))
             self.changes.reach(times[-1])
             return found
         made: dict[str, list[Table]] = {}
@@ -450,7 +451,7 @@ class Engine:
             until = watermark if time is None else time - 1
             stops = {name: slice_until(table, until) for name, table in released.items()}
             piece = {name: table[:, done[name] : stops[name]] for name, table in released.items()}
-            for name, tables in self.machine.step(piece, until).items():
+            for name, tables in self.machine.step(piece, Frontier.at(until)).items():
                 made.setdefault(name, []).extend(tables)
             if time is not None:
                 self.changes.reach(time)
@@ -505,7 +506,7 @@ def detect(
         event = known[refused[0].row]
         raise ValueError(f"event {event.type}{event.args} {refused[0].reason}")
     released = engine.clock.release(END_OF_TIME)
-    made = engine.machine.step(released, END_OF_TIME)
+    made = engine.machine.step(released, Frontier.at(END_OF_TIME))
     return to_events(made, engine.plan.schemas, engine.pool)
 
 

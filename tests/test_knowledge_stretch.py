@@ -153,7 +153,9 @@ def test_the_step_is_not_cut_by_changes_that_are_given_at_once(monkeypatch: pyte
     engine.updates([(n * 1_000_000, P + f"x:s1 x:level {n}.25 .", None) for n in range(10, 0, -1)])
     steps: list[int] = []
     step = engine.machine.step
-    monkeypatch.setattr(engine.machine, "step", lambda given, until: steps.append(until) or step(given, until))
+    monkeypatch.setattr(
+        engine.machine, "step", lambda given, until: steps.append(until.watermark) or step(given, until)
+    )
     engine.receive([Event("r", ("S1", 100.0), n * 1_000_000, n * 1_000_000) for n in range(12)])
     found = engine.close()
     assert len(steps) == 1

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from cep.core.errors import CepError
+from cep.core.time import Frontier
 from cep.engine import Engine
 from cep.events import Event
 from cep.operators import join, unless
@@ -118,7 +119,7 @@ def test_copies_take_the_place_of_what_they_are_of_at_once(
     monkeypatch.setattr(place, name, fails)
     for goal in goals:
         with pytest.raises(KeyboardInterrupt):
-            goal.forget(engine.watermark, wholly=True)
+            goal.evict(Frontier.at(engine.watermark), wholly=True)
     monkeypatch.undo()
     found += given(engine.push(events(40, 90)))
     assert sorted(map(repr, found)) == sorted(map(repr, expected))

@@ -13,9 +13,23 @@ import pyarrow as pa
 
 from cep.core.relation import Table, empty, rows
 from cep.core.room import roomy
+from cep.core.time import BEGINNING, Frontier
 from cep.operators import partial, ring, window
 from cep.operators.arrival import by_arrival
-from cep.operators.contract import Ints, between, demand, restored, to_arrow
+from cep.operators.contract import (
+    Arrays,
+    Bools,
+    Ints,
+    StateKeys,
+    Translation,
+    Untimed,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.keyed_state import KeyedState, Parts
 from cep.operators.keys import Keys, capacity_for, reindex
 from cep.operators.lineage import Lineage
 from cep.operators.store import room
@@ -61,7 +75,7 @@ class AggregateSpec:
     value_codes: tuple[int, ...]
 
 
-class SlidingAggregate:
+class SlidingAggregate(KeyedState, Untimed):
     """The goal of one aggregation node."""
 
     def __init__(self, spec: AggregateSpec, lineage: Lineage | None = None) -> None:
@@ -78,7 +92,7 @@ class SlidingAggregate:
         self.tally_index, self.tallies, self.tally_count = _no_tallies()
         self.watched = 1024
 
-    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         table = inputs[0]
         if not rows(table):
             return empty(len(self.spec.by) + len(self.spec.kinds))
@@ -114,9 +128,9 @@ class SlidingAggregate:
             self.lineage.link(self.lineage.name(made)[edges[:, 0]], edges[:, 1])
         return by_arrival(made)
 
-    def forget(self, watermark: int, wholly: bool = False) -> None:
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         if self.count > self.watched or (wholly and not self.short):
-            self._compact(watermark)
+            self._compact(frontier.watermark)
             self.watched = max(1024, 2 * self.count)
 
     def _compact(self, watermark: int) -> None:
@@ -124,7 +138,7 @@ class SlidingAggregate:
         rows_ = self.store[: self.count]
         tails = self.groups[: self.keys.count, window.G_TAIL]
         used = tails >= 0
-        if self.spec.duration and watermark > -(2**62):
+        if self.spec.duration and watermark > BEGINNING:
             used[used] = rows_[tails[used], END] > watermark - self.spec.duration
         numbers = np.where(used, np.cumsum(used) - 1, -1)
         slots = rows_[:, SLOT]
@@ -135,42 +149,77 @@ class SlidingAggregate:
         self.store, self.tally_index, self.tallies, self.tally_count = made
         self.groups, self.count, self.keys = fresh, len(keep), keys
 
-    def snapshot(self) -> pa.RecordBatch:
-        if self.short:
-            return to_arrow({"rings": self.rings[: self.keys.count], "keys": self.keys.known})
-        self._compact(-(2**62))
-        return to_arrow(
-            {"store": self.store[: self.count], "keys": self.keys.known, "groups": self.groups[: self.keys.count]}
-        )
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        arrays = from_arrow(state)
+        for name, columns in self._coded_columns().items():
+            for column in columns:
+                arrays[name][:, column] = codes(arrays[name][:, column])
+        return to_arrow(arrays)
 
-    def restore(self, batch: pa.RecordBatch) -> None:
+    def _coded_columns(self) -> dict[str, list[int]]:
+        """Which columns of the state's arrays hold pool codes."""
+        values, found = self.spec.value_codes, {"keys": list(self.spec.by_codes)}
+        if self.short:
+            step = 2 + len(self.spec.kinds)
+            return {"rings": [ring.RING + 2 + k + step * r for k in values for r in range(self.spec.events)], **found}
+        found["store"] = [HEADER + 4 * k + cell for k in values for cell in (0, 2)]
+        return found | {"groups": [window.GROUP + 3 * k + 1 for k in values]}
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        places = keys.columns[0]
+        by = None if places is None else tuple(self.spec.by.index(column) for column in places)
+        going = StateKeys((by,), keys.values[:1]).going(0, state["keys"])
+        return Parts(*(self._chosen(state, groups) for groups in (going, keys.staying(0, going), ~going)))
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        return _joined(one, other)
+
+    def _chosen(self, state: Arrays, groups: Bools) -> Arrays:
+        """The state of these groups alone."""
+        if self.short:
+            return {name: array[groups] for name, array in state.items()}
+        numbers = np.where(groups, np.cumsum(groups) - 1, -1)
+        keep = np.flatnonzero(groups[state["store"][:, SLOT]])
+        fresh = _more_groups(np.empty((0, state["groups"].shape[1]), np.int64), int(groups.sum()))
+        store, *_ = window.regroup(state["store"], keep, state["groups"], numbers, fresh, self.kinds)
+        return {
+            "store": store[: len(keep)],
+            "keys": state["keys"][groups],
+            "groups": fresh[: int(groups.sum())],
+        }
+
+    def _state(self) -> Arrays:
+        if self.short:
+            return {"rings": self.rings[: self.keys.count], "keys": self.keys.known}
+        self._compact(BEGINNING)
+        return {"store": self.store[: self.count], "keys": self.keys.known, "groups": self.groups[: self.keys.count]}
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
         keys = len(self.spec.by)
         if self.short:
             arrays = restored(batch, rings=self.rings.shape[1], keys=keys)
             demand(len(arrays["rings"]) == len(arrays["keys"]))
             between(arrays["rings"][:, ring.R_COUNT], 0, self.spec.events + 1)
             between(arrays["rings"][:, ring.R_OLDEST], 0, self.spec.events)
-            self.rings = arrays["rings"]
-            self.keys.become(arrays["keys"], len(arrays["keys"]))
-            return
+            return arrays
         arrays = restored(batch, store=self.store.shape[1], keys=keys, groups=self.groups.shape[1])
         demand(len(arrays["groups"]) == len(arrays["keys"]))
         demand(_chained(arrays["store"], arrays["groups"]))
-        self.store, self.count = arrays["store"], len(arrays["store"])
-        self.keys.become(arrays["keys"], len(arrays["keys"]))
-        self.groups = arrays["groups"]
-        self._compact(-(2**62))
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        self.keys.become(state["keys"], len(state["keys"]))
+        if self.short:
+            self.rings = state["rings"]
+            return
+        self.store, self.count, self.groups = state["store"], len(state["store"]), state["groups"]
+        self._compact(BEGINNING)
 
     def codes(self) -> list[Ints]:
-        keys = [self.keys.known[:, k] for k in self.spec.by_codes]
-        if self.short:
-            step = 2 + len(self.spec.kinds)
-            columns = [ring.RING + 2 + k + step * r for k in self.spec.value_codes for r in range(self.spec.events)]
-            return [*keys, *(self.rings[: self.keys.count, c] for c in columns)]
-        live = self.store[: self.count]
-        held = [live[:, HEADER + 4 * k + cell] for k in self.spec.value_codes for cell in (0, 2)]
-        held += [self.groups[: self.keys.count, window.GROUP + 3 * k + 1] for k in self.spec.value_codes]
-        return held + keys
+        keys = self.keys.count
+        arrays = {"keys": self.keys.known, "store": self.store[: self.count], "groups": self.groups[:keys]}
+        arrays["rings"] = self.rings[:keys]
+        return [arrays[name][:, column] for name, columns in self._coded_columns().items() for column in columns]
 
     def coded(self) -> list[Ints]:
         return self.codes()
@@ -233,3 +282,19 @@ def _chained(store: Ints, groups: Ints) -> bool:
         and (groups[:, window.G_COUNT] == sizes).all()
         and ((back < 0) | (slots[back] == np.arange(number))).all()
     )
+
+
+def _joined(one: Arrays, other: Arrays) -> Arrays:
+    """Two states that have no group in common as one."""
+    made = {name: np.concatenate([one[name], other[name]]) for name in one}
+    if "store" in one:
+        rows_, groups = len(one["store"]), len(one["keys"])
+        store, more = made["store"][rows_:], made["groups"][groups:]
+        store[:, SLOT] += groups
+        for array, cells in (
+            (store, (window.NEXT, window.PREVIOUS)),
+            (more, (window.G_HEAD, window.G_TAIL, window.G_BACK)),
+        ):
+            for cell in cells:
+                array[array[:, cell] >= 0, cell] += rows_
+    return made

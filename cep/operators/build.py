@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cep.core.intervals import RELATIONS
 from cep.core.relation import Table, bits, rows
+from cep.core.time import Frontier
 from cep.core.values import Pool
 from cep.operators import relational
 from cep.operators.aggregate import AggregateSpec, SlidingAggregate, kind_of
@@ -233,7 +234,13 @@ class Builder:
         if left_added:
             # The output is the left side itself; a converted key is dropped again.
             inner = AbsenceDeadline(
-                DeadlineSpec(node.duration, len(left) + len(left_added), left_key, absent_key, _codes(left)),
+                DeadlineSpec(
+                    node.duration,
+                    len(left) + len(left_added),
+                    left_key,
+                    absent_key,
+                    _codes([*left, *_others(mine, left)]),
+                ),
                 self.lineage,
             )
             widened = _Widened(inner, (left_added, absent_added), (left, absent))
@@ -302,6 +309,7 @@ class Builder:
         absent_added: tuple[Evaluation, ...] = ()
         absent_from: list[tuple[int, int]] = []
         extra: tuple[list[Evaluation], list[Evaluation]] = ([], [])
+        further: tuple[list[str], list[str]] = ([], [])
         if node.absent is not None:
             absent = self._types(node.absent)
             wanted, _ = self._keys(node.absent_key, absent, out)
@@ -311,6 +319,7 @@ class Builder:
                 types, added = (left, left_added) if side == LEFT else (right, right_added)
                 if types[place] != type:
                     extra[side].append(self._key(f"v{place}", types[place], type))
+                    further[side].append(type)
                     place = len(types) + len(added) + len(extra[side]) - 1
                 absent_from.append((side, place))
         stack, test, decided = None, None, True
@@ -342,8 +351,8 @@ class Builder:
             right_key=right_key,
             take_left=tuple(range(len(left))),
             take_right=tuple(r for r in range(len(right)) if r not in taken),
-            left_codes=_codes(left),
-            right_codes=_codes(right),
+            left_codes=_codes([*left, *_others(mine, left), *further[0]]),
+            right_codes=_codes([*right, *_others(theirs, right), *further[1]]),
             absent_key=absent_key,
             absent_from=tuple(absent_from),
             absent=node.absent is not None,
@@ -354,6 +363,11 @@ class Builder:
             test=test,
         )
         return spec, decided, ((*left_added, *extra[0]), (*right_added, *extra[1]), absent_added)
+
+
+def _others(keys: Sequence[tuple[int, str]], types: Sequence[str]) -> list[str]:
+    """The types of the key columns that are converted, which are appended."""
+    return [type for column, type in keys if types[column] != type]
 
 
 def _codes(types: Sequence[str]) -> tuple[int, ...]:
@@ -377,16 +391,12 @@ class _Widened:
         self.added = added
         self.types = types
         self.drop = 0
-        self.forget = goal.forget
-        self.snapshot = goal.snapshot
-        self.restore = goal.restore
-        self.codes, self.coded = goal.codes, goal.coded
-        self.names = goal.names
-        if isinstance(goal, AbsenceDeadline):
-            self.next_deadline = goal.next_deadline
-            self.pending = goal.pending
+        self.due, self.pending, self.evict = goal.due, goal.pending, goal.evict
+        self.snapshot, self.restore = goal.snapshot, goal.restore
+        self.extract, self.replace, self.recoded = goal.extract, goal.replace, goal.recoded
+        self.codes, self.coded, self.names = goal.codes, goal.coded, goal.names
 
-    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         wide = []
         for i, table in enumerate(inputs):
             if i < len(self.added) and self.added[i]:
@@ -394,7 +404,7 @@ class _Widened:
                 more = [bits(e(named, rows(table)))[None, :] for e in self.added[i]]
                 table = np.concatenate([table, *more], axis=0)
             wide.append(table)
-        made = self.goal.step(wide, watermark)
+        made = self.goal.step(wide, frontier)
         return made[: made.shape[0] - self.drop] if self.drop else made
 
     @property

@@ -1,13 +1,14 @@
-"""What every goal promises, and how its state becomes Arrow.
+"""What every operator promises, and how its state becomes Arrow.
 
-A goal is one node with memory. `step` takes what its inputs gave since the last step and gives what follows; every
-occurrence of an instant comes in one step (the rounds of a recursion inside one instant excepted). Inputs and
-output are sorted by arrival. The output depends on the inputs alone, not on how they were cut into steps.
+A goal is one operator of the plan, running. `step` takes what its inputs gave since the last step and gives what
+follows; every occurrence of an instant comes in one step (the rounds of a recursion inside one instant excepted).
+Inputs and output are sorted by arrival. The output depends on the inputs alone, not on how they were cut into steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -16,20 +17,33 @@ from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.relation import Table
+from cep.core.time import Frontier
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Arrays = dict[str, Ints]
+Translation = Callable[[Ints], Ints]
+"""From codes of one pool to those of another; the missing value stays what it is."""
 
 
 class Goal(Protocol):
-    """One binary (or windowing) node, running."""
+    """One operator, running."""
 
-    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
-        """What the inputs complete; everything that ends at or before `watermark` has come."""
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        """What the inputs complete, now that time has come to `frontier`."""
         ...
 
-    def forget(self, watermark: int, wholly: bool = False) -> None:
-        """Drop what nothing later than `watermark` can need. Called after steps; cheap when there is little to drop.
+    def due(self) -> int | None:
+        """The earliest time at which time alone will make something of what waits (microseconds); None: it makes
+        nothing of it."""
+        ...
+
+    def pending(self) -> int:
+        """At most how many occurrences time alone will make of what waits."""
+        ...
+
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
+        """Drop what nothing later than `frontier` can need. Called after steps; cheap when there is little to drop.
         `wholly`: all of it, whatever that costs."""
         ...
 
@@ -38,8 +52,22 @@ class Goal(Protocol):
         ...
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        """Take on the state of a snapshot of the same node. CepError: it cannot be one; whatever is taken on, no kernel
-        reads or writes beside it."""
+        """Take on the state of a snapshot of the same operator. CepError: it cannot be one; whatever is taken on, no
+        kernel reads or writes beside it."""
+        ...
+
+    def extract(self, keys: StateKeys) -> pa.RecordBatch:
+        """Take the state of these keys out, and with it a copy of what belongs to every key; gives it in the form that
+        `replace` takes. That form is a snapshot's: of an operator that has met nothing else."""
+        ...
+
+    def replace(self, keys: StateKeys, state: pa.RecordBatch) -> None:
+        """Put this in the place of all that is held of these keys, and of what belongs to every key. CepError: it is
+        no state of the same operator."""
+        ...
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        """What `extract` gave, with other pool codes."""
         ...
 
     def codes(self) -> list[Ints]:
@@ -58,6 +86,59 @@ class Goal(Protocol):
     def size(self) -> tuple[int, int]:
         """Occurrences waiting, and the bytes they take."""
         ...
+
+
+class Untimed:
+    """The part of the contract of operators for which time alone makes nothing."""
+
+    def due(self) -> int | None:
+        """Never."""
+        return None
+
+    def pending(self) -> int:
+        """Nothing."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class StateKeys:
+    """Keys whose state is asked for, as an operator sees them.
+
+    `columns`: for each input the argument columns that together hold the key (of what is absent between a pair: the
+    columns of its own key); None where a row of the input belongs to every key. `values`: for each input the keys as
+    these columns hold them, a row a key.
+    """
+
+    columns: tuple[tuple[int, ...] | None, ...]
+    values: tuple[Ints, ...]
+
+    def among(self, side: int, table: Ints) -> Bools:
+        """Which rows of arguments of an input, a row an occurrence, are of these keys."""
+        columns, values = self.columns[side], self.values[side]
+        assert columns is not None, "asked of rows that have a key"
+        held = np.zeros(len(table), np.bool_)
+        if not len(table) or not len(values):
+            return held
+        if len(columns) == 1:
+            held[:] = np.isin(table[:, columns[0]], values[:, 0])
+            return held
+        both = np.concatenate([values, table[:, list(columns)]])
+        _, kinds = np.unique(both, axis=0, return_inverse=True)
+        kinds = kinds.reshape(-1)
+        held[:] = np.isin(kinds[len(values) :], kinds[: len(values)])
+        return held
+
+    def going(self, side: int, table: Ints) -> Bools:
+        """Which rows of an input `extract` gives: those of these keys, all where rows belong to every key."""
+        return np.ones(len(table), np.bool_) if self.shared(side) else self.among(side, table)
+
+    def staying(self, side: int, going: Bools) -> Bools:
+        """Which rows stay when those are extracted."""
+        return going if self.shared(side) else ~going
+
+    def shared(self, side: int) -> bool:
+        """Whether every row of an input belongs to every key."""
+        return self.columns[side] is None
 
 
 def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from cep.core import intervals
 from cep.core.relation import END, FIRST, Table, compact, empty, rows, slice_until
 from cep.core.room import roomy
+from cep.core.time import Frontier
 from cep.operators import pairing
 from cep.operators.arrival import order_of_arrival, take
 from cep.operators.bytecode import Code, stack_cells
-from cep.operators.contract import Ints, between, demand, restored, to_arrow
+from cep.operators.contract import Arrays, Ints, Translation, Untimed, between, demand, from_arrow, restored, to_arrow
 from cep.operators.interval_kernels import bounds_of
+from cep.operators.keyed_state import KeyedState, recoded
 from cep.operators.keys import Keys
 from cep.operators.latest import latest
 from cep.operators.lineage import Lineage
@@ -83,7 +85,7 @@ class JoinSpec:
     test: Callable[[Table], NDArray[np.bool_]] | None = None
 
 
-class Join:
+class Join(KeyedState, Untimed):
     """The goal of one join node."""
 
     def __init__(self, spec: JoinSpec, lineage: Lineage | None = None) -> None:
@@ -164,7 +166,7 @@ class Join:
             return pairing.ABSENT_LEFT
         return pairing.ABSENT_BOTH
 
-    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Inputs: left, right, and the absent side where there is one."""
         left, right, *others = map(compact, inputs)
         absent = others[0] if self.spec.absent else empty(0)
@@ -172,7 +174,7 @@ class Join:
         if not rows(left) and not rows(right) and not rows(absent):
             return empty(width)
         if self.external and rows(left) + rows(right) > CHUNK:
-            return self._in_chunks(left, right, absent, watermark)
+            return self._in_chunks(left, right, absent)
         pairs = self._pairs(left, right, absent)
         if self.external:
             pairs = self._consumed(pairs, right)
@@ -287,7 +289,7 @@ class Join:
         chosen: Ints = pairs[taken]
         return chosen
 
-    def _in_chunks(self, left: Table, right: Table, absent: Table, watermark: int) -> Table:
+    def _in_chunks(self, left: Table, right: Table, absent: Table) -> Table:
         """The same in slices of whole instants, so that the pairs to test stay few."""
         ends = np.sort(np.concatenate([left[END], right[END]]), kind="stable")  # two runs
         outputs = []
@@ -308,9 +310,9 @@ class Join:
             self._compact(end)
         return np.concatenate(outputs, axis=1)
 
-    def forget(self, watermark: int, wholly: bool = False) -> None:
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         if wholly or self.count + self.absent_count > self.watched:
-            self._compact(watermark)
+            self._compact(frontier.watermark)
             self.watched = max(1024, 2 * (self.count + self.absent_count))
 
     def _compact(self, watermark: int) -> None:
@@ -345,24 +347,27 @@ class Join:
         self.absent_hot, self.absent_cold, self.absent_count = hot, cold, count
         self.absent_keys, self.absent_chains = keys, chains
 
-    def snapshot(self) -> pa.RecordBatch:
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        spec = self.spec
+        keys = [(0, column) for column in spec.left_key]
+        return to_arrow(recoded(from_arrow(state), codes, (spec.left_codes, spec.right_codes), keys, spec.absent_from))
+
+    def _state(self) -> Arrays:
         self._compact(-FOREVER)
         cold = self.cold[: self.count]
         for side, width in enumerate((self.spec.left_width, self.spec.right_width)):
             if HEADER + width < cold.shape[1]:  # cells that a narrower side has not: nobody has written them
                 cold[cold[:, SIDE] == side, HEADER + width :] = 0
-        return to_arrow(
-            {
-                "hot": self.hot[: self.count],
-                "cold": cold,
-                "absent_hot": self.absent_hot[: self.absent_count],
-                "absent_cold": self.absent_cold[: self.absent_count],
-                "keys": self.keys.known,
-                "absent_keys": self.absent_keys.known,
-            }
-        )
+        return {
+            "hot": self.hot[: self.count],
+            "cold": cold,
+            "absent_hot": self.absent_hot[: self.absent_count],
+            "absent_cold": self.absent_cold[: self.absent_count],
+            "keys": self.keys.known,
+            "absent_keys": self.absent_keys.known,
+        }
 
-    def restore(self, batch: pa.RecordBatch) -> None:
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
         spec = self.spec
         keys, absent_keys = len(spec.left_key), len(spec.absent_key)
         own, others = {"hot": HOT, "cold": self.cold.shape[1]}, {"absent_hot": HOT, "absent_cold": HEADER}
@@ -373,6 +378,9 @@ class Join:
         between(state["cold"][:, SIDE], 0, 2)
         between(state["absent_cold"][:, SIDE], 0, 1)
         between(state["cold"][:, OTHER], -1, len(state["absent_keys"]))
+        return state
+
+    def _become(self, state: Arrays) -> None:
         self.hot, self.cold, self.count = state["hot"], state["cold"], len(state["hot"])
         self.absent_hot, self.absent_cold = state["absent_hot"], state["absent_cold"]
         self.absent_count = len(self.absent_hot)

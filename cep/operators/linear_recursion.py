@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from cep.core.relation import IDENTITY, Table, compact, concat, empty, rows
+from cep.core.time import Frontier
 from cep.operators import pairing
 from cep.operators.arrival import by_arrival
 from cep.operators.bytecode import Code, stack_cells
@@ -58,7 +59,7 @@ class LinearRecursion(Join):
         current, new, _, key = self.scratch
         self.scratch = (current, new, np.empty(max(map(stack_cells, (self.code, *codes))), np.int64), key)
 
-    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         base, right = map(compact, inputs)
         width = self.spec.left_width
         if not rows(base) and not rows(right):

@@ -9,8 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Column, Table, bits, column, concat, empty, rows
+from cep.core.time import Frontier
 from cep.operators.arrival import as_set, by_arrival, take
-from cep.operators.contract import Ints, demand, from_arrow, to_arrow
+from cep.operators.contract import Ints, StateKeys, Translation, Untimed, demand, from_arrow, to_arrow
 from cep.operators.lineage import DERIVED, Lineage
 from cep.rules.conditions import Conditions
 
@@ -18,10 +19,10 @@ Columns = dict[str, Column]
 Evaluation = Callable[[Columns, int], Column]
 
 
-class Memoryless:
+class Memoryless(Untimed):
     """The part of the contract that a goal without state has for nothing."""
 
-    def forget(self, watermark: int, wholly: bool = False) -> None:
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """Nothing is kept."""
 
     def snapshot(self) -> pa.RecordBatch:
@@ -29,6 +30,15 @@ class Memoryless:
 
     def restore(self, batch: pa.RecordBatch) -> None:
         """Nothing was kept."""
+
+    def extract(self, keys: StateKeys) -> pa.RecordBatch:
+        return self.snapshot()  # a time point, where it is one, belongs to every key
+
+    def replace(self, keys: StateKeys, state: pa.RecordBatch) -> None:
+        self.restore(state)
+
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        return state
 
     def codes(self) -> list[Ints]:
         return []
@@ -67,7 +77,7 @@ class Scan(Memoryless):
         self.rows = np.array([*range(FIRST), *(FIRST + c for c in chosen)], np.int64)
         self.whole = list(chosen) == list(range(width))
 
-    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         table = inputs[0]
         if rows(table) and (self.constants or self.equal):
             keep = np.ones(rows(table), np.bool_)
@@ -87,15 +97,15 @@ class Tick(Memoryless):
         self.ticks = ticks
         self.done = False
 
-    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
-        if self.done or watermark < self.ticks:
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        if self.done or frontier.watermark < self.ticks:
             return empty(0)
         self.done = True
         return np.array([[self.ticks], [self.ticks], [-1], [0]], np.int64)
 
-    def next_deadline(self) -> int:
-        """When it occurs; 2**62 once it has."""
-        return 2**62 if self.done else self.ticks
+    def due(self) -> int | None:
+        """When it occurs, until it has."""
+        return None if self.done else self.ticks
 
     def pending(self) -> int:
         """How many time points are still to come."""
@@ -122,7 +132,7 @@ class Select(Memoryless):
         self.binds = binds
         self.within = within
 
-    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         table = inputs[0]
         if rows(table) and self.within is not None:
             keep = table[END] - table[START] <= self.within
@@ -147,7 +157,7 @@ class Union(Memoryless):
         self.sides = (left, right)
         self.types = types
 
-    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         made = [
             project(table, types, side)
             for table, types, side in zip(inputs, self.types, self.sides, strict=True)
@@ -189,7 +199,7 @@ class Project(Memoryless):
             for _, _, plain in heads
         ]
 
-    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Inputs: the event's own input, then a table a head."""
         made = [inputs[0]] if rows(inputs[0]) else []
         by: dict[int, int] = {}

@@ -15,14 +15,15 @@ from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import IDENTITY, Table, empty, rows
 from cep.core.room import roomy
-from cep.operators.contract import Ints, between, demand, restored, to_arrow
+from cep.core.time import Frontier
+from cep.operators.contract import Arrays, Ints, Translation, between, demand, from_arrow, restored, to_arrow
 from cep.operators.intrinsics import prefetch
+from cep.operators.keyed_state import KeyedState, recoded
 from cep.operators.keys import Keys
 from cep.operators.lineage import Lineage
 from cep.operators.store import (
     END,
     FAR,
-    FOREVER,
     GONE,
     HEADER,
     HOT,
@@ -122,7 +123,7 @@ class DeadlineSpec:
     left_codes: tuple[int, ...]
 
 
-class AbsenceDeadline:
+class AbsenceDeadline(KeyedState):
     """The goal of one UNLESS node. Inputs: left, absent."""
 
     def __init__(self, spec: DeadlineSpec, lineage: Lineage | None = None) -> None:
@@ -135,11 +136,9 @@ class AbsenceDeadline:
         self.keys = Keys(len(spec.left_key))
         self.chains = np.full((roomy(0, 16), 2), -1, np.int64)
 
-    def step(self, inputs: Sequence[Table], watermark: int) -> Table:
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         left, absent = inputs
         if not rows(left) and self.first == self.count:
-            return empty(self.spec.width)
-        if not rows(left) and not rows(absent) and self.next_deadline() > watermark:
             return empty(self.spec.width)
         left_slots = self.keys.slots(left, self.left_key)
         absent_slots = self.keys.slots(absent, self.absent_key, False)
@@ -148,7 +147,7 @@ class AbsenceDeadline:
         self.store, self.cold = room(self.store, needed), room(self.cold, needed)
         self.count, self.first, fired = _unless(
             left, absent, left_slots, absent_slots, self.spec.duration, self.store, self.cold, self.count, self.first,
-            self.chains, watermark,
+            self.chains, frontier.watermark,
         )  # fmt: skip
         table: Table = rows_table(self.store, self.cold, fired, self.spec.width)
         table[T_END] += self.spec.duration
@@ -157,21 +156,21 @@ class AbsenceDeadline:
             self.lineage.link(self.lineage.name(table), parts)
         return table
 
-    def next_deadline(self) -> int:
-        """The earliest deadline still open; 2**62 where none is."""
+    def due(self) -> int | None:
+        """The earliest deadline still open."""
         while self.first < self.count:
             some = self.store[self.first : min(self.count, self.first + 64), NEXT] != GONE
             if some.any():
                 self.first += int(some.argmax())
                 return int(self.store[self.first, END]) + self.spec.duration
             self.first += len(some)
-        return FOREVER
+        return None
 
     def pending(self) -> int:
         """At most how many deadlines are open."""
         return self.count - self.first
 
-    def forget(self, watermark: int, wholly: bool = False) -> None:
+    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         if wholly or (self.count > 1024 and self.first > self.count // 2):
             self._compact()
 
@@ -183,17 +182,24 @@ class AbsenceDeadline:
         relink(store, cold, count, chains, True)
         self.store, self.cold, self.count, self.first, self.keys, self.chains = store, cold, count, 0, keys, chains
 
-    def snapshot(self) -> pa.RecordBatch:
-        self._compact()
-        return to_arrow({"store": self.store[: self.count], "cold": self.cold[: self.count], "keys": self.keys.known})
+    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
+        places = [(0, column) for column in self.spec.left_key]
+        return to_arrow(recoded(from_arrow(state), codes, (self.spec.left_codes, ()), places))
 
-    def restore(self, batch: pa.RecordBatch) -> None:
+    def _state(self) -> Arrays:
+        self._compact()
+        return {"store": self.store[: self.count], "cold": self.cold[: self.count], "keys": self.keys.known}
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
         arrays = restored(batch, store=HOT, cold=self.cold.shape[1], keys=len(self.spec.left_key))
         demand(len(arrays["store"]) == len(arrays["cold"]))
         between(arrays["cold"][:, SLOT], SAFE, len(arrays["keys"]))
         between(arrays["cold"][:, SIDE], 0, 1)
-        self.store, self.cold, self.count, self.first = arrays["store"], arrays["cold"], len(arrays["store"]), 0
-        self.keys.become(arrays["keys"], len(arrays["keys"]))
+        return arrays
+
+    def _become(self, state: Arrays) -> None:
+        self.store, self.cold, self.count, self.first = state["store"], state["cold"], len(state["store"]), 0
+        self.keys.become(state["keys"], len(state["keys"]))
         self._compact()
 
     def codes(self) -> list[Ints]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cep.core.errors import CepError
 from cep.core.relation import END, Table, empty, rows, slice_until
+from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.arrival import distinct
 from cep.operators.build import Builder
 from cep.operators.contract import Goal, Ints, demand
@@ -25,7 +25,6 @@ from cep.plan.order import Group, Unit
 from cep.plan.plan import Plan
 from cep.runtime.counts import Count
 from cep.runtime.recursion import Part, Recursion
-from cep.runtime.reorder_buffer import END_OF_TIME
 
 # Rows a slice: small enough that what waits and what arrives stay in the processor's cache.
 SLICE = 65_536
@@ -39,7 +38,6 @@ class _Step:
     goal: Goal
     reads: tuple[Unit, ...]
     event: str | None
-    timed: bool
 
 
 class Machine:
@@ -65,10 +63,9 @@ class Machine:
     def _step(self, unit: Unit) -> _Step:
         if isinstance(unit, str):
             reads: tuple[Unit, ...] = tuple(self.plan.heads[n].child for n in self.builder.heads.get(unit, ()))
-            return _Step(unit, self.builder.event(unit), reads, unit, False)
+            return _Step(unit, self.builder.event(unit), reads, unit)
         node = self.plan.nodes[unit]
-        goal = self.builder.node(unit)
-        return _Step(unit, goal, tuple(order.reads(node)), None, hasattr(goal, "next_deadline"))
+        return _Step(unit, self.builder.node(unit), tuple(order.reads(node)), None)
 
     def _recursion(self, group: Group, max_derivations: int) -> Recursion:
         steps = {unit: self._step(unit) for unit in group.units}
@@ -106,18 +103,18 @@ class Machine:
 
     # --- stepping ---
 
-    def step(self, inputs: Mapping[str, Table], watermark: int) -> dict[str, list[Table]]:
-        """What the input events, sorted and all ending after the last watermark, lead to up to `watermark`.
+    def step(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[str, list[Table]]:
+        """What the input events, sorted and all ending after the last watermark, lead to up to `frontier`.
 
         Gives the new occurrences of every derived event that has any, a table a slice.
         """
         collected: dict[str, list[Table]] = {}
-        for pieces, until in slices(inputs, watermark):
-            given = self._slice(pieces, until)
+        for pieces, until in slices(inputs, frontier.watermark):
+            given = self._slice(pieces, frontier.until(until))
             for event in self.plan.derived:
                 if rows(given[event]):
                     collected.setdefault(event, []).append(given[event])
-        if watermark >= END_OF_TIME and any(goal.next_deadline() > END_OF_TIME for goal in self._timed()):
+        if frontier.watermark >= END_OF_TIME and any((goal.due() or 0) > END_OF_TIME for _, goal in self.goals()):
             raise CepError(
                 "the end of time has come, 146 thousand years from 1970, and a deadline of an UNLESS lies behind it",
                 hint="a chain of UNLESS takes the sum of their times; one that begins itself anew never ends",
@@ -125,13 +122,9 @@ class Machine:
             )
         return collected
 
-    def _timed(self) -> list[Any]:
-        """The goals that have deadlines."""
-        return [goal for _, goal in self.goals() if hasattr(goal, "next_deadline")]
-
-    def _slice(self, inputs: Mapping[str, Table], watermark: int) -> dict[Unit, Table]:
+    def _slice(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[Unit, Table]:
         given: dict[Unit, Table] = {}
-        made, spent = self.made, self.spent
+        made, spent, watermark = self.made, self.spent, frontier.watermark
         began = perf_counter_ns()
         for part in self.parts:
             if isinstance(part, _Step):
@@ -139,21 +132,23 @@ class Machine:
                 if part.event is not None:
                     own = inputs.get(part.event)
                     tables.insert(0, empty(self.widths[part.event]) if own is None else own)
-                if not part.timed and not any(t.shape[1] for t in tables):
-                    given[part.unit] = self._nothing(part.unit)
-                    continue
+                if not any(t.shape[1] for t in tables):
+                    due = part.goal.due()
+                    if due is None or due > watermark:
+                        given[part.unit] = self._nothing(part.unit)
+                        continue
                 unit: Unit = part.unit
-                given[unit] = part.goal.step(tables, watermark)
-                part.goal.forget(watermark)
+                given[unit] = part.goal.step(tables, frontier)
+                part.goal.evict(frontier)
                 made[unit] += given[unit].shape[1]
             elif isinstance(part, _Loop):
                 unit = part.join
-                made[unit] += part.step(inputs, given, watermark, self.widths)
+                made[unit] += part.step(inputs, given, frontier, self.widths)
                 made[part.event] += given[part.event].shape[1]
                 made[part.scan] += given[part.scan].shape[1]
             else:
                 unit = part.first
-                part.step(inputs, given, watermark)
+                part.step(inputs, given, frontier)
                 for each in part.inside:
                     made[each] += given[each].shape[1]
             now = perf_counter_ns()
@@ -192,10 +187,10 @@ class Machine:
                 found += [(unit, goal) for p in part.parts for unit, goal, _, _ in p.units]
         return found
 
-    def forget(self, watermark: int) -> None:
+    def evict(self, frontier: Frontier) -> None:
         """No goal keeps what nothing later can need. Steps leave some of it, and goals that nothing comes to all."""
         for _, goal in self.goals():
-            goal.forget(watermark, wholly=True)
+            goal.evict(frontier, wholly=True)
 
     def snapshot(self) -> list[pa.RecordBatch]:
         """The state of every goal, in that order."""
@@ -254,15 +249,15 @@ class _Loop:
     scanned: Goal
 
     def step(
-        self, inputs: Mapping[str, Table], given: dict[Unit, Table], watermark: int, widths: Mapping[Unit, int]
+        self, inputs: Mapping[str, Table], given: dict[Unit, Table], frontier: Frontier, widths: Mapping[Unit, int]
     ) -> int:
         """Gives how many rows the join made."""
         own = inputs.get(self.event, empty(widths[self.event]))
-        base = self.make.step([own, *(given[unit] for unit in self.reads)], watermark)
-        made = distinct(self.chain.step([base, given[self.right]], watermark))
-        self.chain.forget(watermark)
+        base = self.make.step([own, *(given[unit] for unit in self.reads)], frontier)
+        made = distinct(self.chain.step([base, given[self.right]], frontier))
+        self.chain.evict(frontier)
         given[self.event] = made
-        given[self.scan] = self.scanned.step([made], watermark)
+        given[self.scan] = self.scanned.step([made], frontier)
         return rows(made) - rows(base)
 
 

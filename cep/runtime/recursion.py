@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
 from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
+from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.arrival import by_arrival, distinct, take
 from cep.operators.contract import Goal
 from cep.plan.order import Unit
-from cep.runtime.reorder_buffer import END_OF_TIME
 
 Reader = tuple[Unit, Goal, tuple[Unit, ...], str | None]
 # Of what an instant may derive, so many deadlines may pass in a row without any input, besides those that were open: a
@@ -47,13 +46,11 @@ class Recursion:
         self.widths = widths
         self.limit = max_derivations
         self.rules = rules
-        self.timed: list[Any] = [
-            goal for part in parts for _, goal, _, _ in part.units if hasattr(goal, "next_deadline")
-        ]
+        self.goals = [goal for part in parts for _, goal, _, _ in part.units]
         self.inside = {unit for part in parts for unit, *_ in part.units}
         self.first: Unit = min(unit for unit in self.inside if isinstance(unit, int))
 
-    def step(self, inputs: Mapping[str, Table], given: dict[Unit, Table], watermark: int) -> None:
+    def step(self, inputs: Mapping[str, Table], given: dict[Unit, Table], frontier: Frontier) -> None:
         """Add to `given` what every unit of the cycle gives."""
         outer: dict[tuple[Unit, int], Table] = {}
         for part in self.parts:
@@ -65,25 +62,25 @@ class Recursion:
                         outer[unit, port] = given[other]
         made: dict[Unit, list[Table]] = {unit: [] for unit in self.inside}
         alone = most = 0
-        for instant, slice_ in self._instants(outer, watermark):
+        for instant, slice_ in self._instants(outer, frontier.watermark):
             if slice_:
                 alone = 0
             elif not alone:
-                most = self.limit // TENTH + sum(goal.pending() for goal in self.timed)
+                most = self.limit // TENTH + sum(goal.pending() for goal in self.goals)
             alone = 0 if slice_ else alone + 1
             if alone > most:
                 raise self._endless(f"{alone:,} deadlines in a row, and no input between them")
-            now = self._instant(slice_, instant)
+            now_at = frontier.until(instant)
+            now = self._instant(slice_, now_at)
             for unit, table in now.items():
                 if rows(table):
                     made[unit].append(table)
-            for part in self.parts:
-                for _, goal, _, _ in part.units:
-                    goal.forget(instant)
+            for goal in self.goals:
+                goal.evict(now_at)
         for part in self.parts:
             for unit, goal, _, _ in part.units:
                 given[unit] = concat(made[unit]) if made[unit] else empty(self.widths[unit])
-                goal.forget(watermark)
+                goal.evict(frontier)
 
     def _instants(
         self, outer: Mapping[tuple[Unit, int], Table], watermark: int
@@ -95,8 +92,9 @@ class Recursion:
             for place, table in outer.items():
                 if done[place] < rows(table):
                     instant = min(instant, int(table[END, done[place]]))
-            for goal in self.timed:
-                instant = min(instant, goal.next_deadline())
+            for goal in self.goals:
+                due = goal.due()
+                instant = instant if due is None else min(instant, due)
             if instant > watermark or instant == END_OF_TIME:
                 return
             slice_: dict[tuple[Unit, int], Table] = {}
@@ -108,15 +106,15 @@ class Recursion:
                     done[place] = last
             yield instant, slice_
 
-    def _instant(self, outer: Mapping[tuple[Unit, int], Table], instant: int) -> dict[Unit, Table]:
+    def _instant(self, outer: Mapping[tuple[Unit, int], Table], frontier: Frontier) -> dict[Unit, Table]:
         now: dict[Unit, Table] = {}
         seen: dict[tuple[Unit, int], bool] = {}
         for part in self.parts:
             if part.rounds:
-                self._rounds(part, outer, now, seen, instant)
+                self._rounds(part, outer, now, seen, frontier)
             else:
                 for unit, goal, reads, event in part.units:
-                    now[unit] = self._unit(unit, goal, reads, event, outer, now, seen, instant)
+                    now[unit] = self._unit(unit, goal, reads, event, outer, now, seen, frontier)
         # What a unit reads from units that ran after it belongs to later instants: it waits there now.
         for part in self.parts:
             for unit, goal, reads, event in part.units:
@@ -128,7 +126,7 @@ class Recursion:
                 ]
                 if any(rows(table) for table in late):
                     assert event is None, "an event's heads run before it"
-                    rest = goal.step(late, instant)
+                    rest = goal.step(late, frontier)
                     assert not rows(rest), "what is strictly later completes nothing"
         return now
 
@@ -141,7 +139,7 @@ class Recursion:
         outer: Mapping[tuple[Unit, int], Table],
         now: Mapping[Unit, Table],
         seen: dict[tuple[Unit, int], bool],
-        instant: int,
+        frontier: Frontier,
     ) -> Table:
         tables = []
         if event is not None:
@@ -152,9 +150,11 @@ class Recursion:
                 seen[unit, port] = True
             else:
                 tables.append(outer.get((unit, port), empty(self.widths[other])))
-        if not any(rows(t) for t in tables) and not hasattr(goal, "next_deadline"):
-            return empty(self.widths[unit])
-        return goal.step(tables, instant)
+        if not any(rows(t) for t in tables):
+            due = goal.due()
+            if due is None or due > frontier.watermark:
+                return empty(self.widths[unit])
+        return goal.step(tables, frontier)
 
     def _rounds(
         self,
@@ -162,7 +162,7 @@ class Recursion:
         outer: Mapping[tuple[Unit, int], Table],
         now: dict[Unit, Table],
         seen: dict[tuple[Unit, int], bool],
-        instant: int,
+        frontier: Frontier,
     ) -> None:
         members = {unit for unit, *_ in part.units}
         events = [reader for reader in part.units if reader[3] is not None]
@@ -194,7 +194,7 @@ class Recursion:
                         table = outer.get((unit, port)) if first else None
                         tables.append(empty(self.widths[other]) if table is None else table)
                 delta[unit] = (
-                    goal.step(tables, instant) if first or any(rows(t) for t in tables) else empty(self.widths[unit])
+                    goal.step(tables, frontier) if first or any(rows(t) for t in tables) else empty(self.widths[unit])
                 )
                 if rows(delta[unit]):
                     whole[unit].append(delta[unit])
@@ -210,7 +210,7 @@ class Recursion:
                         table = outer.get((unit, port)) if first else None
                         tables.append(empty(self.widths[other]) if table is None else table)
                     seen[unit, port] = True
-                made = goal.step(tables, instant)
+                made = goal.step(tables, frontier)
                 _, new = seen_rows[unit].insert(_identity(made))
                 fresh[unit] = made if len(new) == rows(made) else take(made, np.sort(new))
             first = False

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.relation import END, Table, concat, rows, slice_until
+from cep.core.time import BEGINNING as BEGINNING
+from cep.core.time import END_OF_TIME as END_OF_TIME
 from cep.operators.arrival import by_arrival
 from cep.operators.contract import demand
-
-BEGINNING = -(2**62)
-END_OF_TIME = 2**62
 
 
 class ReorderBuffer:

@@ -1,0 +1,36 @@
+"""Time: microseconds UTC from 1970, how far they go, and how far the time of a run has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FARTHEST = 2**60
+"""Times lie within so many microseconds of 1970, 36 thousand years, and no duration is longer: what is added to them
+never overflows."""
+
+BEGINNING = -(2**62)
+"""Before every time: the watermark of a run that nothing has come to."""
+
+END_OF_TIME = 2**62
+"""After every time: the watermark that the end of the input brings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """How far time has come, in microseconds. Nothing that ends at or before `watermark` is still to come, but for what
+    revises; nothing that ends at or before `stable` ever changes. Without revision the two are one.
+
+    The watermark is that of Akidau et al., The Dataflow Model, PVLDB 8(12), 2015.
+    """
+
+    watermark: int
+    stable: int
+
+    @classmethod
+    def at(cls, watermark: int) -> Frontier:
+        """Where nothing revises."""
+        return cls(watermark, watermark)
+
+    def until(self, time: int) -> Frontier:
+        """This frontier, or an earlier one that ends at `time`: a step goes on to it in several."""
+        return self if time >= self.watermark else Frontier(time, min(time, self.stable))

@@ -1,0 +1,166 @@
+"""State by key: the rows of a store taken apart by key, and put together again.
+
+A state is arrays as a snapshot has them: rows, and the keys that they name by number (`cep.operators.store`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from cep.operators.contract import Arrays, Bools, Ints, StateKeys, Translation, to_arrow
+from cep.operators.store import ARRIVAL, BEGIN, END, HEADER, OTHER, SIDE, SLOT
+
+ABSENT = 2
+"""The input of a join that must not occur between."""
+
+
+class KeyedState:
+    """The part of the contract that is about the state as a whole and by key. Of an operator: `_state`, the arrays of
+    its snapshot; `_read`, those of another; `_become`, to take them on; and where it is no store, how they are taken
+    apart and put together."""
+
+    def _state(self) -> Arrays:
+        raise NotImplementedError
+
+    def _read(self, batch: pa.RecordBatch) -> Arrays:
+        raise NotImplementedError
+
+    def _become(self, state: Arrays) -> None:
+        raise NotImplementedError
+
+    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
+        return taken_apart(state, keys)
+
+    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
+        return put_together(one, other)
+
+    def snapshot(self) -> pa.RecordBatch:
+        """See `cep.operators.contract`."""
+        return to_arrow(self._state())
+
+    def restore(self, batch: pa.RecordBatch) -> None:
+        """See `cep.operators.contract`."""
+        self._become(self._read(batch))
+
+    def extract(self, keys: StateKeys) -> pa.RecordBatch:
+        """See `cep.operators.contract`."""
+        parts = self._taken_apart(self._state(), keys)
+        self._become(parts.staying)
+        return to_arrow(parts.going)
+
+    def replace(self, keys: StateKeys, state: pa.RecordBatch) -> None:
+        """See `cep.operators.contract`."""
+        given = self._read(state)
+        self._become(self._put_together(self._taken_apart(self._state(), keys).others, given))
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A state by key: what goes with some keys; what stays when they go, and of it what is of other keys alone."""
+
+    going: Arrays
+    staying: Arrays
+    others: Arrays
+
+
+def taken_apart(state: Arrays, keys: StateKeys) -> Parts:
+    """The rows of a store by key."""
+    cold = state["cold"]
+    going, staying = np.zeros(len(cold), np.bool_), np.zeros(len(cold), np.bool_)
+    for side in np.unique(cold[:, SIDE]).tolist():
+        mine = cold[:, SIDE] == side
+        going[mine] = keys.going(side, cold[mine, HEADER:])
+        staying[mine] = keys.staying(side, going[mine])
+    if "absent_keys" not in state:
+        return Parts(chosen(state, going), chosen(state, staying), chosen(state, ~going))
+    watched = len(keys.columns) > ABSENT
+    known = state["absent_keys"][state["absent_cold"][:, SLOT]]
+    away = keys.going(ABSENT, known) if watched else np.zeros(len(known), np.bool_)
+    stays = keys.staying(ABSENT, away) if watched else ~away
+    return Parts(chosen(state, going, away), chosen(state, staying, stays), chosen(state, ~going, ~away))
+
+
+def recoded(
+    state: Arrays,
+    codes: Translation,
+    columns: Sequence[Sequence[int]],
+    keys: Sequence[tuple[int, int]],
+    absent: Sequence[tuple[int, int]] = (),
+) -> Arrays:
+    """The state with other pool codes: in the `columns` of each side that hold codes, and in the keys, whose columns
+    are those (side, column), wherever these do."""
+    coded = {(side, column) for side, each in enumerate(columns) for column in each}
+    cold = state["cold"]
+    for side, column in sorted(coded):
+        mine = cold[:, SIDE] == side
+        if mine.any():
+            cold[mine, HEADER + column] = codes(cold[mine, HEADER + column])
+    for name, places in (("keys", keys), ("absent_keys", absent)):
+        for place, known in enumerate(places):
+            if known in coded:
+                state[name][:, place] = codes(state[name][:, place])
+    return state
+
+
+def chosen(state: Arrays, rows: Bools, absent: Bools | None = None) -> Arrays:
+    """The state of these rows alone (and of these of what is to be absent), with the keys that they name."""
+    hot = "store" if "store" in state else "hot"
+    cold = state["cold"][rows]
+    keys, cold[:, SLOT] = _named(state["keys"], cold[:, SLOT])
+    made = {hot: state[hot][rows], "cold": cold, "keys": keys}
+    if absent is not None:
+        away = state["absent_cold"][absent]
+        both = np.concatenate([away[:, SLOT], cold[:, OTHER]])
+        keys, both = _named(state["absent_keys"], both)
+        away[:, SLOT], cold[:, OTHER] = both[: len(away)], both[len(away) :]
+        made |= {"absent_hot": state["absent_hot"][absent], "absent_cold": away, "absent_keys": keys}
+    return made
+
+
+def put_together(one: Arrays, other: Arrays) -> Arrays:
+    """Two states that have no row in common as one. Rows are in order of arrival, as those of each were; of rows that
+    arrived alike those of `one` are first."""
+    keys, mine, theirs = _together(one["keys"], other["keys"])
+    first, second = one["cold"].copy(), other["cold"].copy()
+    first[:, SLOT], second[:, SLOT] = _at(mine, first[:, SLOT]), _at(theirs, second[:, SLOT])
+    made = {"keys": keys}
+    if "absent_keys" in one:
+        made["absent_keys"], mine, theirs = _together(one["absent_keys"], other["absent_keys"])
+        first[:, OTHER], second[:, OTHER] = _at(mine, first[:, OTHER]), _at(theirs, second[:, OTHER])
+        away, more = one["absent_cold"].copy(), other["absent_cold"].copy()
+        away[:, SLOT], more[:, SLOT] = _at(mine, away[:, SLOT]), _at(theirs, more[:, SLOT])
+        both = np.concatenate([one["absent_hot"], other["absent_hot"]])
+        # What began last so far is written as each one's start: rows of one key are in their order already.
+        order = np.argsort(both[:, END], kind="stable")
+        made |= {"absent_hot": both[order], "absent_cold": np.concatenate([away, more])[order]}
+    hot = "store" if "store" in one else "hot"
+    both, cold = np.concatenate([one[hot], other[hot]]), np.concatenate([first, second])
+    order = np.lexsort((cold[:, ARRIVAL], both[:, BEGIN], both[:, END]))
+    return made | {hot: both[order], "cold": cold[order]}
+
+
+def _named(keys: Ints, slots: Ints) -> tuple[Ints, Ints]:
+    """The keys that these slots name, and their numbers among them; a negative slot names none."""
+    used, numbers = np.unique(slots, return_inverse=True)
+    none = int(np.searchsorted(used, 0))
+    return keys[used[none:]], np.where(slots < 0, slots, numbers.reshape(-1) - none)
+
+
+def _together(one: Ints, other: Ints) -> tuple[Ints, Ints, Ints]:
+    """Keys of both, each once, and the numbers in them of either's."""
+    both = np.concatenate([one, other])
+    if not both.shape[1]:  # one key at most, of no column
+        return both[:1], np.zeros(len(one), np.int64), np.zeros(len(other), np.int64)
+    keys, numbers = np.unique(both, axis=0, return_inverse=True)
+    numbers = numbers.reshape(-1)
+    return keys, numbers[: len(one)], numbers[len(one) :]
+
+
+def _at(numbers: Ints, slots: Ints) -> Ints:
+    moved = slots.copy()
+    moved[slots >= 0] = numbers[slots[slots >= 0]]
+    return moved
