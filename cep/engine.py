@@ -46,6 +46,7 @@ from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
 from cep.runtime.prior_state import PriorState, State
 from cep.runtime.reorder_buffer import BEGINNING, END_OF_TIME, ReorderBuffer
+from cep.runtime.state_by_key import KeyedStage, Keys, StateByKey
 
 Frames = dict[str, pl.DataFrame]
 Batch = Mapping[str, pl.DataFrame] | Iterable[Event]
@@ -136,6 +137,7 @@ class Engine:
         self.broken = False
         self.dead: list[RefusedRow] = []
         self._sweep_at = 1 << 16
+        self._keyed: StateByKey | None = None
         with snapshot.restoring():
             self.carried: dict[str, bool] = {} if state is None else self._carry(state)
 
@@ -410,6 +412,38 @@ class Engine:
         self.position = header["position"]
         self._checked()
         return {rule: goals <= taken for rule, goals in self.goals().items()}
+
+    def extract(self, keys: Keys) -> bytes:
+        """Take out all that is held of these keys, each the values of the arguments by which the program runs
+        (`cep plan`), or of a share of them; what belongs to every key is copied. Gives it as `replace` takes it.
+        Raises CepError where the program or stage does not run by key, and with lineage."""
+        held = self._by_key()
+        return self._extract(held, keys)
+
+    def replace(self, keys: Keys, state: bytes) -> None:
+        """Put what `extract` gave, of an engine of the same program and stage at the same watermark, in the place of
+        all that is held of these keys; an engine that has met nothing takes on the watermark, too. Raises CepError."""
+        held = self._by_key()
+        with snapshot.restoring():
+            self._replace(held, keys, *held.read(state))
+
+    @wholly()
+    def _extract(self, held: StateByKey, keys: Keys) -> bytes:
+        return held.extract(keys, self.position)
+
+    @wholly()
+    def _replace(self, held: StateByKey, keys: Keys, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> None:
+        held.replace(keys, header, batches)
+        self.position = max(self.position, header["position"])
+        self._checked()
+
+    def _by_key(self) -> StateByKey:
+        if self.history is not None:
+            raise CepError("lineage is not kept by key", hint="an engine without `explain`", code="snapshot")
+        if self._keyed is None:
+            stage = KeyedStage(self._meant.plan, self.stage)
+            self._keyed = StateByKey(stage, self.plan, self.machine, self.clock, self.pool, self._state + " by key")
+        return self._keyed
 
     @property
     def _state(self) -> str:

@@ -168,7 +168,7 @@ class SlidingAggregate(KeyedState, Untimed):
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
         places = keys.columns[0]
         by = None if places is None else tuple(self.spec.by.index(column) for column in places)
-        going = StateKeys((by,), keys.values[:1]).going(0, state["keys"])
+        going = StateKeys((by,), keys.tests).going(0, state["keys"])
         return Parts(*(self._chosen(state, groups) for groups in (going, keys.staying(0, going), ~going)))
 
     def _put_together(self, one: Arrays, other: Arrays) -> Arrays:

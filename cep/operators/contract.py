@@ -105,28 +105,18 @@ class StateKeys:
     """Keys whose state is asked for, as an operator sees them.
 
     `columns`: for each input the argument columns that together hold the key (of what is absent between a pair: the
-    columns of its own key); None where a row of the input belongs to every key. `values`: for each input the keys as
-    these columns hold them, a row a key.
+    columns of its own key); None where a row of the input belongs to every key. `tests`: for each input, which rows of
+    these columns, a row an occurrence, are of these keys.
     """
 
     columns: tuple[tuple[int, ...] | None, ...]
-    values: tuple[Ints, ...]
+    tests: tuple[Callable[[Ints], Bools], ...]
 
     def among(self, side: int, table: Ints) -> Bools:
         """Which rows of arguments of an input, a row an occurrence, are of these keys."""
-        columns, values = self.columns[side], self.values[side]
+        columns = self.columns[side]
         assert columns is not None, "asked of rows that have a key"
-        held = np.zeros(len(table), np.bool_)
-        if not len(table) or not len(values):
-            return held
-        if len(columns) == 1:
-            held[:] = np.isin(table[:, columns[0]], values[:, 0])
-            return held
-        both = np.concatenate([values, table[:, list(columns)]])
-        _, kinds = np.unique(both, axis=0, return_inverse=True)
-        kinds = kinds.reshape(-1)
-        held[:] = np.isin(kinds[len(values) :], kinds[: len(values)])
-        return held
+        return self.tests[side](table[:, list(columns)]) if len(table) else np.zeros(0, np.bool_)
 
     def going(self, side: int, table: Ints) -> Bools:
         """Which rows of an input `extract` gives: those of these keys, all where rows belong to every key."""

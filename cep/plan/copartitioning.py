@@ -32,12 +32,13 @@ class Failure:
 @dataclass(frozen=True, slots=True)
 class Spread:
     """The `rules` that can run in buckets together, why the others of those asked cannot, where the events are that
-    they make, and which inputs these go back to."""
+    they make, and which inputs these go back to; `nodes`: where what each of their nodes gives is."""
 
     rules: tuple[int, ...]
     failures: Mapping[int, Failure]
     places: Mapping[str, Place]
     leaves: Mapping[str, frozenset[str]]
+    nodes: Mapping[int, Place]
 
 
 def spread(
@@ -71,7 +72,8 @@ class _Spreading:
         while failed := self.unread() or self.unmet():
             self.failures |= failed
             self.rules = [rule for rule in self.rules if rule not in failed]
-        return Spread(tuple(sorted(self.rules)), self.failures, self.places, self.leaves)
+        nodes = {number: place for number, place in self.found.items() if not isinstance(place, Failure)}
+        return Spread(tuple(sorted(self.rules)), self.failures, self.places, self.leaves, nodes)
 
     def unread(self) -> dict[int, Failure]:
         """The rules that read what is neither given nor made here whole, and those of a recursion that is not whole."""

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from cep.core.kernels import njit
 from cep.core.schema import ARRIVAL, TIE, Schema
@@ -66,12 +67,20 @@ def buckets(table: pl.DataFrame, schema: Schema, route: Route, count: int) -> In
     else:
         assert isinstance(route, tuple), "rows of this route are not dealt by what they are"
         named = [named[position] for position in route]
-    hashed = np.zeros(table.height, np.uint64)
-    for name, type in named:
-        if name in table.columns:
-            _fold(hashed, words(table[name], type))
+    there = [(name, type) for name, type in named if name in table.columns]
+    if not there:
+        return np.zeros(table.height, np.int64)
+    hashed = hashes([table[name] for name, _ in there], [type for _, type in there])
     numbers: Ints = (hashed % np.uint64(count)).astype(np.int64)
     return numbers
+
+
+def hashes(columns: Sequence[pl.Series], types: Sequence[str]) -> NDArray[np.uint64]:
+    """What the bucket of each row goes by: a hash of its values in these columns."""
+    hashed = np.zeros(len(columns[0]), np.uint64)
+    for series, type in zip(columns, types, strict=True):
+        _fold(hashed, words(series, type))
+    return hashed
 
 
 def words(series: pl.Series, type: str) -> Ints:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from cep.core.relation import END, FIRST, ORDER, START, Table, column, concat, rows
 from cep.core.schema import ARRIVAL, TIE, Schema
@@ -43,9 +44,14 @@ def places(table: Table) -> list[pl.Series]:
 
 def series(table: Table, argument: int, type: str, pool: Pool) -> pl.Series:
     """One argument's values."""
-    values = column(table, argument, type)
+    return series_of(table[FIRST + argument], type, pool)
+
+
+def series_of(held: NDArray[np.int64], type: str, pool: Pool) -> pl.Series:
+    """Values of a type, as they are held."""
     if type in ("string", "iri", "any"):
-        return pool.decode(table[FIRST + argument], type)
+        return pool.decode(held, type)
+    values = np.ascontiguousarray(held).view(np.float64) if type == "float" else held
     made = pl.Series(values)
     missing = np.isnan(values) if type == "float" else values == MISSING
     if missing.any():

@@ -18,7 +18,7 @@ class Fingerprints:
     before it is asked for, and that once."""
 
     def __init__(self, plan: Plan, facts: Mapping[str, pl.DataFrame], knowledge: str | None) -> None:
-        self._plan, self._facts, self._knowledge = plan, facts, knowledge
+        self.plan, self._facts, self._knowledge = plan, facts, knowledge
         self._units: dict[Unit, str] = {}
         self._events: dict[bool, dict[str, str]] = {}
 
@@ -37,10 +37,10 @@ class Fingerprints:
         """Names of what is derived; `known`: another knowledge makes another name, where it is asked."""
         if known not in self._events:
             found = self._found(self._knowledge if known else None)
-            derived = self._plan.derived
+            derived = self.plan.derived
             self._events[known] = {u: name for u, name in found.items() if isinstance(u, str) and u in derived}
         return self._events[known]
 
     def _found(self, knowledge: str | None) -> dict[Unit, str]:
         facts = {name: snapshot.table_name(table) for name, table in self._facts.items()}
-        return identities(self._plan, meanings(self._plan.rules, facts, knowledge))
+        return identities(self.plan, meanings(self.plan.rules, facts, knowledge))

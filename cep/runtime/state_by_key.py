@@ -1,0 +1,355 @@
+"""State by key: in which columns of which goal the key of a stage is, and what an engine holds of some keys as bytes.
+
+A stage that runs in buckets (`cep.plan.partition`) deals rows by arguments; their values are the key. All that its
+goals hold of a key can be taken out and put back, into the same engine or into another of the same stage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from cep.core.errors import CepError
+from cep.core.relation import FIRST, Table, bits, compact, concat, empty, rows
+from cep.core.schema import Schema
+from cep.core.time import BEGINNING
+from cep.core.values import MISSING, Ints, Pool
+from cep.events import Iri, Value
+from cep.operators.contract import Bools, Goal, StateKeys, Translation, demand, from_arrow, to_arrow
+from cep.plan.algebra import Aggregation, Deadline, Join
+from cep.plan.copartitioning import EVERYWHERE, Place, Spread, spread
+from cep.plan.dependencies import Dependencies
+from cep.plan.order import Unit
+from cep.plan.partition import Stage, partition
+from cep.plan.plan import Plan
+from cep.rules.typed import common_type
+from cep.runtime import snapshot
+from cep.runtime.buckets import buckets, hashes
+from cep.runtime.decode import frame, series_of
+from cep.runtime.machine import Machine
+from cep.runtime.reorder_buffer import ReorderBuffer
+
+Key = tuple[Value, ...]
+"""The values of the arguments by which rows are dealt, in the order of `Stage.inputs`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The keys that are in all of these buckets, each (number, of how many): those of `((1, 4), (3, 8))` go from bucket
+    1 to bucket 3 where there are to be 8 instead of 4."""
+
+    buckets: tuple[tuple[int, int], ...]
+
+    def holds(self, columns: Sequence[pl.Series], types: Sequence[str]) -> Bools:
+        """Which keys, of these columns, are in it."""
+        hashed, held = hashes(columns, types), np.ones(len(columns[0]), np.bool_)
+        for number, count in self.buckets:
+            held &= hashed % np.uint64(count) == number
+        return held
+
+    def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
+        """The same of rows that are dealt by all that they are."""
+        held = np.ones(table.height, np.bool_)
+        for number, count in self.buckets:
+            held &= buckets(table, schema, "whole", count) == number
+        return held
+
+
+Keys = Collection[Key] | Share
+
+_CODED = ("string", "iri", "any")
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Of an input of a goal: the columns that hold the key, and the types in which they do; None: it is shared."""
+
+    columns: tuple[int, ...] | None
+    types: tuple[str, ...] = ()
+
+
+class KeyedStage:
+    """Where the key is in one stage of a plan, or in a program that is one stage. CepError: it runs by no key."""
+
+    def __init__(self, plan: Plan, number: int | None) -> None:
+        stages = partition(plan)
+        self.plan, self.book = plan, Dependencies(plan)
+        self.stage: Stage = stages[(number or 1) - 1]
+        if not self.stage.keyed or number == 0 or (number is None and len(stages) > 1):
+            why = "; ".join(reason.text for stage in stages for reason in stage.reasons)
+            raise CepError(
+                "the program does not run by one key" + (f": {why}" if why else ""),
+                hint="`cep plan` tells its stages; give the number of one that runs by key",
+                code="key",
+            )
+
+    @cached_property
+    def _spreads(self) -> list[Spread]:
+        """Where everything is, for each value of the key."""
+        routes = {event: route for event, route in self.stage.inputs.items() if isinstance(route, tuple)}
+        everywhere = {event for event, route in self.stage.inputs.items() if route == "broadcast"}
+        found = []
+        for i in range(max(map(len, routes.values()), default=0)):
+            held = {event: route[i] for event, route in routes.items() if len(route) > i}
+            found.append(spread(self.book, self.stage.rules, held, everywhere, self.stage.inputs.keys()))
+        return found
+
+    def sides(self, unit: Unit) -> tuple[_Side, ...]:
+        """The inputs of a goal, by its number in the whole plan, or of a recursion by its event; none where it holds
+        nothing. CepError: what it holds has no key."""
+        if isinstance(unit, str):
+            schema = self.plan.schemas[unit]
+            places = [found.places[unit] for found in self._spreads if unit in found.places]
+            return (self._side(places, [a.type for a in schema.attributes], unit),)
+        node = self.plan.nodes[unit]
+        if not isinstance(node, Join | Deadline | Aggregation):
+            return ()
+        spreads = [found for found in self._spreads if unit in found.nodes]
+        child, types = node.child if isinstance(node, Aggregation) else node.left, self.book.types
+        places = [found.nodes[child] for found in spreads]
+        if isinstance(node, Aggregation):
+            places = [EVERYWHERE if place is EVERYWHERE else place & set(node.by) for place in places]
+        if not isinstance(node, Join):
+            return (self._side(places, types(child), unit),)
+        right = self._side([found.nodes[node.right] for found in spreads], types(node.right), unit)
+        made = [self._side(places, types(child), unit), right]
+        if node.absent is not None:
+            made.append(self._absent(unit, node, node.absent, spreads))
+        return tuple(made)
+
+    def _side(self, places: Sequence[Place], types: Sequence[str], unit: Unit) -> _Side:
+        if places and places[0] is EVERYWHERE:
+            return _Side(None)
+        columns: list[int] = []
+        for place in places:
+            if not place:
+                break
+            columns.append(min(place))
+        if not columns:
+            raise self._without_key(unit)
+        return _Side(tuple(columns), tuple(types[column] for column in columns))
+
+    def _absent(self, unit: int, node: Join, absent: int, spreads: Sequence[Spread]) -> _Side:
+        if spreads and spreads[0].nodes[absent] is EVERYWHERE:
+            return _Side(None)
+        own, theirs = self.book.types(absent), self.book.types(unit)
+        columns, types = [], []
+        for found in spreads:
+            inside, outside = found.nodes[absent], found.nodes[unit]
+            assert inside is not EVERYWHERE and outside is not EVERYWHERE, "both sides have a key"
+            pairs = [(a, c) for a, c in self.book.absent_pairs(node) if a in inside and c in outside]
+            if not pairs:
+                break
+            type = common_type(own[pairs[0][0]], theirs[pairs[0][1]])
+            assert type is not None, "types that never join were refused"
+            columns.append(node.absent_key.index(pairs[0]))
+            types.append(type)
+        if not columns:
+            raise self._without_key(unit)
+        return _Side(tuple(columns), tuple(types))
+
+    def _without_key(self, unit: Unit) -> CepError:
+        what = f"`{unit}`" if isinstance(unit, str) else f"a goal of {', '.join(self._rules(unit))}"
+        return CepError(f"what {what} holds has no key", hint="`cep plan` tells how rows are dealt", code="key")
+
+    def _rules(self, node: int) -> list[str]:
+        rules = [self.plan.rules.rules[number] for number in sorted(self.plan.users[node])]
+        return [f"`{rule.label}`" if rule.label else f"line {rule.span.line}" for rule in rules]
+
+    def selection(self, sides: Sequence[_Side], keys: Keys, pool: Pool) -> StateKeys:
+        """The keys as a goal sees them."""
+        return StateKeys(tuple(side.columns for side in sides), tuple(_test(side.types, keys, pool) for side in sides))
+
+
+def _test(types: Sequence[str], keys: Keys, pool: Pool) -> Callable[[Ints], Bools]:
+    """Which rows of columns of these types are of these keys: of those that have so many values."""
+    if isinstance(keys, Share):
+        return lambda table: keys.holds([series_of(table[:, i], type, pool) for i, type in enumerate(types)], types)
+    held = [encoded(key, types, pool) for key in keys if len(key) == len(types)]
+    wanted = np.array([row for row in held if row is not None], np.int64).reshape(-1, len(types))
+
+    def among(table: Ints) -> Bools:
+        if not len(wanted):
+            return np.zeros(len(table), np.bool_)
+        _, kinds = np.unique(np.concatenate([wanted, table]), axis=0, return_inverse=True)
+        kinds = kinds.reshape(-1)
+        return np.isin(kinds[len(wanted) :], kinds[: len(wanted)])
+
+    return among
+
+
+def encoded(key: Key, types: Sequence[str], pool: Pool) -> list[int] | None:
+    """A key as columns of these types hold it; None: they hold no such values."""
+    made = []
+    for value, type in zip(key, types, strict=True):
+        if value is None:
+            made.append(int(bits(np.array([math.nan]))[0]) if type == "float" else MISSING)
+        elif type in _CODED:
+            if type == "any" or (isinstance(value, str) and (type == "iri") == isinstance(value, Iri)):
+                made.append(int(pool.encode_values([value])[0]))
+            elif isinstance(value, str) and type == "iri":
+                made.append(int(pool.encode_values([Iri(value)])[0]))
+            else:
+                return None
+        elif isinstance(value, str):
+            return None
+        elif type == "float":
+            made.append(int(bits(np.array([float(value)]))[0]))
+        elif float(value).is_integer() and abs(value) < 2**63:
+            made.append(int(value))
+        else:
+            return None
+    return made
+
+
+# --- out of an engine, and into one -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StateByKey:
+    """The state of an engine by key. `plan`: of the stage that `machine` runs; `program`: what its states are of."""
+
+    stage: KeyedStage
+    plan: Plan
+    machine: Machine
+    clock: ReorderBuffer
+    pool: Pool
+    program: str
+
+    def read(self, state: bytes) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
+        """What `extract` gave. CepError: it is of another program or stage, of another time, or damaged."""
+        header, batches = snapshot.load(state, self.program)
+        if not self._new() and header["watermark"] != self.clock.watermark:
+            raise CepError(
+                "the state of these keys is of another time than the engine's",
+                hint="bring both to one watermark with `advance`",
+                code="late",
+            )
+        self._goals()
+        return header, batches
+
+    def extract(self, keys: Keys, position: int) -> bytes:
+        """Take out what goals hold of these keys and what waits of them."""
+        goals = [(goal, self.stage.selection(sides, keys, self.pool)) for goal, sides in self._goals()]
+        waiting = {name: self._waiting(name, keys) for name in self.clock.waiting}
+        states = [goal.extract(chosen) for goal, chosen in goals]
+        self.clock.waiting = {name: staying for name, (_, staying) in waiting.items() if staying}
+        gone = {name: going for name, (going, _) in waiting.items() if rows(going)}
+        live = [gone[name][row] for name, places in coded(self.plan.schemas).items() if name in gone for row in places]
+
+        def seen(codes: Ints) -> Ints:
+            live.append(codes.copy())
+            return codes
+
+        for (goal, _), state in zip(goals, states, strict=True):
+            goal.recoded(state, seen)
+        values = self.pool.dump(live).to_arrow().combine_chunks().to_batches()
+        header = {"position": position, "watermark": self.clock.watermark, "latest": self.clock.latest}
+        return snapshot.save(header | {"values": len(values)}, [*values, to_arrow(gone), *states], self.program)
+
+    def replace(self, keys: Keys, header: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
+        """Put what was read in the place of all that is held of these keys."""
+        if self._new():
+            self.clock.restore({}, header["watermark"], header["latest"])
+        values, (waiting, *states) = batches[: header["values"]], batches[header["values"] :]
+        moved = np.empty(0, np.int64)
+        if values:
+            moved = self.pool.load(pl.from_arrow(pa.Table.from_batches(values)))  # type: ignore[arg-type]
+        goals, codes = self._goals(), translation(moved)
+        demand(len(states) == len(goals))
+        given = from_arrow(waiting)
+        for name, places in coded(self.plan.schemas).items():
+            for row in places if name in given else ():
+                given[name][row] = codes(given[name][row])
+        for (goal, sides), each in zip(goals, states, strict=True):
+            goal.replace(self.stage.selection(sides, keys, self.pool), goal.recoded(each, codes))
+        for name in sorted(given.keys() | self.clock.waiting.keys()):
+            _, others = self._waiting(name, keys, True)
+            self.clock.waiting[name] = [*others, *([given[name]] if name in given else [])]
+            if not self.clock.waiting[name]:
+                del self.clock.waiting[name]
+        self.clock.latest = max(self.clock.latest, header["latest"])
+
+    def _new(self) -> bool:
+        """Whether nothing has come yet."""
+        return self.clock.watermark == self.clock.latest == BEGINNING
+
+    def _goals(self) -> list[tuple[Goal, tuple[_Side, ...]]]:
+        """The goals with their inputs."""
+        found, origin, chained = [], self.plan.origin, set(self.machine.compiled)
+        for unit, goal in self.machine.goals():
+            if isinstance(unit, str):
+                found.append((goal, self.stage.sides(unit) if unit in chained else ()))
+            else:
+                found.append((goal, self.stage.sides(unit if origin is None else origin[unit])))
+        return found
+
+    def _waiting(self, name: str, keys: Keys, others: bool = False) -> tuple[Table, list[Table]]:
+        """Of what waits of an event, what goes with these keys and what stays; `others`: only what is of other keys."""
+        schema, route = self.plan.schemas[name], self.stage.stage.inputs[name]
+        tables = self.clock.waiting.get(name)
+        if not tables:
+            return empty(len(schema.attributes)), []
+        table = concat(tables)
+        if route == "whole":  # no goal that remembers takes it
+            mine = np.zeros(rows(table), np.bool_)
+            if isinstance(keys, Share):
+                mine = keys.whole(frame(table, schema, self.pool), schema)
+            kept = ~mine
+        else:
+            columns = route if isinstance(route, tuple) else None
+            side = _Side(columns, tuple(schema.attributes[column].type for column in columns or ()))
+            chosen = self.stage.selection([side], keys, self.pool)
+            mine = chosen.going(0, compact(table[FIRST:].T))
+            kept = ~mine if others else chosen.staying(0, mine)
+        return compact(table[:, mine]), [compact(table[:, kept])] if kept.any() else []
+
+
+def translation(moved: Ints) -> Translation:
+    """Codes of another pool as those that `Pool.load` gave for them."""
+
+    def translated(codes: Ints) -> Ints:
+        known = (codes >= 0) & (codes < len(moved))
+        found: Ints = np.where(known, np.append(moved, MISSING)[np.where(known, codes, -1)], MISSING)
+        return found
+
+    return translated
+
+
+def coded(schemas: Mapping[str, Schema]) -> dict[str, list[int]]:
+    """Which rows of each event's tables are pool codes."""
+    return {
+        name: [FIRST + i for i, a in enumerate(schema.attributes) if a.type in _CODED]
+        for name, schema in schemas.items()
+    }
+
+
+# --- from buckets to buckets ------------------------------------------------------------------------------------------
+
+
+class Bucket(Protocol):
+    """An engine, as far as it is asked here."""
+
+    def extract(self, keys: Keys) -> bytes:
+        """See `Engine.extract`."""
+        ...
+
+    def replace(self, keys: Keys, state: bytes) -> None:
+        """See `Engine.replace`."""
+        ...
+
+
+def rebalance(before: Sequence[Bucket], after: Sequence[Bucket]) -> None:
+    """All that the engines of a stage's buckets hold goes to the engines, which are new, of as many others as there are
+    to be: each key to the bucket to which `deal` will give its rows. Those of before keep what belongs to every key."""
+    for number, one in enumerate(before):
+        for place, other in enumerate(after):
+            share = Share(((number, len(before)), (place, len(after))))
+            other.replace(share, one.extract(share))

@@ -1,0 +1,146 @@
+"""State by key: what an engine holds of some keys is taken out and put back, here or elsewhere, and nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cep.core.errors import CepError
+from cep.engine import Engine, detect
+from cep.events import Event
+from cep.plan.partition import Stage, partition
+from cep.runtime.state_by_key import rebalance
+from tests.keyed_programs import keyed_programs
+from tests.programs import Program
+from tests.rounds import Buckets
+from tests.test_equivalence import check, examples, in_order, types
+from tests.test_snapshot_before import PROGRAM, SECOND, stream
+from tests.test_snapshot_before import given as rows_of
+
+KEYS = [(value, other) for value in range(-1, 9) for other in range(-1, 9)] + [(value,) for value in range(-1, 9)]
+
+PROGRAM_BY_KEY = "\n".join(line for line in PROGRAM.splitlines() if not line.startswith(("late", "same")))
+
+
+def keyed(first: int, last: int) -> list[Event]:
+    """The events of the stream that the program reads."""
+    return [event for event in stream(first, last) if event.type != "d"]
+
+
+class Moving(Buckets):
+    """Between two rounds some keys are taken out and put back, and all goes to another number of buckets."""
+
+    def round(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> dict[str, pl.DataFrame]:
+        for place, stage in enumerate(self.stages):
+            if stage.keyed:
+                self.engines[place] = self.moved(stage, self.engines[place])
+        return super().round(tables, watermark)
+
+    def moved(self, stage: Stage, engines: list[Engine]) -> list[Engine]:
+        try:
+            for engine in engines:
+                keys = self.random.sample(KEYS, self.random.randrange(len(KEYS)))
+                engine.replace(keys, engine.extract(keys))
+            if self.random.random() < 0.5:
+                return engines
+            after = [self.engine(stage) for _ in range(self.random.randrange(1, 5))]
+            rebalance(engines, after)
+            return after
+        except CepError as error:
+            assert error.code == "key"  # of a goal beside what is in every bucket: its rows go by no argument
+            return engines
+
+
+@examples(300)
+@given(keyed_programs(), st.data())
+def test_keys_move(program: Program, data: st.DataObject) -> None:
+    events = in_order(program.events)
+    expected = detect(program.text, events)
+    given_types = types(events)
+    run = Moving(program.text, data.draw(st.integers(1, 4)), Random(data.draw(st.integers(0, 999))), types=given_types)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(events)), max_size=5)))
+    batches = [list(enumerate(events))[a:b] for a, b in zip([0, *cuts], [*cuts, len(events)])]
+    check(expected, run.run(batches), "keys that move (+) change what is derived (-)")
+
+
+@pytest.mark.parametrize("keys", [[], [("k0",)], [("k1",), ("k4",), ("none",)]])
+def test_taken_out_and_put_back(keys: list[tuple[str]]) -> None:
+    """Every operator, at every event: in one place, with what waits for the watermark."""
+    text, options = PROGRAM_BY_KEY, {"lateness": 3 * SECOND}
+    whole, engine = Engine.from_text(text, **options), Engine.from_text(text, **options)
+    for i in range(90):
+        assert rows_of(engine.push(keyed(i, i + 1))) == rows_of(whole.push(keyed(i, i + 1)))
+        engine.replace(keys, engine.extract(keys))
+    assert sorted(rows_of(engine.close())) == sorted(rows_of(whole.close()))
+
+
+@pytest.mark.parametrize("at", [20, 41, 63])
+def test_a_new_engine_goes_on_with_some_keys(at: int) -> None:
+    """It gives what the one that had them would have given of them; that one gives the rest."""
+    options: dict[str, Any] = {"lateness": 3 * SECOND}
+    whole = Engine.from_text(PROGRAM_BY_KEY, **options)
+    one, other = Engine.from_text(PROGRAM_BY_KEY, **options), Engine.from_text(PROGRAM_BY_KEY, **options)
+    whole.push(keyed(0, at))
+    one.push([Event("a", (f"z{i}", 1), 0, 0) for i in range(7)])  # other codes of the same values
+    one.advance(0)
+    one = Engine.from_text(PROGRAM_BY_KEY, **options)
+    one.push(keyed(0, at))
+    keys = [("k0",), ("k4",)]
+    held = one.state_rows
+    other.replace(keys, one.extract(keys))
+    assert 0 < other.state_rows < held and one.state_rows + other.state_rows == held
+    expected = rows_of(whole.push(keyed(at, 90)), whole.close())
+    rest = keyed(at, 90)
+    mine = [event for event in rest if (event.args[0],) in keys]
+    theirs = [event for event in rest if (event.args[0],) not in keys]
+    found = [rows_of(e.push(part), e.advance(86 * SECOND), e.close()) for e, part in ((other, mine), (one, theirs))]
+    of_keys = [row for row in expected if (row[3],) in keys]
+    assert sorted(found[0]) == sorted(of_keys) and of_keys
+    assert sorted(found[1]) == sorted(row for row in expected if (row[3],) not in keys)
+
+
+def test_values_have_other_codes_in_another_engine() -> None:
+    text = "event a(k: string, v: string). event b(k: string). both(K, V) <- a(K, V) AND b(K).\n" + (
+        "first(K, F, N) <- a(K, V) AGGREGATE F = first(V), N = count(distinct V) OVER LAST 100 BY K.\n"
+        "alone(K, V) <- a(K, V) UNLESS b(K) WITHIN 9 s."
+    )
+    one, other = Engine.from_text(text, lateness=None), Engine.from_text(text, lateness=None)
+    one.push([Event("a", (f"k{i}", f"v{i}"), i, i) for i in range(5)])
+    other.push([Event("a", (f"x{i}", f"w{i}"), i, i) for i in range(3)])
+    one.advance(10), other.advance(10)
+    keys = [("k3",), ("x1",)]
+    other.replace(keys, one.extract(keys))
+    found = rows_of(other.push([Event("b", (k,), 20, 20) for k in ("k3", "x1", "x2")]), other.advance(30))
+    assert sorted(found) == [("both", 2, 20, "x2", "w2"), ("both", 3, 20, "k3", "v3")]
+    found = rows_of(other.push([Event("a", ("k3", "v3"), 40, 40)]), other.advance(50))
+    assert ("first", 3, 40, "k3", "v3", 1) in found
+
+
+def test_what_runs_by_no_key_is_refused() -> None:
+    with pytest.raises(CepError, match=r"does not run by one key: .*has no BY") as caught:
+        Engine.from_text("event a(k: int). x(N) <- a(K) AGGREGATE N = count() OVER LAST 5.").extract([(1,)])
+    assert caught.value.code == "key"
+    with pytest.raises(CepError, match="lineage is not kept by key"):
+        Engine.from_text(PROGRAM_BY_KEY, explain=True).extract([("k",)])
+    engine = Engine.from_text(PROGRAM_BY_KEY)
+    state = engine.extract([("k",)])
+    with pytest.raises(CepError, match="another program"):
+        engine.restore(state)
+    with pytest.raises(CepError, match="another program"):
+        engine.replace([("k",)], engine.snapshot())
+    later = Engine.from_text(PROGRAM_BY_KEY)
+    later.push(keyed(0, 5))
+    with pytest.raises(CepError, match="another time"):
+        later.replace([("k",)], state)
+    assert not later.broken
+
+
+def test_the_program_is_one_stage_by_key() -> None:
+    (stage,) = partition(Engine.from_text(PROGRAM_BY_KEY).plan)
+    assert stage.keyed and set(stage.inputs.values()) == {(0,)}
