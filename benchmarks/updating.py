@@ -80,7 +80,7 @@ def run(
 ) -> float:
     """CPU seconds; `every`: updates between pushes. One update more, the first, is not measured: after it the engine
     knows what its tables depend on."""
-    engine = Engine(PREFIX + rules, knowledge=known)
+    engine = Engine.from_text(PREFIX + rules, knowledge=known)
     told, read = changes(count, stations), events(count, stations)
     engine.update(1, add="<urn:x:other> <urn:x:level> 7.5 .")
     engine.push([Event("r", ("S1", 0.0), 2, 2)])

@@ -183,7 +183,7 @@ def plan(
             policy=policy,
             alerts=True,
         )
-        say(explained(engine.plan, engine.machine.compiled, answers=engine.answers))
+        say(explained(engine.plan, engine.chained, answers=engine.answers))
 
 
 for command in (check, plan, run, explain, serve):

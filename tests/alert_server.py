@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cep.runtime.reorder_buffer import END_OF_TIME
+from cep.core.time import END_OF_TIME
 from connectors.alerts.life import AlertLifecycle, Change, meant
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import Origin

@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 
 from cep.core.schema import ARRIVAL
+from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event, Iri
 from cep.plan.partition import Stage, partition
 from cep.runtime.buckets import deal, gather, settle
-from cep.runtime.reorder_buffer import END_OF_TIME
 
 TYPES = {"int": pl.Int64, "float": pl.Float64, "string": pl.String, "iri": pl.String, "bool": pl.Boolean}
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from cep.core.errors import CepError, CepErrors
+from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event
-from cep.runtime.reorder_buffer import END_OF_TIME
 from cep.runtime.run_stats import RunStats
 from connectors.alerts.life import AlertLifecycle, Change, meant
 from connectors.alerts.listener import Alerting

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.app.knowledge_feed import KnowledgeFeed
+from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event
-from cep.runtime.reorder_buffer import END_OF_TIME
 from connectors.times import iso
 from knowledge.arriving import Arriving
 from knowledge.updates import FROM, UNTIL, Update, read
@@ -84,7 +84,7 @@ def whole(text: str) -> list[Update]:
 
 def run(feed: KnowledgeFeed, seconds: list[int], size: int) -> list[Event]:
     engine = Engine.from_text(PROGRAM, knowledge=known('<http://k/s> <http://k/limit> 0 ; <http://k/name> "s" .'))
-    engine.clock.lateness = None
+    engine.advance_only()
     found: list[Event] = []
     for start in range(0, len(seconds), size):
         batch = seconds[start : start + size]

@@ -236,7 +236,7 @@ def test_values_that_come_and_go_are_forgotten() -> None:
         time = second * 1_000_000
         engine.update(time, P + f'wt:jfk wt:name "{second}" .', P + f'wt:jfk wt:name "{second - 1}" .')
         engine.push([Event("a", ("JFK",), time, time)])
-        engine._sweep_at = 1
+        engine._parts.sweep_at = 1
         found += rows(engine.advance(time))
     assert [event.args for event in found] == [("JFK", str(second)) for second in range(1, 50)]
     assert engine.pool.size < 20

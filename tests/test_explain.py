@@ -328,4 +328,4 @@ KNOWLEDGE = {
 def test_the_demos_have_pages(path: Path) -> None:
     knowledge = Knowledge.load([DEMOS / file for file in KNOWLEDGE.get(path.stem, ())])
     engine = Engine.from_file(path, knowledge=knowledge)
-    fits(explain(engine.plan, engine.machine.compiled, answers=engine.answers))
+    fits(explain(engine.plan, engine.chained, answers=engine.answers))

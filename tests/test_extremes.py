@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from cep.app.durations import duration
 from cep.command import app
 from cep.core.errors import CepError
-from cep.core.literals import FARTHEST, say_duration, write_duration
+from cep.core.literals import say_duration, write_duration
+from cep.core.time import FARTHEST
 from cep.engine import Engine, detect
 from cep.events import Event
 from connectors.times import of_duration
@@ -42,7 +43,7 @@ BEYOND = [
 @pytest.mark.parametrize("rule", BEYOND)
 def test_what_is_beyond_the_range_is_refused_where_it_stands(rule: str) -> None:
     with pytest.raises(CepError) as caught:
-        Engine(EVENTS + rule)
+        Engine.from_text(EVENTS + rule)
     assert caught.value.message == "this is more than 36 thousand years"
     assert caught.value.hint is not None and f"at most `{LONGEST} d`" in caught.value.hint
     assert caught.value.span is not None and caught.value.span.column > len(EVENTS)
@@ -54,11 +55,11 @@ def test_options_have_the_same_range(text: str) -> None:
         duration(text, "--lateness")
     assert duration(f"{LONGEST}d", "--lateness") == LONGEST * DAY
     with pytest.raises(ValueError, match="lateness"):
-        Engine("x(V) <- a(V).", lateness=2**60 + 1)
+        Engine.from_text("x(V) <- a(V).", lateness=2**60 + 1)
 
 
 def test_times_of_the_input_beyond_it_are_dead() -> None:
-    engine = Engine(EVENTS + "x(V) <- a(V).", lateness=FARTHEST)
+    engine = Engine.from_text(EVENTS + "x(V) <- a(V).", lateness=FARTHEST)
     ends = [-(2**63), 2**63 - 1, -(2**62), 2**62, FARTHEST + 1, -FARTHEST - 1, FARTHEST, -FARTHEST]
     first = engine.push({"a": pl.DataFrame({"start": ends, "end": ends, "v": range(8)})})
     engine.push([Event("a", (8,), -(2**70), 2**70)])
@@ -142,7 +143,7 @@ def test_the_limit_of_an_instant_is_the_option(tmp_path_factory: pytest.TempPath
 def test_the_limit_of_deadlines_in_a_row_is_a_tenth_of_it() -> None:
     rules = "n(V) <- a(V). n(V + 1) <- n(V) UNLESS b(V) WITHIN 1 s WHERE V < 500."
     for limit, ends in ((490, False), (5010, True)):
-        engine = Engine(EVENTS + rules, lateness=None, max_derivations=limit)
+        engine = Engine.from_text(EVENTS + rules, lateness=None, max_derivations=limit)
         engine.push([Event("a", (0,), 0, 0)])
         if ends:
             assert engine.close()["n"].height == 501

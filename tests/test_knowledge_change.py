@@ -276,7 +276,7 @@ def test_terms_that_came_and_went_are_forgotten(monkeypatch: pytest.MonkeyPatch)
         for together in (1, 7):
             some = '<x:a> <x:code> "A" ; <x:level> "first" . <x:b> <x:code> "B" ; <x:level> "other" .'
             known = Knowledge.of(ox.parse(some, ox.RdfFormat.TURTLE), reasoning)
-            engine = Engine(text, knowledge=known, lateness=None)
+            engine = Engine.from_text(text, knowledge=known, lateness=None)
             terms, most = len(known.terms), 2 * max(len(known.terms), 16) + 20
             engine.update(1, '<x:a> <x:level> "0" .', '<x:a> <x:level> "first" .')
             for n in range(1, 300, together):

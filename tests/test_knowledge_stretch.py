@@ -127,7 +127,7 @@ def test_many_changes_in_one_push_are_those_of_one_push_a_change(
 ) -> None:
     updates = told(moves)
     events = [Event("r", (f"S{s}", v + 0.75), t * 500_000, t * 500_000) for t, s, v in sorted(readings)]
-    one = Engine(RULES, knowledge=known(LOADED), lateness=None)
+    one = Engine.from_text(RULES, knowledge=known(LOADED), lateness=None)
     expected: list[Event] = []
     one.receive(events)
     for time in sorted({time for time, _, _ in updates}):
@@ -136,25 +136,25 @@ def test_many_changes_in_one_push_are_those_of_one_push_a_change(
                 one.update(*update)
         expected += rows(one.advance(time))
     expected += rows(one.close())
-    many = Engine(RULES, knowledge=known(LOADED), lateness=None)
+    many = Engine.from_text(RULES, knowledge=known(LOADED), lateness=None)
     cut = data.draw(st.integers(0, len(updates)))
     many.updates(updates[:cut])
     many.updates(updates[cut:])
     many.receive(events)
     found = rows(many.advance(data.draw(st.integers(0, 10_000_000))))
     if snapshot:
-        many = Engine(RULES, knowledge=known(LOADED), lateness=None).restore(many.snapshot())
+        many = Engine.from_text(RULES, knowledge=known(LOADED), lateness=None).restore(many.snapshot())
     found += rows(many.close())
     assert Counter(map(write_event, found)) == Counter(map(write_event, expected))
 
 
 def test_the_step_is_not_cut_by_changes_that_are_given_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Engine(RULES, knowledge=known(LOADED), lateness=None)
+    engine = Engine.from_text(RULES, knowledge=known(LOADED), lateness=None)
     engine.updates([(n * 1_000_000, P + f"x:s1 x:level {n}.25 .", None) for n in range(10, 0, -1)])
     steps: list[int] = []
-    step = engine.machine.step
+    step = engine._machine.step
     monkeypatch.setattr(
-        engine.machine, "step", lambda given, until: steps.append(until.watermark) or step(given, until)
+        engine._machine, "step", lambda given, until: steps.append(until.watermark) or step(given, until)
     )
     engine.receive([Event("r", ("S1", 100.0), n * 1_000_000, n * 1_000_000) for n in range(12)])
     found = engine.close()
@@ -163,7 +163,7 @@ def test_the_step_is_not_cut_by_changes_that_are_given_at_once(monkeypatch: pyte
 
 
 def test_of_updates_given_at_once_all_are_taken_or_none() -> None:
-    engine = Engine(RULES, knowledge=known(LOADED), lateness=None)
+    engine = Engine.from_text(RULES, knowledge=known(LOADED), lateness=None)
     good = [(n * 1_000_000, P + f"x:s1 x:level {n}.25 .", None) for n in range(1, 5)]
     with pytest.raises(CepError, match="it was a float"):
         engine.updates([*good, (9_000_000, P + 'x:s1 x:level "high" .', None)])
@@ -178,9 +178,9 @@ def test_of_updates_given_at_once_all_are_taken_or_none() -> None:
 
 def test_values_of_answers_that_come_later_are_kept() -> None:
     text = P + "event r(s: string).\nnoted(S, N) <- r(S) WHERE { ?p x:code ?S ; x:note ?N }."
-    engine = Engine(text, knowledge=known(LOADED + 'x:s1 x:note "old" .'), lateness=None)
+    engine = Engine.from_text(text, knowledge=known(LOADED + 'x:s1 x:note "old" .'), lateness=None)
     engine.updates([(n * 1_000_000, P + f'x:s1 x:note "new {n}" .', None) for n in range(1, 5)])
-    engine._sweep_at = 0  # every push sweeps
+    engine._parts.sweep_at = 0  # every push sweeps
     engine.receive([Event("r", ("S1",), n * 1_000_000, n * 1_000_000) for n in range(6)])
     found = [engine.advance(n * 1_000_000 + 1).get("noted") for n in range(6)]
     assert [0 if each is None else each.height for each in found] == [1, 2, 3, 4, 5, 5]

@@ -8,16 +8,8 @@ from pathlib import Path
 import pytest
 
 from cep.core.errors import CepError, Span
-from cep.core.literals import (
-    FARTHEST,
-    LARGEST,
-    SECOND,
-    read_duration,
-    read_ticks,
-    read_time,
-    write_duration,
-    write_time,
-)
+from cep.core.literals import LARGEST, SECOND, read_duration, read_ticks, read_time, write_duration, write_time
+from cep.core.time import FARTHEST
 from cep.events import Iri
 from cep.language.syntax import ast
 from cep.language.syntax.ast import (

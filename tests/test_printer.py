@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError
-from cep.core.literals import FARTHEST, LARGEST, SECOND
+from cep.core.literals import LARGEST, SECOND
+from cep.core.time import FARTHEST
 from cep.events import Iri, type_names
 from cep.language.syntax import ast
 from cep.language.syntax.alerts import CHOICES

@@ -126,9 +126,9 @@ def test_times_within_times_is_renamed_once_a_level() -> None:
 def test_a_hundred_mistakes_are_told_and_then_no_more() -> None:
     wrong = "".join(f"r{i}(I) <- e(I, _, _, _) WHERE nothing{i}(I).\n" for i in range(1000))
     with pytest.raises(CepErrors) as raised:
-        Engine(READING + wrong)
+        Engine.from_text(READING + wrong)
     assert len(raised.value.errors) == MOST
     assert str(raised.value).endswith("these are 100 mistakes; more are looked for when they are mended")
     with pytest.raises(CepErrors) as raised:
-        Engine(READING + "".join(wrong.splitlines(keepends=True)[:99]))
+        Engine.from_text(READING + "".join(wrong.splitlines(keepends=True)[:99]))
     assert len(raised.value.errors) == 99 and "mended" not in str(raised.value)

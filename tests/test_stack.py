@@ -31,7 +31,7 @@ def nested(function: str, inner: str, depth: int = DEPTH) -> str:
 
 
 def goals(engine: Engine) -> list[Join]:
-    return [goal for _, goal in engine.machine.goals() if isinstance(goal, Join)]
+    return [goal for _, goal in engine._machine.goals() if isinstance(goal, Join)]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 62, 63, 64, 65, DEPTH])

@@ -114,7 +114,7 @@ def test_copies_take_the_place_of_what_they_are_of_at_once(
         raise KeyboardInterrupt
 
     kinds = {join: Join, unless: AbsenceDeadline, Keys: SlidingAggregate}
-    goals = [goal for _, goal in engine.machine.goals() if isinstance(goal, kinds[place])]
+    goals = [goal for _, goal in engine._machine.goals() if isinstance(goal, kinds[place])]
     assert goals
     monkeypatch.setattr(place, name, fails)
     for goal in goals:

@@ -13,9 +13,9 @@ import polars as pl
 from cep.app.knowledge_feed import KnowledgeFeed
 from cep.app.watch import Watch
 from cep.core.signals import stops
+from cep.core.time import BEGINNING, END_OF_TIME
 from cep.engine import Engine
 from cep.runtime.encode import RefusedRow
-from cep.runtime.reorder_buffer import BEGINNING, END_OF_TIME
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch, DeadLetter
@@ -88,7 +88,7 @@ def flow(
     while (batch := interrupt.next(batches)) is not None:
         began = perf_counter()
         if batch.watermark is not None:
-            engine.clock.lateness = None  # the batches alone move the time
+            engine.advance_only()  # the batches alone move the time
         engine.receive(batch.tables)
         letters.add(batch.dead)
         tally.dead.update(record.code for record in batch.dead)

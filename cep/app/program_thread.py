@@ -12,8 +12,8 @@ from cep.app.knowledge_feed import KnowledgeFeed
 from cep.app.meter import Meter
 from cep.app.pipeline import Interrupt, flow
 from cep.core.errors import CepError
-from cep.core.literals import FARTHEST
 from cep.core.logs import Log
+from cep.core.time import FARTHEST
 from cep.engine import Engine
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats

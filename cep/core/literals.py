@@ -6,13 +6,11 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from cep.core.errors import CepError
+from cep.core.time import FARTHEST
 
 SECOND = 1_000_000
 UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
 LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value in the engine
-# Times lie within so many microseconds of 1970, 36 thousand years, and no duration is longer: what is added to them
-# never overflows.
-FARTHEST = 2**60
 LONGEST = f"{FARTHEST // UNITS['d']} d"
 
 CALENDAR = range(-62_135_596_800 * SECOND, 253_402_300_800 * SECOND)  # the years 1 to 9999

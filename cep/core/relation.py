@@ -1,10 +1,9 @@
 """Occurrences as columns: one int64 matrix a relation, a row of the matrix a column of the table.
 
-`table[START]`, `table[END]` (microseconds), `table[ORDER]` (arrival, M2), `table[IDENTITY]` (lineage; 0 when not
-asked for), then
-one row an argument from `FIRST`: ints, times and durations as they are, floats as their bits (view them with
-`floats`), strings and other values as codes of the engine's value pool. A table is sorted by arrival: (end, start,
-order).
+`table[START]`, `table[END]` (microseconds), `table[ORDER]` (arrival, M2), `table[IDENTITY]` (for lineage: a handle in
+this engine, no name, see docs/decisions/2026-11-22-handles.md; 0 when not asked for), then one row an argument from
+`FIRST`: ints, times and durations as they are, floats as their bits (`column` views them), strings and other values as
+codes of the engine's value pool. A table is sorted by arrival: (end, start, order).
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Judge:
     ) -> None:
         self.engine = engine
         self.pool = engine.pool
-        self.relations: Mapping[str, Relation] = engine.machine.builder.relations
+        self.relations: Mapping[str, Relation] = engine.relations
         self.facts = facts
         self.most = most
         self.patience = patience

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cep.core.errors import CepError, Source, Span
-from cep.core.literals import FARTHEST, too_long, write_duration, write_time
+from cep.core.literals import too_long, write_duration, write_time
 from cep.core.suggest import did_you_mean
+from cep.core.time import FARTHEST
 from cep.events import Iri
 from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES, HINT
 from cep.rules.evaluate import compile, compile_test, constant_value

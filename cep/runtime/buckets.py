@@ -1,6 +1,6 @@
 """Rows to the buckets of a stage, and what the buckets give together again.
 
-One engine a bucket, `Engine(text, stage=n, lateness=None)`. In a round each stage in its turn gets the rows of its
+One engine a bucket, `Engine(program, stage=n, lateness=None)`. In a round each stage in its turn gets the rows of its
 inputs, dealt (`deal`) to its buckets; every bucket, with rows or without, takes them by `push` and goes on to the
 round's watermark by `advance`; what the buckets give is gathered (`gather`) for the stages that take it, and, each
 occurrence once (`settle`), for the world. So all that ends at one time leaves all stages in one round.

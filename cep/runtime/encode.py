@@ -10,9 +10,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.errors import CepError
-from cep.core.literals import FARTHEST, write_duration, write_time
+from cep.core.literals import write_duration, write_time
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
 from cep.core.schema import ARRIVAL, Attribute, Schema
+from cep.core.time import FARTHEST
 from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri
 from cep.operators.keys import NAN

@@ -17,7 +17,7 @@ from cep.core.relation import END, Table, empty, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.arrival import distinct
 from cep.operators.build import Builder
-from cep.operators.contract import Goal, Ints, demand
+from cep.operators.contract import Goal, Ints, Translation, demand
 from cep.operators.linear_recursion import LinearRecursion
 from cep.operators.relational import Project, Tick
 from cep.plan import order
@@ -207,13 +207,16 @@ class Machine:
         loops = [part for part in self.parts if isinstance(part, _Loop)]
         return {**names, **{unit: f"{names[one.join]} chained" for one in loops for unit in (one.event, one.join)}}
 
-    def carry(self, names: Sequence[str], states: Mapping[str, pa.RecordBatch], watermark: int) -> frozenset[str]:
-        """Take on states by the names of goals; gives those found. Time points that have passed do not come again."""
+    def carry(
+        self, names: Sequence[str], states: Mapping[str, pa.RecordBatch], codes: Translation, frontier: Frontier
+    ) -> frozenset[str]:
+        """Take on states by the names of goals, with the codes that their values have here; gives those found. Time
+        points that have passed do not come again."""
         for name, (_, goal) in zip(names, self.goals(), strict=True):
             if name in states:
-                goal.restore(states[name])
+                goal.restore(goal.recoded(states[name], codes))
             elif isinstance(goal, Tick):
-                goal.done = goal.ticks <= watermark
+                goal.done = goal.ticks <= frontier.watermark
         return frozenset(states.keys() & set(names))
 
     def codes(self) -> list[Ints]:

@@ -12,12 +12,12 @@ import pyarrow as pa
 from cep.core.errors import CepError
 from cep.core.relation import Table
 from cep.core.schema import Schema
+from cep.core.time import BEGINNING
 from cep.operators.contract import from_arrow
 from cep.plan.dependencies import Dependencies
 from cep.plan.order import Unit
 from cep.plan.plan import Plan
 from cep.runtime import snapshot
-from cep.runtime.reorder_buffer import BEGINNING
 
 
 @dataclass(frozen=True, slots=True)

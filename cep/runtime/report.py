@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cep.core.literals import FARTHEST
+from cep.core.time import FARTHEST
 from cep.runtime.counts import Count
 
 if TYPE_CHECKING:

@@ -33,8 +33,7 @@ from cep.rules.typed import common_type
 from cep.runtime import snapshot
 from cep.runtime.buckets import buckets, hashes
 from cep.runtime.decode import frame, series_of
-from cep.runtime.machine import Machine
-from cep.runtime.reorder_buffer import ReorderBuffer
+from cep.runtime.parts import CODED, Parts, coded
 
 Key = tuple[Value, ...]
 """The values of the arguments by which rows are dealt, in the order of `Stage.inputs`."""
@@ -63,8 +62,6 @@ class Share:
 
 
 Keys = Collection[Key] | Share
-
-_CODED = ("string", "iri", "any")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +188,7 @@ def encoded(key: Key, types: Sequence[str], pool: Pool) -> list[int] | None:
     for value, type in zip(key, types, strict=True):
         if value is None:
             made.append(int(bits(np.array([math.nan]))[0]) if type == "float" else MISSING)
-        elif type in _CODED:
+        elif type in CODED:
             if type == "any" or (isinstance(value, str) and (type == "iri") == isinstance(value, Iri)):
                 made.append(int(pool.encode_values([value])[0]))
             elif isinstance(value, str) and type == "iri":
@@ -214,19 +211,16 @@ def encoded(key: Key, types: Sequence[str], pool: Pool) -> list[int] | None:
 
 @dataclass(frozen=True, slots=True)
 class StateByKey:
-    """The state of an engine by key. `plan`: of the stage that `machine` runs; `program`: what its states are of."""
+    """The state of an engine by key. `program`: what its states are of."""
 
     stage: KeyedStage
-    plan: Plan
-    machine: Machine
-    clock: ReorderBuffer
-    pool: Pool
+    parts: Parts
     program: str
 
     def read(self, state: bytes) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
         """What `extract` gave. CepError: it is of another program or stage, of another time, or damaged."""
         header, batches = snapshot.load(state, self.program)
-        if not self._new() and header["watermark"] != self.clock.watermark:
+        if not self._new() and header["watermark"] != self.parts.clock.watermark:
             raise CepError(
                 "the state of these keys is of another time than the engine's",
                 hint="bring both to one watermark with `advance`",
@@ -235,14 +229,16 @@ class StateByKey:
         self._goals()
         return header, batches
 
-    def extract(self, keys: Keys, position: int) -> bytes:
+    def extract(self, keys: Keys) -> bytes:
         """Take out what goals hold of these keys and what waits of them."""
-        goals = [(goal, self.stage.selection(sides, keys, self.pool)) for goal, sides in self._goals()]
-        waiting = {name: self._waiting(name, keys) for name in self.clock.waiting}
+        goals = [(goal, self.stage.selection(sides, keys, self.parts.pool)) for goal, sides in self._goals()]
+        waiting = {name: self._waiting(name, keys) for name in self.parts.clock.waiting}
         states = [goal.extract(chosen) for goal, chosen in goals]
-        self.clock.waiting = {name: staying for name, (_, staying) in waiting.items() if staying}
+        self.parts.clock.waiting = {name: staying for name, (_, staying) in waiting.items() if staying}
         gone = {name: going for name, (going, _) in waiting.items() if rows(going)}
-        live = [gone[name][row] for name, places in coded(self.plan.schemas).items() if name in gone for row in places]
+        live = [
+            gone[name][row] for name, places in coded(self.parts.plan.schemas).items() if name in gone for row in places
+        ]
 
         def seen(codes: Ints) -> Ints:
             live.append(codes.copy())
@@ -250,41 +246,46 @@ class StateByKey:
 
         for (goal, _), state in zip(goals, states, strict=True):
             goal.recoded(state, seen)
-        values = self.pool.dump(live).to_arrow().combine_chunks().to_batches()
-        header = {"position": position, "watermark": self.clock.watermark, "latest": self.clock.latest}
+        values = self.parts.pool.dump(live).to_arrow().combine_chunks().to_batches()
+        header = {
+            "position": self.parts.position,
+            "watermark": self.parts.clock.watermark,
+            "latest": self.parts.clock.latest,
+        }
         return snapshot.save(header | {"values": len(values)}, [*values, to_arrow(gone), *states], self.program)
 
     def replace(self, keys: Keys, header: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
         """Put what was read in the place of all that is held of these keys."""
         if self._new():
-            self.clock.restore({}, header["watermark"], header["latest"])
+            self.parts.clock.restore({}, header["watermark"], header["latest"])
         values, (waiting, *states) = batches[: header["values"]], batches[header["values"] :]
         moved = np.empty(0, np.int64)
         if values:
-            moved = self.pool.load(pl.from_arrow(pa.Table.from_batches(values)))  # type: ignore[arg-type]
+            moved = self.parts.pool.load(pl.from_arrow(pa.Table.from_batches(values)))  # type: ignore[arg-type]
         goals, codes = self._goals(), translation(moved)
         demand(len(states) == len(goals))
         given = from_arrow(waiting)
-        for name, places in coded(self.plan.schemas).items():
+        for name, places in coded(self.parts.plan.schemas).items():
             for row in places if name in given else ():
                 given[name][row] = codes(given[name][row])
         for (goal, sides), each in zip(goals, states, strict=True):
-            goal.replace(self.stage.selection(sides, keys, self.pool), goal.recoded(each, codes))
-        for name in sorted(given.keys() | self.clock.waiting.keys()):
+            goal.replace(self.stage.selection(sides, keys, self.parts.pool), goal.recoded(each, codes))
+        for name in sorted(given.keys() | self.parts.clock.waiting.keys()):
             _, others = self._waiting(name, keys, True)
-            self.clock.waiting[name] = [*others, *([given[name]] if name in given else [])]
-            if not self.clock.waiting[name]:
-                del self.clock.waiting[name]
-        self.clock.latest = max(self.clock.latest, header["latest"])
+            self.parts.clock.waiting[name] = [*others, *([given[name]] if name in given else [])]
+            if not self.parts.clock.waiting[name]:
+                del self.parts.clock.waiting[name]
+        self.parts.clock.latest = max(self.parts.clock.latest, header["latest"])
+        self.parts.position = max(self.parts.position, header["position"])
 
     def _new(self) -> bool:
         """Whether nothing has come yet."""
-        return self.clock.watermark == self.clock.latest == BEGINNING
+        return self.parts.clock.watermark == self.parts.clock.latest == BEGINNING
 
     def _goals(self) -> list[tuple[Goal, tuple[_Side, ...]]]:
         """The goals with their inputs."""
-        found, origin, chained = [], self.plan.origin, set(self.machine.compiled)
-        for unit, goal in self.machine.goals():
+        found, origin, chained = [], self.parts.plan.origin, set(self.parts.machine.compiled)
+        for unit, goal in self.parts.machine.goals():
             if isinstance(unit, str):
                 found.append((goal, self.stage.sides(unit) if unit in chained else ()))
             else:
@@ -293,20 +294,20 @@ class StateByKey:
 
     def _waiting(self, name: str, keys: Keys, others: bool = False) -> tuple[Table, list[Table]]:
         """Of what waits of an event, what goes with these keys and what stays; `others`: only what is of other keys."""
-        schema, route = self.plan.schemas[name], self.stage.stage.inputs[name]
-        tables = self.clock.waiting.get(name)
+        schema, route = self.parts.plan.schemas[name], self.stage.stage.inputs[name]
+        tables = self.parts.clock.waiting.get(name)
         if not tables:
             return empty(len(schema.attributes)), []
         table = concat(tables)
         if route == "whole":  # no goal that remembers takes it
             mine = np.zeros(rows(table), np.bool_)
             if isinstance(keys, Share):
-                mine = keys.whole(frame(table, schema, self.pool), schema)
+                mine = keys.whole(frame(table, schema, self.parts.pool), schema)
             kept = ~mine
         else:
             columns = route if isinstance(route, tuple) else None
             side = _Side(columns, tuple(schema.attributes[column].type for column in columns or ()))
-            chosen = self.stage.selection([side], keys, self.pool)
+            chosen = self.stage.selection([side], keys, self.parts.pool)
             mine = chosen.going(0, compact(table[FIRST:].T))
             kept = ~mine if others else chosen.staying(0, mine)
         return compact(table[:, mine]), [compact(table[:, kept])] if kept.any() else []
@@ -321,14 +322,6 @@ def translation(moved: Ints) -> Translation:
         return found
 
     return translated
-
-
-def coded(schemas: Mapping[str, Schema]) -> dict[str, list[int]]:
-    """Which rows of each event's tables are pool codes."""
-    return {
-        name: [FIRST + i for i, a in enumerate(schema.attributes) if a.type in _CODED]
-        for name, schema in schemas.items()
-    }
 
 
 # --- from buckets to buckets ------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ FIRST = Generation()
 def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, lateness: int) -> Generation:
     """The next generation, of which no stage takes anything over yet. `laid`, `output`: of the program until now;
     `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, the input has ended."""
-    from cep.runtime.reorder_buffer import BEGINNING
+    from cep.core.time import BEGINNING
 
     spark = before.spark(checkpoint)
     checkpoint_repair.mend(spark)

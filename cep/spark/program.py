@@ -68,7 +68,7 @@ class ShippedProgram:
         """A new engine of a stage, whose time only `advance` moves; with the `state` that one of it had, or with what
         there was `before`, of another program. CepError: the state is of another program."""
         options = self.options
-        made = Engine(
+        made = Engine.from_text(
             self.text,
             self.name,
             facts={name: pl.read_ipc_stream(BytesIO(table)) for name, table in options.facts.items()},

@@ -16,8 +16,8 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 
 from cep.core.errors import CepError
-from cep.core.literals import FARTHEST
 from cep.core.schema import ARRIVAL
+from cep.core.time import FARTHEST
 from cep.engine import Engine
 from cep.runtime.buckets import gather, stacked
 from cep.runtime.report import Report

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import polars as pl
 
 from cep.core.schema import Schema
+from cep.core.time import BEGINNING
 from cep.rules.alert import CERTAINTY, URGENCY, Alert
-from cep.runtime.reorder_buffer import BEGINNING
 from connectors.alerts.places import Place, nowhere, place
 from connectors.alerts.plain import Value, filled, shown
 from connectors.rdf.identity import hashed, spelt

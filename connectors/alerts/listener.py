@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from cep.core.time import BEGINNING
 from cep.engine import Engine
-from cep.runtime.reorder_buffer import BEGINNING
 from connectors.alerts.life import AlertLifecycle, meant
 from connectors.alerts.outbox import Outbox
 from connectors.serving.service import Round

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from cep.runtime.reorder_buffer import BEGINNING
+from cep.core.time import BEGINNING
 from connectors.alerts import rows
 from connectors.alerts.life import Change, resolved
 

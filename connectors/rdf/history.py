@@ -9,8 +9,8 @@ from concurrent.futures import Future
 import polars as pl
 import pyoxigraph as ox
 
+from cep.core.time import END_OF_TIME
 from cep.runtime.history import BECAUSE, CONSTITUENTS
-from cep.runtime.reorder_buffer import END_OF_TIME
 from connectors.rdf import triples
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.process import StoreProcess
@@ -46,8 +46,7 @@ class History:
         self._service, self._keep, self._again = service, keep, again
         engine = service.engine
         self._derivations = Derivations(engine.plan, service.meanings, words, frozenset(service.outputs))
-        if engine.history is not None:
-            engine.history.tells = (BECAUSE, CONSTITUENTS)
+        engine.tell(BECAUSE, CONSTITUENTS)
         self._swept: int | None = None
         self._trouble: str | None = None
         self.troubled: Callable[[str], None] = lambda text: None

@@ -55,8 +55,7 @@ class RdfWriter:
         self._begun = False
         self._kept: list[str] = []
         self._derivations = Derivations(engine.plan, self._meanings, self._words, frozenset(schemas))
-        if engine.history is not None:
-            engine.history.tells = (CONSTITUENTS,)
+        engine.tell(CONSTITUENTS)
         self._put(self._derivations.rules())
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> int:

@@ -17,8 +17,8 @@ from typing import Any
 import polars as pl
 
 from cep.core.schema import Schema
+from cep.core.time import BEGINNING
 from cep.plan.order import Unit
-from cep.runtime.reorder_buffer import BEGINNING
 from connectors.alerts.plain import shown
 from connectors.rdf.identity import ID
 from connectors.serving.located import Gazette, Point, Spoken, where

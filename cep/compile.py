@@ -1,0 +1,129 @@
+"""From program text to a plan that engines run: all that is found out before the first event, mistakes included.
+
+parse -> lower -> ask the knowledge -> close the static rules -> plan
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from cep.core.errors import CepError, CepErrors
+from cep.core.values import Pool
+from cep.language.dialects.etalis import lower
+from cep.language.syntax.ast import PolicyStatement
+from cep.language.syntax.parser import parse
+from cep.plan.advice import arrowed
+from cep.plan.alerts import without_alerts
+from cep.plan.algebra import Rules
+from cep.plan.plan import Plan, plan
+from cep.rules.alert import Alert
+from cep.rules.datalog import Statics, close
+from cep.rules.terms import PolicyChoice
+from cep.runtime import snapshot
+from cep.runtime.knowledge_source import KnowledgeSource, Known, ask
+
+COMPILED = ("facts", "knowledge", "types", "policy", "alerts")
+"""The options of `compile`; all others are those of an engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What static predicates hold, as codes of one pool of values: an engine has one of its own."""
+
+    pool: Pool
+    known: Known
+    statics: Statics
+
+
+@dataclass(slots=True)
+class CompiledProgram:
+    """A program that engines can run, as many as there are to be.
+
+    `plan`: of all its rules; `rules`: these as they were lowered, `warnings` and those of alerts included; `alerts`:
+    the ALERT statements whose occurrences are made; `fingerprint`: of the program with all that its state depends on.
+    """
+
+    plan: Plan
+    rules: Rules
+    alerts: tuple[Alert, ...]
+    fingerprint: str
+    facts: Mapping[str, pl.DataFrame]
+    knowledge: KnowledgeSource | None
+    _statics: Rules
+    _first: Binding | None
+
+    def bind(self) -> Binding:
+        """What the static predicates hold, for one engine: what was found while compiling, and found anew after it."""
+        first, self._first = self._first, None
+        return first or _bound(self._statics, self.facts, self.knowledge)
+
+
+def compile(
+    text: str,
+    name: str = "<program>",
+    *,
+    facts: Mapping[str, pl.DataFrame] | None = None,
+    knowledge: KnowledgeSource | None = None,
+    types: Mapping[str, tuple[str, ...]] | None = None,
+    policy: str | None = None,
+    alerts: bool = False,
+) -> CompiledProgram:
+    """A program text as a plan. Raises CepError with all its mistakes.
+
+    `name`: for messages; `facts`: {predicate: table}; `knowledge`: what graph patterns ask; `types`: of undeclared
+    input events; `policy`: of rules that name none; `alerts`: make the occurrences of ALERT statements too, which go
+    out as tables of their own (`cep.rules.alert`).
+    """
+    tables = facts or {}
+    choice = _policy(policy)
+    every = lower(parse(text, name), choice, types or {}, tables)
+    pool = Pool()
+    known = ask(every, knowledge, tables, pool)
+    rules = replace(every, errors=(*every.errors, *known.errors))
+    try:
+        statics = close(rules.statics, tables, pool, rules.source, given=known.relations(rules))
+        planned = plan(rules, statics.relations, pool, frozenset(types or ()))
+        run = rules
+        if rules.alerts and not alerts:  # checked, and not made
+            run = without_alerts(rules)
+            warnings = planned.warnings
+            planned = replace(plan(run, statics.relations, pool, frozenset(types or ())), warnings=warnings)
+    except CepError as error:
+        raise CepErrors(_all(rules, known, error)) from None
+    fingerprint = snapshot.fingerprint(
+        text, policy, types, tables, None if knowledge is None else knowledge.fingerprint
+    )
+    made = rules.alerts if alerts else ()
+    return CompiledProgram(planned, run, made, fingerprint, tables, knowledge, every, Binding(pool, known, statics))
+
+
+def _bound(rules: Rules, facts: Mapping[str, pl.DataFrame], knowledge: KnowledgeSource | None) -> Binding:
+    pool = Pool()
+    known = ask(rules, knowledge, facts, pool)
+    return Binding(pool, known, close(rules.statics, facts, pool, rules.source, given=known.relations(rules)))
+
+
+def _all(rules: Rules, known: Known, error: CepError) -> list[CepError]:
+    """Every mistake once: of the rules, of what they ask, and of the plan."""
+    found = error.errors if isinstance(error, CepErrors) else (error,)
+    if known.errors:  # without what was asked no type is known
+        found = tuple(each for each in found if each.code != "type")
+    found = tuple(
+        arrowed(each, rules.statics, rules.schemas, rules.source) if each.code == "unknown" else each for each in found
+    )
+    before = set(map(id, rules.errors))
+    return [*rules.errors, *(each for each in found if id(each) not in before)]
+
+
+def _policy(text: str | None) -> PolicyChoice | None:
+    if text is None:
+        return None
+    try:
+        statement = parse(f"policy {text}.", "<policy>").statements[0]
+    except CepError as error:
+        raise CepError(f"policy: {error.message}", hint=error.hint, code="option") from None
+    assert isinstance(statement, PolicyStatement), "the keyword says so"
+    return statement.choice

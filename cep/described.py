@@ -1,0 +1,170 @@
+"""What an engine is and holds, as others see it; and how it is put together from a compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from cep.compile import CompiledProgram
+from cep.core.errors import NOWHERE, Warning
+from cep.core.schema import Schema
+from cep.core.values import Pool
+from cep.operators.build import Builder
+from cep.plan.order import Unit
+from cep.plan.plan import Plan
+from cep.plan.staged import staged, telling
+from cep.rules.alert import Alert
+from cep.rules.conditions import Relation
+from cep.rules.terms import Graph
+from cep.runtime import prior_state
+from cep.runtime.fingerprint import Fingerprints
+from cep.runtime.history import History
+from cep.runtime.knowledge_changes import KnowledgeChanges
+from cep.runtime.knowledge_source import RelationInfo
+from cep.runtime.machine import Machine
+from cep.runtime.memory import keep_freed
+from cep.runtime.parts import Parts
+from cep.runtime.reorder_buffer import ReorderBuffer
+
+
+def started(
+    program: CompiledProgram,
+    stage: int | None,
+    lateness: int | None,
+    explain: bool,
+    remember: int | None,
+    fast_recursion: bool,
+    max_derivations: int,
+) -> Parts:
+    """The parts of a program that nothing has come to yet; the options are those of `Engine`."""
+    keep_freed()
+    bound, plan = program.bind(), program.plan
+    if stage is not None:
+        plan = staged(plan, stage) if stage else telling(plan, program.alerts)
+    for table in bound.statics.stored.values():
+        for codes in table.codes():
+            bound.pool.pin(codes)
+    history = None if not explain and remember is None else History(remember)
+    changes = None
+    if program.knowledge is not None:
+        rules, facts = program.rules, program.facts
+        changes = KnowledgeChanges(rules, program.knowledge, bound.known, bound.statics, facts, bound.pool)
+        if remember is not None:
+            changes.remember(remember)
+    builder = Builder(plan, bound.statics.relations, bound.pool, None if history is None else history.lineage)
+    machine = Machine(plan, builder, fast_recursion, max_derivations)
+    return Parts(plan, bound.pool, machine, ReorderBuffer(lateness), history, changes)
+
+
+class Described:
+    """An engine as a value to look at.
+
+    `plan`: what it runs; `program`: a name for that with all that its state depends on; `alerts`: those it makes;
+    `stage`: of the program, None: it runs all of it. `pool`: the values of strings and IRIs; `relations`: what static
+    predicates hold; `history`: what was taken and made, and `changes`: the knowledge as it changes, None where there
+    are none.
+    """
+
+    def __init__(self, program: CompiledProgram, stage: int | None, parts: Parts) -> None:
+        self.plan: Plan = parts.plan
+        self.program: str = program.fingerprint + ("" if stage is None else f" stage {stage}")
+        self.alerts: tuple[Alert, ...] = program.alerts
+        self.stage = stage
+        self.pool: Pool = parts.pool
+        self.relations: Mapping[str, Relation] = parts.machine.builder.relations
+        self.history: History | None = parts.history
+        self.changes: KnowledgeChanges | None = parts.changes
+        self._parts, self._machine, self._clock = parts, parts.machine, parts.clock
+        self._whole: Plan = program.plan
+        self._loaded = None if program.knowledge is None else program.knowledge.fingerprint
+        self._fingerprints = Fingerprints(program.plan, program.facts, self._loaded)
+
+    @property
+    def warnings(self) -> tuple[Warning, ...]:
+        """What the author should know, by position."""
+        if self.changes is None:
+            return self.plan.warnings
+        silent = [self.changes.loaded.silence(each, self.plan.source) for each in self.changes.known.silent]
+        told = (*self.plan.warnings, *silent, *self.changes.known.mingled)
+        return tuple(sorted(told, key=lambda warning: warning.span or NOWHERE))
+
+    @property
+    def answers(self) -> dict[str, RelationInfo]:
+        """What answers there are to what is asked of the knowledge, by the names of `plan.rules.asked`."""
+        if self.changes is None:
+            return {}
+        asked, loaded = self.plan.rules.asked, self.changes.loaded
+        follows = {name: not isinstance(each, Graph) or loaded.by_difference(each) for name, each in asked.items()}
+        return {name: RelationInfo(t.count, t.types, follows[name]) for name, t in self.changes.known.tables.items()}
+
+    @property
+    def inputs(self) -> dict[str, Schema]:
+        """The events that it reads."""
+        return {name: schema for name, schema in self.plan.schemas.items() if name in self.plan.inputs}
+
+    @property
+    def outputs(self) -> dict[str, Schema]:
+        """The events that it derives."""
+        told = {alert.table for alert in self.alerts}
+        return {name: self.plan.schemas[name] for name in self.plan.derived if name not in told}
+
+    @property
+    def watermark(self) -> int:
+        """Nothing that ends at or before it (microseconds) is taken any more."""
+        return self._clock.watermark
+
+    @property
+    def reached(self) -> int:
+        """The watermark that what has been received allows."""
+        return self._clock.reached()
+
+    @property
+    def latest(self) -> int:
+        """The largest end seen (microseconds); -2**62 before any."""
+        return self._clock.latest
+
+    @property
+    def state_rows(self) -> int:
+        """Occurrences that wait in goals or for the watermark."""
+        return self._machine.size[0] + self._clock.held
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of what goals hold, of what waits for the watermark, of values and of lineage."""
+        waiting = sum(table.nbytes for tables in self._clock.waiting.values() for table in tables)
+        history = 0 if self.history is None else self.history.nbytes
+        return self._machine.size[1] + waiting + self.pool.nbytes + history
+
+    def named(self) -> dict[Unit, str]:
+        """Names of goals and events by what they mean (`cep.plan.identity`): those of equal names, in whatever program,
+        have equal states after equal input."""
+        return self._fingerprints.units(self.plan, self._machine)
+
+    def meanings(self, known: bool = False) -> dict[str, str]:
+        """A name for what each derived event and alert means: of the rules, declarations and facts that it goes back
+        to. Neither layout, other rules nor the knowledge change it; `known`: the knowledge does where it is asked."""
+        return self._fingerprints.events(known)
+
+    def goals(self, rules: Collection[int] | None = None) -> dict[str, frozenset[str]]:
+        """The rules that remember something, as `line 3: warning`, with the names of their goals that do: all of them,
+        or those of these numbers."""
+        return prior_state.rules_with(self.plan, self.named(), rules)
+
+    @property
+    def chained(self) -> tuple[str, ...]:
+        """The recursive events that run in a kernel of their own."""
+        return self._machine.compiled
+
+    @property
+    def position(self) -> int:
+        """How many events have come."""
+        return self._parts.position
+
+    @property
+    def _state(self) -> str:
+        """What a snapshot is of."""
+        return self.program + (" alerts" if self.alerts else "")
+
+    def _goals(self) -> list[str]:
+        """The names of the machine's goals."""
+        named = self.named()
+        return [named[unit] for unit, _ in self._machine.goals()]

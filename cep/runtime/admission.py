@@ -1,0 +1,59 @@
+"""A batch into the reorder buffer: its rows as occurrences, without those that do not fit and those that are late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import polars as pl
+
+from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL
+from cep.events import Event
+from cep.runtime import encode
+from cep.runtime.encode import RefusedRow
+from cep.runtime.parts import Parts
+
+Batch = Mapping[str, pl.DataFrame] | Iterable[Event]
+
+
+def receive(parts: Parts, batch: Batch) -> None:
+    """Take a batch. Raises CepError, and changes nothing, for an unknown type or a missing column."""
+    position = parts.position
+    ordered = False
+    if isinstance(batch, Mapping):
+        ordered = any(ARRIVAL in frame.columns for frame in batch.values())
+        if ordered and not all(ARRIVAL in frame.columns for frame in batch.values()):
+            raise CepError("either all tables of a push have a column `@order` or none", code="column")
+        admitted, position = _tables(parts, batch)
+    else:
+        admitted, position = _events(parts, batch)
+    parts.position = position
+    tables = {name: one.table for name, one in admitted.items()}
+    for one in admitted.values():
+        parts.dead += one.dead
+    for name, mask in encode.late(tables, parts.clock.watermark, parts.clock.lateness, ordered).items():
+        if mask.any():
+            reason = "is late: the watermark has passed it"
+            parts.dead += [RefusedRow(name, int(row), "late", reason) for row in admitted[name].rows[mask]]
+            tables[name] = np.ascontiguousarray(tables[name][:, ~mask])
+    parts.clock.receive(tables)
+
+
+def _tables(parts: Parts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict[str, encode.Admitted], int]:
+    admitted, position = {}, parts.position
+    for name, frame in batch.items():
+        admitted[name] = encode.admit(frame, parts.schema(name), parts.pool, position)
+        position += frame.height
+    return admitted, position
+
+
+def _events(parts: Parts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:
+    by_type: dict[str, list[tuple[int, Event]]] = {}
+    for place, event in enumerate(batch):
+        by_type.setdefault(event.type, []).append((place, event))
+    admitted, position = {}, parts.position
+    for name, events in by_type.items():
+        admitted[name] = encode.admit_events(events, parts.schema(name), parts.pool, parts.position)
+        position += len(events)
+    return admitted, position

@@ -1,0 +1,106 @@
+"""The whole state of an engine: saved, restored and checked, and taken over from another program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from cep.core.errors import CepError
+from cep.core.relation import FIRST
+from cep.core.time import Frontier
+from cep.operators.contract import demand, from_arrow, to_arrow
+from cep.runtime import prior_state, snapshot
+from cep.runtime.parts import Parts, coded
+from cep.runtime.prior_state import State
+from cep.runtime.state_by_key import translation
+
+
+def save(parts: Parts, goals: Sequence[str], knowledge: str | None, program: str) -> bytes:
+    """A snapshot. `goals`: the names of the machine's goals; `knowledge`: what the knowledge is called; `program`: what
+    the snapshot is of."""
+    values = parts.pool.dump().to_arrow().combine_chunks().to_batches()
+    clock, schemas = parts.clock, parts.plan.schemas
+    header: dict[str, object] = {
+        "explain": parts.history is not None,
+        "position": parts.position,
+        "watermark": clock.watermark,
+        "latest": clock.latest,
+        "values": len(values),
+        "knowledge": knowledge,
+        "waiting": {name: [a.type for a in schemas[name].attributes] for name in clock.waiting},
+    }
+    states = parts.machine.snapshot()
+    header["goals"] = prior_state.shortened(goals, states)
+    batches = [*values, to_arrow(clock.snapshot()), *states]
+    if parts.changes is not None:
+        batches.append(parts.changes.snapshot())
+    if parts.history is not None:
+        batches += parts.history.snapshot(parts.machine.names())
+    return snapshot.save(header, batches, program)
+
+
+def read(parts: Parts, blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
+    """A snapshot of this program. CepError: it is of another, or damaged."""
+    header, batches = snapshot.load(blob, program)
+    if header["explain"] != (parts.history is not None):
+        hint = "the same option on both"
+        raise CepError("the snapshot was made with another `explain`", hint=hint, code="snapshot")
+    return header, batches
+
+
+def take_on(parts: Parts, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> None:
+    """Go on where a snapshot was made."""
+    if header["values"]:
+        parts.pool.load(_table(batches[: header["values"]]))
+    batches = batches[header["values"] :]
+    if parts.history is not None:
+        *batches, records, lineage = batches
+        parts.history.restore(records, lineage)
+    if parts.changes is not None:
+        parts.changes.restore(batches.pop())
+    parts.clock.restore(from_arrow(batches[0]), header["watermark"], header["latest"])
+    parts.machine.restore(batches[1:])
+    parts.position = header["position"]
+    check(parts)
+
+
+def check(parts: Parts) -> None:
+    """What was restored fits the program, and holds together. Raises CepError where it does not."""
+    schemas, machine = parts.plan.schemas, parts.machine
+    parts.clock.fits({name: FIRST + len(schemas[name].attributes) for name in schemas if name in parts.plan.inputs})
+    demand(isinstance(parts.position, int) and parts.position >= 0)
+    for codes in [*machine.coded(), *parts.clock.codes(coded(schemas))]:
+        demand(parts.pool.holds(codes))
+    if parts.history is not None:
+        parts.history.fits(schemas, machine.names())
+
+
+def carry(parts: Parts, state: State, goals: Sequence[str], knowledge: str | None) -> frozenset[str]:
+    """Go on where another program was; gives the names of the goals that do."""
+    if parts.history is not None:
+        raise CepError("lineage cannot be carried over", hint="an engine without `explain`", code="snapshot")
+    schemas, header = parts.plan.schemas, state.header
+    moved = translation(
+        pl.Series([], dtype=pl.Int64).to_numpy() if state.values is None else parts.pool.load(state.values)
+    )
+    waiting = state.waits({name: schemas[name] for name in schemas if name in parts.plan.inputs})
+    where = coded(schemas)
+    for name, table in waiting.items():
+        for row in where[name]:
+            table[row] = moved(table[row])
+    parts.clock.restore(waiting, header["watermark"], header["latest"])
+    taken = parts.machine.carry(goals, state.goals, moved, Frontier.at(parts.clock.watermark))
+    if parts.changes is not None and state.changes is not None and header["knowledge"] == knowledge:
+        parts.changes.restore(state.changes)
+    parts.position = header["position"]
+    check(parts)
+    return taken
+
+
+def _table(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:
+    found = pl.from_arrow(pa.Table.from_batches(list(batches)))
+    assert isinstance(found, pl.DataFrame), "a table is read"
+    return found

@@ -1,0 +1,67 @@
+"""What a running program is made of: the state that a step changes and a snapshot holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cep.core.errors import CepError
+from cep.core.relation import FIRST
+from cep.core.schema import Schema
+from cep.core.values import Pool
+from cep.plan.plan import Plan
+from cep.runtime.encode import RefusedRow
+from cep.runtime.history import History
+from cep.runtime.knowledge_changes import KnowledgeChanges
+from cep.runtime.machine import Machine
+from cep.runtime.reorder_buffer import ReorderBuffer
+
+CODED = ("string", "iri", "any")
+"""The types whose values are codes of the pool."""
+
+
+@dataclass(slots=True)
+class Parts:
+    """`plan`: of the program or of one stage of it. `position`: how many events have come; `dead`: those refused that
+    nobody has taken yet; `sweep_at`: at so many values the pool is swept."""
+
+    plan: Plan
+    pool: Pool
+    machine: Machine
+    clock: ReorderBuffer
+    history: History | None
+    changes: KnowledgeChanges | None
+    position: int = 0
+    dead: list[RefusedRow] = field(default_factory=list)
+    sweep_at: int = 1 << 16
+
+    def schema(self, name: str) -> Schema:
+        """Of an event that is read. CepError: the program reads none of this name."""
+        schema = self.plan.schemas.get(name)
+        if schema is None or name not in self.plan.inputs:
+            known = ", ".join(f"`{n}`" for n in sorted(self.plan.inputs)) or "none"
+            hint = f"declare `event {name}(...)` to read it as well as derive it" if schema else f"it reads {known}"
+            raise CepError(f"the program does not read an event `{name}`", hint=hint, code="unknown")
+        return schema
+
+    def sweep(self) -> None:
+        """Drop history that nothing waiting goes back to, and values that nothing holds, when there is twice as much
+        as after the last time."""
+        history, pool = self.history, self.pool
+        if history is not None:
+            history.forget(self.machine.names, min(self.clock.watermark, self.clock.latest))
+        if pool.size > self.sweep_at:
+            where = coded(self.plan.schemas)
+            whole = () if history is None else history.tables()
+            held = [table[row] for name, tables in whole for table in tables for row in where[name]]
+            known = [] if self.changes is None else self.changes.codes()
+            pool.sweep([*self.machine.codes(), *self.clock.codes(where), *held, *known])
+            self.sweep_at = max(1 << 16, 2 * pool.size)
+
+
+def coded(schemas: Mapping[str, Schema]) -> dict[str, list[int]]:
+    """Which rows of each event's tables are codes of the pool."""
+    return {
+        name: [FIRST + i for i, a in enumerate(schema.attributes) if a.type in CODED]
+        for name, schema in schemas.items()
+    }

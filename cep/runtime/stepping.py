@@ -1,0 +1,72 @@
+"""One step of a program: what the watermark has passed leaves the buffer and goes through the goals, cut where the
+knowledge changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cep.core.errors import CepError
+from cep.core.relation import Table, slice_until
+from cep.core.time import BEGINNING, END_OF_TIME, Frontier
+from cep.runtime.parts import Parts
+
+Change = tuple[int, Any, Any]
+"""From a time on (microseconds): triples that come, triples that go."""
+
+
+def step(parts: Parts, watermark: int) -> dict[str, list[Table]]:
+    """Time goes on; gives the new occurrences of every derived event that has any, a table a slice."""
+    released = parts.clock.release(watermark)
+    if parts.history is not None:
+        parts.history.took(released)
+    made = _stepped(parts, released, watermark)
+    if parts.history is not None:
+        parts.history.made(made)
+    return made
+
+
+def _stepped(parts: Parts, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
+    changes, machine = parts.changes, parts.machine
+    if changes is None or not (times := changes.due(watermark)):
+        return machine.step(released, Frontier.at(watermark))
+    if changes.over is not None:
+        with changes.as_they_come():
+            found = machine.step(released, Frontier.at(watermark))
+        changes.reach(times[-1])
+        return found
+    made: dict[str, list[Table]] = {}
+    done = dict.fromkeys(released, 0)
+    for time in [*times, None]:
+        until = watermark if time is None else time - 1
+        stops = {name: slice_until(table, until) for name, table in released.items()}
+        piece = {name: table[:, done[name] : stops[name]] for name, table in released.items()}
+        for name, tables in machine.step(piece, Frontier.at(until)).items():
+            made.setdefault(name, []).extend(tables)
+        if time is not None:
+            changes.reach(time)
+        done = stops
+    return made
+
+
+def update(parts: Parts, given: Sequence[Change]) -> None:
+    """Take changes of the knowledge, whose times are still to come. Raises CepError, and changes nothing, where one of
+    them cannot be."""
+    changes = parts.changes
+    if changes is None:
+        raise CepError(
+            "there is no knowledge that could change",
+            hint="`knowledge=` of `Engine.from_text` gives some",
+            code="knowledge",
+        )
+    for time, _, _ in given:
+        if not BEGINNING < time < END_OF_TIME:
+            raise ValueError("an update has a time in microseconds, within 2**62")
+        if time <= parts.clock.watermark:
+            hint = "updates come before the events of their time, or within the lateness"
+            raise CepError("the update is late: the watermark has passed it", hint=hint, code="late")
+    made = [(time, changes.loaded.change(add, remove)) for time, add, remove in given]
+    if len(made) == 1:
+        changes.add(*made[0])
+    elif made:
+        changes.add_all(made)
