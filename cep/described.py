@@ -84,8 +84,8 @@ class Described:
         if self.changes is None:
             return self.plan.warnings
         silent = [self.changes.loaded.silence(each, self.plan.source) for each in self.changes.known.silent]
-        told = (*self.plan.warnings, *silent, *self.changes.known.mingled)
-        return tuple(sorted(told, key=lambda warning: warning.span or NOWHERE))
+        found = (*self.plan.warnings, *silent, *self.changes.known.mingled)
+        return tuple(sorted(found, key=lambda warning: warning.span or NOWHERE))
 
     @property
     def answers(self) -> dict[str, RelationInfo]:
@@ -104,8 +104,8 @@ class Described:
     @property
     def outputs(self) -> dict[str, Schema]:
         """The events that it derives."""
-        told = {alert.table for alert in self.alerts}
-        return {name: self.plan.schemas[name] for name in self.plan.derived if name not in told}
+        alerts = {alert.table for alert in self.alerts}
+        return {name: self.plan.schemas[name] for name in self.plan.derived if name not in alerts}
 
     @property
     def watermark(self) -> int:

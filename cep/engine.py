@@ -138,7 +138,7 @@ class Engine(Described):
             out = {name: table.with_columns(places(concat(made[name]))) for name, table in out.items()}
         if self.history is not None and self.explain:
             for name, tables in made.items():
-                out[name] = out[name].with_columns(self.history.told(name, concat(tables), self.plan, self.pool))
+                out[name] = out[name].with_columns(self.history.columns(name, concat(tables), self.plan, self.pool))
         self._parts.sweep()
         return out
 

@@ -10,6 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.core.nullable import MISSING as MISSING
+from cep.core.nullable import nullable, or_none
 from cep.events import Iri, Value
 
 if TYPE_CHECKING:
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-MISSING: int = -(2**63)
-"""The missing value of every int64 column: integers, times, durations, booleans and codes."""
 
 FREE, INT, FLOAT, BOOL, STRING, IRI = range(6)
 """The kinds of value in a pool. A number that is whole and fits 64 bits is INT, so 1.0 is the entry of 1."""
@@ -42,7 +41,7 @@ class Pool:
     def __init__(self) -> None:
         self._values: list[Value] = []
         self._strings = _Codes(self, STRING)
-        self._iris = _Codes(self, IRI)  # by their letters
+        self._iris = _Codes(self, IRI)  # by their characters
         self._numbers = _Codes(self, INT)
         self._bools = _Codes(self, BOOL)
         self._free: list[int] = []
@@ -125,10 +124,10 @@ class Pool:
 
     def encode_ints(self, column: Ints) -> Ints:
         if len(column) < _MANY:
-            return _each(self._numbers, _or_none(column))
+            return _each(self._numbers, or_none(column))
         keys = np.empty((len(column), 2), dtype=np.int64)
         keys[:, 0], keys[:, 1] = column, _INT_KEY
-        return self._encode_keys(keys, self._numbers, lambda rows: _or_none(column[rows]))
+        return self._encode_keys(keys, self._numbers, lambda rows: or_none(column[rows]))
 
     def encode_floats(self, column: Floats) -> Ints:
         if len(column) < _MANY:
@@ -178,11 +177,11 @@ class Pool:
         if kinds == {STRING}:
             return self._decode_texts(codes)
         if kinds == {INT}:
-            return _nullable(self.integers(codes), codes == MISSING)
+            return nullable(self.integers(codes), codes == MISSING)
         if kinds == {BOOL}:
-            return _nullable(codes == self._bools[True], codes == MISSING)
+            return nullable(codes == self._bools[True], codes == MISSING)
         if kinds == {FLOAT}:
-            return _nullable(self.numbers(codes), codes == MISSING)
+            return nullable(self.numbers(codes), codes == MISSING)
         return pl.Series(self.decode_values(codes), dtype=pl.Object)
 
     def sweep(self, live: Sequence[Ints]) -> int:
@@ -221,7 +220,7 @@ class Pool:
                 pl.Series("kind", kind, dtype=pl.UInt8),
                 pl.Series("text", texts, dtype=pl.String),
                 pl.Series("integer", whole, dtype=pl.Int64),
-                _nullable(self._number[codes], kind != FLOAT).alias("number"),
+                nullable(self._number[codes], kind != FLOAT).alias("number"),
             ]
         )
 
@@ -385,17 +384,6 @@ class _Codes(dict[Any, int]):
 
 def _each(codes: _Codes, values: Sequence[Any]) -> Ints:
     return np.array([codes[value] for value in values], dtype=np.int64)
-
-
-def _or_none(column: Ints) -> list[int | None]:
-    return [None if value == MISSING else value for value in column.tolist()]
-
-
-def _nullable(values: NDArray[Any], missing: NDArray[np.bool_]) -> pl.Series:
-    series = pl.Series(values)
-    if not missing.any():
-        return series
-    return pl.select(pl.when(pl.Series(~missing)).then(series)).to_series().alias("")
 
 
 def _restored(kind: int, text: str, integer: int, number: float) -> Value:

@@ -107,14 +107,14 @@ class Lineage:
         settled, self._runs = self._settled(), []
         for run in settled:
             runs.put(self._runs, run[:, runs.holds(needed, run[_WHOLE])], _WHOLE)
-        told, self._rules = self._rules, []
-        for run in told:
+        rules, self._rules = self._rules, []
+        for run in rules:
             runs.put(self._rules, run[:, runs.holds(needed, run[_WHOLE])], _WHOLE)
         return needed
 
     @property
     def size(self) -> int:
-        """How many edges are kept, and rules told."""
+        """how many edges are kept, and rules of derivations."""
         return sum(table.shape[1] for table in (*self._runs, *self._new, *self._rules))
 
     def snapshot(self, needed: Ints | None = None) -> pa.RecordBatch:

@@ -57,7 +57,7 @@ def deal(
 def buckets(table: pl.DataFrame, schema: Schema, route: Route, count: int) -> Ints:
     """The bucket of each row, by its arguments at the route's positions, or as a whole.
 
-    It depends on the values alone, in every process and version: numbers go by value, texts by their letters. What
+    It depends on the values alone, in every process and version: numbers go by value, texts by their characters. What
     misses the key, or has a value of another type, has a bucket too.
     """
     named: list[tuple[str, str]] = [(a.name, a.type) for a in schema.attributes]
@@ -112,9 +112,9 @@ def _numbers(series: pl.Series) -> Ints:
 
 def _texts(series: pl.Series) -> Ints:
     array = series.to_arrow().cast(pa.large_string())
-    _, offsets, letters = array.buffers()
+    _, offsets, characters = array.buffers()
     stops = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    data = np.frombuffer(letters, np.uint8) if letters is not None else np.empty(0, np.uint8)
+    data = np.frombuffer(characters, np.uint8) if characters is not None else np.empty(0, np.uint8)
     found: Ints = _spelt(stops, data)
     return np.where(series.is_null().to_numpy(), MISSING, found) if series.null_count() else found
 
@@ -140,7 +140,7 @@ def _fold(hashed, values):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _spelt(stops, data):  # type: ignore[no-untyped-def]
-    """A hash of each text, eight letters at a time."""
+    """A hash of each text, eight bytes at a time."""
     found = np.empty(stops.shape[0] - 1, np.int64)
     for i in range(found.shape[0]):
         hashed = mix(_TEXT, stops[i + 1] - stops[i])

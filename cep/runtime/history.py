@@ -51,7 +51,7 @@ class History:
             for name, tables in made.items():
                 runs.put(self.kept.setdefault(name, []), concat(tables), IDENTITY)
 
-    def told(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
+    def columns(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
         """The columns that occurrences of an event get."""
         made = []
         if BECAUSE in self.tells:
@@ -140,7 +140,7 @@ class History:
         self._look_at = max(MOST, 2 * (self.lineage.size + len(needed)))
 
     def snapshot(self, waiting: Sequence[Ints]) -> list[pa.RecordBatch]:
-        """What is `waiting`, by names, goes back to: the records, the occurrences if `constituents` are told, and which
+        """What is `waiting`, by names, goes back to: the records, the occurrences if `constituents` are given, and which
         made which."""
         needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting]))
         records = {name: _those(concat(tables), needed) for name, tables in self.sources.items() if tables}
