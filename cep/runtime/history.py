@@ -140,8 +140,8 @@ class History:
         self._look_at = max(MOST, 2 * (self.lineage.size + len(needed)))
 
     def snapshot(self, waiting: Sequence[Ints]) -> list[pa.RecordBatch]:
-        """What is `waiting`, by names, goes back to: the records, the occurrences if `constituents` are given, and which
-        made which."""
+        """What is `waiting`, by names, goes back to: the records, the occurrences if `constituents` are given, and
+        which made which."""
         needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting]))
         records = {name: _those(concat(tables), needed) for name, tables in self.sources.items() if tables}
         if CONSTITUENTS in self.tells:
