@@ -23,9 +23,9 @@ from cep.core.time import BEGINNING
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Iri, Value
 from cep.operators.contract import Bools, Goal, StateKeys, Translation, demand, from_arrow, to_arrow
-from cep.plan.algebra import Aggregation, Deadline, Join
 from cep.plan.copartitioning import EVERYWHERE, Place, Spread, spread
 from cep.plan.dependencies import Dependencies
+from cep.plan.node import Meeting
 from cep.plan.order import Unit
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
@@ -105,20 +105,21 @@ class KeyedStage:
             schema = self.plan.schemas[unit]
             places = [found.places[unit] for found in self._spreads if unit in found.places]
             return (self._side(places, [a.type for a in schema.attributes], unit),)
-        node = self.plan.nodes[unit]
-        if not isinstance(node, Join | Deadline | Aggregation):
+        facts, parts = self.book.facts[unit], self.plan.nodes[unit].parts
+        if not facts.remembers:
             return ()
         spreads = [found for found in self._spreads if unit in found.nodes]
-        child, types = node.child if isinstance(node, Aggregation) else node.left, self.book.types
-        places = [found.nodes[child] for found in spreads]
-        if isinstance(node, Aggregation):
-            places = [EVERYWHERE if place is EVERYWHERE else place & set(node.by) for place in places]
-        if not isinstance(node, Join):
-            return (self._side(places, types(child), unit),)
-        right = self._side([found.nodes[node.right] for found in spreads], types(node.right), unit)
-        made = [self._side(places, types(child), unit), right]
-        if node.absent is not None:
-            made.append(self._absent(unit, node, node.absent, spreads))
+        made = []
+        for part, child in enumerate(parts):
+            if part == facts.negated:
+                if facts.meeting is Meeting.PAIRS:  # else what comes there is not kept
+                    made.append(self._absent(unit, child, spreads))
+                continue
+            places = [found.nodes[child] for found in spreads]
+            if facts.meeting is Meeting.GROUPS:
+                by = {column for _, column in facts.groups}
+                places = [EVERYWHERE if place is EVERYWHERE else place & by for place in places]
+            made.append(self._side(places, self.book.types(child), unit))
         return tuple(made)
 
     def _side(self, places: Sequence[Place], types: Sequence[str], unit: Unit) -> _Side:
@@ -133,20 +134,21 @@ class KeyedStage:
             raise self._without_key(unit)
         return _Side(tuple(columns), tuple(types[column] for column in columns))
 
-    def _absent(self, unit: int, node: Join, absent: int, spreads: Sequence[Spread]) -> _Side:
+    def _absent(self, unit: int, absent: int, spreads: Sequence[Spread]) -> _Side:
+        """Of what must not occur between a pair: the columns are those of its own key, in the order of the facts."""
         if spreads and spreads[0].nodes[absent] is EVERYWHERE:
             return _Side(None)
-        own, theirs = self.book.types(absent), self.book.types(unit)
+        facts, own, theirs = self.book.facts[unit], self.book.types(absent), self.book.types(unit)
         columns, types = [], []
         for found in spreads:
             inside, outside = found.nodes[absent], found.nodes[unit]
             assert inside is not EVERYWHERE and outside is not EVERYWHERE, "both sides have a key"
-            pairs = [(a, c) for a, c in self.book.absent_pairs(node) if a in inside and c in outside]
+            pairs = [each for each in self.book.forbidden(unit) if each[0][1] in inside and each[1] in outside]
             if not pairs:
                 break
-            type = common_type(own[pairs[0][0]], theirs[pairs[0][1]])
+            type = common_type(own[pairs[0][0][1]], theirs[pairs[0][1]])
             assert type is not None, "types that never join were refused"
-            columns.append(node.absent_key.index(pairs[0]))
+            columns.append(facts.forbids.index(pairs[0]))
             types.append(type)
         if not columns:
             raise self._without_key(unit)
