@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.compile import compile
 from cep.core.errors import CepError
 from cep.engine import Engine, detect
 from cep.events import Event
@@ -144,3 +145,14 @@ def test_what_runs_by_no_key_is_refused() -> None:
 def test_the_program_is_one_stage_by_key() -> None:
     (stage,) = partition(Engine.from_text(PROGRAM_BY_KEY).plan)
     assert stage.keyed and set(stage.inputs.values()) == {(0,)}
+
+
+def test_a_program_is_compiled_once_and_run_by_many() -> None:
+    """Each engine has values of its own."""
+    compiled = compile(PROGRAM_BY_KEY)
+    expected = rows_of(Engine(compiled).push(keyed(0, 90)))
+    one, other = Engine(compiled), Engine(compiled)
+    found = [rows_of(one.push(keyed(0, 30))), rows_of(other.push(keyed(0, 90))), rows_of(one.push(keyed(30, 90)))]
+    assert found[1] == expected and sorted(found[0] + found[2]) == sorted(expected)
+    assert one.pool is not other.pool
+    assert one.restore(other.snapshot()).position == other.position
