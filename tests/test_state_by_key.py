@@ -156,3 +156,27 @@ def test_a_program_is_compiled_once_and_run_by_many() -> None:
     assert found[1] == expected and sorted(found[0] + found[2]) == sorted(expected)
     assert one.pool is not other.pool
     assert one.restore(other.snapshot()).position == other.position
+
+
+def test_what_belongs_to_every_key_goes_along() -> None:
+    """A small event is in every bucket: a new engine has what waits of it, and the one before keeps it."""
+    text = "event reading(s: string, v: int). event alarm(a: int).\n" + (
+        "rise(S) <- reading(S, V) SEQ reading(S, W) WHERE W > V.\n"
+        "hit(S, A) <- reading(S, _) AND alarm(A).\n"
+        "calm(S, V, W) <- NOT(alarm(_)).[reading(S, V), reading(S, W)] POLICY chronological.\n"
+    )
+    (stage,) = partition(Engine.from_text(text).plan)
+    assert stage.inputs == {"alarm": "broadcast", "reading": (0,)}
+    whole, one, other = (Engine.from_text(text) for _ in range(3))
+    first = [Event("reading", ("s1", 1), 1, 1), Event("alarm", (7,), 2, 2), Event("reading", ("s2", 1), 3, 3)]
+    for engine in (whole, one):
+        engine.push(first)
+    keys = [("s1",), ("s3",)]
+    other.replace(keys, one.extract(keys))
+    rest = [Event("reading", (f"s{s}", 5), 10 + s, 10 + s) for s in range(1, 4)] + [Event("alarm", (8,), 20, 20)]
+    expected = rows_of(whole.push(rest), whole.close())
+    found = []
+    for engine, mine in ((one, ("s2",)), (other, ("s1", "s3"))):
+        part = [event for event in rest if event.type == "alarm" or event.args[0] in mine]
+        found += rows_of(engine.push(part), engine.close())
+    assert sorted(found) == sorted(expected) and len(expected) > 8

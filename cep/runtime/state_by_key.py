@@ -172,7 +172,8 @@ def _test(types: Sequence[str], keys: Keys, pool: Pool) -> Callable[[Ints], Bool
     if isinstance(keys, Share):
         return lambda table: keys.holds([series_of(table[:, i], type, pool) for i, type in enumerate(types)], types)
     held = [encoded(key, types, pool) for key in keys if len(key) == len(types)]
-    wanted = np.array([row for row in held if row is not None], np.int64).reshape(-1, len(types))
+    known = [row for row in held if row is not None]
+    wanted = np.array(known, np.int64).reshape(len(known), len(types))
 
     def among(table: Ints) -> Bools:
         if not len(wanted):
