@@ -220,7 +220,9 @@ class Engine(Described):
             raise CepError("lineage is not kept by key", hint="an engine without `explain`", code="snapshot")
         if self._by_key is None:
             stage = KeyedStage(self._whole, self.stage)
-            self._by_key = StateByKey(stage, self._parts, self._state + " by key")
+            held = StateByKey(stage, self._parts, self._state + " by key")
+            held.check()
+            self._by_key = held
         return self._by_key
 
 

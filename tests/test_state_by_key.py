@@ -180,3 +180,16 @@ def test_what_belongs_to_every_key_goes_along() -> None:
         part = [event for event in rest if event.type == "alarm" or event.args[0] in mine]
         found += rows_of(engine.push(part), engine.close())
     assert sorted(found) == sorted(expected) and len(expected) > 8
+
+
+def test_what_has_no_key_is_refused_before_anything_is_taken_out() -> None:
+    """Rows that go to any bucket wait beside those that go to every one."""
+    text = """e(K, K) <- NOT(c(K, L)).[c(K, X), a(K, X)].
+    f(Y + 1) <- (((e(X, X) OR b(_, X)) STARTS (a(_, Y) WHERE q(Y))) WHERE q(X), start() != 4).
+    q(1). q(2)."""
+    stages = partition(Engine.from_text(text).plan)
+    (mixed,) = [stage.number for stage in stages if {"whole", "broadcast"} <= set(stage.inputs.values())]
+    engine = Engine.from_text(text, stage=mixed, lateness=None)
+    with pytest.raises(CepError, match="line 2 holds has no key"):
+        engine.extract([(1,)])
+    assert not engine.broken

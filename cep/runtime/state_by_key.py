@@ -220,6 +220,10 @@ class StateByKey:
     parts: Parts
     program: str
 
+    def check(self) -> None:
+        """CepError: some goal holds what has no key."""
+        self._goals()
+
     def read(self, state: bytes) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
         """What `extract` gave. CepError: it is of another program or stage, of another time, or damaged."""
         header, batches = snapshot.load(state, self.program)
@@ -229,7 +233,6 @@ class StateByKey:
                 hint="bring both to one watermark with `advance`",
                 code="late",
             )
-        self._goals()
         return header, batches
 
     def extract(self, keys: Keys) -> bytes:
