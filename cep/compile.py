@@ -5,8 +5,9 @@ parse -> lower -> ask the knowledge -> close the static rules -> plan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import polars as pl
 
@@ -23,7 +24,7 @@ from cep.rules.alert import Alert
 from cep.rules.datalog import Statics, close
 from cep.rules.terms import PolicyChoice
 from cep.runtime import snapshot
-from cep.runtime.knowledge_source import KnowledgeSource, Known, ask
+from cep.runtime.knowledge_source import KnowledgeSource, Known, ask, source_of
 
 COMPILED = ("facts", "knowledge", "types", "policy", "alerts")
 """The options of `compile`; all others are those of an engine."""
@@ -66,22 +67,23 @@ def compile(
     name: str = "<program>",
     *,
     facts: Mapping[str, pl.DataFrame] | None = None,
-    knowledge: KnowledgeSource | None = None,
+    knowledge: KnowledgeSource | Iterable[Any] | None = None,
     types: Mapping[str, tuple[str, ...]] | None = None,
     policy: str | None = None,
     alerts: bool = False,
 ) -> CompiledProgram:
     """A program text as a plan. Raises CepError with all its mistakes.
 
-    `name`: for messages; `facts`: {predicate: table}; `knowledge`: what graph patterns ask; `types`: of undeclared
+    `name`: for messages; `facts`: {predicate: table}; `knowledge`: what graph patterns ask, a
+    `knowledge.graph.Knowledge`, or an rdflib graph or dataset, as it is; `types`: of undeclared
     input events; `policy`: of rules that name none; `alerts`: make the occurrences of ALERT statements too, which go
     out as tables of their own (`cep.rules.alert`).
     """
-    tables = facts or {}
+    tables, source = facts or {}, source_of(knowledge)
     choice = _policy(policy)
     every = lower(parse(text, name), choice, types or {}, tables)
     pool = Pool()
-    known = ask(every, knowledge, tables, pool)
+    known = ask(every, source, tables, pool)
     rules = replace(every, errors=(*every.errors, *known.errors))
     try:
         statics = close(rules.statics, tables, pool, rules.source, given=known.relations(rules))
@@ -93,11 +95,9 @@ def compile(
             planned = replace(plan(run, statics.relations, pool, frozenset(types or ())), warnings=warnings)
     except CepError as error:
         raise CepErrors(_all(rules, known, error)) from None
-    fingerprint = snapshot.fingerprint(
-        text, policy, types, tables, None if knowledge is None else knowledge.fingerprint
-    )
+    fingerprint = snapshot.fingerprint(text, policy, types, tables, None if source is None else source.fingerprint)
     made = rules.alerts if alerts else ()
-    return CompiledProgram(planned, run, made, fingerprint, tables, knowledge, every, Binding(pool, known, statics))
+    return CompiledProgram(planned, run, made, fingerprint, tables, source, every, Binding(pool, known, statics))
 
 
 def _bound(rules: Rules, facts: Mapping[str, pl.DataFrame], knowledge: KnowledgeSource | None) -> Binding:

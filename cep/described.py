@@ -83,7 +83,7 @@ class Described:
         """What the author should know, by position."""
         if self.changes is None:
             return self.plan.warnings
-        silent = [self.changes.loaded.silence(each, self.plan.source) for each in self.changes.known.silent]
+        silent = [self.changes.loaded.why_no_answers(each, self.plan.source) for each in self.changes.known.silent]
         found = (*self.plan.warnings, *silent, *self.changes.known.mingled)
         return tuple(sorted(found, key=lambda warning: warning.span or NOWHERE))
 

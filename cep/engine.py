@@ -231,7 +231,7 @@ def detect(
     events: Iterable[Event],
     policy: str | None = None,
     facts: Mapping[str, pl.DataFrame] | None = None,
-    knowledge: KnowledgeSource | None = None,
+    knowledge: KnowledgeSource | Iterable[Any] | None = None,
 ) -> list[Event]:
     """All events that a program derives from these, sorted by (end, start, type, args). Types of undeclared events
     are those of the events given. Raises CepError; ValueError where an event does not fit its declaration.
