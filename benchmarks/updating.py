@@ -102,7 +102,7 @@ def run(
 
 def endless(known: Any, count: int = 100_000, every: int = 5_000) -> int:
     """The most terms that are held while as many literals come and go."""
-    engine, told, most = Engine(PREFIX + LEVELS, knowledge=known, lateness=None), changes(count), 0
+    engine, told, most = Engine.from_text(PREFIX + LEVELS, knowledge=known, lateness=None), changes(count), 0
     for at in range(0, count, every):
         engine.updates(told[at : at + every])
         engine.advance(told[at + every - 1][0])
