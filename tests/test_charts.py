@@ -1,0 +1,48 @@
+"""The charts of the benchmarks show the figures of the document, and are those that the script draws."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.charts import PICTURES, RESULTS, WORKLOADS, charts, main, taken
+
+DOCUMENT = PICTURES.parent / "benchmarks.md"
+PAIR = r"([\d.]+) \| +([\d.]+)"
+ROW = re.compile(rf"^\| (.+?) \| +{PAIR} \| +{PAIR} \|$", re.MULTILINE)
+
+
+def test_the_pictures_are_drawn_from_the_results() -> None:
+    for name, text in charts(json.loads(RESULTS.read_text())).items():
+        assert (PICTURES / name).read_text() == text, f"{name}: do `python -m benchmarks.charts`"
+        assert f"pictures/{name}" in DOCUMENT.read_text()
+        ElementTree.fromstring(text)
+
+
+def test_the_table_of_the_document_says_the_same() -> None:
+    lines = json.loads(RESULTS.read_text())["engine"]["lines"]
+    rows = ROW.findall(DOCUMENT.read_text())
+    assert len(rows) == len(WORKLOADS) == len(lines) / 2
+    said = [(round(float(rate) * 1e6), float(times)) for row in rows for rate, times in (row[1:3], row[3:5])]
+    held = {name: [(line["value"], line["ratio"]) for line in lines if line["workload"] == name] for name in WORKLOADS}
+    assert sorted(said) == sorted((round(value, -5), round(ratio, 1)) for of in held.values() for value, ratio in of)
+
+
+def test_a_new_run_takes_the_place_of_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results, new = tmp_path / "results.json", tmp_path / "new.jsonl"
+    results.write_text(RESULTS.read_text())
+    line = {"workload": "seq3", "events": 2_000_000, "keys": 100, "value": 5e6, "ratio": 4.0, "peak": 900}
+    others = [line | {"workload": "rules by type"}, line | {"ratio": None}, line | {"keys": 100_000, "value": 4e6}]
+    new.write_text("".join(json.dumps(one) + "\n" for one in (line, *others)))
+    assert [one["keys"] for one in taken(new.read_text())] == [100, 100_000]
+    monkeypatch.setattr("benchmarks.charts.RESULTS", results)
+    said = ["charts", "--engine", str(new), "--run", "today, <here>", "--to", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", said)
+    main()
+    drawn = (tmp_path / "benchmarks-engine.svg").read_text()
+    assert "today, &lt;here&gt;" in drawn and "5.0 M, 4.0 times" in drawn and "a SEQ b SEQ c" in drawn
+    assert "a AND b" not in drawn
