@@ -36,8 +36,8 @@ def examples() -> dict[str, str]:
     """Queries by what they ask."""
     js = (ROOT / "connectors" / "serving" / "page" / "query.js").read_text()
     newest, each = re.findall(r"`PREFIX time: <\$\{TIME\}>(.*?)`", js, re.DOTALL)
-    readme, serve = ((ROOT / page).read_text() for page in ("README.md", "docs/serve.md"))
-    (places,) = re.findall(r"--data-urlencode 'query=\n(PREFIX om-owl.*?)'\n```", readme, re.DOTALL)
+    tour, serve = ((ROOT / page).read_text() for page in ("docs/tour.md", "docs/serve.md"))
+    (places,) = re.findall(r"--data-urlencode 'query=\n(PREFIX om-owl.*?)'\n```", tour, re.DOTALL)
     (fridges,) = re.findall(r"--data-urlencode 'query=\n(.*?)'\n```", serve, re.DOTALL)
     (schools,) = re.findall(r"```sparql\n(.*?)```", serve, re.DOTALL)
     warnings, nine = "<urn:semcep:type/warning>", '"2013-02-09T21:00:00Z"^^xsd:dateTime'
@@ -48,7 +48,7 @@ def examples() -> dict[str, str]:
         "the page: the newest events": PAGE + newest.replace("\\n", "\n"),
         "the page: how many of each in the last hour": PAGE + each.replace("${since()}", nine).replace("\\n", "\n"),
         "the page: events of a kind": f"SELECT * {{ ?event a {warnings} ; {_of('station')} ?station }} LIMIT 50",
-        "README: places near a warning since nine": places,
+        "docs/tour.md: places near a warning since nine": places,
         "docs/serve.md: the newest, with what is known": ours,
         "docs/serve.md: schools near": f"PREFIX om-owl: <{OM}>\n"
         + schools.replace("weather:Blizzard", warnings).replace("08T12", "09T21"),

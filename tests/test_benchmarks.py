@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks import processes
+from benchmarks import asked, processes
 from benchmarks.__main__ import smaller
 from benchmarks.processes import programs
 from benchmarks.streams import Batch, Row, Stream, mixed
@@ -17,7 +17,13 @@ from cep.events import Event
 from tests import reference
 
 SMALL = [
-    pytest.param(workload, 300 if workload.plan else 400, keys, id=f"{workload.name}-{keys}")
+    pytest.param(
+        workload,
+        300 if workload.plan else 400,
+        keys,
+        id=f"{workload.name}-{keys}",
+        marks=[pytest.mark.long] if workload.plan else [],  # the reference takes a thousand rules one by one
+    )
     for workload in workloads.values()
     if workload.loop
     for keys in ((2,) if workload.plan else (4, 20))
@@ -80,11 +86,16 @@ def test_the_programs_for_detect_are_all_different_and_all_run() -> None:
         assert detect(text, events) == reference.detect(text, events)
 
 
+@pytest.mark.long
 def test_a_file_of_each_format_is_run(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "RUNS", 1)
     lines = list(processes.lines(300, "cep run"))
     assert [line.workload for line in lines] == ["cep run parquet", "cep run csv", "cep run jsonl"]
     assert all(line.value > 0 and line.peak for line in lines)
+
+
+def test_the_queries_that_are_measured_are_those_of_the_page_and_the_documents() -> None:
+    assert len(asked.examples()) == 8 and all("?" in text for text in asked.examples().values())
 
 
 def test_a_quick_look_takes_fewer_events() -> None:
