@@ -13,22 +13,27 @@ SOAK ?= 30
 # How many processes pytest uses: one for each core, or `make test WORKERS=0` for none.
 WORKERS ?= auto
 
+# Which long tests `make test` runs: none, all, or a share of them: `make test LONG=2/3`.
+LONG ?= none
+
 # Kernels that check every index, and below 0 too, in a folder of their own; arrays of just the size that is asked for; and
 # memory that is never zero by chance.
 CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/checked MALLOC_PERTURB_=165
 CHECKED_TESTS := tests/test_equivalence.py tests/test_rooms.py tests/test_keys.py tests/test_records.py \
-    tests/test_writers.py tests/test_places.py tests/test_closure.py tests/test_geometry.py
+    tests/test_writers.py tests/test_places.py tests/test_closure.py tests/test_geometry.py tests/test_triples.py \
+    tests/test_globe.py tests/test_buckets.py
 
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run serve jetstream test checked check bench fuzz kills soak clean page pictures
+.PHONY: help run serve jetstream test test-all checked check bench fuzz kills soak clean page pictures
 
 help:
 	@echo 'make run        the blizzard demo: real readings in, storms, areas and places out'
 	@echo 'make serve      the same storm hour by hour, on a live page'
 	@echo 'make jetstream  another: positions of airplanes in, warnings of turbulence ahead out'
-	@echo 'make test       all tests, those of `make checked` first'
+	@echo 'make test       the tests, some minutes; what is long is left out'
+	@echo 'make test-all   all tests, those of `make checked` first'
 	@echo 'make checked    random programs with every index of the compiled kernels checked'
 	@echo 'make check      ruff, mypy --strict, import-linter'
 	@echo 'make bench      the table of benchmarks'
@@ -54,11 +59,15 @@ serve: $(VENV)/.serve page
 jetstream: $(VENV)/.run $(VENV)/.traffic
 	@$(BIN)/cep demo jetstream
 
-test: $(VENV)/.test $(VENV)/.traffic checked page
+# Kills, runs on Spark, pages in a browser and most of the random programs are long (tests/long.py).
+test: $(VENV)/.test $(VENV)/.traffic page
 	@.ci/java || true
 	@.ci/mosquitto || true
 	@.ci/chromium || true
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --long $(LONG)
+
+test-all: checked
+	@$(MAKE) --no-print-directory test LONG=all
 
 # Two to three minutes of a processor, one of them to compile the kernels for the first time.
 checked: $(VENV)/.test

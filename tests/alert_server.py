@@ -4,7 +4,6 @@ that come a second apart, told to the receivers named, and says `done` when all 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import Origin
 from connectors.feeds.senders import sending, targets
 from tests.test_alerts import TABLES, tables
+from tests.waiting import pause, until
 
 SECONDS = 60
 ROWS = [(0, key, at, 0, 4) for at in range(SECONDS) for key in ("kewr", "kjfk") if at % 7 and (at // 13) % 2 == 0]
@@ -45,9 +45,8 @@ def serve(state: Path, feeds: list[str]) -> None:
         print("runs", flush=True)
         for given, watermark in rounds():
             outbox.add(lives.take(given, watermark), lives.reached)
-            time.sleep(0.02)
-        while any(one.waiting for one in outbox.standings()):
-            time.sleep(0.05)
+            pause(0.02)
+        until(lambda: not any(one.waiting for one in outbox.standings()), "all is told", every=0.05)
     outbox.close()
     print("done", flush=True)
 

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.ports import free_port
+from tests.waiting import PATIENCE, Received, until
 
 MOSQUITTO = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 MISSING = "no mosquitto (Debian, Ubuntu: apt install mosquitto)"
 PASSWORD = "sesame"
 FIRST = 1_700_000_000_000
 """The timestamp of second 0."""
-PATIENCE = 120.0
-"""Seconds, of a machine that has much else to do."""
 
 
 @contextmanager
@@ -44,17 +43,21 @@ def mosquitto(folder: Path, login: bool = False) -> Iterator[int]:
         [MOSQUITTO, "-c", str(folder / "mosquitto.conf")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        while True:
-            assert broker.poll() is None, "mosquitto has ended"
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.02)
+        until(lambda: broker.poll() is not None or answers(port), "mosquitto answers")
+        assert broker.poll() is None, "mosquitto has ended"
         yield port
     finally:
         broker.terminate()
         broker.wait()
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens."""
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 def publish(port: int, messages: Iterable[tuple[str, bytes]], **login: str) -> None:
@@ -100,24 +103,24 @@ class Cluster:
         places = reader.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
         reader.assign([TopicPartition(topic, number, 0) for number in places])
         found: list[tuple[str, bytes, bytes]] = []
-        until = time.monotonic() + PATIENCE
+        end = time.monotonic() + PATIENCE
         while True:
             came = [one for one in reader.consume(10_000, 0.5) if one.error() is None]
             found += [(dict(one.headers())["id"].decode(), one.key(), one.value()) for one in came]
             if not came and len(found) >= count:
                 break
-            assert time.monotonic() < until, f"{len(found)} of {count} have come"
+            assert time.monotonic() < end, f"{len(found)} of {count} have come"
         reader.close()
         return found
 
 
 @contextmanager
-def listening(port: int, topic: str) -> Iterator[list[tuple[str, str, bytes]]]:
+def listening(port: int, topic: str) -> Iterator[Received[tuple[str, str, bytes]]]:
     """What comes to a topic while the block runs: topic, `id` and bytes."""
     from paho.mqtt.client import Client
     from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-    found: list[tuple[str, str, bytes]] = []
+    found: Received[tuple[str, str, bytes]] = Received()
     stands = threading.Event()
     client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
     client.on_subscribe = lambda *_: stands.set()

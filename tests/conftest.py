@@ -1,18 +1,21 @@
 """Settings of Hypothesis: the same examples everywhere, unless `SEMCEP_FUZZ=n` asks for n times as many new ones.
 
-And patience: a machine may have much else to do. And thrift, with processes and what they compile.
+Which long tests run (`tests/long.py`). And patience: a machine may have much else to do. And thrift, with processes and
+what they compile.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 import httpx
+import pytest
 from hypothesis import HealthCheck, settings
 
 from cep.core.room import CHECKED
-from tests import kernels
+from tests import kernels, long
 
 FUZZ = int(os.environ.get("SEMCEP_FUZZ", "0"))
 
@@ -40,3 +43,44 @@ if CHECKED:
     kernels.strict()
 
 os.environ["SEMCEP_CACHE_DIR"] = os.devnull  # no closure of the user's is taken, and none is left behind
+
+LEFT = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", default="all", metavar="SHARE", help="long tests: all, none, or a share as 2/3")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    try:
+        long.choose(long.Share.read(config.getoption("long")), FUZZ)
+    except ValueError as wrong:
+        raise pytest.UsageError(str(wrong)) from None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the long tests of other shares."""
+    share = long.Share.read(config.getoption("long"))
+    marked = [item for item in items if item.get_closest_marker("long")]
+    left = set(marked) - set(share.dealt(marked))
+    config.stash[LEFT] = len(left)
+    if left:
+        config.hook.pytest_deselected(items=[item for item in marked if item in left])
+        items[:] = [item for item in items if item not in left]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (said := getattr(session.config, "workeroutput", None)) is not None:  # to the process that has the terminal
+        said["left"] = session.config.stash.get(LEFT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[LEFT] = getattr(node, "workeroutput", {}).get("left", 0)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    share = config.getoption("long")
+    if share != "all":
+        ran = "" if share == "none" else f"long tests: share {share}; "
+        terminalreporter.write_line(f"{ran}{config.stash.get(LEFT, 0)} long tests were left to `make test-all`")

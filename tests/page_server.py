@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from connectors.serving.turn import FairLock
 from knowledge.graph import Knowledge
 from knowledge.provenance import Provenance
 from tests.ports import free_port
+from tests.waiting import Started
 
 SECOND = 1_000_000
 EIGHT = 1_714_550_400 * SECOND  # 2024-05-01T08:00:00Z
@@ -124,13 +124,9 @@ class Shown:
             origins=(),
             root=self.root,
         )
-        self.server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1))
-        listening = socket.create_server(("127.0.0.1", self.port))
-        thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        self.stops.append(thread)
-        while not self.server.started:
-            time.sleep(0.01)
+        config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
+        self.server = Started(config, socket.create_server(("127.0.0.1", self.port)))
+        self.stops.append(self.server.thread)
 
     def stop(self) -> None:
         assert self.server is not None and self.stream is not None, "it was started"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from connectors.serving.app import application
 from connectors.serving.guard import Limits
 from connectors.serving.service import Service
 from knowledge.graph import Knowledge
+from tests.waiting import Started
 
 MINUTE = 60_000_000
 EIGHT = 1_714_550_400_000_000  # 2024-05-01T08:00:00Z
@@ -113,19 +112,15 @@ def served(folder: Path, limits: Limits | None = None, seconds: float = 10.0, **
             origins=["http://page.example"],
         )
         config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
         listening = socket.create_server(("127.0.0.1", 0))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
+        server = Started(config, listening)
         try:
             yield Served(
                 one.engine, one.service, one.store, one.history, f"http://127.0.0.1:{listening.getsockname()[1]}"
             )
         finally:
             server.should_exit = True
-            thread.join()
+            server.thread.join()
 
 
 def derived(engine: Engine, text: str, cuts: Mapping[int, list[tuple[int, str, float]]]) -> list[str]:

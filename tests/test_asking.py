@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode
@@ -26,6 +25,7 @@ from connectors.rdf.question import Question, Refused
 from connectors.rdf.store import EventStore
 from connectors.rdf.words import Words
 from tests.serving import served
+from tests.waiting import pause, until
 
 HOUR = 3600.0  # seconds, so that nothing ends because of its time
 PRODUCT = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?o ?p . ?q ?r ?s }"
@@ -43,12 +43,6 @@ def store(tmp_path: Path) -> StoreProcess:
     one.add(TRIPLES)
     one.flush()
     return one
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Fails by the time limit of the whole run, if at all."""
-    while not true():
-        time.sleep(0.01)
 
 
 def test_clients_take_turns_and_none_has_all_the_places() -> None:
@@ -128,9 +122,9 @@ def test_nothing_that_is_asked_ends_the_process_of_the_store(store: StoreProcess
 def test_a_store_whose_process_is_ended_all_the_same_goes_on_with_what_was_asked(store: StoreProcess) -> None:
     waiting = [store.ask(endless("c")), store.ask(endless("d"))]
     process = store.process
-    until(lambda: _alive(process) == 3)
+    until(lambda: _alive(process) == 3, "three are asked")
     os.kill(process, signal.SIGKILL)
-    until(lambda: store.restarts == 1 and not _alive(process))
+    until(lambda: store.restarts == 1 and not _alive(process), "it begins again")
     assert store.ask(MANY).result().body.split() == [b"n", b"300"]
     for future in waiting:
         assert not future.done() and future.cancel()
@@ -160,7 +154,7 @@ def test_what_a_client_that_has_gone_asked_is_ended(tmp_path: Path) -> None:
             address = f"{path}?{urlencode({'query': PRODUCT})}"
             connection.sendall(f"GET {address} HTTP/1.1\r\nHost: {where.host}\r\n\r\n".encode())
             gone.append(connection)
-        until(lambda: len(one.store._orders) >= 9)  # a query is asked once for all who watch it
+        until(lambda: len(one.store._orders) >= 9, "nine orders")  # a query is asked once for all who watch it
         for connection in gone:
             connection.close()
         found = httpx.get(one.url + "/sparql", params={"query": "ASK { ?s ?p ?o }"}, timeout=HOUR)
@@ -226,7 +220,7 @@ def test_what_keeps_a_fork_from_its_answer_is_told_and_leaves_nothing(monkeypatc
 
     def told_of() -> None:
         while not made:
-            time.sleep(0.01)
+            pause(0.01)
             with half.shut:
                 half.shut.notify_all()
 
@@ -257,7 +251,9 @@ def test_a_fork_ends_with_the_process_that_made_it() -> None:
     one = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     number, first = one.stdout.split()
     assert one.returncode == -signal.SIGKILL and first == "1000"
-    until(lambda: not Path(f"/proc/{number}").exists() or ") Z" in Path(f"/proc/{number}/stat").read_text())
+    until(
+        lambda: not Path(f"/proc/{number}").exists() or ") Z" in Path(f"/proc/{number}/stat").read_text(), "it has gone"
+    )
 
 
 def test_who_leaves_while_it_is_asked_is_not_told(store: StoreProcess) -> None:

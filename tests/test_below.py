@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from connectors.serving import below as path_of
 from connectors.serving.guard import MANY, Guard, Limits
 from tests.page_server import shown
 from tests.proxy import below
+from tests.waiting import turn, until
 
 
 def test_a_path_of_a_proxy(tmp_path: Path) -> None:
@@ -58,9 +58,7 @@ def test_a_client_has_so_many_streams(tmp_path: Path) -> None:
             assert "2 streams open" in refused.text and client.get("/api/state").status_code == 200
             other = {"X-Forwarded-For": "203.0.113.7"}  # a proxy on this machine says for whom it asks
             assert open.enter_context(client.stream("GET", "/feeds/events", headers=other)).status_code == 200
-        until = time.monotonic() + 60  # the server sees at some time that they have gone
-        while (status := _status(client, "/feeds/events")) == 429 and time.monotonic() < until:
-            time.sleep(0.05)
+        status = until(lambda: (one := _status(client, "/feeds/events")) != 429 and one, "it sees that they have gone")
         assert status == 200
 
 
@@ -94,10 +92,10 @@ def test_whose_streams_are_counted() -> None:
 
         hosts = ["127.0.0.1", "::1", "192.0.2.1", *(f"2001:db8::{number:x}" for number in range(MANY))]
         tasks = [asyncio.create_task(ask(host)) for host in hosts + ["127.0.0.1"] * MANY + ["192.0.2.1"] * (MANY - 1)]
-        await asyncio.sleep(0)
+        await turn()
         for host in ("192.0.2.1", "2001:db8::ffff:1", "::ffff:192.0.2.1", "2001:db8:0:1::1", "127.0.0.1", "nobody"):
             tasks.append(asyncio.create_task(ask(host)))
-            await asyncio.sleep(0)
+            await turn()
         over.set()
         await asyncio.gather(*tasks)
         assert not guard._open

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from rdflib import Graph
 from rdflib.namespace import OWL, RDF
@@ -21,9 +21,10 @@ from knowledge.verification.rule_sets import CorrectedOwlRl, CorrectedRdfs, clos
 from tests.closures import Triple, closed, loaded, proof_of, read, text_of, texts, triples_of
 from tests.conftest import FUZZ
 from tests.graph_maker import GraphMaker
+from tests.long import examples
 
 random = st.randoms(use_true_random=False)
-often = settings(max_examples=40 * max(1, FUZZ))
+often = examples(40)
 
 
 def closed_or_error(triples: Graph | list[Triple]) -> Closure | CepError:
@@ -117,7 +118,7 @@ def check_acyclic(proof: Proof, above: tuple[tuple[int, int, int], ...]) -> None
 
 
 @given(random)
-@settings(max_examples=25 * max(1, FUZZ))
+@examples(25)
 def test_what_a_proof_rests_on_is_enough(random: Random) -> None:
     graph = GraphMaker(random).made()
     found = closed_or_error(graph)

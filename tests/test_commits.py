@@ -44,6 +44,7 @@ def written(folder: Path, name: str, rows: int, end: int | None = None) -> File:
     return File.of(at, path, {"found": rows} if rows else {}, end)
 
 
+@pytest.mark.long
 def test_files_of_micro_batches_count_once(tmp_path: Path) -> None:
     writer = FileWriter(Outlet(str(tmp_path), "parquet", {"found": FOUND}, frozenset()))
     counting = set()

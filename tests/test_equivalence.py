@@ -6,29 +6,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from cep.core.room import CHECKED
 from cep.engine import Engine, detect
 from cep.events import Event
 from tests import reference
 from tests.cases_format import difference, same
-from tests.conftest import FUZZ
+from tests.long import examples
 from tests.program_maker import SECOND
 from tests.programs import Program, contests, iterations, loops, programs, recursions, windows
 
 ANY = st.one_of(programs(), contests(), windows(), iterations(), loops(), recursions())
 LONG = 20 * SECOND  # a lateness that lets any order pass
-
-
-def examples(number: int) -> Callable[[Any], Any]:
-    """So many, or a third of them in the checked run of `make test`."""
-    return settings(max_examples=number * FUZZ or number // (3 if CHECKED else 1))
 
 
 def rows(output: Mapping[str, pl.DataFrame]) -> list[Event]:

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -44,8 +44,10 @@ from connectors.feeds.senders import sending, targets
 from connectors.feeds.targets import public, reachable, target
 from connectors.feeds.webhooks import cloudevent
 from tests.alert_server import expected
+from tests.brokers import answers, publish
 from tests.ports import free_port
 from tests.receiver import receiver
+from tests.waiting import PATIENCE, Received, Started, pause, until
 
 ORIGIN = Origin("storm.cep")
 WHOLE = expected()
@@ -204,15 +206,11 @@ def served(outbox: Outbox) -> Iterator[str]:
     app, stream = FastAPI(), Stream(outbox)
     app.include_router(router(outbox, ORIGIN, stream))
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="off"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
+    server = Started(uvicorn.Config(app, port=port, log_level="error", lifespan="off"))
     yield f"http://127.0.0.1:{port}/feeds"
     stream.close()
     server.should_exit = True
-    thread.join()
+    server.thread.join()
 
 
 def test_an_event_stream_goes_on_where_it_broke() -> None:
@@ -243,7 +241,7 @@ def test_an_event_stream_goes_on_where_it_broke() -> None:
 
     def come() -> None:
         for change in WHOLE:
-            time.sleep(chance.uniform(0, 0.005))
+            pause(chance.uniform(0, 0.005))
             outbox.add([change], {"p": 0})
 
     with served(outbox) as url:
@@ -394,24 +392,25 @@ def test_a_broker_holds_what_is_open(tmp_path: Path) -> None:
     binary = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
     if binary is None:
         pytest.fail("mosquitto is needed: `apt-get install mosquitto`")
-    port, outbox, came = free_port(), Outbox(None), []
+    port, outbox = free_port(), Outbox(None)
+    came: Received[tuple[str, bytes, bool]] = Received()
     config = tmp_path / "mosquitto.conf"
     config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
 
     def broker() -> subprocess.Popen[bytes]:
         started = subprocess.Popen([binary, "-c", str(config)], stderr=subprocess.DEVNULL)
-        while True:
-            with socket.socket() as one:
-                if one.connect_ex(("127.0.0.1", port)) == 0:
-                    return started
-            time.sleep(0.02)
+        until(lambda: answers(port), "mosquitto answers")
+        return started
 
     def subscriber() -> Client:
         made = Client(CallbackAPIVersion.VERSION2)
+        granted = threading.Event()
         made.on_connect = lambda client, *rest: client.subscribe("warn/#", qos=1)
+        made.on_subscribe = lambda *rest: granted.set()
         made.on_message = lambda client, data, message: came.append((message.topic, message.payload, message.retain))
         made.connect("127.0.0.1", port)
         made.loop_start()
+        assert granted.wait(PATIENCE), "it is subscribed"
         return made
 
     one = [change for change in WHOLE if change.alert == next(c.alert for c in WHOLE if c.name == "storm")]
@@ -435,7 +434,9 @@ def test_a_broker_holds_what_is_open(tmp_path: Path) -> None:
         client.loop_stop()
     count = len(came)
     fresh = subscriber()
-    time.sleep(0.2)
+    publish(port, [("warn/over", b"{}")])
+    came.at_least(count + 1)
+    assert came.pop()[0] == "warn/over", "what is retained would have come before"
     fresh.disconnect()
     fresh.loop_stop()
     running.kill()
@@ -445,12 +446,8 @@ def test_a_broker_holds_what_is_open(tmp_path: Path) -> None:
     assert list(dict.fromkeys(revisions)) == [change.revision for change in one]
 
 
-def waited(met: object) -> None:
-    for _ in range(1200):
-        if met():  # type: ignore[operator]
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not come")
+def waited(met: Callable[[], object]) -> None:
+    until(met, "it comes")
 
 
 REFUSED_TARGETS = [

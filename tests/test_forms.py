@@ -34,7 +34,7 @@ from tests.serving import EIGHT, program
 
 def needs_java(test: Any) -> Any:
     grouped = pytest.mark.xdist_group("spark")(test)
-    return pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)(grouped)
+    return pytest.mark.long(pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)(grouped))
 
 
 RULES = """

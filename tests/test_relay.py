@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from cep.spark.relay import FOLDER, Relay, relaying
 from cep.spark.stopping import NAME as STOP
 from connectors.sending import Sending
 from tests.brokers import Cluster
+from tests.waiting import Received, until
 
 SCHEMAS = Engine.from_text("hot(N) <- reading(N) WHERE N >= 0.").outputs
 CHILD = """
@@ -54,9 +54,11 @@ def test_a_sender_that_is_killed_repeats_one_file_at_most(tmp_path: Path) -> Non
         commit(tmp_path, batch, range(10_000 * batch, 10_000 * (batch + 1)), length=100)
     files = len(list((tmp_path / FOLDER).glob("part-*")))
     child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path), place])
-    while len(list((tmp_path / FOLDER).glob("part-*"))) > files - 3 and child.poll() is None:
-        time.sleep(0.005)  # and now it is somewhere in the next one
-    os.kill(child.pid, signal.SIGKILL)
+    parts = tmp_path / FOLDER
+    until(
+        lambda: len(list(parts.glob("part-*"))) <= files - 3 or child.poll() is not None, "three are sent", every=0.005
+    )
+    os.kill(child.pid, signal.SIGKILL)  # somewhere in the next one
     assert child.wait() == -signal.SIGKILL
     (tmp_path / FOLDER / "part-00000-9.jsonl").write_text('{"type": "hot", "n": -1}\n')  # of no finished micro-batch
     with relaying(tmp_path, place, SCHEMAS, print):
@@ -72,15 +74,14 @@ def test_a_sender_that_is_killed_repeats_one_file_at_most(tmp_path: Path) -> Non
 
 def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(tmp_path, 0, range(100))
-    told: list[str] = []
+    told: Received[str] = Received()
     with monkeypatch.context() as hasty:
         hasty.setattr("connectors.kafkasender.ANSWER", 0.2)
         with (
             pytest.raises(CepError, match=r"no answer: .*\n.*2 files wait in .*; the same command sends") as failed,
             relaying(tmp_path, "kafka://127.0.0.1:1/derived", SCHEMAS, told.append),
         ):
-            while not told:
-                time.sleep(0.01)
+            told.at_least(1)
     assert failed.value.code == "failed" and len(told) == 1
     cluster = Cluster("derived")
     place = f"kafka://{cluster.servers}/derived"
@@ -98,7 +99,6 @@ def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr("cep.spark.relay.Sending", Refusing)
     with pytest.raises(CepError, match="it is too large"), relaying(tmp_path, place, SCHEMAS, print):
-        while not (tmp_path / STOP).exists():  # the query ends
-            time.sleep(0.01)
+        until((tmp_path / STOP).exists, "the query is told to end")
     shutil.rmtree(tmp_path / FOLDER)
     assert Relay(tmp_path / FOLDER, lambda: Sending(place, SCHEMAS)).waiting() == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -53,14 +52,12 @@ def test_events_go_to_topics_by_type(tmp_path: Path) -> None:
         with listening(port, "alerts/#") as found:
             result = run("--output", f"mqtt://127.0.0.1:{port}/alerts/{{type}}?retain=1")
             assert result.exit_code == 0, result.stderr
-            while len(found) < 480:
-                time.sleep(0.01)
+            found.at_least(480)
         assert [payload.decode() for _, _, payload in found] == run().stdout.splitlines()
         assert all(topic == f"alerts/{json.loads(payload)['type']}" for topic, _, payload in found)
         assert len({id for _, id, _ in found}) == 480
         with listening(port, "alerts/#") as kept:
-            while len(kept) < 2:
-                time.sleep(0.01)
+            kept.at_least(2)
         assert {topic for topic, _, _ in kept} == {"alerts/hot", "alerts/cold"}
         older = run("--output", f"mqtt://127.0.0.1:{port}/alerts?version=3&qos=2")
         assert older.exit_code == 0, older.stderr

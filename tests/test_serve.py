@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.brokers import Cluster
 from tests.receiver import receiver
 from tests.serving import EIGHT, FRIDGES, KITCHEN, MINUTE
 from tests.test_sink import Sink
+from tests.waiting import pause, until
 
 PAIRS = """
 event reading(fridge: string, temp: float) TIME time.
@@ -57,22 +57,26 @@ class Server:
 
     def rows(self, query: str = IDS, count: int | None = None) -> list[list[str]]:
         """The answer's rows; as soon as there are so many."""
-        for _ in range(2400):
+        rows: list[list[str]] = []
+
+        def enough() -> bool:
             text = httpx.get(self.url + "/sparql", params={"query": query}, headers={"Accept": "text/csv"}).text
-            rows = [line.split(",") for line in text.splitlines()[1:]]
-            if count is None or len(rows) >= count:
-                return rows
-            time.sleep(0.05)
-        raise AssertionError(f"{len(rows)} rows, not {count}")
+            rows[:] = [line.split(",") for line in text.splitlines()[1:]]
+            return count is None or len(rows) >= count
+
+        until(enough, f"{count} rows", every=0.05)
+        return rows
 
     def look(self, path: str, met: Callable[[Any], bool]) -> Any:
         """The answer as JSON; as soon as it is as wished."""
-        for _ in range(2400):
+
+        def answered() -> httpx.Response | None:
             answer = httpx.get(self.url + path)
-            if answer.status_code == 200 and met(answer.json()):
-                return answer.json()
-            time.sleep(0.05)
-        raise AssertionError(f"{path}: {answer.status_code} {answer.text}")
+            return answer if answer.status_code == 200 and met(answer.json()) else None
+
+        answer = until(answered, path, every=0.05)
+        assert answer is not None
+        return answer.json()
 
     def say(self, minute: int, fridge: str, degrees: float) -> None:
         record = {"type": "reading", "time": f"2024-05-01T08:{minute:02}:00Z", "fridge": fridge, "temp": degrees}
@@ -183,15 +187,12 @@ def test_killed_between_messages(tmp_path: Path) -> None:
                     if later <= attempt:
                         record = {"time": EIGHT / 1e6 + 60 * (attempt + number / 100), "fridge": name, "temp": later}
                         cluster.send([(0, number, json.dumps(record).encode())])
-                time.sleep(chance.uniform(0, 0.2))
+                pause(chance.uniform(0, 0.2))
             if attempt < 3:
-                time.sleep(chance.uniform(0, 0.5))
+                pause(chance.uniform(0, 0.5))
                 assert server.end(signal.SIGKILL) == -signal.SIGKILL
         assert len(server.rows(count=29)) == 29, "the last one waits for a later record"
-        until = time.monotonic() + 120
-        while len({line.split("\t")[1] for line in taken.read_text().splitlines()}) < 29:
-            assert time.monotonic() < until, taken.read_text()
-            time.sleep(0.05)
+        until(lambda: len({line.split("\t")[1] for line in taken.read_text().splitlines()}) >= 29, "29 are told")
         assert server.end(signal.SIGTERM) == 0
         hook.shutdown()
     told = [json.loads(line.split("\t")[3])["data"] for line in taken.read_text().splitlines()]

@@ -14,8 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,11 +28,12 @@ from connectors.alerts.life import AlertLifecycle, Change
 from connectors.feeds.document import document
 from connectors.mqtt import Subscription
 from tests import brokers
-from tests.brokers import PATIENCE, mosquitto, publish
+from tests.brokers import mosquitto, publish
 from tests.consumers import Reader, Stream, subscribed
 from tests.receiver import receiver
 from tests.serving import EIGHT
 from tests.test_serve import PAIRS, Server
+from tests.waiting import pause, until
 
 KILLS = int(os.environ.get("SEMCEP_KILLS", "2"))
 PROGRAM = """
@@ -52,13 +52,6 @@ def nothing_is_left() -> Iterator[None]:
         Server.running.pop().kill()
 
 
-def until(met: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not met():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-
-
 def children(process: int) -> list[int]:
     """The processes that one has begun; where the system does not say so, none."""
     place = Path(f"/proc/{process}/task")
@@ -69,7 +62,7 @@ def begin_and_kill(arguments: list[str], seconds: float) -> None:
     """A server that is killed at its beginning."""
     command = [sys.executable, "-m", "cep", "serve", *arguments, "--port", "0"]
     begun = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    time.sleep(seconds)
+    pause(seconds)
     begun.kill()
     begun.wait()
 
@@ -127,7 +120,7 @@ def test_every_consumer_has_every_life(tmp_path: Path) -> None:
                     least = chance.randrange(len(whole) * sent // len(records) + 1)
                     until(lambda least=least: len(stream.found) >= least, "the stream goes on")  # type: ignore[misc]
                     reader.read(server.url)
-            time.sleep(chance.uniform(0, 0.3))
+            pause(chance.uniform(0, 0.3))
             assert server.end(signal.SIGKILL) == -signal.SIGKILL
         with subscribed(port, "alerts/#", told):
             publish(port, [("readings/a", record) for record in records[cuts[-2] :]])

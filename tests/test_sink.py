@@ -93,6 +93,7 @@ def told(rounds: list[Round]) -> dict[str, list[tuple[object, ...]]]:
     return {name: sorted(rows) for name, rows in sorted(found.items())}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 def test_what_a_job_wrote_is_what_one_process_derives(tmp_path: Path, format: str) -> None:
     whole = Engine.from_text(PROGRAM, alerts=True)

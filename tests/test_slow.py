@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -15,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from connectors.serving import heads
 from connectors.serving.guard import HEAD, Guard, Limits
+from tests.waiting import turn
 
 SECONDS = 0.3
 HALF_HEADERS = b"GET /feeds/events HTTP/1.1\r\nHost: here\r\nX-Slow: "
@@ -57,7 +57,7 @@ def guarded(over: threading.Event) -> Iterator[int]:
 async def _until(over: threading.Event) -> AsyncIterator[bytes]:
     while not over.is_set():
         yield b": still here\n\n"
-        await asyncio.sleep(0.01)
+        await turn(0.01)
 
 
 def _opened(port: int, *parts: bytes) -> socket.socket:

@@ -99,12 +99,14 @@ SOME = [(stories, 1), (stories, 7), (the_cases, 2)]
 MORE = [(stories, 2), (the_cases, 1), (the_cases, 7)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("make", "buckets"), SOME + MORE * (GENERATED > EACH))
 def test_what_one_process_derives(make: Callable[[Random], Together], buckets: int, tmp_path: Path) -> None:
     random = Random(buckets)
     check(make(random), buckets, random, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(-(-GENERATED // EACH)))
 def test_generated_programs(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
@@ -125,6 +127,7 @@ def test_time_points_come_without_events(tmp_path: Path) -> None:
     assert difference(expected, distributed(job(text, inputs, tmp_path))) == ""
 
 
+@pytest.mark.long
 def test_every_version_of_the_knowledge_has_its_time(tmp_path: Path) -> None:
     """Whatever micro-batch an event comes in, it is judged by what was known at its end."""
     random = Random(3)

@@ -34,6 +34,7 @@ def floor(thing: str, number: int) -> ox.Triple:
     return ox.Triple(ox.NamedNode(f"urn:{thing}"), ox.NamedNode("urn:floor"), ox.Literal(number))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("buckets", [3, 1][: 1 + (GENERATED > EACH)])

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -17,8 +16,10 @@ import pytest
 from tests import spark_runs
 from tests.spark_runs import alone, write
 from tests.test_spark import LATENESS, PROGRAMS, events
+from tests.waiting import until
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
     pytest.mark.xdist_group("clusters"),  # beside the tests of one session
 ]
@@ -38,12 +39,12 @@ def test_an_executor_is_killed(tmp_path: Path) -> None:
     command += ["--conf", f"spark.executor.extraJavaOptions={os.environ['SPARK_SUBMIT_OPTS']}"]
     with (tmp_path / "said").open("wb") as said:
         run = subprocess.Popen(command, start_new_session=True, stdout=said, stderr=said)
-        killed = 0
-        while run.poll() is None:
-            time.sleep(0.2)
-            if not killed and (state / "spark" / "offsets" / "1").exists() and (found := executors(run.pid)):
-                os.kill(random.choice(found), signal.SIGKILL)
-                killed = 1
+        begun = state / "spark" / "offsets" / "1"
+        until(lambda: run.poll() is not None or (begun.exists() and executors(run.pid)), "executors", 600, every=0.1)
+        killed = executors(run.pid)
+        if killed:
+            os.kill(random.choice(killed), signal.SIGKILL)
+        run.wait()
     assert run.returncode == 0 and killed, (tmp_path / "said").read_text()
     rows = []
     for event, columns in (("settling", ["station", "n"]), ("warning", ["s", "c"]), ("passed", ["s"])):

@@ -66,6 +66,7 @@ def lines(folder: str) -> list[Any]:
     return [json.loads(line) for line in found]
 
 
+@pytest.mark.long
 @needs_java
 def test_files_of_several_formats_with_dead_letters(session: None) -> None:
     result = run(*FILES, "--output-format", "jsonl", "--strict")
@@ -82,6 +83,7 @@ def test_files_of_several_formats_with_dead_letters(session: None) -> None:
     assert sorted(dead) == [("range", "heat.csv", 4), ("time", "heat.csv", 5)]
 
 
+@pytest.mark.long
 @needs_java
 def test_a_run_goes_on_where_the_one_before_it_ended(session: None) -> None:
     options = ["--lateness", "5 s", "--input", "days"]
@@ -124,6 +126,7 @@ def test_a_run_goes_on_where_the_one_before_it_ended(session: None) -> None:
     assert "+fire(R, T) <- (smoke(R, _) SEQ heat(R, T) WHERE T > 55) WITHIN 1 min.\n" in refused.stderr
 
 
+@pytest.mark.long
 @needs_java
 def test_damage_is_told_by_name_and_what_is_mended_goes_on(session: None) -> None:
     """Status 2 where it is seen before the query begins, 3 where a worker sees it."""
@@ -162,6 +165,7 @@ def test_damage_is_told_by_name_and_what_is_mended_goes_on(session: None) -> Non
     assert len(lines("out")) + len(Path("elsewhere").read_text().splitlines()) == 2
 
 
+@pytest.mark.long
 @needs_java
 def test_knowledge_and_its_changes(session: None) -> None:
     Path("rooms.ttl").write_text("@prefix : <urn:> . :attic :name 'attic' ; :floor 3 . :cellar :name 'cellar' .")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +15,10 @@ from tests import spark_runs
 from tests.cases_format import difference
 from tests.program_maker import SECOND
 from tests.spark_runs import alone, derived, job, line, spark
+from tests.waiting import until
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
     pytest.mark.xdist_group("spark"),
 ]
@@ -36,14 +37,12 @@ def reading(room: str, end: float) -> Event:
     return Event("reading", (room,), round(end * SECOND), round(end * SECOND))
 
 
-def until(there: Callable[[], bool], wanted: Job) -> None:
+def run_until(there: Callable[[], bool], wanted: Job) -> None:
     """Run it until that is so, then stop it, in the midst of a micro-batch perhaps."""
     query = start(spark(), wanted, follow=True)
-    patience = time.monotonic() + PATIENCE
     try:
-        while not there():
-            assert query.isActive and time.monotonic() < patience, (query.exception(), derived(wanted))
-            time.sleep(0.1)
+        until(lambda: there() or not query.isActive, "what is awaited of the query", PATIENCE, every=0.1)
+        assert there(), (query.exception(), derived(wanted))
     finally:
         query.stop()
         sweep(Path(wanted.output))  # as the command does
@@ -65,14 +64,14 @@ def test_time_goes_on_while_nothing_comes(tmp_path: Path) -> None:
         return [json.loads(text)["code"] for text in "".join(texts).splitlines()]
 
     (days / "1.jsonl").write_text("".join(map(line, first)))
-    until(lambda: rested(1), wanted)
+    run_until(lambda: rested(1), wanted)
     log = tmp_path / "state" / "spark"
     newest = max((file.name for file in (log / "offsets").glob("[0-9]*")), key=int)
     for name in (newest, f".{newest}.crc"):  # as when it is killed before it has noted the end of a micro-batch
         (log / "commits" / name).unlink(missing_ok=True)
     (days / "2.jsonl").write_text(line(reading("d", 1001.5)))  # earlier than the time told
     (days / "3.jsonl").write_text("".join(map(line, second)))
-    until(lambda: rested(2), wanted)
+    run_until(lambda: rested(2), wanted)
     assert dead() == ["late"]
     (tmp_path / "all").mkdir()
     (tmp_path / "all" / "1.jsonl").write_text("".join(map(line, first + second)))

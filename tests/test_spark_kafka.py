@@ -271,6 +271,7 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topic.close()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_rows_of_a_connector_beside_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark = spark_runs.spark()
@@ -297,6 +298,7 @@ def test_rows_of_a_connector_beside_files(tmp_path: Path, monkeypatch: pytest.Mo
     assert [(one["file"], one["line"], one["record"], one["code"]) for one in letters] == [(where, 15, "ajar", "json")]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_topics_come_and_go_with_a_new_checkpoint_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark_runs.spark().dataSource.register(StandIn)
@@ -330,6 +332,7 @@ def test_topics_come_and_go_with_a_new_checkpoint_alone(tmp_path: Path, monkeypa
     assert (again := run("one", files)).exit_code == 0, again.stderr
 
 
+@pytest.mark.long
 @pytest.mark.skipif(JARS is None, reason="no SEMCEP_KAFKA_JARS: Spark's connector for Kafka is a jar of Maven")
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_the_connector_itself(tmp_path: Path) -> None:

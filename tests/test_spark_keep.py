@@ -21,6 +21,7 @@ hot(R, T) <- reading(R, T) WHERE T > 30.
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_old_events_leave_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -31,8 +30,10 @@ from tests import spark_runs
 from tests.cases_format import difference
 from tests.spark_runs import alone, derived, distributed, job, write
 from tests.test_spark import LATENESS, PROGRAMS, events
+from tests.waiting import pause, until
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
     pytest.mark.xdist_group("spark"),
 ]
@@ -65,9 +66,8 @@ def killed(command: list[str], checkpoint: Path, random: Random) -> None:
     with TemporaryFile() as said:
         run = subprocess.Popen(command, start_new_session=True, stdout=said, stderr=said)
         try:
-            while not (begun / str(target)).exists() and run.poll() is None:
-                time.sleep(0.02)
-            time.sleep(random.random() * 2)
+            until(lambda: (begun / str(target)).exists() or run.poll() is not None, "the micro-batch begins", 600)
+            pause(random.random() * 2)
             if run.poll() is not None:  # so fast that it is at its end
                 said.seek(0)
                 assert run.returncode == 0, said.read().decode()

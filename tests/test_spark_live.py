@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.brokers import Cluster, mosquitto, publish
 from tests.cases_format import difference
 from tests.program_maker import SECOND
 from tests.spark_runs import alone, distributed, job
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -62,6 +62,7 @@ def window(n: int) -> str:
     return "".join(f"<urn:observation:{n}> <{SOSA}{name}> {value} .\n" for name, value in said.items())
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 @pytest.mark.skipif(brokers.MOSQUITTO is None, reason=brokers.MISSING)
 def test_brokers_files_of_observations_a_connection_and_a_rate_in_one_query(tmp_path: Path) -> None:
@@ -191,8 +192,7 @@ def test_lines_of_a_connection_are_kept(tmp_path: Path) -> None:
         assert first.latest(0, None) == 0
         made = server.accept()[0]
         made.sendall(b"".join(b'{"time": %d}\n' % n for n in range(30_000)) + b'{"time": 3')
-        while (end := first.latest(0, None)) < 30_000:
-            time.sleep(0.01)
+        end = until(lambda: (end := first.latest(0, None)) >= 30_000 and end, "the whole lines")
         assert (end, first.latest(0, 500), first.latest(400, 500)) == (30_000, 500, 900)
         pieces = first.pieces(400, 30_000)
         assert [piece.first for piece in pieces] == [400, 20_400]
@@ -200,8 +200,7 @@ def test_lines_of_a_connection_are_kept(tmp_path: Path) -> None:
         made.close()
         made = server.accept()[0]  # it has come again
         made.sendall(b'{"time": 30002}\n' + bytes(9 << 20) + b"\n")
-        while (end := first.latest(0, None)) < 30_004:
-            time.sleep(0.01)
+        until(lambda: first.latest(0, None) >= 30_004, "the lines of the second connection")
         first.commit(400)
         first.stop()  # the query has failed: what is planned is planned again
         made.close()
@@ -242,8 +241,7 @@ def test_what_never_pauses_is_taken_so_far(tmp_path: Path, monkeypatch: pytest.M
                 end = post.latest(0, None)
                 assert post.reached(end) and post.latest(end, None) == end
             else:
-                while not post.latest(0, None):
-                    time.sleep(0.01)
+                until(lambda: post.latest(0, None), "a line")  # noqa: B023
             soon(post.stop)
             MessageLog(tmp_path / f"input-{number}", patience=0).close()
 

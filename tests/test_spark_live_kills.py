@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -24,10 +23,11 @@ from cep.spark.relay import FOLDER
 from connectors.addresses import address
 from connectors.mqtt import Subscription
 from tests import brokers, spark_runs
-from tests.brokers import PATIENCE, listening, mosquitto, publish
+from tests.brokers import listening, mosquitto, publish
 from tests.test_spark_kills import KILLS, killed
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
     pytest.mark.skipif(brokers.MOSQUITTO is None, reason=brokers.MISSING),
     pytest.mark.xdist_group("clusters"),  # beside the tests of one session
@@ -76,9 +76,7 @@ def test_killed_runs_between_brokers(tmp_path: Path) -> None:
         last = subprocess.run([*cep, *options], capture_output=True, text=True, check=False)
         assert last.returncode == 0, last.stderr
         wanted = Counter(line.split('"')[3] for line in expected)
-        until = time.monotonic() + PATIENCE
-        while len({id for _, id, _ in found}) < len(expected) and time.monotonic() < until:
-            time.sleep(0.1)
+        found.wait(lambda: len({id for _, id, _ in found}) >= len(expected), f"all of {len(expected)}")
     assert len(expected) > count // 100 and len(wanted) == 2
     assert {payload.decode() for _, _, payload in found} == set(expected)
     assert len({id for _, id, _ in found}) == len(expected)

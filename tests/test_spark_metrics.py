@@ -16,6 +16,7 @@ from tests import spark_runs
 from tests.test_metrics import PROGRAM, Sample, scraped
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.xdist_group("spark"),
     pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
 ]

@@ -177,6 +177,7 @@ early(R) <- 30 SEQ smoke(R).
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_rules_that_change_between_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another stage, another output and time points; killed before Spark had noted its last micro-batch, before the

@@ -145,6 +145,7 @@ def test_a_disk_that_fails_is_no_wrong_file(tmp_path: Path, monkeypatch: pytest.
     assert _unreadable("x", OSError("snappy: damaged.\nmore")).message == "x: snappy: damaged"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_the_query_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark_runs.spark()

@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.waiting import pause
+
 MOMENTS = int(os.environ.get("SEMCEP_STOPS", "10"))
 ROWS = int(os.environ.get("SEMCEP_STOPS_ROWS", "300000"))
 RULES = """
@@ -79,7 +81,7 @@ def stopped(name: str, folder: Path, count: int, number: signal.Signals) -> list
     while len(ended) < count:
         for part in moments(f"{name} {number} {len(ended)}", count - len(ended)):
             running = begun(arguments, folder)
-            time.sleep(part * lasts)
+            pause(part * lasts)
             if running.poll() is None:
                 running.send_signal(number)
                 out, told = running.communicate(timeout=300)
@@ -104,7 +106,9 @@ def whole(folder: Path) -> None:
         assert not text or (text.endswith("\n") and text.splitlines()[-1].count(",") == text.splitlines()[0].count(","))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "check" else [pytest.mark.long]) for name in COMMANDS]
+)
 def test_ctrl_c_at_any_moment_is_130(name: str, folder: Path) -> None:
     count = MOMENTS if name == "run" else max(2, MOMENTS // 5)
     ended = stopped(name, folder, count, signal.SIGINT)
@@ -112,15 +116,17 @@ def test_ctrl_c_at_any_moment_is_130(name: str, folder: Path) -> None:
     assert not odd, f"{len(odd)} of {count}: {odd[:3]}"
 
 
+@pytest.mark.long
 def test_sigterm_at_any_moment_is_143(folder: Path) -> None:
     ended = stopped("run", folder, max(2, MOMENTS // 5), signal.SIGTERM)
     assert {status for status, _, _ in ended} == {143}
 
 
+@pytest.mark.long
 def test_a_second_one_ends_it_at_once(folder: Path) -> None:
     for part in moments("twice", max(2, MOMENTS // 5)):
         running = begun(COMMANDS["run"], folder)
-        time.sleep(part)
+        pause(part)
         for _ in range(20):
             running.send_signal(signal.SIGINT)
         _, told = running.communicate(timeout=300)
@@ -132,11 +138,14 @@ def test_a_second_one_ends_it_at_once(folder: Path) -> None:
     "waiting",
     [
         ["-i", "-"],
-        ["-i", "-", "--format", "csv"],
+        pytest.param(["-i", "-", "--format", "csv"], marks=pytest.mark.long),
         ["-i", "fifo", "--format", "jsonl"],
-        ["-i", "fifo.gz", "--format", "jsonl"],
-        ["-i", "readings.csv", "--lateness", "1min", "-k", "known.ttl", "--knowledge-updates", "-"],
-        ["-i", "rate://1?start=2024-01-01T00:00:00Z"],
+        pytest.param(["-i", "fifo.gz", "--format", "jsonl"], marks=pytest.mark.long),
+        pytest.param(
+            ["-i", "readings.csv", "--lateness", "1min", "-k", "known.ttl", "--knowledge-updates", "-"],
+            marks=pytest.mark.long,
+        ),
+        pytest.param(["-i", "rate://1?start=2024-01-01T00:00:00Z"], marks=pytest.mark.long),
     ],
 )
 def test_what_waits_for_input_is_woken(waiting: list[str], tmp_path: Path) -> None:
@@ -153,7 +162,7 @@ def test_what_waits_for_input_is_woken(waiting: list[str], tmp_path: Path) -> No
         assert running.stderr is not None
         while b"metrics" not in (line := running.stderr.readline()):
             assert line, "it has ended"
-        time.sleep(0.5)
+        pause(0.5)  # it reads, by then; no sign tells so
         running.send_signal(signal.SIGINT)
         assert running.wait(300) == 130
         told = running.stderr.read()

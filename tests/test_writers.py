@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import polars as pl
@@ -23,6 +22,7 @@ from connectors.deadletters import DeadLetters
 from connectors.files import read
 from connectors.times import FIRST, LAST, iso, seconds
 from connectors.writers import Writer
+from tests.waiting import until
 
 STORM = Schema(
     "storm",
@@ -214,9 +214,8 @@ def test_an_interrupt_leaves_whole_lines(tmp_path: Path) -> None:
     )
     process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
     try:
-        while not (path.exists() and path.stat().st_size > 10_000_000):
-            assert process.poll() is None
-            time.sleep(0.01)
+        until(lambda: process.poll() is not None or (path.exists() and path.stat().st_size > 10_000_000), "10 MB")
+        assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(120) != 0
     finally:
