@@ -268,6 +268,7 @@ def test_changes_put_together_are_all_of_them(steps: list[tuple[list[str], list[
     assert one.fingerprint == other.fingerprint
 
 
+@pytest.mark.long
 def test_terms_that_came_and_went_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of endless literals so many are held as there are at one time; what was loaded has none of them."""
     monkeypatch.setattr(graph, "FEW", 16)

@@ -106,6 +106,7 @@ def nothing_is_left() -> Iterator[None]:
         Server.running.pop().kill()
 
 
+@pytest.mark.long
 def test_files_killed_and_served_again(tmp_path: Path) -> None:
     (tmp_path / "fridge.cep").write_text(FRIDGES)
     (tmp_path / "kitchen.ttl").write_text(KITCHEN)
@@ -167,6 +168,7 @@ def test_live_input_goes_on_where_it_was(tmp_path: Path) -> None:
     assert second.end(signal.SIGINT) == 0
 
 
+@pytest.mark.long
 def test_killed_between_messages(tmp_path: Path) -> None:
     """SIGKILL at random moments, while messages come: none is lost, though most wait for one that comes later, and a
     receiver gets each alert's life."""
@@ -199,6 +201,7 @@ def test_killed_between_messages(tmp_path: Path) -> None:
     assert {one["state"] for one in told} == {"firing"} and len({one["alert"] for one in told}) == 29
 
 
+@pytest.mark.long
 def test_an_edited_program_goes_on(tmp_path: Path) -> None:
     """A comment and a new rule change neither events nor open alerts nor what is begun; a changed rule only its own.
     Nothing waits for a record that does not come."""
@@ -234,6 +237,7 @@ def test_an_edited_program_goes_on(tmp_path: Path) -> None:
     assert states[2] < states[1] and {name for name, _, _ in states[2]} == {"cold"}
 
 
+@pytest.mark.long
 def test_what_a_job_derived_elsewhere(tmp_path: Path) -> None:
     """A folder as Spark lays it out, which grows while it is served; after a restart alerts are not told again."""
     (tmp_path / "pairs.cep").write_text(PAIRS)

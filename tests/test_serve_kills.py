@@ -76,6 +76,7 @@ def expected(readings: list[tuple[int, str, float]]) -> list[Change]:
     return lives.take(engine.push(events), engine.watermark)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(brokers.MOSQUITTO is None, reason=brokers.MISSING)
 def test_every_consumer_has_every_life(tmp_path: Path) -> None:
     """Messages of a broker in; a stream of events, Atom with CAP, topics of a broker, and posts to who fails at random
@@ -164,6 +165,7 @@ def test_every_consumer_has_every_life(tmp_path: Path) -> None:
     assert len(given) >= len(whole)
 
 
+@pytest.mark.long
 def test_lines_that_were_taken_are_not_lost(tmp_path: Path) -> None:
     """A connection is told of nothing, and sends nothing again: what it has brought is in the journal."""
     (tmp_path / "pairs.cep").write_text(PAIRS)
