@@ -163,6 +163,9 @@ def verdict(looks: list[Look], rate: int, every: float) -> Iterator[str]:
         print(f"{kind}: {last / second - 1:+.1%} from the second third of the time to the last")
         if last > second * (1 + GROWTH):
             yield f"the memory of {kind} grows"
+    if not any(one.batches for one in looks):
+        yield "no micro-batch has ended: it takes more minutes"
+        return
     slowest = max(one.took / one.batches for one in looks if one.batches)
     # Half of the events wait in the SEQ, in the UNLESS and in the window each, and all that are not due before them.
     bound = int(rate * (1.5 * WITHIN + LATENESS + 2 * every + 2 * slowest) * 1.1)

@@ -19,7 +19,7 @@ from cep.core.room import CHECKED
 
 FEW = 6
 """How many times fewer examples a property has where it is not among the long ones that run."""
-_LEAST = 15
+_LEAST = 6
 
 T = TypeVar("T")
 

@@ -70,6 +70,7 @@ def places_by_hand(found: demo.Found, flights: set[str]) -> dict[str, list[tuple
     return places
 
 
+@pytest.mark.long
 def test_warnings_are_as_by_hand(found: demo.Found) -> None:
     shaken = shaken_by_hand(found.positions)
     places = places_by_hand(found, set(found.positions["callsign"]))

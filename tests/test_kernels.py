@@ -47,6 +47,7 @@ def kept(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*.nb?") if path.suffix in (".nbi", ".nbc")}
 
 
+@pytest.mark.long
 def test_an_installation_has_its_kernels_in_the_users_cache(copy: Path, tmp_path: Path) -> None:
     assert [read(copy), read(copy)] == [[41, 0], [41, 1]]
     assert not kept(copy), "`pip uninstall` would leave them"

@@ -519,6 +519,7 @@ def demo() -> stations.Register:
     return stations.at_airports(["EWR", "JFK", "LGA"])
 
 
+@pytest.mark.long
 def test_the_register_of_the_demo_is_what_the_module_makes(
     demo: stations.Register, capsys: pytest.CaptureFixture[str]
 ) -> None:
