@@ -59,7 +59,7 @@ serve: $(VENV)/.serve page
 jetstream: $(VENV)/.run $(VENV)/.traffic
 	@$(BIN)/cep demo jetstream
 
-# Kills, runs on Spark, pages in a browser and most of the random programs are long (tests/long.py).
+# Kills, runs on Spark and most of the random programs are long (tests/long.py).
 test: $(VENV)/.test $(VENV)/.traffic page
 	@.ci/java || true
 	@.ci/mosquitto || true

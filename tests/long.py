@@ -1,7 +1,7 @@
 """Which long tests run: `--long all` (as where nothing is said), `none`, or `2/3`, the second of three shares.
 
-A long test is marked `long`: kills, soaks, runs on Spark from beginning to end, pages in a browser. They are dealt to
-the shares by turns, in their order. Properties that Hypothesis tries with random programs (`examples`) always run, but
+A long test is marked `long`: kills, signals, runs on Spark from beginning to end, installations. They are dealt to the
+shares by turns, in their order. Properties that Hypothesis tries with random programs (`examples`) always run, but
 with few examples where they are not in the share, which goes by their names.
 """
 
