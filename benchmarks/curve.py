@@ -59,7 +59,7 @@ of 500 thousand. A byte of state costs the engine 3 ns; that Spark needs twice a
 def measure() -> Costs:
     """The costs of this machine: micro-batches of 50 and 500 thousand events, of a thousand and 100 thousand keys."""
     from benchmarks.spark import Load, measured, seq
-    from cep.spark.session import session
+    from cep.spark.driver.session import session
 
     spark = session("local[2]", {"spark.driver.memory": "4g", "spark.driver.host": "127.0.0.1"})
     times = []

@@ -22,10 +22,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from cep.engine import Engine
+from cep.spark.driver.session import session
 from cep.spark.job import Job, start
 from cep.spark.program import Options, ShippedProgram
-from cep.spark.session import session
-from cep.spark.states import NAME as STATES
+from cep.spark.state.bucket_states import NAME as STATES
 
 WARM = 6
 """Micro-batches that are not counted: workers start, kernels load. Queries are run once before, for Java to compile."""

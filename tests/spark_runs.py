@@ -13,11 +13,11 @@ from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event
 from cep.rules.typed import TICKS
+from cep.spark.driver.retry import endured
+from cep.spark.driver.session import OLDEST, java, session
+from cep.spark.driver.stopping import StopRequest
 from cep.spark.job import Job, start
 from cep.spark.program import Options, ShippedProgram
-from cep.spark.retry import endured
-from cep.spark.session import OLDEST, java, session
-from cep.spark.stopping import StopRequest
 from connectors.files import read
 from connectors.times import iso
 from knowledge.updates import FROM, UNTIL

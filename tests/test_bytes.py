@@ -192,13 +192,13 @@ def test_a_line_longer_than_any_record_is_one_dead_letter(
 
 
 def test_files_of_a_sink_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cep.spark import sink
+    from cep.spark.sink import reader
 
     schema = Engine.from_text("event a(k: string, n: int). x(K, N) <- a(K, N).").outputs
     lines = [{"type": "x", "start": n, "end": n, "k": f"k{n % 3}", "n": n} for n in range(3000)]
-    (tmp_path / sink.LOG).mkdir()
+    (tmp_path / reader.LOG).mkdir()
     (tmp_path / "part-0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (tmp_path / sink.LOG / "0").write_text("v1\n" + json.dumps({"path": (tmp_path / "part-0.jsonl").as_uri()}))
+    (tmp_path / reader.LOG / "0").write_text("v1\n" + json.dumps({"path": (tmp_path / "part-0.jsonl").as_uri()}))
     sizes: list[int] = []
     before = Lines.read
 
@@ -207,8 +207,8 @@ def test_files_of_a_sink_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.
         return before(self, file, data, *more)
 
     monkeypatch.setattr(Lines, "read", noted)
-    monkeypatch.setattr(sink, "CHUNK", 4096)
-    (batch,) = sink.Folder(str(tmp_path), schema).new()
+    monkeypatch.setattr(reader, "CHUNK", 4096)
+    (batch,) = reader.Folder(str(tmp_path), schema).new()
     assert batch.tables["x"]["n"].to_list() == list(range(3000)) and max(sizes) < 8192
     assert batch.origin("x", 2999)[1:] == (3000, json.dumps(lines[-1]))
     assert all(block.data is None for block in batch.blocks)

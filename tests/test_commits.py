@@ -15,12 +15,13 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
-from cep.spark import checkpoint_repair, commit_log, lock
-from cep.spark.checkpoint_repair import agree, settle
-from cep.spark.commit_log import COMING, COMPACTED, LOG, CommitLog, File, place
-from cep.spark.commits import FileWriter, Outlet, Written
-from cep.spark.sink import Folder
-from cep.spark.tidy import sweep
+from cep.spark.sink import commit_log
+from cep.spark.sink.commit_log import COMING, COMPACTED, LOG, CommitLog, File, place
+from cep.spark.sink.file_sink import FileWriter, Outlet, Written
+from cep.spark.sink.output_folder import sweep
+from cep.spark.sink.reader import Folder
+from cep.spark.storage import lock, spark_files
+from cep.spark.storage.spark_files import agree, settle
 from tests import spark_runs
 
 pytestmark = [
@@ -257,16 +258,16 @@ def test_what_counts_is_on_disk_and_what_a_cut_of_power_emptied_is_done_again(
         whole.writestr("a", "b")
     for batch in range(7):
         CommitLog(out).add(batch, [])
-    monkeypatch.setattr(checkpoint_repair, "settled", lambda file: synced.append(Path(file.name).name))
-    monkeypatch.setattr(checkpoint_repair, "named", lambda folder: synced.append(folder.name))
+    monkeypatch.setattr(spark_files, "settled", lambda file: synced.append(Path(file.name).name))
+    monkeypatch.setattr(spark_files, "named", lambda folder: synced.append(folder.name))
     monkeypatch.setattr(commit_log, "named", lambda folder: synced.append(folder.name))
     outlet = Outlet(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(tmp_path / "state"))
     FileWriter(outlet).commit([], 7)
     assert synced == ["7", "8.changelog", "offsets", LOG] and CommitLog(out).last == 7
-    assert [path.name for path in checkpoint_repair.mend(own)] == ["8.zip"], "it is torn"
+    assert [path.name for path in spark_files.mend(own)] == ["8.zip"], "it is torn"
     for name in ("commits/5", "commits/7", "commits/.7.crc", "offsets/8", "offsets/9", "offsets/.6.crc", "metadata"):
         (own / name).write_text("")
-    checkpoint_repair.mend(own)
+    spark_files.mend(own)
     left = [sorted(path.name for path in (own / log).iterdir()) for log in ("offsets", "commits")]
     assert left == [["6", "7"], ["5", "6"]] and not (own / "metadata").exists()
     synced.clear()

@@ -8,8 +8,8 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.spark import files, journal
-from cep.spark.journal import FILE_BITS, Journal, Some
+from cep.spark.source import data_source, file_list
+from cep.spark.source.file_list import FILE_BITS, Journal, Some
 from connectors.inputs import Input
 from connectors.inputs import inputs as listed
 
@@ -22,7 +22,9 @@ def looked(one: Journal, *folders: Path) -> int:
     """A look for new files."""
     specs = [(place, str(folder)) for place, folder in enumerate(folders)]
     return one.extend(
-        (place, file) for place, spec in specs for file in files.found(SCHEMAS, [spec], None, ("no-files",), one.known)
+        (place, file)
+        for place, spec in specs
+        for file in data_source.found(SCHEMAS, [spec], None, ("no-files",), one.known)
     )
 
 
@@ -63,7 +65,7 @@ def test_files_keep_their_numbers(tmp_path: Path) -> None:
 
 
 def test_more_files_than_can_be_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "FILE_BITS", 2)
+    monkeypatch.setattr(file_list, "FILE_BITS", 2)
     one = Journal(str(tmp_path / "files.jsonl"))
     some = [(1, Input(f"/in/{number}", "jsonl", None, False)) for number in range(5)]
     assert one.extend(some[:4]) == 4

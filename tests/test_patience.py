@@ -9,9 +9,9 @@ import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from cep.core.errors import CepError
-from cep.spark import retry, session
-from cep.spark.retry import TRIES, endured
-from cep.spark.stopping import StopRequest
+from cep.spark.driver import retry, session
+from cep.spark.driver.retry import TRIES, endured
+from cep.spark.driver.stopping import StopRequest
 
 BUSY = CepError("the query has failed: Timed out while waiting for the Python worker to connect back", code="failed")
 OTHER = CepError("the query has failed: no space left on device", code="failed")

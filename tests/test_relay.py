@@ -15,9 +15,9 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.spark.commit_log import CommitLog, File
-from cep.spark.relay import FOLDER, Relay, relaying
-from cep.spark.stopping import NAME as STOP
+from cep.spark.driver.stopping import NAME as STOP
+from cep.spark.sink.commit_log import CommitLog, File
+from cep.spark.sink.relay import FOLDER, Relay, relaying
 from connectors.sending import Sending
 from tests.brokers import Cluster
 from tests.waiting import Received, until
@@ -27,7 +27,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from cep.engine import Engine
-from cep.spark.relay import relaying
+from cep.spark.sink.relay import relaying
 schemas = Engine.from_text("hot(N) <- reading(N) WHERE N >= 0.").outputs
 with relaying(Path(sys.argv[1]), sys.argv[2], schemas, print):
     pass
@@ -97,7 +97,7 @@ def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.M
         def write(self, piece: bytes) -> None:
             raise CepError("the broker refuses a message: it is too large", code="output")
 
-    monkeypatch.setattr("cep.spark.relay.Sending", Refusing)
+    monkeypatch.setattr("cep.spark.sink.relay.Sending", Refusing)
     with pytest.raises(CepError, match="it is too large"), relaying(tmp_path, place, SCHEMAS, print):
         until((tmp_path / STOP).exists, "the query is told to end")
     shutil.rmtree(tmp_path / FOLDER)

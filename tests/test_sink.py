@@ -14,7 +14,7 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from cep.spark.sink import Folder
+from cep.spark.sink.reader import Folder
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.rdf.identity import ID

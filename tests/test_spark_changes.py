@@ -11,7 +11,7 @@ import pyoxigraph as ox
 import pytest
 
 from cep.core.errors import CepError
-from cep.spark.changes import Chronicle
+from cep.spark.source.changes import Chronicle
 from knowledge.graph import Knowledge
 from knowledge.growing import Growing
 from knowledge.updates import FROM, UNTIL

@@ -15,7 +15,7 @@ from cep.app import progress
 from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.spark.files import found
+from cep.spark.source.data_source import found
 from tests import spark_runs
 
 needs_java = pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)

@@ -18,17 +18,18 @@ import pytest
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.spark import checkpoint_repair, tidy
-from cep.spark.changes import Chronicle
-from cep.spark.checkpoint import NAME, Kept
-from cep.spark.commit_log import COMPACTED, LOG, CommitLog, File, intact
-from cep.spark.journal import JOURNAL, Journal
-from cep.spark.live import kept
-from cep.spark.message_log import MessageLog
-from cep.spark.migration import Laid
-from cep.spark.relay import Relay
-from cep.spark.states import States, begin, head, newest
-from cep.spark.states import read as read_state
+from cep.spark.sink import output_folder
+from cep.spark.sink.commit_log import COMPACTED, LOG, CommitLog, File, intact
+from cep.spark.sink.relay import Relay
+from cep.spark.source.changes import Chronicle
+from cep.spark.source.file_list import JOURNAL, Journal
+from cep.spark.source.live import kept
+from cep.spark.source.message_log import MessageLog
+from cep.spark.state.bucket_states import States, begin, head, newest
+from cep.spark.state.bucket_states import read as read_state
+from cep.spark.state.checkpoint import NAME, Kept
+from cep.spark.state.migration import Laid
+from cep.spark.storage import spark_files
 from connectors.inputs import Input
 from connectors.mqtt import Arrival
 from tests.damage import cut, flipped
@@ -90,7 +91,7 @@ def read(folder: Path) -> Any:
     with closing(MessageLog(state / "mail", patience=0)) as mail:
         found += [mail.read(0, 5), mail.known()]
     ledger = CommitLog(out)
-    found += [list(ledger.lines()), ledger.totals(), ledger.leaving(), ledger.last, tidy.missing(out)]
+    found += [list(ledger.lines()), ledger.totals(), ledger.leaving(), ledger.last, output_folder.missing(out)]
     assert ledger.has(ledger.last, f"{found[0]['name'][1:]} {ledger.last}")
     found.append([intact(out / name, line) for name, line in zip(map(_place, found[-5]), found[-5])])
     return found
@@ -236,7 +237,7 @@ def read_but_mail(folder: Path) -> Any:
 
 
 def test_messages_of_the_version_before_go_on(tmp_path: Path) -> None:
-    from cep.spark.message_log import _BEFORE, crc32
+    from cep.spark.source.message_log import _BEFORE, crc32
 
     def packed(payload: bytes, mid: int) -> bytes:
         body = _BEFORE.pack(0, len(payload), 5, mid, 1)[4:] + b"rooms" + payload
@@ -264,20 +265,20 @@ def test_the_files_of_spark_are_held_against_their_check_sums(tmp_path: Path) ->
     sums = b"crc\0" + (512).to_bytes(4) + b"".join(sealed_crc(data[at : at + 512]) for at in range(0, len(data), 512))
     path, beside = folder / "0", folder / ".0.crc"
     path.write_bytes(data), beside.write_bytes(sums)
-    checkpoint_repair.sound(tmp_path)
+    spark_files.sound(tmp_path)
     for which, whole in ((path, data), (beside, sums)):
         for _, damaged in flipped(whole, 60, Random(3)):
             which.write_bytes(damaged)
             with pytest.raises(CepError, match=f"--checkpoint: {path} is damaged"):
-                checkpoint_repair.sound(tmp_path)
+                spark_files.sound(tmp_path)
         which.write_bytes(whole)
     for wrong in cut(data, Random(4)):
         path.write_bytes(wrong)
         with pytest.raises(CepError, match="is damaged"):
-            checkpoint_repair.sound(tmp_path)
+            spark_files.sound(tmp_path)
     path.unlink()
-    checkpoint_repair.sound(tmp_path)
-    for name, look in (("offsets", checkpoint_repair.offset), ("commits", checkpoint_repair.watermark)):
+    spark_files.sound(tmp_path)
+    for name, look in (("offsets", spark_files.offset), ("commits", spark_files.watermark)):
         (tmp_path / "spark" / name).mkdir(exist_ok=True)
         for text in ("", "v1", "v1\n{}\n[]", "v1\n\n{"):
             (tmp_path / "spark" / name / "3").write_text(text)
@@ -338,5 +339,5 @@ def test_an_entry_of_the_log_that_is_missing_takes_no_file_away(whole: Path, tmp
             for number in range(COMPACTED - 1):
                 (folder / LOG / str(number)).unlink(missing_ok=True)
         with pytest.raises(CepError, match="is missing, an entry of the log"):
-            tidy.sweep(folder)
+            output_folder.sweep(folder)
         assert sorted(folder.glob("part-*")) == parts

@@ -10,7 +10,7 @@ import pytest
 
 from cep.events import Event
 from cep.spark.job import Job, start
-from cep.spark.tidy import sweep
+from cep.spark.sink.output_folder import sweep
 from tests import spark_runs
 from tests.cases_format import difference
 from tests.program_maker import SECOND

@@ -25,11 +25,11 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
-from cep.spark import connector
-from cep.spark.control import IdleWatermark
-from cep.spark.files import alive
-from cep.spark.packages import PACKAGES, connected, joined, unresolved, wanted
-from cep.spark.starting import said
+from cep.spark.driver.packages import PACKAGES, connected, joined, unresolved, wanted
+from cep.spark.driver.startup import said
+from cep.spark.source import kafka_connector
+from cep.spark.source.control_messages import IdleWatermark
+from cep.spark.source.data_source import alive
 from connectors.addresses import address
 from connectors.kafka import Topic
 from tests import spark_runs
@@ -73,20 +73,20 @@ def test_what_an_address_says_in_the_words_of_the_connector(tmp_path: Path) -> N
         "failOnDataLoss": "true",
         "maxRecordsPerPartition": "100000",
     }
-    assert connector.options(address("kafka://one,two:9093/readings"), None) == known | plain
+    assert kafka_connector.options(address("kafka://one,two:9093/readings"), None) == known | plain
     more = "kafka://one,two:9093/readings?from=latest&gone=skip&limit=50&group=cep&fetch.max.bytes=1000"
-    assert connector.options(address(more), 500) == known | plain | {
+    assert kafka_connector.options(address(more), 500) == known | plain | {
         "startingOffsets": "latest",
         "failOnDataLoss": "false",
         "maxOffsetsPerTrigger": "50",
         "kafka.group.id": "cep",
         "kafka.fetch.max.bytes": "1000",
     }
-    assert connector.options(address("kafka://one/readings"), 500)["maxOffsetsPerTrigger"] == "500"
+    assert kafka_connector.options(address("kafka://one/readings"), 500)["maxOffsetsPerTrigger"] == "500"
     (tmp_path / "ca.pem").write_text("trusted")
     login = f"kafkas://cep:p%22%5C@one/readings?ca={tmp_path}/ca.pem&ssl.endpoint.identification.algorithm=none"
     secret = 'ScramLoginModule required username="cep" password="p\\"\\\\";'
-    found = connector.options(address(f"{login}&sasl=SCRAM-SHA-512"), None)
+    found = kafka_connector.options(address(f"{login}&sasl=SCRAM-SHA-512"), None)
     assert {name: value for name, value in found.items() if "s.l" in name or ".s" in name} == {
         "kafka.security.protocol": "SASL_SSL",
         "kafka.sasl.mechanism": "SCRAM-SHA-512",
@@ -110,50 +110,50 @@ def test_what_an_address_says_in_the_words_of_the_connector(tmp_path: Path) -> N
 )
 def test_what_an_address_may_not_say(text: str, told: str) -> None:
     with pytest.raises(CepError) as refused:
-        connector.options(address(text), None)
+        kafka_connector.options(address(text), None)
     assert told in refused.value.message
 
 
 def test_which_of_the_two_reads(tmp_path: Path) -> None:
     plain, spark, python = (address(f"kafka://one/a{more}") for more in ("", "?through=spark", "?through=python"))
-    assert [connector.chosen(one, False) for one in (plain, spark, python)] == [False, True, False]
-    assert [connector.chosen(one, True) for one in (plain, spark, python)] == [True, True, False]
-    assert not connector.chosen(address("mqtt://one/a"), True)
+    assert [kafka_connector.chosen(one, False) for one in (plain, spark, python)] == [False, True, False]
+    assert [kafka_connector.chosen(one, True) for one in (plain, spark, python)] == [True, True, False]
+    assert not kafka_connector.chosen(address("mqtt://one/a"), True)
     with pytest.raises(CepError, match="`through=spark` is for Spark"):
         Topic(spark)
-    connector.agree(tmp_path, 0, plain, True)  # nothing was read yet
+    kafka_connector.agree(tmp_path, 0, plain, True)  # nothing was read yet
     (tmp_path / "input-0").mkdir()
     (tmp_path / "input-0/address").write_text(json.dumps(plain.text))
-    connector.agree(tmp_path, 0, plain, False)
+    kafka_connector.agree(tmp_path, 0, plain, False)
     with pytest.raises(
         CepError, match="read through Python's client, and would be through Spark's own connector: neit"
     ):
-        connector.agree(tmp_path, 0, plain, True)
+        kafka_connector.agree(tmp_path, 0, plain, True)
     topic = alive(Engine.from_text(PROGRAM).inputs, "reading=kafka://one/a", None)[0]
-    connector.noted(tmp_path, {2: topic})
-    connector.agree(tmp_path, 2, plain, False)  # nothing was read yet
-    connector.noted(tmp_path, {1: topic})
+    kafka_connector.noted(tmp_path, {2: topic})
+    kafka_connector.agree(tmp_path, 2, plain, False)  # nothing was read yet
+    kafka_connector.noted(tmp_path, {1: topic})
     assert not (tmp_path / "input-2").exists() and (tmp_path / "input-0/address").exists()
     (tmp_path / "spark/offsets").mkdir(parents=True)
     (tmp_path / "spark/offsets/0").touch()
-    connector.noted(tmp_path, {1: topic, 2: topic})
-    connector.steady(tmp_path, {1: topic})
+    kafka_connector.noted(tmp_path, {1: topic, 2: topic})
+    kafka_connector.steady(tmp_path, {1: topic})
     for places, told in (
         (set[int](), "input 2 was kafka://one/a through Spark's own connector, and is not any more"),
         ({1, 2}, "input 3 was not read through Spark's own connector, and would be now"),
     ):
         with pytest.raises(CepError, match=told):
-            connector.steady(tmp_path, places)
-    connector.agree(tmp_path, 1, spark, True)
+            kafka_connector.steady(tmp_path, places)
+    kafka_connector.agree(tmp_path, 1, spark, True)
     with pytest.raises(
         CepError, match="read through Spark's own connector, and would be through Python's client: neit"
     ):
-        connector.agree(tmp_path, 1, plain, False)
+        kafka_connector.agree(tmp_path, 1, plain, False)
     with pytest.raises(CepError, match="this input was kafka://one/a, and is kafka://one/b"):
-        connector.agree(tmp_path, 1, address("kafka://one/b"), True)
+        kafka_connector.agree(tmp_path, 1, address("kafka://one/b"), True)
     (tmp_path / "input-1/address").write_text("")
     with pytest.raises(CepError, match=r"--checkpoint: \S+/input-1/address is damaged"):
-        connector.agree(tmp_path, 1, spark, True)
+        kafka_connector.agree(tmp_path, 1, spark, True)
 
 
 def test_the_jar_that_fits(tmp_path: Path) -> None:
@@ -276,10 +276,10 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def test_rows_of_a_connector_beside_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark = spark_runs.spark()
     with pytest.raises(CepError, match="Spark's connector for Kafka, spark-sql-kafka-0-10, is not on its class path"):
-        connector.there(spark)
+        kafka_connector.there(spark)
     spark.dataSource.register(StandIn)
-    monkeypatch.setattr(connector, "FORMAT", StandIn.name())
-    connector.there(spark)
+    monkeypatch.setattr(kafka_connector, "FORMAT", StandIn.name())
+    kafka_connector.there(spark)
     cluster, doors = Cluster("readings"), tmp_path / "doors"
     doors.mkdir()
     inputs = [f"reading=kafka://{cluster.servers}/readings", f"door={doors}"]
@@ -302,7 +302,7 @@ def test_rows_of_a_connector_beside_files(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_topics_come_and_go_with_a_new_checkpoint_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark_runs.spark().dataSource.register(StandIn)
-    monkeypatch.setattr(connector, "FORMAT", StandIn.name())
+    monkeypatch.setattr(kafka_connector, "FORMAT", StandIn.name())
     monkeypatch.setattr(progress, "compiled", lambda: True)
     monkeypatch.chdir(tmp_path)
     cluster = Cluster("readings")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cep.app import progress
 from cep.command import app
-from cep.spark.commit_log import CommitLog, place
+from cep.spark.sink.commit_log import CommitLog, place
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -14,10 +14,10 @@ import pytest
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
-from cep.spark.files import alive
-from cep.spark.live import Shelf, live
-from cep.spark.message_log import MessageLog
-from cep.spark.pieces import WorkItem
+from cep.spark.source.data_source import alive
+from cep.spark.source.live import Shelf, live
+from cep.spark.source.message_log import MessageLog
+from cep.spark.source.work_items import WorkItem
 from connectors.addresses import address
 from connectors.inputs import Input
 from connectors.mqtt import Arrival, Subscription
@@ -223,7 +223,7 @@ def soon(act: Callable[[], object]) -> None:
 
 def test_what_never_pauses_is_taken_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody follows, and where the run stops; the folder is then free for the next one."""
-    monkeypatch.setattr("cep.spark.live._LONGEST", 1.0)
+    monkeypatch.setattr("cep.spark.source.live._LONGEST", 1.0)
 
     def pour() -> None:
         with suppress(OSError), server.accept()[0] as made:

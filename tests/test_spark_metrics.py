@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cep.app import progress, watch
 from cep.command import app
-from cep.spark import listener
+from cep.spark.driver import listener
 from tests import spark_runs
 from tests.test_metrics import PROGRAM, Sample, scraped
 

@@ -16,9 +16,9 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark import job
-from cep.spark.checkpoint import Kept, claim
-from cep.spark.generation import Generation
-from cep.spark.migration import Laid, Migration, migrated
+from cep.spark.state.checkpoint import Kept, claim
+from cep.spark.state.generation import Generation
+from cep.spark.state.migration import Laid, Migration, migrated
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from cep.core.errors import CepError
-from cep.spark import noise, writable
-from cep.spark.commit_log import LOG
 from cep.spark.dead_letters import Letter, write
-from cep.spark.failure import failed
-from cep.spark.states import States
+from cep.spark.driver import spark_log
+from cep.spark.driver.failure import failed
+from cep.spark.sink.commit_log import LOG
+from cep.spark.state.bucket_states import States
+from cep.spark.storage import writable
 
 
 def test_a_folder_is_made_and_tried_and_nothing_stays_in_it(tmp_path: Path) -> None:
@@ -64,14 +65,14 @@ def test_what_tasks_write_is_told_by_the_option_that_names_it(tmp_path: Path) ->
 
 
 def test_a_log_on_a_full_disk_holds_no_one_up(tmp_path: Path) -> None:
-    for file in (tmp_path / noise.NAME, Path("/dev/full"), tmp_path / "none" / noise.NAME):
+    for file in (tmp_path / spark_log.NAME, Path("/dev/full"), tmp_path / "none" / spark_log.NAME):
         reading, writing = os.pipe()
-        copying = threading.Thread(target=noise._copy, args=(reading, file), daemon=True)
+        copying = threading.Thread(target=spark_log._copy, args=(reading, file), daemon=True)
         copying.start()
         with os.fdopen(writing, "wb") as out:  # more than the pipe holds
             out.writelines(b"%06d a line of Spark's\n" % n for n in range(20_000))
         copying.join()
-    assert (tmp_path / noise.NAME).read_bytes().count(b"\n") == 20_000
+    assert (tmp_path / spark_log.NAME).read_bytes().count(b"\n") == 20_000
 
 
 def test_a_full_disk_of_spark_itself_is_named() -> None:

@@ -17,11 +17,11 @@ from cep.app import progress
 from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.spark.checkpoint import claim, reached
-from cep.spark.files import FileReader, Files
-from cep.spark.lock import locked
+from cep.spark.driver.startup import checked, said, silent
 from cep.spark.program import Options, ShippedProgram
-from cep.spark.starting import checked, said, silent
+from cep.spark.source.data_source import FileReader, Files
+from cep.spark.state.checkpoint import claim, reached
+from cep.spark.storage.lock import locked
 from tests import spark_runs
 from tests.test_spark_migration import PAIR, READING, RISE, kept
 
@@ -56,7 +56,8 @@ def test_a_master_that_does_not_answer() -> None:
 
 def test_who_plans_a_query_loads_no_engine() -> None:
     """Spark starts a process for each stage, each source and sink of a query, that only asks what they are."""
-    code = "import cep.spark.files, cep.spark.processor, cep.spark.commits, sys; print({*sys.argv} & {*sys.modules})"
+    planners = "cep.spark.source.data_source, cep.spark.processor, cep.spark.sink.file_sink"
+    code = f"import {planners}, sys; print({{*sys.argv}} & {{*sys.modules}})"
     heavy = ["cep.engine", "numba", "pyarrow", "pyoxigraph"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     found = subprocess.run([sys.executable, "-c", code, *heavy], env=environment, capture_output=True, check=True)

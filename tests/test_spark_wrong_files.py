@@ -17,11 +17,11 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.runtime.report import Report
-from cep.spark.files import found
-from cep.spark.journal import Journal
 from cep.spark.program import Options, ShippedProgram
-from cep.spark.reading import parcels
 from cep.spark.shuffle_blocks import REPORT
+from cep.spark.source.data_source import found
+from cep.spark.source.file_list import Journal
+from cep.spark.source.reading import parcels
 from connectors.files import DEVICE, _unreadable
 from connectors.inputs import Input
 from tests import spark_runs

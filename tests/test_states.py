@@ -12,9 +12,9 @@ import pytest
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
 from cep.spark.dead_letters import LINE_BITS, Letter, writing
-from cep.spark.reading import numbered
-from cep.spark.states import KEPT, States, newest, sweep
-from cep.spark.tidy import hidden
+from cep.spark.sink.output_folder import hidden
+from cep.spark.source.reading import numbered
+from cep.spark.state.bucket_states import KEPT, States, newest, sweep
 from connectors.batch import Batch, Block
 
 

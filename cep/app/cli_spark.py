@@ -17,8 +17,8 @@ from cep.app.terminal import CLEAN, DEAD_LETTERS
 if TYPE_CHECKING:
     from cep.app.spark_query import JobRequest, Reads
     from cep.app.watch import Watch
+    from cep.spark.driver.listener import MicroBatch
     from cep.spark.job import Job
-    from cep.spark.listener import MicroBatch
 
 Master = Annotated[
     str | None,
@@ -138,9 +138,12 @@ def _run(asked: JobRequest, reads: Reads, query: Job) -> int:
     from cep.app.meter import charts
     from cep.app.watch import Watch
     from cep.runtime.run_stats import RunStats
-    from cep.spark import connector, job, listener, retry, starting, stopping, tidy
-    from cep.spark.commit_log import CommitLog
-    from cep.spark.relay import relaying
+    from cep.spark import job
+    from cep.spark.driver import listener, retry, startup, stopping
+    from cep.spark.sink import output_folder
+    from cep.spark.sink.commit_log import CommitLog
+    from cep.spark.sink.relay import relaying
+    from cep.spark.source import kafka_connector
     from connectors.addresses import bare
 
     wish, output = asked.wish, Path(query.output)
@@ -159,10 +162,10 @@ def _run(asked: JobRequest, reads: Reads, query: Job) -> int:
     def waits(told: str) -> None:
         wish.log("waiting", told, "warning")
 
-    spark = starting.started(wish.master, asked.settings, asked.checkpoint, waits)
+    spark = startup.started(wish.master, asked.settings, asked.checkpoint, waits)
     if reads.beside:
-        connector.there(spark)
-    connector.noted(asked.checkpoint, reads.beside)
+        kafka_connector.there(spark)
+    kafka_connector.noted(asked.checkpoint, reads.beside)
     with (
         watch.looking(wish.metrics, quiet=False, **begins),
         stopping.StopRequest(asked.checkpoint, bool(reads.beside)).listening() as stop,
@@ -172,7 +175,7 @@ def _run(asked: JobRequest, reads: Reads, query: Job) -> int:
         retry.endured(
             lambda: job.start(spark, query, wish.follow), stop, wish.follow, lambda: watch.meter.batches, wish.log
         )
-    tidy.sweep(output)
+    output_folder.sweep(output)
     return _told(watch, written.totals() - earlier, wish, stop.wished)
 
 

@@ -15,26 +15,17 @@ from cep.app.terminal import compiles, facts_of, knowledge_of, text_of, warn, wa
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import count
-from cep.spark import (
-    changes,
-    checkpoint_repair,
-    connector,
-    control,
-    files,
-    lock,
-    migration,
-    packages,
-    session,
-    starting,
-    states,
-    tidy,
-)
-from cep.spark import checkpoint as kept
+from cep.spark.driver import packages, session, startup
 from cep.spark.job import Job
-from cep.spark.journal import JOURNAL, Journal
 from cep.spark.program import Options, ShippedProgram, packed_facts
-from cep.spark.relay import FOLDER
-from cep.spark.writable import room
+from cep.spark.sink import output_folder
+from cep.spark.sink.relay import FOLDER
+from cep.spark.source import changes, control_messages, data_source, kafka_connector
+from cep.spark.source.file_list import JOURNAL, Journal
+from cep.spark.state import bucket_states, migration
+from cep.spark.state import checkpoint as kept
+from cep.spark.storage import lock, spark_files
+from cep.spark.storage.writable import room
 from connectors.forms import ISO, form
 from connectors.inputs import Input
 from connectors.live import reach
@@ -77,8 +68,8 @@ class JobRequest:
         session.needs_java()
         if wish.packages and session.submitted():
             raise refuse("--packages: Java runs already", "name them to spark-submit, which has started it")
-        if (master := wish.master or settings.get(starting.MASTER)) is not None:
-            starting.checked(master)
+        if (master := wish.master or settings.get(startup.MASTER)) is not None:
+            startup.checked(master)
         facts = {name: hashlib.sha256(table).hexdigest() for name, table in options.facts.items()}
         return cls(wish, inputs, checkpoint, settings, engine, program, facts, wanted)
 
@@ -115,10 +106,10 @@ class Reads:
         with kept.reached(asked.checkpoint):
             known = Journal(str(asked.checkpoint / JOURNAL)).known
         absent = ("no-files",) if wish.open else ()  # they come later
-        found = [one.path for one in files.found(schemas, asked.inputs, wish.format, absent, known)]
-        every = {n: one for n, spec in enumerate(asked.inputs) for one in files.alive(schemas, spec, wish.format)}
+        found = [one.path for one in data_source.found(schemas, asked.inputs, wish.format, absent, known)]
+        every = {n: one for n, spec in enumerate(asked.inputs) for one in data_source.alive(schemas, spec, wish.format)}
         named = packages.connected(session.inherited() | asked.settings)
-        beside = {n: one for n, one in every.items() if one.address and connector.chosen(one.address, named)}
+        beside = {n: one for n, one in every.items() if one.address and kafka_connector.chosen(one.address, named)}
         if beside and not wish.open:
             told = "what Spark's own connector reads has no end"
             raise refuse(f"{next(iter(beside.values())).path}: {told}", "add `--once` or `--follow`, and `--lateness`")
@@ -126,11 +117,11 @@ class Reads:
             raise refuse("--migrate: what Spark's own connector reads cannot be carried over", "start anew")
         for place, one in every.items():
             assert one.address is not None, "a live input has an address"
-            connector.agree(asked.checkpoint, place, one.address, place in beside)
-        connector.steady(asked.checkpoint, beside)
+            kafka_connector.agree(asked.checkpoint, place, one.address, place in beside)
+        kafka_connector.steady(asked.checkpoint, beside)
         for place, one in every.items():
             if place in beside and one.address is not None:
-                connector.reach(one.address)
+                kafka_connector.reach(one.address)
             else:
                 reach(one)
         return cls(found, len(known), {n: one for n, one in every.items() if n not in beside}, beside)
@@ -196,7 +187,7 @@ def claimed(asked: JobRequest, reads: Reads, held: ExitStack) -> Job:
         room("--dead-letter", Path(query.letters))
     _tidied(query, folder)
     if not asked.sent:
-        _missed(wish, tidy.missing(Path(query.output)))
+        _missed(wish, output_folder.missing(Path(query.output)))
     changes.Chronicle(folder, [os.path.abspath(one) for one in query.updates]).look(query.closing, strict=True)
     return query
 
@@ -204,7 +195,7 @@ def claimed(asked: JobRequest, reads: Reads, held: ExitStack) -> Job:
 def _times(asked: JobRequest) -> str:
     """How the files that are there when a checkpoint begins write their times."""
     schemas, absent = asked.engine.inputs, ("no-file", "no-files")
-    return form(files.found(schemas, asked.inputs, asked.wish.format, absent), schemas) or ISO
+    return form(data_source.found(schemas, asked.inputs, asked.wish.format, absent), schemas) or ISO
 
 
 def _kept(asked: JobRequest, query: Job, times: str) -> kept.Kept:
@@ -229,10 +220,10 @@ def _agrees(asked: JobRequest, reads: Reads, query: Job, state: kept.Kept) -> No
     """See that the checkpoint is of one time with the output, and that there is more to come. CepError: it is not, or
     its input has ended."""
     wish, own = asked.wish, state.generation.spark(asked.checkpoint)
-    checkpoint_repair.mend(own)
-    checkpoint_repair.sound(own)
-    checkpoint_repair.agree(own, Path(query.output), state.generation.first)
-    told = control.ends(own) > 0
+    spark_files.mend(own)
+    spark_files.sound(own)
+    spark_files.agree(own, Path(query.output), state.generation.first)
+    told = control_messages.ends(own) > 0
     over = kept.ended(own) or (told and not query.closing)
     if over and (wish.follow or reads.live or reads.beside or reads.files):
         raise refuse(
@@ -257,13 +248,13 @@ def _missed(wish: RunOptions, gone: list[Path]) -> None:
 
 
 def _tidied(query: Job, checkpoint: Path) -> None:
-    """Away with what a killed run has left. CepError: see `cep.spark.tidy`."""
+    """Away with what a killed run has left. CepError: see `cep.spark.sink.output_folder`."""
     generation = query.generation
-    tidy.sweep(Path(query.output))
-    states.sweep(generation.states(checkpoint))
+    output_folder.sweep(Path(query.output))
+    bucket_states.sweep(generation.states(checkpoint))
     generation.retire(checkpoint)
     if query.letters is not None:
-        tidy.hidden(Path(query.letters), query.mark)
+        output_folder.hidden(Path(query.letters), query.mark)
 
 
 def _engine(wish: RunOptions, text: str) -> tuple[Options, Engine]:

@@ -18,7 +18,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.runtime.snapshot import DAMAGED
 from cep.server.options import ServeOptions
-from cep.spark.sink import Folder
+from cep.spark.sink.reader import Folder
 from connectors.batch import Batch
 from connectors.files import read, replay
 from connectors.inputs import inputs as find

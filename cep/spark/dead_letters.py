@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from cep.spark.durable import settled
-from cep.spark.writable import onto
+from cep.spark.storage.disk import settled
+from cep.spark.storage.writable import onto
 
 OPTION = "--dead-letter"
 

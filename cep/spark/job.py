@@ -11,19 +11,19 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cep.spark import connector
-from cep.spark.commits import Outlet, sink
-from cep.spark.files import Files, source
-from cep.spark.generation import FIRST, Generation
-from cep.spark.journal import JOURNAL
-from cep.spark.listener import watched
-from cep.spark.lock import holder
+from cep.spark.driver.listener import watched
 from cep.spark.processor import stepped
 from cep.spark.program import ShippedProgram
-from cep.spark.relay import FOLDER as OUTGOING
 from cep.spark.shuffle_blocks import WORLD
-from cep.spark.states import States, begin
+from cep.spark.sink.file_sink import Outlet, sink
+from cep.spark.sink.relay import FOLDER as OUTGOING
+from cep.spark.source import kafka_connector
+from cep.spark.source.data_source import Files, source
+from cep.spark.source.file_list import JOURNAL
+from cep.spark.state.bucket_states import States, begin
+from cep.spark.state.generation import FIRST, Generation
 from cep.spark.stepping import Given, Work
+from cep.spark.storage.lock import holder
 from connectors.inputs import Input
 
 
@@ -86,7 +86,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     found = source(files)
     spark.dataSource.register(found)
     records = spark.readStream.format(found.name()).load()
-    topics = connector.parcels(spark, job.program, job.beside, job.most, job.dead)
+    topics = kafka_connector.parcels(spark, job.program, job.beside, job.most, job.dead)
     if topics is not None:
         records = topics.union(records)  # our own stays the last in Spark's log, where it is looked for
     parcels = derived(records, job)

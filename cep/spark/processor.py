@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import LongType, StructField, StructType
 
-from cep.spark.garbage import spare
+from cep.spark.worker import spare
 
 if TYPE_CHECKING:  # loaded by those that step alone: who plans a query asks only what state there is
     from cep.spark.stepping import Stepping, Work

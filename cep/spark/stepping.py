@@ -1,7 +1,7 @@
 """What a worker does for a stage: steps the engines of its buckets with the parcels that come, and keeps them.
 
-A bucket's state is its engine's snapshot, a file (`cep.spark.states`), and in the state store its version. Workers keep
-engines: one that is of the version that the store has goes on without being read.
+A bucket's state is its engine's snapshot, a file (`cep.spark.state.bucket_states`), and in the state store its version.
+Workers keep engines: one that is of the version that the store has goes on without being read.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from cep.engine import Engine
 from cep.runtime.buckets import gather, stacked
 from cep.runtime.report import Report
 from cep.spark.dead_letters import Letter, file_of, line_of, write
-from cep.spark.generation import Start
 from cep.spark.keys import keys, places
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import CHANGE, from_stage, told
-from cep.spark.states import States
+from cep.spark.state.bucket_states import States
+from cep.spark.state.generation import Start
 from cep.spark.values import records
 from connectors.packed import unpack
 

@@ -12,17 +12,17 @@ from uuid import uuid4
 
 from cep.core.checksum import Chain
 from cep.core.errors import CepError
-from cep.spark import checkpoint_repair
-from cep.spark.changes import NAME as CHANGES
-from cep.spark.durable import damaged, put
-from cep.spark.generation import FIRST, Generation, following
-from cep.spark.journal import JOURNAL
-from cep.spark.lock import NAME as LOCK
-from cep.spark.lock import TURN
-from cep.spark.migration import Laid, Migration, migrated
-from cep.spark.relay import FOLDER as OUTGOING
-from cep.spark.tidy import sweep
-from cep.spark.writable import TRIED, onto
+from cep.spark.sink.output_folder import sweep
+from cep.spark.sink.relay import FOLDER as OUTGOING
+from cep.spark.source.changes import NAME as CHANGES
+from cep.spark.source.file_list import JOURNAL
+from cep.spark.state.generation import FIRST, Generation, following
+from cep.spark.state.migration import Laid, Migration, migrated
+from cep.spark.storage import spark_files
+from cep.spark.storage.disk import damaged, put
+from cep.spark.storage.lock import NAME as LOCK
+from cep.spark.storage.lock import TURN
+from cep.spark.storage.writable import TRIED, onto
 
 NAME = "semcep.json"
 
@@ -145,7 +145,7 @@ def _empty(output: str, why: str) -> None:
 
 def begun(folder: Path) -> bool:
     """Whether anything in the checkpoint goes back to what was read: a micro-batch, or messages received."""
-    return checkpoint_repair.begun(folder) or any(folder.glob(_OF_INPUTS))
+    return spark_files.begun(folder) or any(folder.glob(_OF_INPUTS))
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def ended(spark: Path) -> bool:
     done = [int(file.name) for file in (spark / "commits").glob("[0-9]*")]
     if not done:
         return False
-    return int(checkpoint_repair.offset(spark, max(done))["end"]) > 1
+    return int(spark_files.offset(spark, max(done))["end"]) > 1
 
 
 def difference(before: Kept, now: Kept) -> str:

@@ -24,7 +24,7 @@ from uuid import uuid4
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.spark.durable import BACK, damaged, named, put, settled
+from cep.spark.storage.disk import BACK, damaged, named, put, settled
 
 LOG = "_spark_metadata"
 """The log's folder in that of the files."""

@@ -19,14 +19,14 @@ from cep.core.values import Pool
 from cep.runtime.decode import frame
 from cep.runtime.prior_state import PriorState, State
 from cep.runtime.report import Report
-from cep.spark import states
 from cep.spark.dead_letters import LINE_BITS, Letter, write, writing
-from cep.spark.garbage import spare
 from cep.spark.keys import keys
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import END, ShuffleBlock, batch, from_outside, told
 from cep.spark.shuffle_blocks import calls as calls_of
 from cep.spark.shuffle_blocks import changes as changes_of
+from cep.spark.state import bucket_states
+from cep.spark.worker import spare
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import ABSENT, DEVICE, read_one
 from connectors.inputs import Input
@@ -113,7 +113,7 @@ def calls(program: ShippedProgram, every: bool) -> pa.RecordBatch:
 
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> pa.RecordBatch:
     """What waits for the watermark in a state, of another program, as if it came now. CepError: it is not there."""
-    state, pool = State.of(PriorState(states.read(Path(path)))), Pool()
+    state, pool = State.of(PriorState(bucket_states.read(Path(path)))), Pool()
     if state.values is not None:
         pool.load(state.values)
     schemas = {name: program.schemas[name] for name in program.inputs if name in events}

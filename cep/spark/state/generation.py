@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import CepError
-from cep.spark import checkpoint_repair, states
-from cep.spark.commit_log import CommitLog
+from cep.spark.sink.commit_log import CommitLog
+from cep.spark.state import bucket_states
+from cep.spark.storage import spark_files
 
 if TYPE_CHECKING:  # loaded by those that go on alone: planners come and go
     from cep.runtime.prior_state import PriorState
-    from cep.spark.migration import Laid
+    from cep.spark.state.migration import Laid
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,12 @@ class Start:
         the states."""
         from cep.runtime.prior_state import PriorState
 
-        source = states.named(self.sources[stage - 1], bucket)
+        source = bucket_states.named(self.sources[stage - 1], bucket)
         goals = None if source in self.versions else frozenset[str]()
         name = source if goals is None else self.latest
         if name is None:
             return None
-        blob = states.read(Path(folder, f"{name}-{self.versions[name]:08}"))
+        blob = bucket_states.read(Path(folder, f"{name}-{self.versions[name]:08}"))
         return PriorState(blob, goals, waits=False, watermark=self.time)
 
     def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
@@ -78,7 +79,7 @@ class Generation:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Generation:
         """From what `asdict` makes of it."""
-        from cep.spark.migration import Laid
+        from cep.spark.state.migration import Laid
 
         start = fields["start"]
         found = None if start is None else Start(**{**start, "laid": Laid(**start["laid"])})
@@ -86,16 +87,16 @@ class Generation:
 
     def spark(self, checkpoint: Path) -> Path:
         """The folder of Spark's own files."""
-        return checkpoint / _numbered(checkpoint_repair.NAME, self.number)
+        return checkpoint / _numbered(spark_files.NAME, self.number)
 
     def states(self, checkpoint: Path) -> Path:
         """The folder of the states of buckets."""
-        return checkpoint / _numbered(states.NAME, self.number)
+        return checkpoint / _numbered(bucket_states.NAME, self.number)
 
     def before(self, checkpoint: Path) -> str:
         """The folder of the states that it takes over."""
         assert self.start is not None, "it began with something"
-        return str(checkpoint / _numbered(states.NAME, self.start.number))
+        return str(checkpoint / _numbered(bucket_states.NAME, self.start.number))
 
     @property
     def done(self) -> str:
@@ -124,9 +125,9 @@ def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, la
     from cep.core.time import BEGINNING
 
     spark = before.spark(checkpoint)
-    checkpoint_repair.mend(spark)
-    checkpoint_repair.sound(spark)
-    checkpoint_repair.agree(spark, output, before.first)
+    spark_files.mend(spark)
+    spark_files.sound(spark)
+    spark_files.agree(spark, output, before.first)
     done = max((int(file.name) for file in spark.glob(before.done)), default=-1)
     last = max(
         done, CommitLog(output).last - before.first
@@ -136,21 +137,21 @@ def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, la
         shutil.rmtree(folder, ignore_errors=True)
     if last < 0:
         return Generation(made.number, made.first, before.start)
-    offset = checkpoint_repair.offset(spark, last)
+    offset = spark_files.offset(spark, last)
     if offset["end"]:
         told = f"--migrate: the input of {checkpoint} has ended, so nothing more would come to other rules"
         hint = "start anew with another folder; where more is to come, run with `--once` or `--follow`"
         raise CepError(told, hint=hint, code="checkpoint")
     folder = before.states(checkpoint)
-    versions = states.newest(folder, last)
-    heads = {name: states.head(folder / f"{name}-{version:08}") for name, version in versions.items()}
+    versions = bucket_states.newest(folder, last)
+    heads = {name: bucket_states.head(folder / f"{name}-{version:08}") for name, version in versions.items()}
     latest = max(heads, key=lambda name: int(heads[name]["watermark"]), default=None)
     time = BEGINNING if latest is None else int(heads[latest]["watermark"])
     if last == done:
-        watermark = checkpoint_repair.watermark(spark, last)
+        watermark = spark_files.watermark(spark, last)
     else:
         seen = max((int(head["latest"]) for head in heads.values()), default=BEGINNING)
-        watermark = max(checkpoint_repair.planned_at(spark, last), (seen - lateness) // 1000)
+        watermark = max(spark_files.planned_at(spark, last), (seen - lateness) // 1000)
     start = Start(before.number, laid, offset, watermark, time, versions, latest, [])
     return Generation(made.number, made.first, start)
 

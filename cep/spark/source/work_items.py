@@ -33,7 +33,7 @@ class WorkItem(InputPartition, ABC):
 
     def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
         """As parcels, where a worker runs."""
-        from cep.spark import reading
+        from cep.spark.source import reading
 
         name = f"read-{self.number:08}-{self.first:012}"
         yield from reading.received(program, self.number, self.input, self.messages(), letters, name)

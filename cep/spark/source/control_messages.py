@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from cep.spark import checkpoint_repair
+from cep.spark.storage import spark_files
 from connectors.silence import Silence
 from connectors.times import SECOND
 
@@ -37,7 +37,7 @@ class Call(ControlMessage):
         self.every = every
 
     def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
-        from cep.spark import reading
+        from cep.spark.source import reading
 
         yield reading.calls(program, self.every)
 
@@ -50,7 +50,7 @@ class Waiting(ControlMessage):
         self.state, self.events = state, list(events)
 
     def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
-        from cep.spark import reading
+        from cep.spark.source import reading
 
         yield reading.waiting(program, self.state, self.events)
 
@@ -63,7 +63,7 @@ class Until(ControlMessage):
         self.time = time
 
     def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
-        from cep.spark import reading
+        from cep.spark.source import reading
 
         yield reading.end() if self.time is None else reading.until(self.time)
 
@@ -102,7 +102,7 @@ def ends(checkpoint: Path) -> int:
     begun = [int(file.name) for file in (checkpoint / "offsets").glob("[0-9]*")]
     if not begun:
         return 0
-    return int(checkpoint_repair.offset(checkpoint, max(begun))["end"])
+    return int(spark_files.offset(checkpoint, max(begun))["end"])
 
 
 def elsewhere(checkpoint: Path) -> list[str]:
@@ -118,4 +118,4 @@ def watermark(checkpoint: Path) -> int | None:
     done = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")]
     if not done:
         return None
-    return checkpoint_repair.watermark(checkpoint, max(done)) * 1000 or None
+    return spark_files.watermark(checkpoint, max(done)) * 1000 or None

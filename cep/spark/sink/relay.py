@@ -13,9 +13,9 @@ from pathlib import Path
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.spark.commit_log import CommitLog, intact, place
-from cep.spark.durable import damaged
-from cep.spark.stopping import NAME as STOP
+from cep.spark.driver.stopping import NAME as STOP
+from cep.spark.sink.commit_log import CommitLog, intact, place
+from cep.spark.storage.disk import damaged
 from connectors.sending import UNREACHABLE, Sending
 
 FOLDER = "outgoing"

@@ -10,8 +10,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from cep.core.errors import CepError
-from cep.spark.commit_log import LOG
-from cep.spark.durable import put
+from cep.spark.sink.commit_log import LOG
+from cep.spark.storage.disk import put
 
 TRIED = (".room-", "..room-")
 """What names of files begin with by which it is tried whether a folder takes any; the second while one is written."""

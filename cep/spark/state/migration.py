@@ -9,7 +9,7 @@ from typing import Any
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.plan.partition import Stage, partition
-from cep.spark.output import Layout
+from cep.spark.sink.event_files import Layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 from cep.core.schema import Schema
 from cep.runtime.buckets import settle
-from cep.spark.commit_log import CommitLog, File
-from cep.spark.commits import Outlet
-from cep.spark.garbage import spare
-from cep.spark.writable import onto
+from cep.spark.sink.commit_log import CommitLog, File
+from cep.spark.sink.file_sink import Outlet
+from cep.spark.storage.writable import onto
+from cep.spark.worker import spare
 from connectors.packed import unpack
 from connectors.sending import named
 from connectors.writers import arrow, json_lines, typed

@@ -16,7 +16,7 @@ import polars as pl
 
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
-from cep.spark.commit_log import LOG, CommitLog, entry, place
+from cep.spark.sink.commit_log import LOG, CommitLog, entry, place
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import CHUNK
 from connectors.jsonl import Lines, read_jsonl
@@ -174,7 +174,7 @@ def _number(name: str) -> int | None:
 
 
 def _column(event: str, attribute: str, columns: Mapping[str, None]) -> str:
-    """The column of an attribute (cep/spark/output.py, Layout)."""
+    """The column of an attribute (cep/spark/sink/event_files.py, Layout)."""
     named = f"{event}_{attribute}"
     return named if named in columns and (attribute in _OWN or attribute not in columns) else attribute
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from cep.spark.failure import failed, lost
-from cep.spark.noise import NAME as LOG
+from cep.spark.driver.failure import failed, lost
+from cep.spark.driver.spark_log import NAME as LOG
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

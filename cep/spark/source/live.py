@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from cep.core.checksum import plain, seal
 from cep.core.errors import CepError
-from cep.spark.durable import damaged, named, put
-from cep.spark.message_log import MessageLog
-from cep.spark.pieces import Carried, Range, Ticks, WorkItem
-from cep.spark.stopping import NAME as STOP
+from cep.spark.driver.stopping import NAME as STOP
+from cep.spark.source.message_log import MessageLog
+from cep.spark.source.work_items import Carried, Range, Ticks, WorkItem
+from cep.spark.storage.disk import damaged, named, put
 from connectors.addresses import Address
 from connectors.inputs import Input
 from connectors.kafka import Topic

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.spark.durable import BACK, damaged, put
-from cep.spark.tidy import hidden
-from cep.spark.writable import onto
+from cep.spark.sink.output_folder import hidden
+from cep.spark.storage.disk import BACK, damaged, put
+from cep.spark.storage.writable import onto
 
 Opened = TypeVar("Opened")
 

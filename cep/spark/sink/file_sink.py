@@ -15,11 +15,11 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from cep.core.schema import Schema
-from cep.spark.checkpoint_repair import NAME as SPARK
-from cep.spark.checkpoint_repair import planned, settle
-from cep.spark.commit_log import CommitLog, File
-from cep.spark.lock import turn
-from cep.spark.writable import onto
+from cep.spark.sink.commit_log import CommitLog, File
+from cep.spark.storage.lock import turn
+from cep.spark.storage.spark_files import NAME as SPARK
+from cep.spark.storage.spark_files import planned, settle
+from cep.spark.storage.writable import onto
 
 if TYPE_CHECKING:  # loaded by those that write alone: who commits need not
     import pyarrow as pa
@@ -80,11 +80,11 @@ class FileWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         from pyspark import TaskContext
 
-        from cep.spark import output
+        from cep.spark.sink import event_files
 
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
-        files = output.write(self.outlet, iterator, f"part-{number:05}-{uuid4()}", first=number == 0)
+        files = event_files.write(self.outlet, iterator, f"part-{number:05}-{uuid4()}", first=number == 0)
         return Written(files)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

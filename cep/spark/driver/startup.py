@@ -12,11 +12,11 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from cep.core.errors import CepError
-from cep.spark.failure import causes, reason
-from cep.spark.noise import NAME as LOG
-from cep.spark.noise import hushed, kept
-from cep.spark.packages import unresolved
-from cep.spark.session import session
+from cep.spark.driver.failure import causes, reason
+from cep.spark.driver.packages import unresolved
+from cep.spark.driver.session import session
+from cep.spark.driver.spark_log import NAME as LOG
+from cep.spark.driver.spark_log import hushed, kept
 from connectors.records import closest
 
 if TYPE_CHECKING:

@@ -127,7 +127,7 @@ def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
     """The session. CepError: there is no Java for it."""
     needs_java()
     os.environ.setdefault("PYSPARK_PYTHON", options.get("spark.pyspark.python", sys.executable))
-    home = str(Path(__file__).resolve().parents[2])
+    home = str(Path(__file__).resolve().parents[3])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if home not in paths:  # run from its source: workers are to find it as well
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, paths)])

@@ -23,12 +23,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cep.core.checksum import plain, seal
 from cep.core.errors import CepError
-from cep.spark import checkpoint_repair
-from cep.spark.durable import damaged, put
-from cep.spark.files import PARCELS
-from cep.spark.journal import FILE_BITS
-from cep.spark.packages import KAFKA, wanted
-from cep.spark.writable import onto
+from cep.spark.driver.packages import KAFKA, wanted
+from cep.spark.source.data_source import PARCELS
+from cep.spark.source.file_list import FILE_BITS
+from cep.spark.storage import spark_files
+from cep.spark.storage.disk import damaged, put
+from cep.spark.storage.writable import onto
 from connectors.addresses import Address
 from connectors.inputs import Input
 from connectors.kafka import layer
@@ -93,7 +93,7 @@ def agree(checkpoint: Path, place: int, address: Address, ours: bool) -> None:
     if address.kind != "kafka" or not (folder / "address").exists():
         return
     was = (folder / NOTE).exists()
-    if was and not checkpoint_repair.begun(checkpoint):
+    if was and not spark_files.begun(checkpoint):
         return  # its run ended before anything was read
     if not was and not ours:
         return
@@ -115,7 +115,7 @@ def agree(checkpoint: Path, place: int, address: Address, ours: bool) -> None:
 def steady(checkpoint: Path, places: Collection[int]) -> None:
     """See that the connector reads the inputs at these places, and had read them before: Spark goes on with as many
     sources as it began with. CepError: it had read others."""
-    if not checkpoint_repair.begun(checkpoint):
+    if not spark_files.begun(checkpoint):
         return
     before = _places(checkpoint)
     for place in sorted(before.symmetric_difference(places)):
@@ -134,7 +134,7 @@ def steady(checkpoint: Path, places: Collection[int]) -> None:
 def noted(checkpoint: Path, inputs: Mapping[int, Input]) -> None:
     """Where no micro-batch was planned yet, the connector reads from now on the inputs at these places, and no others.
     CepError: it cannot be written."""
-    if checkpoint_repair.begun(checkpoint):
+    if spark_files.begun(checkpoint):
         return
     with onto("--checkpoint", checkpoint, begins=True):
         for place in _places(checkpoint) - inputs.keys():
@@ -273,7 +273,7 @@ def reading(program: bytes, number: int, input: Input, letters: str | None) -> C
     """What makes parcels of the rows of a task, where a worker runs. `number`: of the first partition."""
 
     def taken(rows: Rows) -> Rows:
-        from cep.spark.reading import received
+        from cep.spark.source.reading import received
 
         known = pickle.loads(program)
         for partition, parts in groupby(messages(rows, input.path), key=lambda part: part[0]):

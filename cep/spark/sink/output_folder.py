@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cep.spark.commit_log import LOG, CommitLog, place
+from cep.spark.sink.commit_log import LOG, CommitLog, place
 
 
 def sweep(folder: Path) -> list[Path]:

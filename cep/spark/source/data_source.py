@@ -15,18 +15,18 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.spark.changes import Changed, Chronicle
-from cep.spark.control import Call, ControlMessage, IdleWatermark, Until, Waiting, ends
-from cep.spark.generation import FIRST, Generation
-from cep.spark.journal import FILE_BITS, SPECS, Journal, Some
-from cep.spark.stopping import NAME as STOP
+from cep.spark.driver.stopping import NAME as STOP
+from cep.spark.source.changes import Changed, Chronicle
+from cep.spark.source.control_messages import Call, ControlMessage, IdleWatermark, Until, Waiting, ends
+from cep.spark.source.file_list import FILE_BITS, SPECS, Journal, Some
+from cep.spark.state.generation import FIRST, Generation
 from connectors.inputs import Input, inputs, is_live
 
 if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
     import pyarrow as pa
 
-    from cep.spark.live import Live
     from cep.spark.program import ShippedProgram
+    from cep.spark.source.live import Live
 
 PARCELS = "stage int, key int, event string, place long, source string, rows binary, time timestamp"
 """As `cep.spark.shuffle_blocks` makes them."""
@@ -142,7 +142,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._opened is None:
             self._opened = {}
             for place, one in self.files.live.items():
-                from cep.spark.live import live
+                from cep.spark.source.live import live
 
                 folder = Path(self.files.journal).parent / f"input-{place}"
                 self._opened[str(place)] = live(one, place << FILE_BITS, folder)
@@ -206,7 +206,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from cep.spark import reading
+        from cep.spark.source import reading
 
         program: ShippedProgram = pickle.loads(self.files.program)
         if isinstance(partition, Some):
@@ -214,7 +214,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif isinstance(partition, ControlMessage):
             yield from partition.read(program, self.files.letters)
         else:
-            from cep.spark.pieces import WorkItem
+            from cep.spark.source.work_items import WorkItem
 
             assert isinstance(partition, WorkItem), "the partitions are those of this source"
             yield from partition.read(program, self.files.letters)

@@ -14,8 +14,8 @@ from zlib import crc32
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.spark.durable import BACK, named, put
-from cep.spark.lock import locked
+from cep.spark.storage.disk import BACK, named, put
+from cep.spark.storage.lock import locked
 from connectors.mqtt import Arrival
 
 _HEAD = struct.Struct("<HB")

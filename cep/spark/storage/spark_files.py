@@ -17,8 +17,8 @@ from typing import Any
 from zlib import crc32
 
 from cep.core.errors import CepError
-from cep.spark.commit_log import LOG, CommitLog
-from cep.spark.durable import BACK, damaged, named, settled
+from cep.spark.sink.commit_log import LOG, CommitLog
+from cep.spark.storage.disk import BACK, damaged, named, settled
 
 NAME = "spark"
 """The folder of Spark's files in a checkpoint."""

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 
 from cep.core.checksum import Broken, Chain
 from cep.core.errors import CepError
-from cep.spark.durable import damaged, settled
+from cep.spark.storage.disk import damaged, settled
 from connectors.inputs import Input
 
 JOURNAL = "files.jsonl"

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from cep.core.checksum import Broken, Chain
 from cep.core.errors import CepError
-from cep.spark.control import ControlMessage
-from cep.spark.durable import damaged, settled
+from cep.spark.source.control_messages import ControlMessage
+from cep.spark.storage.disk import damaged, settled
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -208,6 +208,6 @@ class Changed(ControlMessage):
         self.first, self.lines = first, list(lines)
 
     def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
-        from cep.spark import reading
+        from cep.spark.source import reading
 
         yield reading.changes(program, self.first, self.lines, letters)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from cep.core.logs import Log
-    from cep.spark.stopping import StopRequest
+    from cep.spark.driver.stopping import StopRequest
 
 TRIES = 5
 """So often a query is begun without finishing a micro-batch."""

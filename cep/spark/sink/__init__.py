@@ -1,0 +1,1 @@
+"""What is written: files of derived events, the log of those that count, and their way to a broker."""
