@@ -25,7 +25,7 @@ from cep.engine import Engine
 from cep.spark.driver.session import session
 from cep.spark.job import Job, start
 from cep.spark.program import Options, ShippedProgram
-from cep.spark.state.bucket_states import NAME as STATES
+from cep.spark.storage.layout import BUCKETS
 
 WARM = 6
 """Micro-batches that are not counted: workers start, kernels load. Queries are run once before, for Java to compile."""
@@ -163,7 +163,7 @@ def stored(load: Load, out: Path) -> tuple[int, int, int]:
         engine.push(found)
         engine.advance(((number + 1) * load.events - 1) * 1000 - 1)
     newest: dict[str, int] = {}
-    for file in sorted((out / "state" / STATES).iterdir()):
+    for file in sorted((out / "state" / BUCKETS).iterdir()):
         newest[file.name.rpartition("-")[0]] = file.stat().st_size
     every = sum(file.stat().st_size for file in (out / "state").rglob("*") if file.is_file())
     return len(engine.snapshot()), sum(newest.values()), every

@@ -16,12 +16,13 @@ import pytest
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
 from cep.spark.sink import commit_log
-from cep.spark.sink.commit_log import COMING, COMPACTED, LOG, CommitLog, File, place
+from cep.spark.sink.commit_log import COMING, COMPACTED, CommitLog, File, place
 from cep.spark.sink.file_sink import FileWriter, Outlet, Written
-from cep.spark.sink.output_folder import sweep
+from cep.spark.sink.output_folder import agree, sweep
 from cep.spark.sink.reader import Folder
 from cep.spark.storage import lock, spark_files
-from cep.spark.storage.spark_files import agree, settle
+from cep.spark.storage.layout import SINK_LOG
+from cep.spark.storage.spark_files import settle
 from tests import spark_runs
 
 pytestmark = [
@@ -54,17 +55,17 @@ def test_files_of_micro_batches_count_once(tmp_path: Path) -> None:
         writer.commit([Written(mine[:1]), None, Written(mine[1:])], batch)
         again = written(tmp_path, f"again-{batch}", 5)
         writer.commit([Written([again])], batch)
-        assert not Path(again.path).exists() and not list((tmp_path / LOG / COMING).iterdir())
+        assert not Path(again.path).exists() and not list((tmp_path / SINK_LOG / COMING).iterdir())
         counting |= {Path(one.path) for one in mine if one.rows or batch == 0}
         assert (
             {tmp_path / place(line) for line in CommitLog(tmp_path).lines()} == counting == set(tmp_path.glob("part-*"))
         )
     lost, other = written(tmp_path, "lost", 3), written(tmp_path, "other", 3)
     writer.abort([Written([lost]), None], 23)
-    assert [path.name for path in (tmp_path / LOG / COMING).iterdir()] == [Path(other.path).name + ".new"]
+    assert [path.name for path in (tmp_path / SINK_LOG / COMING).iterdir()] == [Path(other.path).name + ".new"]
     assert set(tmp_path.glob("part-*")) == counting
     assert CommitLog(tmp_path).totals() == {"found": sum(range(2 * COMPACTED + 3))}
-    numbers = sorted(int(file.name.partition(".")[0]) for file in (tmp_path / LOG).glob("[0-9]*"))
+    numbers = sorted(int(file.name.partition(".")[0]) for file in (tmp_path / SINK_LOG).glob("[0-9]*"))
     assert numbers == list(range(COMPACTED - 1, 2 * COMPACTED + 3))
     assert spark_runs.spark().read.parquet(str(tmp_path)).count() == sum(range(2 * COMPACTED + 3))
 
@@ -73,7 +74,7 @@ def test_a_long_log_is_written_rarely_and_old_files_go(tmp_path: Path, monkeypat
     """Its readers go on: Spark, which finds whole entries by the way between two of them, and a server that follows."""
     monkeypatch.setattr(commit_log, "LONG", 1)
     monkeypatch.setattr(commit_log, "WIDEST", 40)
-    log, folder = tmp_path / LOG, Folder(str(tmp_path), {"found": FOUND})
+    log, folder = tmp_path / SINK_LOG, Folder(str(tmp_path), {"found": FOUND})
     read: list[int] = []
     whole: list[int] = []
 
@@ -157,12 +158,12 @@ def test_what_a_killed_run_left_goes_and_what_is_left_of_it_adds_nothing(tmp_pat
     assert taken == [lock.holder(state)] != [outlet.holder]
     with pytest.raises(CepError, match="another run has taken over"):
         writer.commit([Written([written(out, "2", 5)])], 2)
-    (out / LOG / ".2.tmp").touch()
+    (out / SINK_LOG / ".2.tmp").touch()
     (out / "part-3.parquet").touch()
     assert [path.name for path in sweep(out)] == ["part-3.parquet"]
-    assert CommitLog(out).totals() == {"found": 7} and not list((out / LOG).glob(".*"))
+    assert CommitLog(out).totals() == {"found": 7} and not list((out / SINK_LOG).glob(".*"))
     assert {path.name for path in out.glob("part-*")} == {"part-0.parquet", "part-1.parquet"}
-    assert not list((out / LOG / COMING).iterdir())
+    assert not list((out / SINK_LOG / COMING).iterdir())
 
 
 def test_a_micro_batch_counts_whole_or_not_at_all_wherever_it_is_cut(
@@ -213,7 +214,7 @@ def test_a_micro_batch_counts_whole_or_not_at_all_wherever_it_is_cut(
         assert len(set(folder.glob("part-*"))) == 9 + 2 * counts and commit_log.entered == commit_log.last
         writer.commit([Written([written(folder, f"{task}-2", 2) for task in range(2)])], 9)
         assert commit_log.totals() == {"found": 13} and len(set(folder.glob("part-*"))) == 11
-        assert not list((folder / LOG / COMING).iterdir())
+        assert not list((folder / SINK_LOG / COMING).iterdir())
         if not killed:
             break
         steps += 1
@@ -263,7 +264,7 @@ def test_what_counts_is_on_disk_and_what_a_cut_of_power_emptied_is_done_again(
     monkeypatch.setattr(commit_log, "named", lambda folder: synced.append(folder.name))
     outlet = Outlet(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(tmp_path / "state"))
     FileWriter(outlet).commit([], 7)
-    assert synced == ["7", "8.changelog", "offsets", LOG] and CommitLog(out).last == 7
+    assert synced == ["7", "8.changelog", "offsets", SINK_LOG] and CommitLog(out).last == 7
     assert [path.name for path in spark_files.mend(own)] == ["8.zip"], "it is torn"
     for name in ("commits/5", "commits/7", "commits/.7.crc", "offsets/8", "offsets/9", "offsets/.6.crc", "metadata"):
         (own / name).write_text("")

@@ -9,9 +9,8 @@ import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from cep.core.errors import CepError
-from cep.spark.driver import retry, session
-from cep.spark.driver.retry import TRIES, endured
-from cep.spark.driver.stopping import StopRequest
+from cep.spark.driver import running, session
+from cep.spark.driver.running import TRIES, StopRequest, run
 
 BUSY = CepError("the query has failed: Timed out while waiting for the Python worker to connect back", code="failed")
 OTHER = CepError("the query has failed: no space left on device", code="failed")
@@ -22,7 +21,7 @@ class Asked:
 
     def __init__(self, *ends: CepError | int) -> None:
         self.ends: Iterator[CepError | int] = iter(ends)
-        self.times = self.finished = self.wished = 0
+        self.times = self.finished = self.signal = 0
         self.told: list[str] = []
 
     def begun(self, begin: Callable[[], object]) -> object:
@@ -43,7 +42,7 @@ class Asked:
         def log(event: str, text: str | None, *level: str) -> None:
             self.told.append(event)
 
-        endured(begin, cast(Any, self), True, lambda: self.finished, cast(Any, log))
+        run(begin, cast(Any, self), True, lambda: self.finished, cast(Any, log))
 
 
 def test_it_begins_again_where_the_machine_was_slow() -> None:
@@ -55,10 +54,10 @@ def test_it_begins_again_where_the_machine_was_slow() -> None:
             failing.run()
         assert failing.times == begun
     stopped = Asked(BUSY)
-    stopped.wished = 15
+    stopped.signal = 15
     with pytest.raises(CepError):
         stopped.run()
-    assert retry.passing(CepError("Python worker failed to connect back.")) and not retry.passing(OTHER)
+    assert running.passing(CepError("Python worker failed to connect back.")) and not running.passing(OTHER)
 
 
 def test_java_that_has_ended_is_said(tmp_path: Any) -> None:

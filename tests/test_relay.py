@@ -15,9 +15,9 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.spark.driver.stopping import NAME as STOP
 from cep.spark.sink.commit_log import CommitLog, File
-from cep.spark.sink.relay import FOLDER, Relay, relaying
+from cep.spark.sink.relay import Relay, relaying
+from cep.spark.storage.layout import OUTGOING, STOP
 from connectors.sending import Sending
 from tests.brokers import Cluster
 from tests.waiting import Received, until
@@ -36,7 +36,7 @@ with relaying(Path(sys.argv[1]), sys.argv[2], schemas, print):
 
 def commit(checkpoint: Path, batch: int, numbers: range, length: int = 0) -> None:
     """A micro-batch of two files."""
-    folder, half = checkpoint / FOLDER, len(numbers) // 2
+    folder, half = checkpoint / OUTGOING, len(numbers) // 2
     files = []
     for part, some in enumerate((numbers[:half], numbers[half:])):
         path = folder / f"part-{part:05}-{batch}.jsonl"
@@ -52,15 +52,15 @@ def test_a_sender_that_is_killed_repeats_one_file_at_most(tmp_path: Path) -> Non
     place = f"kafka://{cluster.servers}/derived?queue.buffering.max.messages=500"
     for batch in range(4):
         commit(tmp_path, batch, range(10_000 * batch, 10_000 * (batch + 1)), length=100)
-    files = len(list((tmp_path / FOLDER).glob("part-*")))
+    files = len(list((tmp_path / OUTGOING).glob("part-*")))
     child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path), place])
-    parts = tmp_path / FOLDER
+    parts = tmp_path / OUTGOING
     until(
         lambda: len(list(parts.glob("part-*"))) <= files - 3 or child.poll() is not None, "three are sent", every=0.005
     )
     os.kill(child.pid, signal.SIGKILL)  # somewhere in the next one
     assert child.wait() == -signal.SIGKILL
-    (tmp_path / FOLDER / "part-00000-9.jsonl").write_text('{"type": "hot", "n": -1}\n')  # of no finished micro-batch
+    (tmp_path / OUTGOING / "part-00000-9.jsonl").write_text('{"type": "hot", "n": -1}\n')  # of no finished micro-batch
     with relaying(tmp_path, place, SCHEMAS, print):
         pass
     found = cluster.received("derived", 40_000)
@@ -69,7 +69,7 @@ def test_a_sender_that_is_killed_repeats_one_file_at_most(tmp_path: Path) -> Non
     assert len(ids) == 40_000 and max(ids.values()) <= 2
     again = {json.loads(payload)["n"] // 5_000 for id, _, payload in found if ids[id] == 2}
     assert len(again) <= 1
-    assert [path.name for path in (tmp_path / FOLDER).glob("part-*")] == ["part-00000-9.jsonl"]
+    assert [path.name for path in (tmp_path / OUTGOING).glob("part-*")] == ["part-00000-9.jsonl"]
 
 
 def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.M
     assert sorted(json.loads(one)["n"] for _, _, one in cluster.received("derived", 1200)) == list(range(1200))
     for batch in range(12, 20):
         commit(tmp_path, batch, range(10))
-    assert len(list(CommitLog(tmp_path / FOLDER).lines())) == 16  # what was sent has left the log
+    assert len(list(CommitLog(tmp_path / OUTGOING).lines())) == 16  # what was sent has left the log
 
     class Refusing(Sending):
         def write(self, piece: bytes) -> None:
@@ -100,5 +100,5 @@ def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("cep.spark.sink.relay.Sending", Refusing)
     with pytest.raises(CepError, match="it is too large"), relaying(tmp_path, place, SCHEMAS, print):
         until((tmp_path / STOP).exists, "the query is told to end")
-    shutil.rmtree(tmp_path / FOLDER)
-    assert Relay(tmp_path / FOLDER, lambda: Sending(place, SCHEMAS)).waiting() == []
+    shutil.rmtree(tmp_path / OUTGOING)
+    assert Relay(tmp_path / OUTGOING, lambda: Sending(place, SCHEMAS)).waiting() == []

@@ -19,17 +19,18 @@ from cep.core import checksum
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.sink import output_folder
-from cep.spark.sink.commit_log import COMPACTED, LOG, CommitLog, File, intact
+from cep.spark.sink.commit_log import COMPACTED, CommitLog, File, intact
 from cep.spark.sink.relay import Relay
 from cep.spark.source.changes import Chronicle
-from cep.spark.source.file_list import JOURNAL, Journal
+from cep.spark.source.file_list import Journal
 from cep.spark.source.live import kept
 from cep.spark.source.message_log import MessageLog
 from cep.spark.state.bucket_states import States, begin, head, newest
 from cep.spark.state.bucket_states import read as read_state
-from cep.spark.state.checkpoint import NAME, Kept
+from cep.spark.state.checkpoint import Kept
 from cep.spark.state.migration import Laid
 from cep.spark.storage import spark_files
+from cep.spark.storage.layout import CHECKPOINT, FILES, SINK_LOG
 from connectors.inputs import Input
 from connectors.mqtt import Arrival
 from tests.damage import cut, flipped
@@ -43,8 +44,10 @@ def written(folder: Path, seed: int = 0) -> None:
     state.mkdir(parents=True)
     engine = Engine.from_text(PROGRAM)
     laid = Laid.of(engine, ["s"])
-    Kept(engine.program, PROGRAM, None, {}, None, 2, "/out", "jsonl", ["s"], laid, name=f"r{seed}").write(state / NAME)
-    journal = Journal(str(state / JOURNAL))
+    Kept(engine.program, PROGRAM, None, {}, None, 2, "/out", "jsonl", ["s"], laid, name=f"r{seed}").write(
+        state / CHECKPOINT
+    )
+    journal = Journal(str(state / FILES))
     for number in range(3):
         journal.extend([(0, Input(f"/in/{seed}-{number}.jsonl", "jsonl", None, False))])
     (folder / "updates.nq").write_text("")
@@ -78,8 +81,8 @@ def written(folder: Path, seed: int = 0) -> None:
 def read(folder: Path) -> Any:
     """All that such files say, as a run that goes on looks at them."""
     state, out = folder / "state", folder / "out"
-    found: list[Any] = [asdict(Kept.read(state / NAME))]
-    journal = Journal(str(state / JOURNAL))
+    found: list[Any] = [asdict(Kept.read(state / CHECKPOINT))]
+    journal = Journal(str(state / FILES))
     found.append([one.line() for one in journal.entries(0, 3)])
     found.append(Chronicle(state, [str(folder / "updates.nq")]).lines(0, 2))
     begin(state / "buckets", json.loads(json.dumps(found[0]))["name"] + "-")
@@ -110,8 +113,15 @@ def whole(tmp_path: Path) -> Path:
 def each(folder: Path) -> list[str]:
     """The files by which a run goes on."""
     names = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file()]
-    skipped = ("updates.nq", "state/mail/lock", "state/mail/turn", "-00000001", f"{LOG}/note.9", f"{LOG}/note.10")
-    old = tuple(f"out/{LOG}/{number}" for number in range(COMPACTED - 1))
+    skipped = (
+        "updates.nq",
+        "state/mail/lock",
+        "state/mail/turn",
+        "-00000001",
+        f"{SINK_LOG}/note.9",
+        f"{SINK_LOG}/note.10",
+    )
+    old = tuple(f"out/{SINK_LOG}/{number}" for number in range(COMPACTED - 1))
     return [
         name for name in names if not name.endswith(skipped) and name not in old and not name.startswith("out/part")
     ]
@@ -170,7 +180,7 @@ def test_files_of_another_run_and_of_another_name(whole: Path, tmp_path: Path) -
     written(other, 1)
     read(other)
     for name in each(whole):
-        if name in (f"state/{NAME}", f"state/{JOURNAL}", "state/changes.jsonl") or "/mail/" in name:
+        if name in (f"state/{CHECKPOINT}", f"state/{FILES}", "state/changes.jsonl") or "/mail/" in name:
             continue
         if "input-0" in name or (whole / name).read_bytes() == (other / name).read_bytes():
             continue  # whole logs; Spark's own, and the plans of micro-batches, say that these are another's
@@ -180,7 +190,7 @@ def test_files_of_another_run_and_of_another_name(whole: Path, tmp_path: Path) -
             read(whole)
         path.write_bytes(data)
     pairs = [("state/buckets/1-0000-00000002", "state/buckets/1-0001-00000002")]
-    pairs += [(f"out/{LOG}/10", f"out/{LOG}/11"), (f"out/{LOG}/note.10", f"out/{LOG}/note.11")]
+    pairs += [(f"out/{SINK_LOG}/10", f"out/{SINK_LOG}/11"), (f"out/{SINK_LOG}/note.10", f"out/{SINK_LOG}/note.11")]
     pairs += [("state/input-0/client", "state/input-0/address")]
     for one, two in pairs:
         first, second = (whole / one).read_bytes(), (whole / two).read_bytes()
@@ -195,14 +205,14 @@ def test_what_the_version_before_has_written_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "old"
     written(folder)
     wanted = read(folder)
-    state, log = folder / "state", folder / "out" / LOG
+    state, log = folder / "state", folder / "out" / SINK_LOG
     for path in (state / "buckets").glob("1-*"):
         batch = int(path.name[-8:])
         path.write_bytes(batch.to_bytes(8, "little") + read_state(path))
     (state / "buckets" / "run").unlink()
     for path in (state / "input-0").iterdir():
         path.write_bytes(checksum.content(path.read_bytes(), path.name.encode()))
-    for path in (state / NAME, state / JOURNAL, state / "changes.jsonl"):
+    for path in (state / CHECKPOINT, state / FILES, state / "changes.jsonl"):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for line in lines:
             del line["hash"]
@@ -221,9 +231,9 @@ def test_what_the_version_before_has_written_goes_on(tmp_path: Path) -> None:
     (state / "mail").joinpath("0" * 20 + ".mail").unlink()
     found = read_but_mail(folder)
     assert found[:2] == wanted[:2] and found[3:5] == wanted[3:5]
-    one = Journal(str(state / JOURNAL))
+    one = Journal(str(state / FILES))
     one.extend([(0, Input("/in/new.jsonl", "jsonl", None, False))])
-    assert len(Journal(str(state / JOURNAL))) == 4
+    assert len(Journal(str(state / FILES))) == 4
     CommitLog(folder / "out").add(COMPACTED + 2, [], plan="0 12")
     assert CommitLog(folder / "out").last == COMPACTED + 2 and len(list(CommitLog(folder / "out").lines())) == len(
         wanted[-6]
@@ -334,10 +344,10 @@ def test_an_entry_of_the_log_that_is_missing_takes_no_file_away(whole: Path, tmp
     for name in (f"{COMPACTED - 1}.compact", str(COMPACTED)):
         shutil.rmtree(folder)
         shutil.copytree(whole / "out", folder)
-        (folder / LOG / name).unlink()
+        (folder / SINK_LOG / name).unlink()
         if name.endswith(".compact"):
             for number in range(COMPACTED - 1):
-                (folder / LOG / str(number)).unlink(missing_ok=True)
+                (folder / SINK_LOG / str(number)).unlink(missing_ok=True)
         with pytest.raises(CepError, match="is missing, an entry of the log"):
             output_folder.sweep(folder)
         assert sorted(folder.glob("part-*")) == parts

@@ -21,11 +21,9 @@ from tempfile import TemporaryFile
 import pytest
 
 from cep.core.errors import CepError
-from cep.spark.driver.retry import TRIES
-from cep.spark.driver.stopping import StopRequest
+from cep.spark.driver.running import TRIES, StopRequest
 from cep.spark.job import start
-from cep.spark.sink.output_folder import sweep
-from cep.spark.storage.spark_files import agree
+from cep.spark.sink.output_folder import agree, sweep
 from tests import spark_runs
 from tests.cases_format import difference
 from tests.spark_runs import alone, derived, distributed, job, write

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from cep.command import app
 from cep.spark.sink.commit_log import CommitLog
-from cep.spark.sink.relay import FOLDER
+from cep.spark.storage.layout import OUTGOING
 from connectors.addresses import address
 from connectors.mqtt import Subscription
 from tests import brokers, spark_runs
@@ -80,7 +80,7 @@ def test_killed_runs_between_brokers(tmp_path: Path) -> None:
     assert len(expected) > count // 100 and len(wanted) == 2
     assert {payload.decode() for _, _, payload in found} == set(expected)
     assert len({id for _, id, _ in found}) == len(expected)
-    assert CommitLog(tmp_path / "state" / FOLDER).totals() == wanted  # each was derived once
-    assert not list((tmp_path / "state" / FOLDER).glob("part-*"))
+    assert CommitLog(tmp_path / "state" / OUTGOING).totals() == wanted  # each was derived once
+    assert not list((tmp_path / "state" / OUTGOING).glob("part-*"))
     if os.environ.get("SEMCEP_KILLS"):
         print(f"{TIMES} kills: {len(found) - len(expected)} of {len(found)} messages came twice")

@@ -15,18 +15,18 @@ from cep.core.errors import CepError
 from cep.spark.dead_letters import Letter, write
 from cep.spark.driver import spark_log
 from cep.spark.driver.failure import failed
-from cep.spark.sink.commit_log import LOG
 from cep.spark.state.bucket_states import States
-from cep.spark.storage import writable
+from cep.spark.storage import disk
+from cep.spark.storage.layout import SINK_LOG, SPARK_LOG
 
 
 def test_a_folder_is_made_and_tried_and_nothing_stays_in_it(tmp_path: Path) -> None:
-    writable.room("--output", tmp_path / "far/out")
+    disk.check_writable("--output", tmp_path / "far/out")
     assert list((tmp_path / "far/out").iterdir()) == []
     (tmp_path / "file").touch()
     for folder, why in ((tmp_path / "file", "file exists"), (tmp_path / "file/out", "not a directory")):
         with pytest.raises(CepError) as refused:
-            writable.room("--output", folder)
+            disk.check_writable("--output", folder)
         assert refused.value.message == f"--output: {folder} cannot be made or written: {why}"
         assert refused.value.code == "option"
 
@@ -47,12 +47,12 @@ def test_a_disk_that_is_full_may_have_room_again(
         tried.append(path)
         raise OSError(number, os.strerror(number), str(path))
 
-    monkeypatch.setattr(writable, "put", put)
-    (tmp_path / LOG).mkdir()
+    monkeypatch.setattr(disk, "put", put)
+    (tmp_path / SINK_LOG).mkdir()
     with pytest.raises(CepError) as refused:
-        writable.room("--output", tmp_path)
+        disk.check_writable("--output", tmp_path)
     assert (refused.value.message, refused.value.code) == (f"--output: {tmp_path} {told}", code)
-    assert [path.parent for path in tried] == [tmp_path / LOG], "where tasks write"
+    assert [path.parent for path in tried] == [tmp_path / SINK_LOG], "where tasks write"
 
 
 def test_what_tasks_write_is_told_by_the_option_that_names_it(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_what_tasks_write_is_told_by_the_option_that_names_it(tmp_path: Path) ->
 
 
 def test_a_log_on_a_full_disk_holds_no_one_up(tmp_path: Path) -> None:
-    for file in (tmp_path / spark_log.NAME, Path("/dev/full"), tmp_path / "none" / spark_log.NAME):
+    for file in (tmp_path / SPARK_LOG, Path("/dev/full"), tmp_path / "none" / SPARK_LOG):
         reading, writing = os.pipe()
         copying = threading.Thread(target=spark_log._copy, args=(reading, file), daemon=True)
         copying.start()
         with os.fdopen(writing, "wb") as out:  # more than the pipe holds
             out.writelines(b"%06d a line of Spark's\n" % n for n in range(20_000))
         copying.join()
-    assert (tmp_path / spark_log.NAME).read_bytes().count(b"\n") == 20_000
+    assert (tmp_path / SPARK_LOG).read_bytes().count(b"\n") == 20_000
 
 
 def test_a_full_disk_of_spark_itself_is_named() -> None:

@@ -12,9 +12,9 @@ import pytest
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
 from cep.spark.dead_letters import LINE_BITS, Letter, writing
-from cep.spark.sink.output_folder import hidden
 from cep.spark.source.reading import numbered
 from cep.spark.state.bucket_states import KEPT, States, newest, sweep
+from cep.spark.storage.disk import remove_hidden
 from connectors.batch import Batch, Block
 
 
@@ -73,7 +73,7 @@ def test_letters_are_written_as_they_come(tmp_path: Path) -> None:
     assert json.loads((folder / "ab-read-4.jsonl").read_text())["record"] == {"a": "?"}
     for name in (".ab-read-5.jsonl.0", ".cd-read-5.jsonl.0"):
         (folder / name).write_text("half")
-    hidden(folder, "ab-")
+    remove_hidden(folder, "ab-")
     with writing(f"{folder}/ab-", "read-4"):
         pass
     assert sorted(each.name for each in folder.iterdir()) == [".cd-read-5.jsonl.0", "ab-read-1.jsonl"], (

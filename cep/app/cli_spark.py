@@ -139,7 +139,7 @@ def _run(asked: JobRequest, reads: Reads, query: Job) -> int:
     from cep.app.watch import Watch
     from cep.runtime.run_stats import RunStats
     from cep.spark import job
-    from cep.spark.driver import listener, retry, startup, stopping
+    from cep.spark.driver import listener, running, startup
     from cep.spark.sink import output_folder
     from cep.spark.sink.commit_log import CommitLog
     from cep.spark.sink.relay import relaying
@@ -168,15 +168,15 @@ def _run(asked: JobRequest, reads: Reads, query: Job) -> int:
     kafka_connector.noted(asked.checkpoint, reads.beside)
     with (
         watch.looking(wish.metrics, quiet=False, **begins),
-        stopping.StopRequest(asked.checkpoint, bool(reads.beside)).listening() as stop,
+        running.StopRequest(asked.checkpoint, bool(reads.beside)).listening() as stop,
         listener.listening(spark, looking),
         relaying(asked.checkpoint, wish.output, asked.schemas, waits) if asked.sent else nullcontext(),
     ):
-        retry.endured(
+        running.run(
             lambda: job.start(spark, query, wish.follow), stop, wish.follow, lambda: watch.meter.batches, wish.log
         )
     output_folder.sweep(output)
-    return _told(watch, written.totals() - earlier, wish, stop.wished)
+    return _told(watch, written.totals() - earlier, wish, stop.signal)
 
 
 def _told(watch: Watch, derived: Counter[str], wish: RunOptions, signal: int) -> int:

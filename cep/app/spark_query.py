@@ -19,13 +19,13 @@ from cep.spark.driver import packages, session, startup
 from cep.spark.job import Job
 from cep.spark.program import Options, ShippedProgram, packed_facts
 from cep.spark.sink import output_folder
-from cep.spark.sink.relay import FOLDER
-from cep.spark.source import changes, control_messages, data_source, kafka_connector
-from cep.spark.source.file_list import JOURNAL, Journal
+from cep.spark.source import changes, data_source, kafka_connector
+from cep.spark.source.file_list import Journal
 from cep.spark.state import bucket_states, migration
 from cep.spark.state import checkpoint as kept
 from cep.spark.storage import lock, spark_files
-from cep.spark.storage.writable import room
+from cep.spark.storage.disk import check_writable, remove_hidden
+from cep.spark.storage.layout import CHECKPOINT, FILES, OUTGOING
 from connectors.forms import ISO, form
 from connectors.inputs import Input
 from connectors.live import reach
@@ -86,7 +86,7 @@ class JobRequest:
     @property
     def output(self) -> Path:
         """The folder of the sink."""
-        return self.checkpoint / FOLDER if self.sent else Path(self.wish.output).absolute()
+        return self.checkpoint / OUTGOING if self.sent else Path(self.wish.output).absolute()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Reads:
         """CepError: an input is wrong, or not there."""
         wish, schemas = asked.wish, asked.engine.inputs
         with kept.reached(asked.checkpoint):
-            known = Journal(str(asked.checkpoint / JOURNAL)).known
+            known = Journal(str(asked.checkpoint / FILES)).known
         absent = ("no-files",) if wish.open else ()  # they come later
         found = [one.path for one in data_source.found(schemas, asked.inputs, wish.format, absent, known)]
         every = {n: one for n, spec in enumerate(asked.inputs) for one in data_source.alive(schemas, spec, wish.format)}
@@ -163,7 +163,7 @@ def claimed(asked: JobRequest, reads: Reads, held: ExitStack) -> Job:
     warn(warnings_of(asked.engine, wish.rules), wish.rules, wish.log)
     compiles(wish.log)
     with kept.reached(folder):
-        before = (folder / kept.NAME).exists()
+        before = (folder / CHECKPOINT).exists()
         if not before:
             kept.vacant(folder, query.output)  # before anything is put there
     if asked.sent:
@@ -175,16 +175,16 @@ def claimed(asked: JobRequest, reads: Reads, held: ExitStack) -> Job:
         held.enter_context(lock.locked(folder))
         mine = _kept(asked, query, ISO if kept.begun(folder) else _times(asked))
         state, moved = kept.claim(folder, mine, wish.migrate, query.lateness or 0, migratable=not reads.beside)
-    room("--checkpoint", folder)
+    check_writable("--checkpoint", folder)
     _agrees(asked, reads, query, state)
     if moved is not None:
         carried = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
         wish.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
     mark = f"{state.name}-" if state.name else ""
     query = replace(query, generation=state.generation, mark=mark, times=state.times)
-    room("--output", Path(query.output))
+    check_writable("--output", Path(query.output))
     if query.letters is not None:
-        room("--dead-letter", Path(query.letters))
+        check_writable("--dead-letter", Path(query.letters))
     _tidied(query, folder)
     if not asked.sent:
         _missed(wish, output_folder.missing(Path(query.output)))
@@ -222,9 +222,9 @@ def _agrees(asked: JobRequest, reads: Reads, query: Job, state: kept.Kept) -> No
     wish, own = asked.wish, state.generation.spark(asked.checkpoint)
     spark_files.mend(own)
     spark_files.sound(own)
-    spark_files.agree(own, Path(query.output), state.generation.first)
-    told = control_messages.ends(own) > 0
-    over = kept.ended(own) or (told and not query.closing)
+    output_folder.agree(own, Path(query.output), state.generation.first)
+    told = spark_files.ends_sent(own) > 0
+    over = spark_files.input_ended(own) or (told and not query.closing)
     if over and (wish.follow or reads.live or reads.beside or reads.files):
         raise refuse(
             f"--checkpoint: the input of {asked.checkpoint} has ended, what comes now would be late",
@@ -254,7 +254,7 @@ def _tidied(query: Job, checkpoint: Path) -> None:
     bucket_states.sweep(generation.states(checkpoint))
     generation.retire(checkpoint)
     if query.letters is not None:
-        output_folder.hidden(Path(query.letters), query.mark)
+        remove_hidden(Path(query.letters), query.mark)
 
 
 def _engine(wish: RunOptions, text: str) -> tuple[Options, Engine]:

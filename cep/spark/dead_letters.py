@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from cep.spark.storage.disk import settled
-from cep.spark.storage.writable import onto
+import numpy as np
+import polars as pl
+
+from cep.core.schema import Schema
+from cep.spark.storage.disk import sync, writing_to
+from connectors.writers import json_lines
 
 OPTION = "--dead-letter"
 
@@ -62,7 +66,7 @@ def writing(begin: str | None, name: str) -> Iterator[Write]:
         def write(letters: Iterable[Letter]) -> None:
             nonlocal file
             for one in letters:
-                with onto(OPTION, place):
+                with writing_to(OPTION, place):
                     if file is None:
                         place.mkdir(parents=True, exist_ok=True)
                         held.callback(made.unlink, missing_ok=True)
@@ -70,9 +74,9 @@ def writing(begin: str | None, name: str) -> Iterator[Write]:
                     file.write(_line(one))
 
         yield write
-        with onto(OPTION, place):
+        with writing_to(OPTION, place):
             if file is not None:
-                settled(file)
+                sync(file)
                 file.close()
                 made.replace(path)
             elif place.is_dir():
@@ -96,3 +100,15 @@ def _record(text: str | None) -> object:
     except (ValueError, RecursionError):
         return text
     return found if isinstance(found, dict) else text
+
+
+def records(table: pl.DataFrame, schema: Schema, times: str) -> list[str]:
+    """A line of JSON for each row, in their order; `times` are `iso` or `seconds`."""
+    if not table.height:
+        return []
+    written = json_lines({schema.name: table}, {schema.name: schema}, times == "iso", False).decode().split("\n")
+    order = np.lexsort((table["start"].to_numpy(), table["end"].to_numpy()))  # as it is written
+    found = [""] * table.height
+    for row, line in zip(order.tolist(), written):
+        found[row] = line
+    return found

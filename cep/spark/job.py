@@ -16,13 +16,12 @@ from cep.spark.processor import stepped
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import WORLD
 from cep.spark.sink.file_sink import Outlet, sink
-from cep.spark.sink.relay import FOLDER as OUTGOING
 from cep.spark.source import kafka_connector
 from cep.spark.source.data_source import Files, source
-from cep.spark.source.file_list import JOURNAL
 from cep.spark.state.bucket_states import States, begin
 from cep.spark.state.generation import FIRST, Generation
 from cep.spark.stepping import Given, Work
+from cep.spark.storage.layout import FILES, OUTGOING
 from cep.spark.storage.lock import holder
 from connectors.inputs import Input
 
@@ -67,7 +66,7 @@ class Job:
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
     """The query, running: over what is there, or until it is stopped."""
     closing = job.closing and not follow
-    journal = str(Path(job.checkpoint) / JOURNAL)
+    journal = str(Path(job.checkpoint) / FILES)
     files = Files.of(
         job.program,
         job.inputs,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
 
 import polars as pl
 import pyarrow as pa
@@ -13,7 +15,6 @@ from cep.core.schema import ARRIVAL, TIE
 from cep.plan.partition import Stage
 from cep.runtime.buckets import buckets, deal
 from cep.runtime.report import Report
-from cep.spark.keys import keys as keys_of
 from cep.spark.program import ShippedProgram
 from connectors.packed import pack
 
@@ -24,15 +25,20 @@ REPORT = -2
 """The `stage` of a report on its way to the driver, which is its `source`."""
 
 PARCEL = "stage int, key int, event string, place long, source string, rows binary"
-"""`key` stands for the bucket (`cep.spark.keys`); `place` sorts the parcels of a bucket: which file they are from, or
+"""`key` stands for the bucket (`bucket_keys`); `place` sorts the parcels of a bucket: which file they are from, or
 which bucket of which stage made them; `source`: the name of the file, None where a stage made them; `rows`: an Arrow
 stream."""
 
 END = 1 << 61
 """The time (microseconds) of the end of the input, beyond that of any event by more than any lateness."""
 
+EVEN = 48
+"""Buckets are spread evenly over as many partitions, and over any number that divides it."""
+
 CHANGE = "#change"
 """The `event` of changes of the knowledge, which no event is called."""
+
+_ALL = 0xFFFFFFFF
 
 Change = tuple[int, str, str, int]
 """Of the knowledge: from when (microseconds), what, and the file and line where it was told."""
@@ -68,7 +74,7 @@ def from_stage(
     for later in program.stages[stage.number :]:
         mine = {event: table for event, table in made.items() if event in later.inputs.keys() - later.outside}
         yield from _dealt(program, later, mine, place, None)
-    keys = keys_of(program.buckets)
+    keys = bucket_keys(program.buckets)
     for event, table in made.items():
         if event not in wanted or not table.height:
             continue
@@ -84,7 +90,7 @@ def calls(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBlock
     """To the buckets that have something to do when no row has come yet, or to `every` one: parcels without rows."""
     for stage in program.stages:
         if every or stage.number in program.ticking:
-            for key in keys_of(program.buckets)[: program.count(stage)]:
+            for key in bucket_keys(program.buckets)[: program.count(stage)]:
                 yield ShuffleBlock(stage.number, key, "", 0, None, b"", 0)
 
 
@@ -92,7 +98,7 @@ def changes(program: ShippedProgram, found: Sequence[Change]) -> Iterator[Shuffl
     """Changes of the knowledge to all buckets."""
     rows = json.dumps(found).encode()
     for stage in program.stages:
-        for key in keys_of(program.buckets)[: program.count(stage)]:
+        for key in bucket_keys(program.buckets)[: program.count(stage)]:
             yield ShuffleBlock(stage.number, key, CHANGE, 0, None, rows, 0)
 
 
@@ -104,7 +110,7 @@ def told(report: Report, key: int) -> ShuffleBlock:
 def _dealt(
     program: ShippedProgram, stage: Stage, tables: Mapping[str, pl.DataFrame], place: int, source: str | None
 ) -> Iterator[ShuffleBlock]:
-    keys = keys_of(program.buckets)
+    keys = bucket_keys(program.buckets)
     for bucket, dealt in enumerate(deal(stage, tables, program.schemas, program.count(stage))):
         for event, table in dealt.items():
             if table.height:
@@ -130,3 +136,40 @@ def batch(parcels: Iterable[ShuffleBlock]) -> pa.RecordBatch:
         pa.array([one.latest for one in found], pa.timestamp("us", "UTC")),
     ]
     return pa.RecordBatch.from_arrays(columns, ["stage", "key", "event", "place", "source", "rows", "time"])
+
+
+@lru_cache
+def bucket_keys(buckets: int) -> tuple[int, ...]:
+    """A number for each bucket: bucket b goes to partition b modulo their number, where that divides `EVEN`."""
+    waiting: dict[int, list[int]] = {}
+    for bucket in range(buckets):
+        waiting.setdefault(bucket % EVEN, []).append(bucket)
+    found = dict.fromkeys(range(buckets), 0)
+    for number in count():
+        if not waiting:
+            return tuple(found.values())
+        place = spark_hash(number) % EVEN
+        if place in waiting:
+            found[waiting[place].pop(0)] = number
+            if not waiting[place]:
+                del waiting[place]
+    raise AssertionError("numbers have no end")
+
+
+@lru_cache
+def buckets_by_key(buckets: int) -> dict[int, int]:
+    """The bucket of each number."""
+    return {key: bucket for bucket, key in enumerate(bucket_keys(buckets))}
+
+
+def spark_hash(number: int) -> int:
+    """The hash of an integer that Spark partitions by: Murmur3 of 32 bits, its seed 42, signed."""
+    key = (number * 0xCC9E2D51) & _ALL
+    key = ((key << 15) | (key >> 17)) & _ALL
+    made = 42 ^ ((key * 0x1B873593) & _ALL)
+    made = ((made << 13) | (made >> 19)) & _ALL
+    made = ((made * 5 + 0xE6546B64) & _ALL) ^ 4
+    made = ((made ^ (made >> 16)) * 0x85EBCA6B) & _ALL
+    made = ((made ^ (made >> 13)) * 0xC2B2AE35) & _ALL
+    made ^= made >> 16
+    return made - (1 << 32) if made >> 31 else made

@@ -21,13 +21,11 @@ from cep.core.time import FARTHEST
 from cep.engine import Engine
 from cep.runtime.buckets import gather, stacked
 from cep.runtime.report import Report
-from cep.spark.dead_letters import Letter, file_of, line_of, write
-from cep.spark.keys import keys, places
+from cep.spark.dead_letters import Letter, file_of, line_of, records, write
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import CHANGE, from_stage, told
+from cep.spark.shuffle_blocks import CHANGE, bucket_keys, buckets_by_key, from_stage, told
 from cep.spark.state.bucket_states import States
 from cep.spark.state.generation import Start
-from cep.spark.values import records
 from connectors.packed import unpack
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
@@ -77,7 +75,7 @@ class Stepping:
     def __init__(self, work: Work, turn: BucketTurn) -> None:
         self.program, self.stage, self.given = work.program, work.program.stages[work.number - 1], work.given
         self.run, self.wanted, self.letters, self.states = work.run, work.wanted, work.letters, work.states
-        self.turn, self.places, self.times = turn, places(self.program.buckets), work.times
+        self.turn, self.places, self.times = turn, buckets_by_key(self.program.buckets), work.times
         self.reached: dict[int, int] = {}
         for key, (known, _) in list(_engines.items()):
             run, stage, bucket = key
@@ -132,7 +130,7 @@ class Stepping:
             late=Counter(one.event for one in dead if one.event is not None and one.code == "late"),
             dead=Counter(one.code for one in dead),
         )
-        for one in (*from_stage(self.program, self.stage, bucket, made, self.wanted), told(report, keys(1)[0])):
+        for one in (*from_stage(self.program, self.stage, bucket, made, self.wanted), told(report, bucket_keys(1)[0])):
             yield Row(stage=one.stage, key=one.key, event=one.event, place=one.place, source=one.source, rows=one.rows)
 
     def engine(self, bucket: int) -> tuple[int, Engine]:

@@ -12,8 +12,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-NAME = "spark.log"
-"""Beside a checkpoint's state; one older file of the same size is `spark.log.1`."""
+from cep.spark.storage.layout import SPARK_LOG
 
 LONGEST = 10_000_000  # bytes
 
@@ -30,7 +29,7 @@ def kept(folder: Path) -> Iterator[None]:
         yield
         return
     reading, writing = os.pipe()
-    copying = Thread(target=_copy, args=(reading, folder / NAME), daemon=True)
+    copying = Thread(target=_copy, args=(reading, folder / SPARK_LOG), daemon=True)
     copying.start()
     before = os.dup(2)
     os.dup2(writing, 2)
@@ -64,7 +63,7 @@ def _copy(reading: int, file: Path) -> None:
                 if out is not None and out.tell() > LONGEST:
                     out.close()
                     out = None
-                    file.replace(file.with_name(f"{NAME}.1"))
+                    file.replace(file.with_name(f"{SPARK_LOG}.1"))
                 if out is None:
                     out = file.open("ab", buffering=0)
                 out.write(line)

@@ -15,8 +15,8 @@ from cep.core.errors import CepError
 from cep.spark.driver.failure import causes, reason
 from cep.spark.driver.packages import unresolved
 from cep.spark.driver.session import session
-from cep.spark.driver.spark_log import NAME as LOG
 from cep.spark.driver.spark_log import hushed, kept
+from cep.spark.storage.layout import SPARK_LOG
 from connectors.records import closest
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def started(master: str | None, settings: Mapping[str, str], folder: Path, tell:
     named = master or settings.get(MASTER, "")
     if (why := silent(named)) is not None:
         tell(f"waiting for {named}, which does not answer: {why}")
-    log = folder / LOG
+    log = folder / SPARK_LOG
     before = log.stat().st_size if log.exists() else 0
     try:
         with kept(folder):

@@ -24,10 +24,8 @@ from uuid import uuid4
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.spark.storage.disk import BACK, damaged, named, put, settled
-
-LOG = "_spark_metadata"
-"""The log's folder in that of the files."""
+from cep.spark.storage.disk import BACK, damaged, put, sync, sync_names
+from cep.spark.storage.layout import SINK_LOG
 
 COMPACTED = 10
 """Each so many micro-batches all that counts is written as one file, at first."""
@@ -69,7 +67,7 @@ class File:
     def of(cls, at: Path, path: Path, rows: Mapping[str, int], latest: int | None = None) -> File:
         """A file that is there, at a place of its own until it counts, from now on for good."""
         with at.open("rb+") as file:
-            settled(file)
+            sync(file)
         found = at.stat()
         return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000, rows, latest, hashed(at))
 
@@ -159,7 +157,7 @@ class CommitLog:
         note = {"plan": plan, "rows": totals, "lines": [one.line() for one in files]}
         name = f"{NOTE}.{batch}"
         put(self._folder / name, checksum.seal(json.dumps(note).encode(), of=_of(self._folder / name)))
-        named(self._folder)
+        sync_names(self._folder)
         self.settle(keep, passing)
 
     def settle(self, keep: int | None = None, passing: bool = False) -> None:
@@ -248,7 +246,7 @@ class CommitLog:
 
     @property
     def _folder(self) -> Path:
-        return self.files / LOG
+        return self.files / SINK_LOG
 
 
 def parted(lines: Sequence[str], keep: int | None) -> tuple[list[str], list[str]]:

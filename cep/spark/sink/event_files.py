@@ -13,7 +13,7 @@ from cep.core.schema import Schema
 from cep.runtime.buckets import settle
 from cep.spark.sink.commit_log import CommitLog, File
 from cep.spark.sink.file_sink import Outlet
-from cep.spark.storage.writable import onto
+from cep.spark.storage.disk import writing_to
 from cep.spark.worker import spare
 from connectors.packed import unpack
 from connectors.sending import named
@@ -37,7 +37,7 @@ def write(outlet: Outlet, batches: Batches, name: str, first: bool) -> list[File
     spare()
     ledger = CommitLog(Path(outlet.folder))
     found = settled(batches, outlet.merged)
-    with onto("--output", ledger.files):
+    with writing_to("--output", ledger.files):
         ledger.coming(name).parent.mkdir(parents=True, exist_ok=True)
         if outlet.format == "jsonl":
             return list(_lines(outlet, found, ledger, f"{name}.jsonl"))

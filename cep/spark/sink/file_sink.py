@@ -16,10 +16,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 
 from cep.core.schema import Schema
 from cep.spark.sink.commit_log import CommitLog, File
+from cep.spark.storage.disk import writing_to
+from cep.spark.storage.layout import SPARK
 from cep.spark.storage.lock import turn
-from cep.spark.storage.spark_files import NAME as SPARK
 from cep.spark.storage.spark_files import planned, settle
-from cep.spark.storage.writable import onto
 
 if TYPE_CHECKING:  # loaded by those that write alone: who commits need not
     import pyarrow as pa
@@ -107,7 +107,7 @@ class FileWriter(DataSourceStreamArrowWriter):
         """Once, and away with what tasks have left that failed, or that another did as well."""
         outlet = self.outlet
         ledger = CommitLog(Path(outlet.folder))
-        with onto("--output", ledger.files):
+        with writing_to("--output", ledger.files):
             if ledger.has(number, plan):
                 ledger.settle(outlet.keep, outlet.passing)
             else:

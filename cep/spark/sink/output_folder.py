@@ -6,7 +6,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cep.spark.sink.commit_log import LOG, CommitLog, place
+from cep.core.errors import CepError
+from cep.spark.sink.commit_log import CommitLog, place
+from cep.spark.storage import spark_files
+from cep.spark.storage.disk import BACK, remove_hidden
+from cep.spark.storage.layout import SINK_LOG
 
 
 def sweep(folder: Path) -> list[Path]:
@@ -22,7 +26,7 @@ def sweep(folder: Path) -> list[Path]:
     for path in gone:
         path.unlink()
     if ledger.there:
-        hidden(folder / LOG)
+        remove_hidden(folder / SINK_LOG)
     return gone
 
 
@@ -32,13 +36,17 @@ def missing(folder: Path) -> list[Path]:
     return [folder / name for name in dict.fromkeys(map(place, CommitLog(folder).lines())) if name not in there]
 
 
-def hidden(folder: Path, begin: str = "") -> None:
-    """Remove files that were not yet whole when their writer was killed, of names that `begin` so. Not while anyone
-    writes such."""
-    if folder.is_dir():
-        for name in os.listdir(folder):
-            if name.startswith(f".{begin}"):
-                (folder / name).unlink(missing_ok=True)
+def agree(folder: Path, output: Path, first: int = 0) -> None:
+    """See that the log of the sink and Spark's, of which the first micro-batch is the sink's `first`, are of one time.
+    CepError: Spark has finished micro-batches that the log has not, or would plan some anew that are in it."""
+    ledger = CommitLog(output)
+    done, begun = first + spark_files.last(folder / "commits"), first + spark_files.last(folder / "offsets")
+    if done > ledger.last:
+        there = f"ends with micro-batch {ledger.last}, and {done} was finished" if ledger.there else "is missing"
+        raise CepError(f"--output: the log of {output}, {SINK_LOG}, {there}", hint=BACK, code="checkpoint")
+    if ledger.last > begun:
+        told = f"--checkpoint: {folder} ends with micro-batch {begun}, and {ledger.last} is written in {output}"
+        raise CepError(told, hint=BACK, code="checkpoint")
 
 
 def _written(folder: Path) -> Iterator[str]:

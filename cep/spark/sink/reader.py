@@ -16,7 +16,8 @@ import polars as pl
 
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
-from cep.spark.sink.commit_log import LOG, CommitLog, entry, place
+from cep.spark.sink.commit_log import CommitLog, entry, place
+from cep.spark.storage.layout import SINK_LOG
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import CHUNK
 from connectors.jsonl import Lines, read_jsonl
@@ -45,8 +46,8 @@ class Folder:
         if not self.path.is_dir():
             told = "is a file, not a folder" if self.path.exists() else "is not there"
             raise CepError(f"{path}: the folder {told}", hint=hint, code="input")
-        if not (self.path / LOG).is_dir() and any(self.path.iterdir()):
-            raise CepError(f"{path}: there is no log of a sink, `{LOG}`", hint=hint, code="input")
+        if not (self.path / SINK_LOG).is_dir() and any(self.path.iterdir()):
+            raise CepError(f"{path}: there is no log of a sink, `{SINK_LOG}`", hint=hint, code="input")
         self._lines = Lines({name: _written(schema, {}) for name, schema in schemas.items()}, None, False)
         self._last = -1
         self._seen: set[str] = set()
@@ -69,7 +70,7 @@ class Folder:
     def _next(self) -> list[str] | None:
         """The files of the next entry of the log, relative to the folder; None: there is none yet. Old entries are
         removed once a `.compact` one holds all that were before."""
-        there = {path.name: path for path in (self.path / LOG).glob("[0-9]*")}
+        there = {path.name: path for path in (self.path / SINK_LOG).glob("[0-9]*")}
         wanted = self._last + 1
         later = [number for name in there if (number := _number(name)) is not None and number >= wanted]
         if not later:

@@ -13,13 +13,10 @@ from pathlib import Path
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.spark.driver.stopping import NAME as STOP
 from cep.spark.sink.commit_log import CommitLog, intact, place
 from cep.spark.storage.disk import damaged
+from cep.spark.storage.layout import OUTGOING, STOP
 from connectors.sending import UNREACHABLE, Sending
-
-FOLDER = "outgoing"
-"""In a checkpoint, the folder of the sink."""
 
 Warn = Callable[[str], None]
 
@@ -80,7 +77,7 @@ class Relay:
 def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: Warn) -> Iterator[None]:
     """Send what a query derives while the block runs, and what is left when it has ended well. A broker that is not
     there is waited for. CepError: it is not there at the end, or it refuses; then the query is stopped."""
-    relay = Relay(checkpoint / FOLDER, lambda: Sending(text, schemas))
+    relay = Relay(checkpoint / OUTGOING, lambda: Sending(text, schemas))
     over = threading.Event()
     failure: list[CepError] = []
 
@@ -96,7 +93,7 @@ def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: W
                     (checkpoint / STOP).touch()
                     return
                 if pause == _PAUSE:
-                    warn(f"{error.message}; what is derived waits in {checkpoint / FOLDER}")
+                    warn(f"{error.message}; what is derived waits in {checkpoint / OUTGOING}")
                 pause = min(max(2 * pause, 1.0), _LONGEST)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -110,7 +107,7 @@ def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: W
         relay.move()
     except CepError as error:
         if error.code == UNREACHABLE:
-            left, folder = len(relay.waiting()), checkpoint / FOLDER
+            left, folder = len(relay.waiting()), checkpoint / OUTGOING
             hint = f"{left} files wait in {folder}; the same command sends them"
             raise CepError(error.message, hint=hint, code="failed") from None
         raise

@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING, Any
 from cep.core.checksum import Broken, Chain
 from cep.core.errors import CepError
 from cep.spark.source.control_messages import ControlMessage
-from cep.spark.storage.disk import damaged, settled
+from cep.spark.storage.disk import damaged, sync
+from cep.spark.storage.layout import CHANGES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from cep.spark.program import ShippedProgram
     from knowledge.growing import Growing
-
-NAME = "changes.jsonl"
-"""The file of a checkpoint with all changes that were found."""
 
 
 @dataclass(slots=True)
@@ -43,7 +41,7 @@ class Chronicle:
     """The changes that files hold, look by look. `names`: files, folders, patterns, as absolute paths."""
 
     def __init__(self, checkpoint: Path, names: Sequence[str]) -> None:
-        self._path = checkpoint / NAME
+        self._path = checkpoint / CHANGES
         self._names = names
         self._lines: list[bytes] = []
         self._chain = Chain()
@@ -142,7 +140,7 @@ class Chronicle:
         with self._path.open("ab") as file:
             file.truncate(sum(map(len, self._lines)))  # what a killed run was writing, and told to no one
             file.write(line)
-            settled(file)
+            sync(file)
         self._lines.append(line)
         self._chain = chain
 

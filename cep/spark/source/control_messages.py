@@ -78,7 +78,7 @@ class IdleWatermark:
         self._lateness = lateness
         self._checkpoint = checkpoint
         self._from: int | None = None
-        self._elsewhere = elsewhere(checkpoint)
+        self._elsewhere = spark_files.other_sources(checkpoint)
 
     def heard(self) -> None:
         """Something has come."""
@@ -87,35 +87,11 @@ class IdleWatermark:
 
     def told(self) -> int | None:
         """The time that is to be told now, by which the watermark moves (microseconds); None: there is none."""
-        if (planned := elsewhere(self._checkpoint)) != self._elsewhere:
+        if (planned := spark_files.other_sources(self._checkpoint)) != self._elsewhere:
             self._elsewhere = planned
             self.heard()
         if not self._silence.due():
             return None
         if self._from is None:
-            self._from = watermark(self._checkpoint)
+            self._from = spark_files.next_watermark(self._checkpoint)
         return None if self._from is None else self._from + self._silence.length + self._lateness
-
-
-def ends(checkpoint: Path) -> int:
-    """How often the end of the input was told until the last micro-batch that was begun; `checkpoint`: Spark's."""
-    begun = [int(file.name) for file in (checkpoint / "offsets").glob("[0-9]*")]
-    if not begun:
-        return 0
-    return int(spark_files.offset(checkpoint, max(begun))["end"])
-
-
-def elsewhere(checkpoint: Path) -> list[str]:
-    """Where sources beside our own have come in the last micro-batch that was begun; `checkpoint`: Spark's."""
-    begun = [int(file.name) for file in (checkpoint / "offsets").glob("[0-9]*")]
-    if not begun:
-        return []
-    return (checkpoint / "offsets" / str(max(begun))).read_text(encoding="utf-8").splitlines()[2:-1]
-
-
-def watermark(checkpoint: Path) -> int | None:
-    """The watermark of Spark's next micro-batch (microseconds), as its checkpoint has it; None: there is none."""
-    done = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")]
-    if not done:
-        return None
-    return spark_files.watermark(checkpoint, max(done)) * 1000 or None

@@ -15,11 +15,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.spark.driver.stopping import NAME as STOP
 from cep.spark.source.changes import Changed, Chronicle
-from cep.spark.source.control_messages import Call, ControlMessage, IdleWatermark, Until, Waiting, ends
+from cep.spark.source.control_messages import Call, ControlMessage, IdleWatermark, Until, Waiting
 from cep.spark.source.file_list import FILE_BITS, SPECS, Journal, Some
 from cep.spark.state.generation import FIRST, Generation
+from cep.spark.storage.layout import INPUTS, STOP
+from cep.spark.storage.spark_files import ends_sent
 from connectors.inputs import Input, inputs, is_live
 
 if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
@@ -144,7 +145,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for place, one in self.files.live.items():
                 from cep.spark.source.live import live
 
-                folder = Path(self.files.journal).parent / f"input-{place}"
+                folder = Path(self.files.journal).parent / f"{INPUTS}{place}"
                 self._opened[str(place)] = live(one, place << FILE_BITS, folder)
         return self._opened
 
@@ -160,7 +161,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self.files.limit is None else ReadMaxFiles(self.files.limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._over = self.files.closing and ends(self.files.generation.spark(self._folder)) > 0
+        self._over = self.files.closing and ends_sent(self.files.generation.spark(self._folder)) > 0
         if self._over:
             self._target = len(self._journal)
             return

@@ -17,11 +17,8 @@ from pyspark.sql.datasource import InputPartition
 
 from cep.core.checksum import Broken, Chain
 from cep.core.errors import CepError
-from cep.spark.storage.disk import damaged, settled
+from cep.spark.storage.disk import damaged, sync
 from connectors.inputs import Input
-
-JOURNAL = "files.jsonl"
-"""The file of a checkpoint that numbers the files."""
 
 FILE_BITS = 22
 """A file's number is the place of its spec, and in so many bits its own place there; so has a partition of a topic."""
@@ -127,7 +124,7 @@ class Journal:
             file.truncate(self._begins[-1])  # a torn line
             chain = self._chain.copy()
             file.write(b"".join(chain.add(one.line().encode("utf-8")) for one in new))
-            settled(file)
+            sync(file)
         self._read()
 
     def _read(self) -> None:

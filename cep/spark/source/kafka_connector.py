@@ -27,8 +27,8 @@ from cep.spark.driver.packages import KAFKA, wanted
 from cep.spark.source.data_source import PARCELS
 from cep.spark.source.file_list import FILE_BITS
 from cep.spark.storage import spark_files
-from cep.spark.storage.disk import damaged, put
-from cep.spark.storage.writable import onto
+from cep.spark.storage.disk import damaged, put, writing_to
+from cep.spark.storage.layout import INPUTS
 from connectors.addresses import Address
 from connectors.inputs import Input
 from connectors.kafka import layer
@@ -89,7 +89,7 @@ def chosen(address: Address, named: bool) -> bool:
 def agree(checkpoint: Path, place: int, address: Address, ours: bool) -> None:
     """See that the input at a place is read as it was before: `ours`, by the connector, or by Python's client. Neither
     knows the offsets of the other. CepError: it is not."""
-    folder = checkpoint / f"input-{place}"
+    folder = checkpoint / f"{INPUTS}{place}"
     if address.kind != "kafka" or not (folder / "address").exists():
         return
     was = (folder / NOTE).exists()
@@ -120,7 +120,7 @@ def steady(checkpoint: Path, places: Collection[int]) -> None:
     before = _places(checkpoint)
     for place in sorted(before.symmetric_difference(places)):
         if place in before:
-            was = _noted(checkpoint / f"input-{place}" / "address")
+            was = _noted(checkpoint / f"{INPUTS}{place}" / "address")
             told = f"input {place + 1} was {was} through Spark's own connector, and is not any more"
         else:
             told = f"input {place + 1} was not read through Spark's own connector, and would be now"
@@ -136,15 +136,15 @@ def noted(checkpoint: Path, inputs: Mapping[int, Input]) -> None:
     CepError: it cannot be written."""
     if spark_files.begun(checkpoint):
         return
-    with onto("--checkpoint", checkpoint, begins=True):
+    with writing_to("--checkpoint", checkpoint, begins=True):
         for place in _places(checkpoint) - inputs.keys():
-            folder = checkpoint / f"input-{place}"
+            folder = checkpoint / f"{INPUTS}{place}"
             for name in (NOTE, "address"):
                 (folder / name).unlink(missing_ok=True)
             with suppress(OSError):  # something else is there
                 folder.rmdir()
         for place, one in inputs.items():
-            folder = checkpoint / f"input-{place}"
+            folder = checkpoint / f"{INPUTS}{place}"
             folder.mkdir(exist_ok=True)
             put(folder / "address", seal(json.dumps(one.path).encode(), of=b"address"))
             put(folder / NOTE, b"")
@@ -152,7 +152,7 @@ def noted(checkpoint: Path, inputs: Mapping[int, Input]) -> None:
 
 def _places(checkpoint: Path) -> set[int]:
     """Those of the inputs that the connector reads."""
-    return {int(file.parent.name.partition("-")[2]) for file in checkpoint.glob(f"input-*/{NOTE}")}
+    return {int(file.parent.name.partition("-")[2]) for file in checkpoint.glob(f"{INPUTS}*/{NOTE}")}
 
 
 def _noted(file: Path) -> str:

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from cep.core.checksum import plain, seal
 from cep.core.errors import CepError
-from cep.spark.driver.stopping import NAME as STOP
 from cep.spark.source.message_log import MessageLog
 from cep.spark.source.work_items import Carried, Range, Ticks, WorkItem
-from cep.spark.storage.disk import damaged, named, put
+from cep.spark.storage.disk import damaged, put, sync_names
+from cep.spark.storage.layout import STOP
 from connectors.addresses import Address
 from connectors.inputs import Input
 from connectors.kafka import Topic
@@ -263,7 +263,7 @@ def kept(file: Path, make: Callable[[], Any]) -> Any:
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         put(file, seal(json.dumps(make()).encode(), of=file.name.encode()))
-        named(file.parent)
+        sync_names(file.parent)
     try:
         return json.loads(plain(file.read_bytes(), file.name.encode()))
     except ValueError:

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.spark.storage.disk import BACK, named, put
+from cep.spark.storage.disk import BACK, put, sync_names
 from cep.spark.storage.lock import locked
 from connectors.mqtt import Arrival
 
@@ -150,7 +150,7 @@ class MessageLog:
         if digests := self._digests(gone):
             pairs = b"".join(_PAIR.pack(*pair) for pair in (self._gone() | digests).items())
             put(self._folder / _GONE, crc32(pairs).to_bytes(4, "little") + pairs)
-            named(self._folder)
+            sync_names(self._folder)
         with self._guard:
             self._parts = self._parts[len(gone) :]
         for part in gone:
@@ -198,7 +198,7 @@ class MessageLog:
         self._file = part.path.open("r+b")
         self._file.truncate(part.places[-1])
         self._file.seek(part.places[-1])
-        named(self._folder)
+        sync_names(self._folder)
 
 
 def _packed(one: Arrival) -> bytes:

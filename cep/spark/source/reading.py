@@ -20,9 +20,8 @@ from cep.runtime.decode import frame
 from cep.runtime.prior_state import PriorState, State
 from cep.runtime.report import Report
 from cep.spark.dead_letters import LINE_BITS, Letter, write, writing
-from cep.spark.keys import keys
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import END, ShuffleBlock, batch, from_outside, told
+from cep.spark.shuffle_blocks import END, ShuffleBlock, batch, bucket_keys, from_outside, told
 from cep.spark.shuffle_blocks import calls as calls_of
 from cep.spark.shuffle_blocks import changes as changes_of
 from cep.spark.state import bucket_states
@@ -103,7 +102,7 @@ def _packed(
                     latest = last if latest is None else max(last, latest)
             yield batch(from_outside(program, numbered(piece, number), number, source))
     report = Report(read=taken, dead=dead, latest=latest, unread=unread)
-    yield batch([told(report, keys(1)[0])])
+    yield batch([told(report, bucket_keys(1)[0])])
 
 
 def calls(program: ShippedProgram, every: bool) -> pa.RecordBatch:
@@ -132,7 +131,7 @@ def changes(program: ShippedProgram, number: int, lines: Sequence[bytes], letter
     write(letters, f"changes-{number:08}", dead)
     report = Report(dead=Counter(one.code for one in dead))
     taken = [change for each in found for change in each["changes"]]
-    return batch([*(changes_of(program, taken) if taken else ()), told(report, keys(1)[0])])
+    return batch([*(changes_of(program, taken) if taken else ()), told(report, bucket_keys(1)[0])])
 
 
 def end() -> pa.RecordBatch:
@@ -142,7 +141,7 @@ def end() -> pa.RecordBatch:
 
 def until(time: int) -> pa.RecordBatch:
     """Time has come so far (microseconds), which moves the watermark."""
-    return batch([ShuffleBlock(-1, keys(1)[0], "", 0, None, b"", time)])
+    return batch([ShuffleBlock(-1, bucket_keys(1)[0], "", 0, None, b"", time)])
 
 
 def numbered(piece: Batch, number: int) -> dict[str, pl.DataFrame]:

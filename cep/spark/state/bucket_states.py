@@ -16,14 +16,10 @@ from typing import Any, TypeVar
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.spark.sink.output_folder import hidden
-from cep.spark.storage.disk import BACK, damaged, put
-from cep.spark.storage.writable import onto
+from cep.spark.storage.disk import BACK, damaged, put, remove_hidden, writing_to
 
 Opened = TypeVar("Opened")
 
-NAME = "buckets"
-"""Their folder in a checkpoint."""
 
 RUN = "run"
 """In that folder, the name of the checkpoint."""
@@ -57,7 +53,7 @@ class States:
 
     def write(self, bucket: int, version: int, state: bytes, batch: int) -> None:
         """Put the state after a micro-batch there, and away with what is too old. CepError: it cannot be written."""
-        with onto("--checkpoint", Path(self.folder)):
+        with writing_to("--checkpoint", Path(self.folder)):
             path = self._path(bucket, version)
             put(path, checksum.seal(batch.to_bytes(_BATCH, "little"), checksum.name(state), of=_of(path)) + state)
             self._path(bucket, version - KEPT).unlink(missing_ok=True)
@@ -151,7 +147,7 @@ def newest(folder: Path, last: int) -> dict[str, int]:
 
 def sweep(folder: Path) -> None:
     """Away with what tasks that were killed have left in the folder of states. Not while any run."""
-    hidden(folder)
+    remove_hidden(folder)
     last: dict[str, int] = {}
     found = [(path, *path.name.rpartition("-")) for path in sorted(folder.glob("*-*-*"))]
     for _, bucket, _, version in found:

@@ -13,20 +13,11 @@ from uuid import uuid4
 from cep.core.checksum import Chain
 from cep.core.errors import CepError
 from cep.spark.sink.output_folder import sweep
-from cep.spark.sink.relay import FOLDER as OUTGOING
-from cep.spark.source.changes import NAME as CHANGES
-from cep.spark.source.file_list import JOURNAL
 from cep.spark.state.generation import FIRST, Generation, following
 from cep.spark.state.migration import Laid, Migration, migrated
 from cep.spark.storage import spark_files
-from cep.spark.storage.disk import damaged, put
-from cep.spark.storage.lock import NAME as LOCK
-from cep.spark.storage.lock import TURN
-from cep.spark.storage.writable import TRIED, onto
-
-NAME = "semcep.json"
-
-_OF_INPUTS = "input-*"  # what live inputs have received, or where they have begun
+from cep.spark.storage.disk import damaged, put, writing_to
+from cep.spark.storage.layout import CHANGES, CHECKPOINT, FILES, INPUTS, LOCK, OUTGOING, PROBES, TURN
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +46,7 @@ class Kept:
     def read(cls, file: Path) -> Kept:
         """The one of a file. CepError: it is damaged."""
         try:
-            found = json.loads(Chain(NAME.encode()).read(file.read_bytes()))
+            found = json.loads(Chain(CHECKPOINT.encode()).read(file.read_bytes()))
             made = {"laid": Laid(**found["laid"]), "generation": Generation.of(found["generation"])}
             return cls(**found | made)
         except (ValueError, TypeError, KeyError) as error:
@@ -63,7 +54,7 @@ class Kept:
 
     def write(self, file: Path) -> None:
         """Put it there, whole or not at all."""
-        put(file, Chain(NAME.encode()).add(json.dumps(asdict(self), ensure_ascii=False).encode()))
+        put(file, Chain(CHECKPOINT.encode()).add(json.dumps(asdict(self), ensure_ascii=False).encode()))
 
 
 def claim(
@@ -72,7 +63,7 @@ def claim(
     """Make the checkpoint this program's, or see that it is; what it is then, and what was carried over if anything
     was. One in which nothing was begun is no one's. `lateness` in microseconds; `migratable`: `migrate` may be asked
     for. CepError: it is another's; says what differs, or with `migrate` what of it cannot be carried over."""
-    file = folder / NAME
+    file = folder / CHECKPOINT
     before = Kept.read(file) if file.exists() else None
     if before is not None and (before == now or begun(folder)):
         if before == now:
@@ -82,7 +73,7 @@ def claim(
         return _migrated(folder, before, now, lateness)
     vacant(folder, now.output)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (JOURNAL, CHANGES):  # of a first run that had begun nothing
+    for name in (FILES, CHANGES):  # of a first run that had begun nothing
         (folder / name).unlink(missing_ok=True)
     made = replace(now, name=uuid4().hex[:12])
     made.write(file)
@@ -91,8 +82,8 @@ def claim(
 
 def vacant(folder: Path, output: str) -> None:
     """See that a checkpoint may begin in the folder, and nothing is in that of its output. CepError: it may not."""
-    there = [one.name for one in folder.iterdir()] if folder.exists() and not (folder / NAME).exists() else []
-    if any(name not in (LOCK, TURN) and not name.startswith(f".{NAME}") for name in there):  # by a killed run
+    there = [one.name for one in folder.iterdir()] if folder.exists() and not (folder / CHECKPOINT).exists() else []
+    if any(name not in (LOCK, TURN) and not name.startswith(f".{CHECKPOINT}") for name in there):  # by a killed run
         raise CepError(
             f"--checkpoint: {folder} is not empty, and no checkpoint of this command",
             hint="name an empty folder, or one that is not there yet",
@@ -128,14 +119,14 @@ def _migrated(folder: Path, before: Kept, now: Kept, lateness: int) -> tuple[Kep
         sweep(Path(before.output))
         generation = replace(generation, first=0)
     kept = replace(now, generation=generation, name=before.name, times=before.times)
-    kept.write(folder / NAME)
+    kept.write(folder / CHECKPOINT)
     return kept, moved
 
 
 def _empty(output: str, why: str) -> None:
     """CepError: something is there, but for what `room` has left that was killed."""
     path = Path(output)
-    if path.exists() and not (path.is_dir() and all(one.name.startswith(TRIED) for one in path.iterdir())):
+    if path.exists() and not (path.is_dir() and all(one.name.startswith(PROBES) for one in path.iterdir())):
         raise CepError(
             f"--output: {path} is there already, and {why}",
             hint="name an empty folder, or one that is not there yet",
@@ -145,22 +136,14 @@ def _empty(output: str, why: str) -> None:
 
 def begun(folder: Path) -> bool:
     """Whether anything in the checkpoint goes back to what was read: a micro-batch, or messages received."""
-    return spark_files.begun(folder) or any(folder.glob(_OF_INPUTS))
+    return spark_files.begun(folder) or any(folder.glob(f"{INPUTS}*"))
 
 
 @contextmanager
 def reached(folder: Path) -> Iterator[None]:
     """The block makes and writes the checkpoint. CepError: it cannot."""
-    with onto("--checkpoint", folder, begins=True):
+    with writing_to("--checkpoint", folder, begins=True):
         yield
-
-
-def ended(spark: Path) -> bool:
-    """Whether the end of the input was told, so that what comes now would be late; `spark`: its own folder."""
-    done = [int(file.name) for file in (spark / "commits").glob("[0-9]*")]
-    if not done:
-        return False
-    return int(spark_files.offset(spark, max(done))["end"]) > 1
 
 
 def difference(before: Kept, now: Kept) -> str:

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import CepError
 from cep.spark.sink.commit_log import CommitLog
+from cep.spark.sink.output_folder import agree
 from cep.spark.state import bucket_states
 from cep.spark.storage import spark_files
+from cep.spark.storage.layout import BUCKETS, SPARK
 
 if TYPE_CHECKING:  # loaded by those that go on alone: planners come and go
     from cep.runtime.prior_state import PriorState
@@ -87,16 +89,16 @@ class Generation:
 
     def spark(self, checkpoint: Path) -> Path:
         """The folder of Spark's own files."""
-        return checkpoint / _numbered(spark_files.NAME, self.number)
+        return checkpoint / _numbered(SPARK, self.number)
 
     def states(self, checkpoint: Path) -> Path:
         """The folder of the states of buckets."""
-        return checkpoint / _numbered(bucket_states.NAME, self.number)
+        return checkpoint / _numbered(BUCKETS, self.number)
 
     def before(self, checkpoint: Path) -> str:
         """The folder of the states that it takes over."""
         assert self.start is not None, "it began with something"
-        return str(checkpoint / _numbered(bucket_states.NAME, self.start.number))
+        return str(checkpoint / _numbered(BUCKETS, self.start.number))
 
     @property
     def done(self) -> str:
@@ -127,7 +129,7 @@ def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, la
     spark = before.spark(checkpoint)
     spark_files.mend(spark)
     spark_files.sound(spark)
-    spark_files.agree(spark, output, before.first)
+    agree(spark, output, before.first)
     done = max((int(file.name) for file in spark.glob(before.done)), default=-1)
     last = max(
         done, CommitLog(output).last - before.first

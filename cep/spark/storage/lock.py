@@ -11,10 +11,7 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from cep.core.errors import CepError
-
-NAME = "lock"
-TURN = "turn"
-"""Beside it: held by whoever takes the folder over, or finishes a micro-batch, as long as that takes."""
+from cep.spark.storage.layout import LOCK, TURN
 
 _HINT = "a checkpoint is of one run at a time"
 _PATIENCE = 60.0  # seconds that a micro-batch may take to be finished
@@ -23,7 +20,7 @@ _PATIENCE = 60.0  # seconds that a micro-batch may take to be finished
 def locked(folder: Path, patience: float = 0.0) -> BinaryIO:
     """Hold a folder that is there, until the file is closed or the process ends. CepError: another process holds it,
     and has not let go of it after `patience` seconds."""
-    file = _held(folder, NAME, patience)
+    file = _held(folder, LOCK, patience)
     try:
         with _held(folder, TURN, _PATIENCE):
             file.truncate(0)
@@ -63,6 +60,6 @@ def holder(folder: Path) -> str:
     """The name of the run that holds the folder, or held it last. What a killed run has left may live for a moment
     without it, and knows by this name that it is not to go on."""
     try:
-        return (folder / NAME).read_text()
+        return (folder / LOCK).read_text()
     except FileNotFoundError:
         return ""

@@ -16,12 +16,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from cep.core.errors import CepError
-from cep.spark.sink.commit_log import LOG, CommitLog
-from cep.spark.storage.disk import BACK, damaged, named, settled
-
-NAME = "spark"
-"""The folder of Spark's files in a checkpoint."""
+from cep.spark.storage.disk import damaged, sync, sync_names
+from cep.spark.storage.layout import SPARK
 
 _SUMS = b"crc\0"
 """What a file of check sums begins with; how many bytes each is of follows, then they."""
@@ -33,10 +29,10 @@ def settle(folder: Path, batch: int) -> None:
     for path in filter(Path.is_file, folder.rglob("*")) if batch == 0 else (*offsets, *changes):
         try:
             with path.open("rb+") as file:
-                settled(file)
+                sync(file)
         except FileNotFoundError:  # Spark was writing it still
             continue
-    named(folder / "offsets")  # the sink may be on another file system
+    sync_names(folder / "offsets")  # the sink may be on another file system
 
 
 def planned(folder: Path, batch: int) -> str:
@@ -44,19 +40,6 @@ def planned(folder: Path, batch: int) -> str:
     told = (folder / "offsets" / str(batch)).read_bytes().split(b"\n", 2)
     watermark = re.findall(rb'"batchWatermarkMs":-?\d+', told[1])
     return hashlib.sha256(b"\n".join([*watermark, *told[2:]])).hexdigest()[:32]
-
-
-def agree(folder: Path, output: Path, first: int = 0) -> None:
-    """See that the log of the sink and Spark's, of which the first micro-batch is the sink's `first`, are of one time.
-    CepError: Spark has finished micro-batches that the log has not, or would plan some anew that are in it."""
-    ledger = CommitLog(output)
-    done, begun = first + _last(folder / "commits"), first + _last(folder / "offsets")
-    if done > ledger.last:
-        there = f"ends with micro-batch {ledger.last}, and {done} was finished" if ledger.there else "is missing"
-        raise CepError(f"--output: the log of {output}, {LOG}, {there}", hint=BACK, code="checkpoint")
-    if ledger.last > begun:
-        told = f"--checkpoint: {folder} ends with micro-batch {begun}, and {ledger.last} is written in {output}"
-        raise CepError(told, hint=BACK, code="checkpoint")
 
 
 def sound(folder: Path) -> None:
@@ -90,6 +73,37 @@ def planned_at(folder: Path, batch: int) -> int:
     return int(_json(folder / "offsets" / str(batch), 1, name)[name])
 
 
+def last(log: Path) -> int:
+    """The number of the last micro-batch in a log of Spark's, `offsets` or `commits`; -1: there is none."""
+    return max((int(path.name) for path in log.glob("[0-9]*")), default=-1)
+
+
+def input_ended(folder: Path) -> bool:
+    """Whether the input has ended for good, so that what comes now would be late."""
+    done = last(folder / "commits")
+    return done >= 0 and int(offset(folder, done)["end"]) > 1
+
+
+def ends_sent(folder: Path) -> int:
+    """How often the end of the input was sent until the last micro-batch that was begun."""
+    begun = last(folder / "offsets")
+    return 0 if begun < 0 else int(offset(folder, begun)["end"])
+
+
+def other_sources(folder: Path) -> list[str]:
+    """Where sources beside our own were in the last micro-batch that was begun."""
+    begun = last(folder / "offsets")
+    if begun < 0:
+        return []
+    return (folder / "offsets" / str(begun)).read_text(encoding="utf-8").splitlines()[2:-1]
+
+
+def next_watermark(folder: Path) -> int | None:
+    """The watermark of the next micro-batch (microseconds); None: there is none."""
+    done = last(folder / "commits")
+    return None if done < 0 else watermark(folder, done) * 1000 or None
+
+
 def _json(path: Path, line: int, name: str) -> dict[str, Any]:
     """The line of a log of Spark's as JSON; under a name there is a whole number."""
     try:
@@ -105,7 +119,7 @@ def _json(path: Path, line: int, name: str) -> dict[str, Any]:
 
 def begun(checkpoint: Path) -> bool:
     """Whether a micro-batch was planned, in any generation."""
-    return any(checkpoint.glob(f"{NAME}*/offsets/[0-9]*"))
+    return any(checkpoint.glob(f"{SPARK}*/offsets/[0-9]*"))
 
 
 def mend(folder: Path) -> list[Path]:
@@ -124,11 +138,6 @@ def mend(folder: Path) -> list[Path]:
     for path in gone:
         path.unlink(missing_ok=True)
     return sorted(set(gone))
-
-
-def _last(log: Path) -> int:
-    """The number of the last micro-batch in a log of Spark's, -1: there is none."""
-    return max((int(path.name) for path in log.glob("[0-9]*")), default=-1)
 
 
 def _of(folder: Path, name: str, below: str = "") -> Iterator[Path]:

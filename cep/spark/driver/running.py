@@ -1,0 +1,119 @@
+"""A query run to its end: begun again where it failed for want of a Python process alone, stopped by a signal.
+
+Spark gives a Python process 10 seconds to start and to connect, which no setting changes; on a busy machine that takes
+longer now and then. A process that plans or commits may be killed for want of memory, and is not started again as those
+of tasks are. The query fails then, and goes on from its checkpoint as after any failure.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from cep.core.errors import CepError
+from cep.spark.driver.failure import failed, lost
+from cep.spark.storage.layout import SPARK_LOG, STOP
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from cep.core.logs import Log
+
+TRIES = 5
+"""A query is begun at most so many times in a row without finishing a micro-batch."""
+
+_POLL = 0.2  # seconds between two looks at the request
+_PASSING = ("failed to connect back", "worker to connect back", "Python worker exited unexpectedly")
+
+
+class StopRequest:
+    """Ctrl-C and SIGTERM as a request to stop: the source gives nothing more, and the query ends when its state is
+    saved.
+
+    `signal` is the signal's number, 0 while there is none. A second one stops at once: the current micro-batch is
+    repeated the next time. `beside`: a source that knows nothing of requests goes on, so the micro-batch after the
+    current one is begun, and left for the next time.
+    """
+
+    def __init__(self, checkpoint: Path, beside: bool = False) -> None:
+        self.signal = 0
+        self._again, self._beside = False, beside
+        self._file = checkpoint / STOP
+
+    @contextmanager
+    def listening(self) -> Iterator[StopRequest]:
+        """The signals that come while the block runs are requests."""
+        self._file.unlink(missing_ok=True)
+        before = [(number, signal.signal(number, self._request)) for number in (signal.SIGINT, signal.SIGTERM)]
+        try:
+            yield self
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
+            self._file.unlink(missing_ok=True)
+
+    def begun(self, begin: Callable[[], StreamingQuery]) -> StreamingQuery:
+        """A query that begins. CepError: it cannot; says why."""
+        try:
+            return begin()
+        except (Py4JJavaError, PySparkException) as error:
+            raise failed(error, str(self._file.with_name(SPARK_LOG))) from None
+
+    def wait(self, query: StreamingQuery, endless: bool) -> None:
+        """Return when the query has ended, of itself or on request. CepError: it has failed; says why."""
+        last: int | None = None  # micro-batch that had ended when the request was passed on
+        try:
+            while not query.awaitTermination(_POLL):  # type: ignore[arg-type]
+                if self._again:
+                    query.stop()
+                elif self._file.exists():
+                    last = _last(query) if last is None else last
+                    if endless and not query.status["isTriggerActive"]:  # a micro-batch that begins now has no rows
+                        query.stop()
+                    elif self._beside and _last(query) > last:
+                        query.stop()
+                elif self.signal:
+                    self._file.touch()
+        except StreamingQueryException as error:
+            raise failed(error, str(self._file.with_name(SPARK_LOG))) from None
+        except (Py4JError, OSError):
+            raise lost(str(self._file.with_name(SPARK_LOG))) from None
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        self._again, self.signal = bool(self.signal), number
+
+
+def run(
+    begin: Callable[[], StreamingQuery], stop: StopRequest, endless: bool, finished: Callable[[], int], log: Log
+) -> None:
+    """Run what `begin` begins until it has ended, of itself or on request. `finished`: how many micro-batches have
+    been. CepError: it has failed; says why."""
+    tries, done = 0, finished()
+    while True:
+        try:
+            stop.wait(stop.begun(begin), endless)
+            return
+        except CepError as error:
+            tries = tries + 1 if finished() == done else 1
+            done = finished()
+            if not passing(error) or stop.signal or tries == TRIES:
+                raise
+            log("again", f"{error.message}: it begins again", "warning")
+
+
+def passing(error: CepError) -> bool:
+    """Whether a query may have failed because the machine was busy, or short of memory."""
+    return any(words in error.message for words in _PASSING)
+
+
+def _last(query: StreamingQuery) -> int:
+    """The last micro-batch that has ended, -1: none has."""
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])
