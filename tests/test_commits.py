@@ -259,9 +259,9 @@ def test_what_counts_is_on_disk_and_what_a_cut_of_power_emptied_is_done_again(
         whole.writestr("a", "b")
     for batch in range(7):
         CommitLog(out).add(batch, [])
-    monkeypatch.setattr(spark_files, "settled", lambda file: synced.append(Path(file.name).name))
-    monkeypatch.setattr(spark_files, "named", lambda folder: synced.append(folder.name))
-    monkeypatch.setattr(commit_log, "named", lambda folder: synced.append(folder.name))
+    monkeypatch.setattr(spark_files, "sync", lambda file: synced.append(Path(file.name).name))
+    monkeypatch.setattr(spark_files, "sync_names", lambda folder: synced.append(folder.name))
+    monkeypatch.setattr(commit_log, "sync_names", lambda folder: synced.append(folder.name))
     outlet = Outlet(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(tmp_path / "state"))
     FileWriter(outlet).commit([], 7)
     assert synced == ["7", "8.changelog", "offsets", SINK_LOG] and CommitLog(out).last == 7
