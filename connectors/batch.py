@@ -15,13 +15,15 @@ from cep.core.schema import ARRIVAL
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be read: file, line (of Parquet the row), why, a short name for why, its text."""
+    """A record that became no event: its file and line (of Parquet the row), why, a short name for why; its text and
+    its event, where they are known."""
 
-    file: str
+    file: str | None
     line: int
     reason: str
     code: str
-    text: str | None
+    text: str | None = None
+    event: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from cep.core.suggest import astray
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.csv import read_csv
 from connectors.inputs import RDF, Input, inputs, sure
-from connectors.jsonl import Lines, read_jsonl
+from connectors.jsonl import LineReader, read_jsonl
 from connectors.live import Rest, lasting_connection, listen
 from connectors.parquet import open_parquet, read_parquet
 from connectors.records import series
@@ -212,7 +212,7 @@ def _unreadable(path: str, error: OSError) -> CepError:
 def _text(one: Input, stream: Stream, schemas: Mapping[str, Schema], chunk: int, first: int) -> Iterator[_Part]:
     last = Block(one.path, first, 0, 1)
     if one.format == "jsonl":
-        lines = Lines(schemas, one.type, one.bound)
+        lines = LineReader(schemas, one.type, one.bound)
         for tables, dead, block in read_jsonl(one.path, stream, lines, chunk, first):
             yield tables, dead, block, stream.position
             last = block or last

@@ -18,7 +18,7 @@ from connectors.streams import Stream, not_utf8, whole_lines
 
 
 def read_jsonl(
-    file: str, stream: Stream, lines: Lines, chunk: int, first: int
+    file: str, stream: Stream, lines: LineReader, chunk: int, first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
     """Tables by type, block by block; no block: the stream is silent."""
     line = 1
@@ -67,7 +67,7 @@ class Names:
         return first, following
 
 
-class Lines:
+class LineReader:
     """Reads blocks of lines of one input. `default` and `bound` as in `records.read_line`."""
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:

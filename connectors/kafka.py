@@ -48,7 +48,7 @@ class Topic:
         try:
             self._consumer: Consumer = Consumer(settings)
         except (KafkaException, ValueError, TypeError) as error:
-            raise address.refused(f"a setting is wrong: {told(error)}") from None
+            raise address.refused(f"a setting is wrong: {reason_of(error)}") from None
 
     def partitions(self) -> list[int]:
         """CepError: there is no broker, or no such topic."""
@@ -56,7 +56,7 @@ class Topic:
         if found.error is not None or not found.partitions:
             every = self._ask(lambda: self._consumer.list_topics(timeout=WAIT)).topics
             there = ", ".join(sorted(name for name in every if not name.startswith("_"))[:10]) or "none"
-            reason = "no such topic" if found.error is None else told(found.error)
+            reason = "no such topic" if found.error is None else reason_of(found.error)
             raise self.address.refused(reason, f"topics there are: {there}")
         return sorted(found.partitions)
 
@@ -133,7 +133,7 @@ class Topic:
             for one in self._ask(lambda count=count: self._consumer.consume(count, _LOOK)):
                 error = one.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    raise Away(f"{self.address.text}: {told(error)}", code="input")
+                    raise Away(f"{self.address.text}: {reason_of(error)}", code="input")
                 position = max(position, one.offset() + (error is None))
                 if error is None and one.offset() < end:
                     numbers.append(one.offset())
@@ -162,14 +162,14 @@ class Topic:
             return question()
         except self._failure as error:
             hint = "is a broker running there, and is TLS (kafkas://) and login as it is there?"
-            what = f"{self.address.text}: no answer: {self._error or told(error)}"
+            what = f"{self.address.text}: no answer: {self._error or reason_of(error)}"
             raise Away(what, hint=hint, code="input") from None
 
     def _failed(self, error: Any) -> None:
-        self._error = told(error)
+        self._error = reason_of(error)
 
 
-class Log:
+class TopicFeed:
     """The messages of a topic as they come, from a `place` on. With `group=` the broker knows how far they were worked
     off, and the next run goes on from there; a `place`, where it is known otherwise, goes before it. `until=now`:
     those that are there when it begins."""
@@ -187,7 +187,7 @@ class Log:
         self._target = topic.following(self._start, None) if bounded else None
 
     @classmethod
-    def open(cls, address: Address, place: Offsets | None = None) -> Log:
+    def open(cls, address: Address, place: Offsets | None = None) -> TopicFeed:
         """CepError: there is no broker, or no such topic."""
         return cls(Topic(address), place or {})
 
@@ -273,7 +273,7 @@ def layer(address: Address) -> str:
     return ("SASL_" if address.user is not None else "") + ("SSL" if address.tls else "PLAINTEXT")
 
 
-def told(error: Any) -> str:
+def reason_of(error: Any) -> str:
     """What librdkafka says, in lower case and without its own names."""
     found = error.args[0] if isinstance(error, Exception) and error.args else error
     text = str(found.str() if hasattr(found, "str") else found)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cep.core.errors import CepError
 from connectors.addresses import Address
 from connectors.kafka import WAIT as ANSWER
-from connectors.kafka import settings, told
+from connectors.kafka import reason_of, settings
 from connectors.sending import UNREACHABLE, WAIT, Message
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class KafkaSender:
         try:
             self._producer: Producer = Producer(usual | settings(address) | {"error_cb": self._heard})
         except (KafkaException, ValueError, TypeError) as error:
-            raise address.refused(f"a setting is wrong: {told(error)}") from None
+            raise address.refused(f"a setting is wrong: {reason_of(error)}") from None
         for topic in topics:
             self._look(topic)
 
@@ -50,11 +50,11 @@ class KafkaSender:
                 found = self._producer.list_topics(topic, timeout=ANSWER).topics[topic]
             except KafkaException as error:
                 hint = "is a broker running there, and is TLS (kafkas://) and login as it is there?"
-                raise self._lost(f"no answer: {told(error)}", hint) from None
+                raise self._lost(f"no answer: {reason_of(error)}", hint) from None
             if found.error is None:
                 return
             if time.monotonic() > until:
-                raise self._lost(f"topic {topic}: {told(found.error)}", "make it, or let the broker make topics")
+                raise self._lost(f"topic {topic}: {reason_of(found.error)}", "make it, or let the broker make topics")
             time.sleep(_SLICE)
 
     def send(self, messages: Sequence[Message]) -> None:
@@ -83,14 +83,14 @@ class KafkaSender:
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None and self._failed is None:
             if error.code() in self._passing:
-                self._failed = self._lost(f"the broker has not taken a message: {told(error)} ({self._error})")
+                self._failed = self._lost(f"the broker has not taken a message: {reason_of(error)} ({self._error})")
             else:
                 self._failed = CepError(
-                    f"{self._address.text}: the broker refuses a message: {told(error)}", code="output"
+                    f"{self._address.text}: the broker refuses a message: {reason_of(error)}", code="output"
                 )
 
     def _heard(self, error: Any) -> None:
-        self._error = told(error)
+        self._error = reason_of(error)
 
     def _lost(self, reason: str, hint: str | None = None) -> CepError:
         return CepError(f"{self._address.text}: {reason}", hint=hint, code=UNREACHABLE)

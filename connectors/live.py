@@ -54,28 +54,28 @@ def feed(address: Address, place: Mapping[int, int], lasting: bool = False) -> F
                     raise
                 return Lasting(error, lambda behind: Subscription.open(address, client, dict(behind)), place)
         case "kafka":
-            from connectors.kafka import Log
+            from connectors.kafka import TopicFeed
 
             bounded = address.options.get("until") == "now"
             try:
-                log = Log.open(address, place)
+                log = TopicFeed.open(address, place)
             except Away as error:
                 if bounded or not lasting:
                     raise
-                return Lasting(error, lambda behind: Log.open(address, behind), place)
-            return log if bounded else Lasting(log, lambda behind: Log.open(address, behind), log.place)
+                return Lasting(error, lambda behind: TopicFeed.open(address, behind), place)
+            return log if bounded else Lasting(log, lambda behind: TopicFeed.open(address, behind), log.place)
         case "tcp":
-            from connectors.tcp import Lines
+            from connectors.tcp import LineFeed
 
             numbers = count(1)
             lasts = lasting_connection(address, lasting)
             try:
-                lines = Lines(address, lasts, numbers)
+                lines = LineFeed(address, lasts, numbers)
             except Away as error:
                 if not lasting or not lasts:
                     raise
-                return Lasting(error, lambda behind: Lines(address, True, numbers))
-            return Lasting(lines, lambda behind: Lines(address, True, numbers)) if lasts else lines
+                return Lasting(error, lambda behind: LineFeed(address, True, numbers))
+            return Lasting(lines, lambda behind: LineFeed(address, True, numbers)) if lasts else lines
         case kind:
             assert kind == "rate", "there are these"
             from connectors.rate import Rate

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cep.core.schema import Schema
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.inputs import RDF, Input
-from connectors.jsonl import Lines
+from connectors.jsonl import LineReader
 from connectors.sosa import Documents
 
 
@@ -59,12 +59,12 @@ class Inbox:
 
     def __init__(self, input: Input, schemas: Mapping[str, Schema]) -> None:
         self.path = input.path
-        self._read: Lines | Documents
+        self._read: LineReader | Documents
         if input.format in RDF:
             assert input.type is not None, "observations are bound to an event"
             self._read = Documents(schemas[input.type], input.format)
         else:
-            self._read = Lines(schemas, input.type, input.bound)
+            self._read = LineReader(schemas, input.type, input.bound)
 
     def batch(self, messages: Messages, first: int) -> Batch:
         """The events of messages, their records numbered from `first`. A message without bytes is none: so a retained

@@ -47,7 +47,7 @@ class Sending:
 
     def __init__(self, text: str, schemas: Mapping[str, Schema]) -> None:
         """`schemas`: of the events that are written. CepError: the address is wrong, or there is no broker."""
-        found = outlet(text, schemas)
+        found = output_address(text, schemas)
         self._topic, self._by = found.path, found.options.get("by")
         self._sender = _sender(found, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
 
@@ -90,7 +90,7 @@ def is_topic(text: str) -> bool:
     return bool(scheme) and kind.removesuffix("s") in OUTPUTS
 
 
-def outlet(text: str, schemas: Mapping[str, Schema]) -> Address:
+def output_address(text: str, schemas: Mapping[str, Schema]) -> Address:
     """The address of an output for these events. CepError: it is wrong."""
     found = address(text, OUTPUTS)
     if not found.path:

@@ -18,7 +18,7 @@ class Away(CepError):
     """A source that stood has gone, and may come again."""
 
 
-class Tell(Protocol):
+class SourceListener(Protocol):
     """Gets what is to be known of a source: its name, and what is with it; `lost`: whether it is."""
 
     def __call__(self, source: str, text: str, /, *, lost: bool) -> None: ...
@@ -32,7 +32,7 @@ class Sources:
     """The live inputs of a run, for any thread. `lost`: by the name of each that is, why. `lasting`: a connection that
     the other side closes is lost, and not the end of its input, unless its address says otherwise."""
 
-    def __init__(self, tell: Tell = _in_silence, lasting: bool = False) -> None:
+    def __init__(self, tell: SourceListener = _in_silence, lasting: bool = False) -> None:
         self.lasting = lasting
         self.lost: Mapping[str, str] = {}
         self.losses: Mapping[str, int] = {}

@@ -23,7 +23,7 @@ from cep.engine import Engine
 from connectors import streams
 from connectors.files import read
 from connectors.header import bind
-from connectors.jsonl import Lines
+from connectors.jsonl import LineReader
 from connectors.records import Record, Unreadable, decode, read_fields, read_line
 
 TRIES = 150 * max(1, int(os.environ.get("SEMCEP_FUZZ", "0")))
@@ -200,15 +200,15 @@ def test_files_of_a_sink_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "part-0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (tmp_path / reader.LOG / "0").write_text("v1\n" + json.dumps({"path": (tmp_path / "part-0.jsonl").as_uri()}))
     sizes: list[int] = []
-    before = Lines.read
+    before = LineReader.read
 
-    def noted(self: Lines, file: str, data: bytes, *more: int) -> Any:
+    def noted(self: LineReader, file: str, data: bytes, *more: int) -> Any:
         sizes.append(len(data))
         return before(self, file, data, *more)
 
-    monkeypatch.setattr(Lines, "read", noted)
+    monkeypatch.setattr(LineReader, "read", noted)
     monkeypatch.setattr(reader, "CHUNK", 4096)
-    (batch,) = reader.Folder(str(tmp_path), schema).new()
+    (batch,) = reader.SinkReader(str(tmp_path), schema).new()
     assert batch.tables["x"]["n"].to_list() == list(range(3000)) and max(sizes) < 8192
     assert batch.origin("x", 2999)[1:] == (3000, json.dumps(lines[-1]))
     assert all(block.data is None for block in batch.blocks)

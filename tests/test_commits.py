@@ -16,10 +16,10 @@ import pytest
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
 from cep.spark.sink import commit_log
-from cep.spark.sink.commit_log import COMING, COMPACTED, CommitLog, File, place
-from cep.spark.sink.file_sink import FileWriter, Outlet, Written
+from cep.spark.sink.commit_log import COMING, COMPACTED, CommitLog, OutputFile, place
+from cep.spark.sink.file_sink import FileWriter, SinkOptions, TaskFiles
 from cep.spark.sink.output_folder import agree, sweep
-from cep.spark.sink.reader import Folder
+from cep.spark.sink.reader import SinkReader
 from cep.spark.storage import lock, spark_files
 from cep.spark.storage.layout import SINK_LOG
 from cep.spark.storage.spark_files import settle
@@ -34,7 +34,7 @@ pytestmark = [
 FOUND = Schema("found", (Attribute("x", "int"),), True, True)
 
 
-def written(folder: Path, name: str, rows: int, end: int | None = None) -> File:
+def written(folder: Path, name: str, rows: int, end: int | None = None) -> OutputFile:
     path = folder / f"part-{name}.parquet"
     at = CommitLog(folder).coming(path.name)
     at.parent.mkdir(parents=True, exist_ok=True)
@@ -43,25 +43,25 @@ def written(folder: Path, name: str, rows: int, end: int | None = None) -> File:
     pl.DataFrame(
         columns, schema={"start": pl.Datetime("us", "UTC"), "end": pl.Datetime("us", "UTC"), "x": pl.Int64}
     ).write_parquet(at)
-    return File.of(at, path, {"found": rows} if rows else {}, end)
+    return OutputFile.of(at, path, {"found": rows} if rows else {}, end)
 
 
 @pytest.mark.long
 def test_files_of_micro_batches_count_once(tmp_path: Path) -> None:
-    writer = FileWriter(Outlet(str(tmp_path), "parquet", {"found": FOUND}, frozenset()))
+    writer = FileWriter(SinkOptions(str(tmp_path), "parquet", {"found": FOUND}, frozenset()))
     counting = set()
     for batch in range(2 * COMPACTED + 3):
         mine = [written(tmp_path, f"{task}-{batch}", 0 if task == 0 else batch) for task in range(2)]
-        writer.commit([Written(mine[:1]), None, Written(mine[1:])], batch)
+        writer.commit([TaskFiles(mine[:1]), None, TaskFiles(mine[1:])], batch)
         again = written(tmp_path, f"again-{batch}", 5)
-        writer.commit([Written([again])], batch)
+        writer.commit([TaskFiles([again])], batch)
         assert not Path(again.path).exists() and not list((tmp_path / SINK_LOG / COMING).iterdir())
         counting |= {Path(one.path) for one in mine if one.rows or batch == 0}
         assert (
             {tmp_path / place(line) for line in CommitLog(tmp_path).lines()} == counting == set(tmp_path.glob("part-*"))
         )
     lost, other = written(tmp_path, "lost", 3), written(tmp_path, "other", 3)
-    writer.abort([Written([lost]), None], 23)
+    writer.abort([TaskFiles([lost]), None], 23)
     assert [path.name for path in (tmp_path / SINK_LOG / COMING).iterdir()] == [Path(other.path).name + ".new"]
     assert set(tmp_path.glob("part-*")) == counting
     assert CommitLog(tmp_path).totals() == {"found": sum(range(2 * COMPACTED + 3))}
@@ -74,7 +74,7 @@ def test_a_long_log_is_written_rarely_and_old_files_go(tmp_path: Path, monkeypat
     """Its readers go on: Spark, which finds whole entries by the way between two of them, and a server that follows."""
     monkeypatch.setattr(commit_log, "LONG", 1)
     monkeypatch.setattr(commit_log, "WIDEST", 40)
-    log, folder = tmp_path / SINK_LOG, Folder(str(tmp_path), {"found": FOUND})
+    log, folder = tmp_path / SINK_LOG, SinkReader(str(tmp_path), {"found": FOUND})
     read: list[int] = []
     whole: list[int] = []
 
@@ -104,7 +104,7 @@ def test_a_long_log_is_written_rarely_and_old_files_go(tmp_path: Path, monkeypat
     assert one.totals() == {"found": 200}
     server()
     assert read == list(range(200)) and len(folder._seen) == len(ends)
-    late = Folder(str(tmp_path), {"found": FOUND})
+    late = SinkReader(str(tmp_path), {"found": FOUND})
     for name in sorted(one.leaving())[:3] + [place(next(one.lines()))]:
         (tmp_path / name).unlink()
     with pytest.raises(CepError, match="no such file"):
@@ -129,20 +129,20 @@ def test_what_a_killed_run_left_goes_and_what_is_left_of_it_adds_nothing(tmp_pat
     out.mkdir()
     own = spark(state, range(0), range(4))
     with lock.locked(state):
-        outlet = Outlet(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(state), lock.holder(state))
+        outlet = SinkOptions(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(state), lock.holder(state))
         writer = FileWriter(outlet)
-        writer.commit([Written([written(out, "0", 3)])], 0)
+        writer.commit([TaskFiles([written(out, "0", 3)])], 0)
         with pytest.raises(CepError, match="in use"):
             lock.locked(state)
         failed = written(out, "failed", 9)
-        writer.commit([Written([written(out, "1", 4)])], 1)
-        writer.commit([Written([written(out, "1 again", 4)])], 1)
+        writer.commit([TaskFiles([written(out, "1", 4)])], 1)
+        writer.commit([TaskFiles([written(out, "1 again", 4)])], 1)
         assert not Path(failed.path).exists(), "a task was done again, and had written before"
         spark(state, range(2), range(1, 2))  # planned anew, at another time
-        writer.commit([Written([written(out, "1 once more", 4)])], 1)
+        writer.commit([TaskFiles([written(out, "1 once more", 4)])], 1)
         (own / "offsets" / "1").write_text((own / "offsets" / "2").read_text())
         with pytest.raises(CepError, match=r"micro-batch 1 is in the log of .*, and took other input then"):
-            writer.commit([Written([written(out, "1 otherwise", 5)])], 1)
+            writer.commit([TaskFiles([written(out, "1 otherwise", 5)])], 1)
     taken: list[str] = []
 
     def take() -> None:
@@ -157,7 +157,7 @@ def test_what_a_killed_run_left_goes_and_what_is_left_of_it_adds_nothing(tmp_pat
     other.join()
     assert taken == [lock.holder(state)] != [outlet.holder]
     with pytest.raises(CepError, match="another run has taken over"):
-        writer.commit([Written([written(out, "2", 5)])], 2)
+        writer.commit([TaskFiles([written(out, "2", 5)])], 2)
     (out / SINK_LOG / ".2.tmp").touch()
     (out / "part-3.parquet").touch()
     assert [path.name for path in sweep(out)] == ["part-3.parquet"]
@@ -191,7 +191,7 @@ def test_a_micro_batch_counts_whole_or_not_at_all_wherever_it_is_cut(
         monkeypatch.setattr(os, "replace", counted(real[0]))
         monkeypatch.setattr(os, "unlink", counted(real[1]))
         try:
-            writer.commit([Written([written(folder, f"{task}-1", 2) for task in range(2)])], 9)
+            writer.commit([TaskFiles([written(folder, f"{task}-1", 2) for task in range(2)])], 9)
         except Killed:
             return True
         finally:
@@ -201,9 +201,9 @@ def test_a_micro_batch_counts_whole_or_not_at_all_wherever_it_is_cut(
 
     while True:
         folder = tmp_path / str(steps)
-        writer = FileWriter(Outlet(str(folder), "parquet", {"found": FOUND}, frozenset()))
+        writer = FileWriter(SinkOptions(str(folder), "parquet", {"found": FOUND}, frozenset()))
         for batch in range(9):
-            writer.commit([Written([written(folder, f"0-{batch}-0", 1)])], batch)
+            writer.commit([TaskFiles([written(folder, f"0-{batch}-0", 1)])], batch)
         killed = cut(steps)
         commit_log, files = CommitLog(folder), set(folder.glob("part-*"))
         assert all((folder / place(line)).exists() for line in commit_log.lines())
@@ -212,7 +212,7 @@ def test_a_micro_batch_counts_whole_or_not_at_all_wherever_it_is_cut(
         sweep(folder)
         assert {folder / place(line) for line in commit_log.lines()} == set(folder.glob("part-*")) >= files
         assert len(set(folder.glob("part-*"))) == 9 + 2 * counts and commit_log.entered == commit_log.last
-        writer.commit([Written([written(folder, f"{task}-2", 2) for task in range(2)])], 9)
+        writer.commit([TaskFiles([written(folder, f"{task}-2", 2) for task in range(2)])], 9)
         assert commit_log.totals() == {"found": 13} and len(set(folder.glob("part-*"))) == 11
         assert not list((folder / SINK_LOG / COMING).iterdir())
         if not killed:
@@ -262,7 +262,7 @@ def test_what_counts_is_on_disk_and_what_a_cut_of_power_emptied_is_done_again(
     monkeypatch.setattr(spark_files, "sync", lambda file: synced.append(Path(file.name).name))
     monkeypatch.setattr(spark_files, "sync_names", lambda folder: synced.append(folder.name))
     monkeypatch.setattr(commit_log, "sync_names", lambda folder: synced.append(folder.name))
-    outlet = Outlet(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(tmp_path / "state"))
+    outlet = SinkOptions(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(tmp_path / "state"))
     FileWriter(outlet).commit([], 7)
     assert synced == ["7", "8.changelog", "offsets", SINK_LOG] and CommitLog(out).last == 7
     assert [path.name for path in spark_files.mend(own)] == ["8.zip"], "it is torn"

@@ -9,7 +9,7 @@ import pytest
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.source import data_source, file_list
-from cep.spark.source.file_list import FILE_BITS, Journal, Some
+from cep.spark.source.file_list import FILE_BITS, FileList, ListedFile
 from connectors.inputs import Input
 from connectors.inputs import inputs as listed
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 SCHEMAS = Engine.from_text("event a(x: int).\nb(X) <- a(X).").inputs
 
 
-def looked(one: Journal, *folders: Path) -> int:
+def looked(one: FileList, *folders: Path) -> int:
     """A look for new files."""
     specs = [(place, str(folder)) for place, folder in enumerate(folders)]
     return one.extend(
@@ -28,7 +28,7 @@ def looked(one: Journal, *folders: Path) -> int:
     )
 
 
-def numbers(one: Journal) -> list[tuple[str, int]]:
+def numbers(one: FileList) -> list[tuple[str, int]]:
     return [(Path(each.path).name, each.number) for each in one.entries(0, len(one))]
 
 
@@ -36,7 +36,7 @@ def test_files_keep_their_numbers(tmp_path: Path) -> None:
     path, first, second = tmp_path / "files.jsonl", tmp_path / "a", tmp_path / "b"
     for folder in (first, second):
         folder.mkdir()
-    one, high = Journal(str(path)), 1 << FILE_BITS
+    one, high = FileList(str(path)), 1 << FILE_BITS
     assert looked(one, first, second) == len(one) == 0
     for folder, name in ((first, "3"), (first, "1 ä"), (second, "2"), (first, "left.txt")):
         (folder / f"{name}.jsonl").touch() if name != "left.txt" else (folder / name).touch()
@@ -46,18 +46,18 @@ def test_files_keep_their_numbers(tmp_path: Path) -> None:
     before = path.read_bytes()
     assert looked(one, first, second) == 4
     wanted.append(("0.jsonl", 2))
-    assert path.read_bytes().startswith(before) and numbers(one) == numbers(Journal(str(path))) == wanted
+    assert path.read_bytes().startswith(before) and numbers(one) == numbers(FileList(str(path))) == wanted
     assert [Path(each.path).name for each in one.entries(1, 3)] == ["2.jsonl", "3.jsonl"]
     (first / "3.jsonl").unlink()  # moved away: it is not read again if it comes back
     for torn in (b'{"number": 3, "path": "/x', b'{"number": 3}'):
         path.write_bytes(path.read_bytes() + torn)
-        again = Journal(str(path))
+        again = FileList(str(path))
         assert numbers(again) == wanted and looked(again, first, second) == len(wanted)
         name = f"new-{len(wanted)}.jsonl"
         (second / name).touch()
         assert looked(again, first, second) == len(wanted) + 1
         wanted.append((name, high + len(wanted) - 3))
-        assert numbers(again) == numbers(Journal(str(path))) == wanted
+        assert numbers(again) == numbers(FileList(str(path))) == wanted
     (first / "3.jsonl").touch()
     assert looked(one, first, second) == len(wanted) and numbers(one) == wanted, "another has added to it"
     with pytest.raises(CepError, match="has 6 files, and 9 were read"):
@@ -66,16 +66,16 @@ def test_files_keep_their_numbers(tmp_path: Path) -> None:
 
 def test_more_files_than_can_be_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_list, "FILE_BITS", 2)
-    one = Journal(str(tmp_path / "files.jsonl"))
+    one = FileList(str(tmp_path / "files.jsonl"))
     some = [(1, Input(f"/in/{number}", "jsonl", None, False)) for number in range(5)]
     assert one.extend(some[:4]) == 4
     with pytest.raises(CepError, match="input 2 has had 4 files, more cannot be told apart"):
         one.extend(some)
-    assert len(Journal(str(tmp_path / "files.jsonl"))) == 4
-    assert Some.of(some_line(one)).number == 7
+    assert len(FileList(str(tmp_path / "files.jsonl"))) == 4
+    assert ListedFile.of(some_line(one)).number == 7
 
 
-def some_line(one: Journal) -> bytes:
+def some_line(one: FileList) -> bytes:
     return one.entries(3, 4)[0].line().encode()
 
 

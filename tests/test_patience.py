@@ -82,4 +82,4 @@ def test_java_that_has_ended_is_said(tmp_path: Any) -> None:
     ],
 )
 def test_tasks_are_done_again_on_one_machine_too(master: str, wanted: str) -> None:
-    assert session.patient(master) == wanted
+    assert session.with_retries(master) == wanted

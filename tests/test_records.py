@@ -17,7 +17,7 @@ from cep.core.schema import Attribute, Schema
 from connectors.batch import DeadLetter
 from connectors.csv import Fields
 from connectors.header import bind
-from connectors.jsonl import Lines
+from connectors.jsonl import LineReader
 from connectors.numbers import GOOD, read_iso, read_seconds
 from connectors.records import Record, Unreadable, read_fields, read_line
 from connectors.times import FIRST, LAST, iso, of_duration, of_iso, scaled, seconds
@@ -259,7 +259,7 @@ def fast(
     data: bytes, default: str | None = None, bound: bool = False
 ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], list[tuple[int, Record]]]:
     """What the column-wise reader makes of some lines; its tables as records by order, too."""
-    tables, dead, block = Lines(SCHEMAS, default, bound).read("f", data, 0, 1, 0)
+    tables, dead, block = LineReader(SCHEMAS, default, bound).read("f", data, 0, 1, 0)
     for record in dead:
         assert record.text == data.split(b"\n")[record.line - 1].decode("utf-8", "replace").strip("\r")
     assert block.count == len(dead) + sum(table.height for table in tables.values())

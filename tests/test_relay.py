@@ -15,7 +15,7 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.spark.sink.commit_log import CommitLog, File
+from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.sink.relay import Relay, relaying
 from cep.spark.storage.layout import OUTGOING, STOP
 from connectors.sending import Sending
@@ -43,7 +43,7 @@ def commit(checkpoint: Path, batch: int, numbers: range, length: int = 0) -> Non
         at = CommitLog(folder).coming(path.name)
         at.parent.mkdir(parents=True, exist_ok=True)
         at.write_text("".join(json.dumps({"type": "hot", "n": n, "x": "x" * length}) + "\n" for n in some))
-        files.append(File.of(at, path, {"hot": len(some)}))
+        files.append(OutputFile.of(at, path, {"hot": len(some)}))
     CommitLog(folder).add(batch, files, passing=True)
 
 

@@ -14,7 +14,7 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from cep.spark.sink.reader import Folder
+from cep.spark.sink.reader import SinkReader
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.rdf.identity import ID
@@ -106,7 +106,7 @@ def test_what_a_job_wrote_is_what_one_process_derives(tmp_path: Path, format: st
             service.listen(Alerting(service.engine, outbox))
             service.listen(each.append)
         sink = Sink(tmp_path / "out", whole.outputs, format)
-        folder, read = Folder(str(tmp_path / "out"), whole.outputs), 0
+        folder, read = SinkReader(str(tmp_path / "out"), whole.outputs), 0
         for number in range(25):
             made = whole.push({"reading": readings(number * 8, 8)})
             here.take(None, made)
@@ -129,7 +129,7 @@ def test_what_a_job_wrote_is_what_one_process_derives(tmp_path: Path, format: st
     assert elsewhere.watermark == teller.watermark == max(end for rows in told(rounds[0]).values() for end, _ in rows)
 
 
-def _take(folder: Folder, teller: Engine, service: Relay) -> int:
+def _take(folder: SinkReader, teller: Engine, service: Relay) -> int:
     count = 0
     for batch in folder.new():
         assert not batch.dead and batch.watermark is not None
@@ -143,16 +143,16 @@ def _take(folder: Folder, teller: Engine, service: Relay) -> int:
 def test_folders_that_are_none(tmp_path: Path) -> None:
     schemas = Engine.from_text(PROGRAM).outputs
     with pytest.raises(CepError, match="is not there"):
-        Folder(str(tmp_path / "none"), schemas)
+        SinkReader(str(tmp_path / "none"), schemas)
     (tmp_path / "part-0.parquet").write_text("")
     with pytest.raises(CepError, match="there is no log of a sink, `_spark_metadata`"):
-        Folder(str(tmp_path), schemas)
+        SinkReader(str(tmp_path), schemas)
     sink = Sink(tmp_path / "other", {**schemas, "fire": schemas["pair"]}, "parquet")
     sink.batch({"fire": pl.DataFrame({"start": [1], "end": [1], "first": [1], "second": [2], "level": ["x"]})})
     with pytest.raises(CepError, match="no rule derives fire"):
-        list(Folder(str(tmp_path / "other"), schemas).new())
+        list(SinkReader(str(tmp_path / "other"), schemas).new())
     (tmp_path / "other" / "_spark_metadata" / "1").write_text('v1\n{"path":"file:///part-00000-gone-c000.txt"}')
     with pytest.raises(CepError, match="no such file"):
-        folder = Folder(str(tmp_path / "other"), schemas)
+        folder = SinkReader(str(tmp_path / "other"), schemas)
         folder._last = 0
         list(folder.new())

@@ -19,16 +19,16 @@ from cep.core import checksum
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.sink import output_folder
-from cep.spark.sink.commit_log import COMPACTED, CommitLog, File, intact
+from cep.spark.sink.commit_log import COMPACTED, CommitLog, OutputFile, intact
 from cep.spark.sink.relay import Relay
 from cep.spark.source.changes import Chronicle
-from cep.spark.source.file_list import Journal
-from cep.spark.source.live import kept
+from cep.spark.source.file_list import FileList
+from cep.spark.source.live import read_or_make
 from cep.spark.source.message_log import MessageLog
 from cep.spark.state.bucket_states import States, begin, head, newest
 from cep.spark.state.bucket_states import read as read_state
-from cep.spark.state.checkpoint import Kept
-from cep.spark.state.migration import Laid
+from cep.spark.state.checkpoint import CheckpointInfo
+from cep.spark.state.migration import StateLayout
 from cep.spark.storage import spark_files
 from cep.spark.storage.layout import CHECKPOINT, FILES, SINK_LOG
 from connectors.inputs import Input
@@ -43,11 +43,11 @@ def written(folder: Path, seed: int = 0) -> None:
     state, out = folder / "state", folder / "out"
     state.mkdir(parents=True)
     engine = Engine.from_text(PROGRAM)
-    laid = Laid.of(engine, ["s"])
-    Kept(engine.program, PROGRAM, None, {}, None, 2, "/out", "jsonl", ["s"], laid, name=f"r{seed}").write(
+    laid = StateLayout.of(engine, ["s"])
+    CheckpointInfo(engine.program, PROGRAM, None, {}, None, 2, "/out", "jsonl", ["s"], laid, name=f"r{seed}").write(
         state / CHECKPOINT
     )
-    journal = Journal(str(state / FILES))
+    journal = FileList(str(state / FILES))
     for number in range(3):
         journal.extend([(0, Input(f"/in/{seed}-{number}.jsonl", "jsonl", None, False))])
     (folder / "updates.nq").write_text("")
@@ -64,7 +64,7 @@ def written(folder: Path, seed: int = 0) -> None:
         for version in (1, 2):
             States(str(state / "buckets"), 1).write(bucket, version, engine.snapshot(), version)
     for name, value in (("address", "mqtt://h/t"), ("client", f"semcep-{seed}"), ("begin", {"0": 7})):
-        kept(state / "input-0" / name, lambda value=value: value)
+        read_or_make(state / "input-0" / name, lambda value=value: value)
     with closing(MessageLog(state / "mail")) as mail:
         mail.append([Arrival("rooms", b"%d" % (seed + n), n, 1) for n in range(5)])
     ledger = CommitLog(out)
@@ -74,15 +74,15 @@ def written(folder: Path, seed: int = 0) -> None:
             at = ledger.coming(f"part-{number:05}-{seed:08}{batch:028}.jsonl")
             at.parent.mkdir(parents=True, exist_ok=True)
             at.write_text(f"{seed} {number}\n")
-            files.append(File.of(at, out / at.name.removesuffix(".new"), {"s": 1}, batch))
+            files.append(OutputFile.of(at, out / at.name.removesuffix(".new"), {"s": 1}, batch))
         ledger.add(batch, files, plan=f"{seed} {batch}")
 
 
 def read(folder: Path) -> Any:
     """All that such files say, as a run that goes on looks at them."""
     state, out = folder / "state", folder / "out"
-    found: list[Any] = [asdict(Kept.read(state / CHECKPOINT))]
-    journal = Journal(str(state / FILES))
+    found: list[Any] = [asdict(CheckpointInfo.read(state / CHECKPOINT))]
+    journal = FileList(str(state / FILES))
     found.append([one.line() for one in journal.entries(0, 3)])
     found.append(Chronicle(state, [str(folder / "updates.nq")]).lines(0, 2))
     begin(state / "buckets", json.loads(json.dumps(found[0]))["name"] + "-")
@@ -90,7 +90,7 @@ def read(folder: Path) -> Any:
     paths = [state / "buckets" / f"{name}-{version:08}" for name, version in versions.items()]
     assert len(paths) == 2 or not paths
     found += [(read_state(path), head(path)["program"]) for path in paths]
-    found += [kept(state / "input-0" / name, lambda: None) for name in ("address", "client", "begin")]
+    found += [read_or_make(state / "input-0" / name, lambda: None) for name in ("address", "client", "begin")]
     with closing(MessageLog(state / "mail", patience=0)) as mail:
         found += [mail.read(0, 5), mail.known()]
     ledger = CommitLog(out)
@@ -231,9 +231,9 @@ def test_what_the_version_before_has_written_goes_on(tmp_path: Path) -> None:
     (state / "mail").joinpath("0" * 20 + ".mail").unlink()
     found = read_but_mail(folder)
     assert found[:2] == wanted[:2] and found[3:5] == wanted[3:5]
-    one = Journal(str(state / FILES))
+    one = FileList(str(state / FILES))
     one.extend([(0, Input("/in/new.jsonl", "jsonl", None, False))])
-    assert len(Journal(str(state / FILES))) == 4
+    assert len(FileList(str(state / FILES))) == 4
     CommitLog(folder / "out").add(COMPACTED + 2, [], plan="0 12")
     assert CommitLog(folder / "out").last == COMPACTED + 2 and len(list(CommitLog(folder / "out").lines())) == len(
         wanted[-6]
@@ -308,9 +308,9 @@ def test_a_file_that_a_task_wrote_is_looked_for_before_it_counts(tmp_path: Path)
     at = ledger.coming("part-0.jsonl")
     at.parent.mkdir(parents=True)
 
-    def task() -> File:
+    def task() -> OutputFile:
         at.write_text("one\n")
-        return File.of(at, tmp_path / "part-0.jsonl", {"s": 1})
+        return OutputFile.of(at, tmp_path / "part-0.jsonl", {"s": 1})
 
     losses: list[Callable[[], object]] = [at.unlink, lambda: at.write_text("on")]
     for lose in losses:
@@ -328,7 +328,7 @@ def test_what_is_sent_on_is_what_was_written(tmp_path: Path) -> None:
     at = ledger.coming("part-0.jsonl")
     at.parent.mkdir(parents=True)
     at.write_text('{"type": "s"}\n')
-    ledger.add(0, [File.of(at, tmp_path / "part-0.jsonl", {"s": 1})])
+    ledger.add(0, [OutputFile.of(at, tmp_path / "part-0.jsonl", {"s": 1})])
     (tmp_path / "part-0.jsonl").write_text('{"type": "t"}\n')
     sent: list[Any] = []
     relay = Relay(tmp_path, lambda: sent.append(1) or pytest.fail("it is not begun"))

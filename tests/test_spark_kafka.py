@@ -116,44 +116,44 @@ def test_what_an_address_may_not_say(text: str, told: str) -> None:
 
 def test_which_of_the_two_reads(tmp_path: Path) -> None:
     plain, spark, python = (address(f"kafka://one/a{more}") for more in ("", "?through=spark", "?through=python"))
-    assert [kafka_connector.chosen(one, False) for one in (plain, spark, python)] == [False, True, False]
-    assert [kafka_connector.chosen(one, True) for one in (plain, spark, python)] == [True, True, False]
-    assert not kafka_connector.chosen(address("mqtt://one/a"), True)
+    assert [kafka_connector.reads(one, False) for one in (plain, spark, python)] == [False, True, False]
+    assert [kafka_connector.reads(one, True) for one in (plain, spark, python)] == [True, True, False]
+    assert not kafka_connector.reads(address("mqtt://one/a"), True)
     with pytest.raises(CepError, match="`through=spark` is for Spark"):
         Topic(spark)
-    kafka_connector.agree(tmp_path, 0, plain, True)  # nothing was read yet
+    kafka_connector.check_same_reader(tmp_path, 0, plain, True)  # nothing was read yet
     (tmp_path / "input-0").mkdir()
     (tmp_path / "input-0/address").write_text(json.dumps(plain.text))
-    kafka_connector.agree(tmp_path, 0, plain, False)
+    kafka_connector.check_same_reader(tmp_path, 0, plain, False)
     with pytest.raises(
         CepError, match="read through Python's client, and would be through Spark's own connector: neit"
     ):
-        kafka_connector.agree(tmp_path, 0, plain, True)
+        kafka_connector.check_same_reader(tmp_path, 0, plain, True)
     topic = alive(Engine.from_text(PROGRAM).inputs, "reading=kafka://one/a", None)[0]
-    kafka_connector.noted(tmp_path, {2: topic})
-    kafka_connector.agree(tmp_path, 2, plain, False)  # nothing was read yet
-    kafka_connector.noted(tmp_path, {1: topic})
+    kafka_connector.note_topics(tmp_path, {2: topic})
+    kafka_connector.check_same_reader(tmp_path, 2, plain, False)  # nothing was read yet
+    kafka_connector.note_topics(tmp_path, {1: topic})
     assert not (tmp_path / "input-2").exists() and (tmp_path / "input-0/address").exists()
     (tmp_path / "spark/offsets").mkdir(parents=True)
     (tmp_path / "spark/offsets/0").touch()
-    kafka_connector.noted(tmp_path, {1: topic, 2: topic})
-    kafka_connector.steady(tmp_path, {1: topic})
+    kafka_connector.note_topics(tmp_path, {1: topic, 2: topic})
+    kafka_connector.check_same_topics(tmp_path, {1: topic})
     for places, told in (
         (set[int](), "input 2 was kafka://one/a through Spark's own connector, and is not any more"),
         ({1, 2}, "input 3 was not read through Spark's own connector, and would be now"),
     ):
         with pytest.raises(CepError, match=told):
-            kafka_connector.steady(tmp_path, places)
-    kafka_connector.agree(tmp_path, 1, spark, True)
+            kafka_connector.check_same_topics(tmp_path, places)
+    kafka_connector.check_same_reader(tmp_path, 1, spark, True)
     with pytest.raises(
         CepError, match="read through Spark's own connector, and would be through Python's client: neit"
     ):
-        kafka_connector.agree(tmp_path, 1, plain, False)
+        kafka_connector.check_same_reader(tmp_path, 1, plain, False)
     with pytest.raises(CepError, match="this input was kafka://one/a, and is kafka://one/b"):
-        kafka_connector.agree(tmp_path, 1, address("kafka://one/b"), True)
+        kafka_connector.check_same_reader(tmp_path, 1, address("kafka://one/b"), True)
     (tmp_path / "input-1/address").write_text("")
     with pytest.raises(CepError, match=r"--checkpoint: \S+/input-1/address is damaged"):
-        kafka_connector.agree(tmp_path, 1, spark, True)
+        kafka_connector.check_same_reader(tmp_path, 1, spark, True)
 
 
 def test_the_jar_that_fits(tmp_path: Path) -> None:
@@ -276,10 +276,10 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def test_rows_of_a_connector_beside_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark = spark_runs.spark()
     with pytest.raises(CepError, match="Spark's connector for Kafka, spark-sql-kafka-0-10, is not on its class path"):
-        kafka_connector.there(spark)
+        kafka_connector.check_installed(spark)
     spark.dataSource.register(StandIn)
     monkeypatch.setattr(kafka_connector, "FORMAT", StandIn.name())
-    kafka_connector.there(spark)
+    kafka_connector.check_installed(spark)
     cluster, doors = Cluster("readings"), tmp_path / "doors"
     doors.mkdir()
     inputs = [f"reading=kafka://{cluster.servers}/readings", f"door={doors}"]

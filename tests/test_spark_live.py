@@ -15,7 +15,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.spark.source.data_source import alive
-from cep.spark.source.live import Shelf, live
+from cep.spark.source.live import TopicInput, live
 from cep.spark.source.message_log import MessageLog
 from cep.spark.source.work_items import WorkItem
 from connectors.addresses import address
@@ -273,7 +273,7 @@ def test_a_partition_that_is_added_waits_for_the_next_run(tmp_path: Path) -> Non
     cluster.send([(n % 4, n, reading(n)) for n in range(8)])
     place = address(f"kafka://{cluster.servers}/readings")
     shelf = live(Input(place.text, "jsonl", "reading", True, place), 0, tmp_path)
-    assert isinstance(shelf, Shelf)
+    assert isinstance(shelf, TopicInput)
     begin = shelf.begin()
     shelf.target()
     assert shelf._target is not None

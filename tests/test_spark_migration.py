@@ -16,9 +16,9 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark import job
-from cep.spark.state.checkpoint import Kept, claim
+from cep.spark.state.checkpoint import CheckpointInfo, claim
 from cep.spark.state.generation import Generation
-from cep.spark.state.migration import Laid, Migration, migrated
+from cep.spark.state.migration import Migration, StateLayout, migrated
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -28,9 +28,9 @@ RISE = "rise(K) <- a(K, X) SEQ a(K, Y) WHERE Y > X.\n"
 PAIR = "pair(K) <- a(K, _) SEQ b(K).\n"
 
 
-def laid(text: str, *wanted: str) -> Laid:
+def laid(text: str, *wanted: str) -> StateLayout:
     engine = Engine.from_text(text)
-    return Laid.of(engine, wanted or tuple(engine.outputs))
+    return StateLayout.of(engine, wanted or tuple(engine.outputs))
 
 
 STAGES = "all(N) <- rise(_) AGGREGATE N = count() OVER LAST 1 h.\n"
@@ -88,9 +88,11 @@ def test_another_place() -> None:
     assert migrated(both, replace(both, stages=[one, two]))[1] == [1, 1]
 
 
-def kept(text: str, folder: Path, **other: Any) -> Kept:
+def kept(text: str, folder: Path, **other: Any) -> CheckpointInfo:
     engine = Engine.from_text(text)
-    made = Kept(engine.program, text, None, {}, None, 4, str(folder / "out"), "jsonl", list(engine.outputs), laid(text))
+    made = CheckpointInfo(
+        engine.program, text, None, {}, None, 4, str(folder / "out"), "jsonl", list(engine.outputs), laid(text)
+    )
     return replace(made, **other)
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from cep.core.errors import CepError
-from cep.spark.dead_letters import Letter, write
+from cep.spark.dead_letters import write
 from cep.spark.driver import spark_log
 from cep.spark.driver.failure import failed
 from cep.spark.state.bucket_states import States
 from cep.spark.storage import disk
 from cep.spark.storage.layout import SINK_LOG, SPARK_LOG
+from connectors.batch import DeadLetter
 
 
 def test_a_folder_is_made_and_tried_and_nothing_stays_in_it(tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_a_disk_that_is_full_may_have_room_again(
 def test_what_tasks_write_is_told_by_the_option_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CepError, match=r"--dead-letter: \S+/file cannot be written: (file exists|not a directory)"):
-        write(f"{tmp_path}/file/dead-", "read-1", [Letter("why", "json", None, 1)])
+        write(f"{tmp_path}/file/dead-", "read-1", [DeadLetter(None, 1, "why", "json")])
     write(f"{tmp_path}/none/dead-", "read-1", [])
     with pytest.raises(CepError, match=r"--checkpoint: \S+/gone cannot be written: no such file or directory \("):
         States(f"{tmp_path}/gone", 1).write(0, 1, b"", 0)

@@ -19,7 +19,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.driver.startup import checked, said, silent
 from cep.spark.program import Options, ShippedProgram
-from cep.spark.source.data_source import FileReader, Files
+from cep.spark.source.data_source import FileReader, SourceOptions
 from cep.spark.state.checkpoint import claim, reached
 from cep.spark.storage.lock import locked
 from tests import spark_runs
@@ -156,7 +156,7 @@ def test_what_comes_after_the_end_was_told_is_not_read(tmp_path: Path, monkeypat
     Path("days/1.jsonl").write_text("")
     text = READING + RISE
     made = ShippedProgram.of(Engine.from_text(text), text, "<program>", Options(), 2)
-    files = Files.of(made, ("days",), None, f"{tmp_path}/files.jsonl", None, True, None)
+    files = SourceOptions.of(made, ("days",), None, f"{tmp_path}/files.jsonl", None, True, None)
     first = FileReader(files)
     first.prepareForTriggerAvailableNow()
     planned = first.latestOffset(first.initialOffset(), ReadAllAvailable())

@@ -20,8 +20,8 @@ from cep.runtime.report import Report
 from cep.spark.program import Options, ShippedProgram
 from cep.spark.shuffle_blocks import REPORT
 from cep.spark.source.data_source import found
-from cep.spark.source.file_list import Journal
-from cep.spark.source.reading import parcels
+from cep.spark.source.file_list import FileList
+from cep.spark.source.reading import file_blocks
 from connectors.files import DEVICE, _unreadable
 from connectors.inputs import Input
 from tests import spark_runs
@@ -45,7 +45,7 @@ def taken(file: Input, folder: Path) -> tuple[dict[str, int], list[tuple[Any, ..
     seen = []
     for _ in range(2):
         report = Report()
-        for batch in parcels(program(), 7, file, f"{folder}/ab-"):
+        for batch in file_blocks(program(), 7, file, f"{folder}/ab-"):
             for stage, source in zip(batch.column("stage").to_pylist(), batch.column("source").to_pylist()):
                 report = Report.of_line(source) if stage == REPORT else report
         letter = folder / "ab-read-00000007.jsonl"
@@ -79,13 +79,13 @@ def test_a_wrong_file_is_one_dead_letter(tmp_path: Path) -> None:
 
 
 def test_a_file_that_a_worker_alone_does_not_have_is_not_lost(tmp_path: Path) -> None:
-    path, journal = tmp_path / "1.jsonl", Journal(str(tmp_path / "files.jsonl"))
+    path, journal = tmp_path / "1.jsonl", FileList(str(tmp_path / "files.jsonl"))
     path.write_text('{"type": "a", "at": 1, "k": "one", "x": 1}\n')
     journal.extend([(0, Input(str(path), "jsonl", None, False))])
     (planned,) = (one.seen() for one in journal.entries(0, 1))
     path.unlink()  # or not mounted, or of another user
     with pytest.raises(CepError) as failed:
-        list(parcels(program(), 0, planned.input, f"{tmp_path}/dead/ab-", planned.there))
+        list(file_blocks(program(), 0, planned.input, f"{tmp_path}/dead/ab-", planned.there))
     told = f"{path} cannot be read by a worker on {socket.gethostname()}: no such file or directory; where the query"
     assert failed.value.code == DEVICE and failed.value.message.startswith(told) and failed.value.hint
     assert not list(tmp_path.glob("dead/*"))
@@ -140,7 +140,7 @@ def test_a_disk_that_fails_is_no_wrong_file(tmp_path: Path, monkeypatch: pytest.
     file = Input(str(tmp_path / "1.csv"), "csv", "a", True)
     monkeypatch.setattr(os, "stat", fails)
     with pytest.raises(CepError, match=r"1\.csv: input/output error") as error:
-        list(parcels(program(), 7, file, f"{tmp_path}/dead/ab-"))
+        list(file_blocks(program(), 7, file, f"{tmp_path}/dead/ab-"))
     assert error.value.code == DEVICE
     assert _unreadable("x", OSError("snappy: damaged.\nmore")).message == "x: snappy: damaged"
 

@@ -11,11 +11,11 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
-from cep.spark.dead_letters import LINE_BITS, Letter, writing
+from cep.spark.dead_letters import LINE_BITS, writing
 from cep.spark.source.reading import numbered
 from cep.spark.state.bucket_states import KEPT, States, newest, sweep
 from cep.spark.storage.disk import remove_hidden
-from connectors.batch import Batch, Block
+from connectors.batch import Batch, Block, DeadLetter
 
 
 def test_states_are_whole_and_the_last_ones_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_states_are_whole_and_the_last_ones_stay(tmp_path: Path, monkeypatch: py
 
 def test_letters_are_written_as_they_come(tmp_path: Path) -> None:
     folder = tmp_path / "dead"
-    letters = [Letter("no", "json", "a.jsonl", line, '"\\ud800') for line in (1, 2)]
+    letters = [DeadLetter("a.jsonl", line, "no", "json", '"\\ud800') for line in (1, 2)]
     with writing(f"{folder}/ab-", "read-1") as write:
         write([])
     assert not folder.exists(), "a file without letters is none"
@@ -69,7 +69,7 @@ def test_letters_are_written_as_they_come(tmp_path: Path) -> None:
     with writing(None, "read-3") as write:
         write(letters)
     with writing(f"{folder}/ab-", "read-4") as write:
-        write([Letter("no", "type", None, 3, json.dumps({"a": "\ud800"}))])
+        write([DeadLetter(None, 3, "no", "type", json.dumps({"a": "\ud800"}))])
     assert json.loads((folder / "ab-read-4.jsonl").read_text())["record"] == {"a": "?"}
     for name in (".ab-read-5.jsonl.0", ".cd-read-5.jsonl.0"):
         (folder / name).write_text("half")

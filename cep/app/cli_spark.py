@@ -164,8 +164,8 @@ def _run(asked: JobRequest, reads: Reads, query: Job) -> int:
 
     spark = startup.started(wish.master, asked.settings, asked.checkpoint, waits)
     if reads.beside:
-        kafka_connector.there(spark)
-    kafka_connector.noted(asked.checkpoint, reads.beside)
+        kafka_connector.check_installed(spark)
+    kafka_connector.note_topics(asked.checkpoint, reads.beside)
     with (
         watch.looking(wish.metrics, quiet=False, **begins),
         running.StopRequest(asked.checkpoint, bool(reads.beside)).listening() as stop,

@@ -20,7 +20,7 @@ from cep.spark.job import Job
 from cep.spark.program import Options, ShippedProgram, packed_facts
 from cep.spark.sink import output_folder
 from cep.spark.source import changes, data_source, kafka_connector
-from cep.spark.source.file_list import Journal
+from cep.spark.source.file_list import FileList
 from cep.spark.state import bucket_states, migration
 from cep.spark.state import checkpoint as kept
 from cep.spark.storage import lock, spark_files
@@ -29,7 +29,7 @@ from cep.spark.storage.layout import CHECKPOINT, FILES, OUTGOING
 from connectors.forms import ISO, form
 from connectors.inputs import Input
 from connectors.live import reach
-from connectors.sending import Sending, is_topic, outlet
+from connectors.sending import Sending, is_topic, output_address
 from knowledge.growing import there
 
 BUCKETS = 16
@@ -104,12 +104,12 @@ class Reads:
         """CepError: an input is wrong, or not there."""
         wish, schemas = asked.wish, asked.engine.inputs
         with kept.reached(asked.checkpoint):
-            known = Journal(str(asked.checkpoint / FILES)).known
+            known = FileList(str(asked.checkpoint / FILES)).known
         absent = ("no-files",) if wish.open else ()  # they come later
         found = [one.path for one in data_source.found(schemas, asked.inputs, wish.format, absent, known)]
         every = {n: one for n, spec in enumerate(asked.inputs) for one in data_source.alive(schemas, spec, wish.format)}
         named = packages.connected(session.inherited() | asked.settings)
-        beside = {n: one for n, one in every.items() if one.address and kafka_connector.chosen(one.address, named)}
+        beside = {n: one for n, one in every.items() if one.address and kafka_connector.reads(one.address, named)}
         if beside and not wish.open:
             told = "what Spark's own connector reads has no end"
             raise refuse(f"{next(iter(beside.values())).path}: {told}", "add `--once` or `--follow`, and `--lateness`")
@@ -117,11 +117,11 @@ class Reads:
             raise refuse("--migrate: what Spark's own connector reads cannot be carried over", "start anew")
         for place, one in every.items():
             assert one.address is not None, "a live input has an address"
-            kafka_connector.agree(asked.checkpoint, place, one.address, place in beside)
-        kafka_connector.steady(asked.checkpoint, beside)
+            kafka_connector.check_same_reader(asked.checkpoint, place, one.address, place in beside)
+        kafka_connector.check_same_topics(asked.checkpoint, beside)
         for place, one in every.items():
             if place in beside and one.address is not None:
-                kafka_connector.reach(one.address)
+                kafka_connector.check_reachable(one.address)
             else:
                 reach(one)
         return cls(found, len(known), {n: one for n, one in every.items() if n not in beside}, beside)
@@ -167,7 +167,7 @@ def claimed(asked: JobRequest, reads: Reads, held: ExitStack) -> Job:
         if not before:
             kept.vacant(folder, query.output)  # before anything is put there
     if asked.sent:
-        outlet(wish.output, asked.schemas)
+        output_address(wish.output, asked.schemas)
         if not before:
             Sending(wish.output, asked.schemas).close()  # later what is derived waits, if it has to
     with kept.reached(folder):
@@ -198,10 +198,10 @@ def _times(asked: JobRequest) -> str:
     return form(data_source.found(schemas, asked.inputs, asked.wish.format, absent), schemas) or ISO
 
 
-def _kept(asked: JobRequest, query: Job, times: str) -> kept.Kept:
+def _kept(asked: JobRequest, query: Job, times: str) -> kept.CheckpointInfo:
     """What the checkpoint is to be of; `times`: how they are written, where it begins."""
     engine = asked.engine
-    return kept.Kept(
+    return kept.CheckpointInfo(
         engine.program,
         asked.program.text,
         asked.wish.policy,
@@ -211,12 +211,12 @@ def _kept(asked: JobRequest, query: Job, times: str) -> kept.Kept:
         query.output,
         query.format,
         list(asked.wanted),
-        migration.Laid.of(engine, asked.wanted),
+        migration.StateLayout.of(engine, asked.wanted),
         times=times,
     )
 
 
-def _agrees(asked: JobRequest, reads: Reads, query: Job, state: kept.Kept) -> None:
+def _agrees(asked: JobRequest, reads: Reads, query: Job, state: kept.CheckpointInfo) -> None:
     """See that the checkpoint is of one time with the output, and that there is more to come. CepError: it is not, or
     its input has ended."""
     wish, own = asked.wish, state.generation.spark(asked.checkpoint)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from cep.engine import Engine
-    from connectors.sources import Tell
+    from connectors.sources import SourceListener
     from knowledge.graph import Knowledge
 
 CLEAN, DEAD_LETTERS, REFUSED, FAILED = 0, 1, 2, 3
@@ -172,7 +172,7 @@ def complain(told: CepError | Warning) -> None:
             typer.secho(line, err=True, bold=bool(line))
 
 
-def of_sources(log: Log) -> Tell:
+def of_sources(log: Log) -> SourceListener:
     """Each source that is lost is a line of the log, and each that is there again."""
 
     def tell(source: str, text: str, /, *, lost: bool) -> None:

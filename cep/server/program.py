@@ -18,7 +18,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.runtime.snapshot import DAMAGED
 from cep.server.options import ServeOptions
-from cep.spark.sink.reader import Folder
+from cep.spark.sink.reader import SinkReader
 from connectors.batch import Batch
 from connectors.files import read, replay
 from connectors.inputs import inputs as find
@@ -75,7 +75,7 @@ def opened(wish: ServeOptions, stack: ExitStack) -> ServedProgram:
     )
     engine = made()
     teller = Engine.from_text(text, lateness=None, stage=0, **options) if wish.elsewhere else None
-    derived = None if teller is None else Folder(wish.inputs[0], engine.outputs)
+    derived = None if teller is None else SinkReader(wish.inputs[0], engine.outputs)
     found = find(wish.inputs, engine.inputs, wish.format) if derived is None else []
     live = any(one.size is None for one in found)
     silence = _silence(wish, live)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
@@ -15,6 +14,7 @@ import polars as pl
 
 from cep.core.schema import Schema
 from cep.spark.storage.disk import sync, writing_to
+from connectors.batch import DeadLetter
 from connectors.writers import json_lines
 
 OPTION = "--dead-letter"
@@ -23,20 +23,7 @@ LINE_BITS = 36
 """A row's `@order` is the number of its file, and in so many bits its line there (of Parquet its row, from 1)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """A record that became no event: why, a short name for why, its file and line, its text and its event where they
-    are known."""
-
-    reason: str
-    code: str
-    file: str | None
-    line: int
-    text: str | None = None
-    event: str | None = None
-
-
-Write = Callable[[Iterable[Letter]], None]
+Write = Callable[[Iterable[DeadLetter]], None]
 
 
 def line_of(order: int) -> int:
@@ -63,7 +50,7 @@ def writing(begin: str | None, name: str) -> Iterator[Write]:
     with ExitStack() as held:
         file: BinaryIO | None = None
 
-        def write(letters: Iterable[Letter]) -> None:
+        def write(letters: Iterable[DeadLetter]) -> None:
             nonlocal file
             for one in letters:
                 with writing_to(OPTION, place):
@@ -83,13 +70,13 @@ def writing(begin: str | None, name: str) -> Iterator[Write]:
                 path.unlink(missing_ok=True)
 
 
-def write(begin: str | None, name: str, letters: Iterable[Letter]) -> None:
+def write(begin: str | None, name: str, letters: Iterable[DeadLetter]) -> None:
     """Write all the letters of a piece of work at once."""
     with writing(begin, name) as told:
         told(letters)
 
 
-def _line(one: Letter) -> bytes:
+def _line(one: DeadLetter) -> bytes:
     known = {"reason": one.reason, "code": one.code, "file": one.file, "line": one.line, "record": _record(one.text)}
     return json.dumps(known, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 

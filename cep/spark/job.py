@@ -15,9 +15,9 @@ from cep.spark.driver.listener import watched
 from cep.spark.processor import stepped
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import WORLD
-from cep.spark.sink.file_sink import Outlet, sink
+from cep.spark.sink.file_sink import SinkOptions, sink
 from cep.spark.source import kafka_connector
-from cep.spark.source.data_source import Files, source
+from cep.spark.source.data_source import SourceOptions, source
 from cep.spark.state.bucket_states import States, begin
 from cep.spark.state.generation import FIRST, Generation
 from cep.spark.stepping import Given, Work
@@ -67,7 +67,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     """The query, running: over what is there, or until it is stopped."""
     closing = job.closing and not follow
     journal = str(Path(job.checkpoint) / FILES)
-    files = Files.of(
+    files = SourceOptions.of(
         job.program,
         job.inputs,
         job.input_format,
@@ -85,7 +85,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     found = source(files)
     spark.dataSource.register(found)
     records = spark.readStream.format(found.name()).load()
-    topics = kafka_connector.parcels(spark, job.program, job.beside, job.most, job.dead)
+    topics = kafka_connector.topic_blocks(spark, job.program, job.beside, job.most, job.dead)
     if topics is not None:
         records = topics.union(records)  # our own stays the last in Spark's log, where it is looked for
     parcels = derived(records, job)
@@ -94,7 +94,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     held, passing = holder(folder), Path(job.output) == folder / OUTGOING
     own, first = job.generation.spark(folder), job.generation.first
     places = job.checkpoint, held, passing, own.name, first
-    to = sink(Outlet(job.output, job.format, schemas, merged, job.keep, *places, job.times))
+    to = sink(SinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times))
     spark.dataSource.register(to)
     writer = world(parcels, job.program).writeStream.outputMode("append").format(to.name())
     beside = f"file://{own}"  # whatever the cluster's own file system is

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import LongType, StructField, StructType
 
-from cep.spark.worker import spare
+from cep.spark.worker import freeze_garbage
 
 if TYPE_CHECKING:  # loaded by those that step alone: who plans a query asks only what state there is
     from cep.spark.stepping import Stepping, Work
@@ -18,10 +18,10 @@ if TYPE_CHECKING:  # loaded by those that step alone: who plans a query asks onl
 
 def stepped(parcels: DataFrame, work: Work) -> DataFrame:
     """The parcels after a stage: those for it are gone, what it made is there."""
-    from cep.spark.shuffle_blocks import PARCEL
+    from cep.spark.shuffle_blocks import BLOCK_COLUMNS
 
     processor = Buckets(pickle.dumps(work))
-    return parcels.groupBy("key").transformWithState(processor, PARCEL, "Append", "EventTime")
+    return parcels.groupBy("key").transformWithState(processor, BLOCK_COLUMNS, "Append", "EventTime")
 
 
 class Buckets(StatefulProcessor):
@@ -31,7 +31,7 @@ class Buckets(StatefulProcessor):
         self.work = work
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        spare()
+        freeze_garbage()
         self.handle = handle
         self.version = handle.getValueState("version", StructType([StructField("version", LongType())]))
         self.stepping: Stepping | None = None

@@ -24,7 +24,7 @@ WORLD = 0
 REPORT = -2
 """The `stage` of a report on its way to the driver, which is its `source`."""
 
-PARCEL = "stage int, key int, event string, place long, source string, rows binary"
+BLOCK_COLUMNS = "stage int, key int, event string, place long, source string, rows binary"
 """`key` stands for the bucket (`bucket_keys`); `place` sorts the parcels of a bucket: which file they are from, or
 which bucket of which stage made them; `source`: the name of the file, None where a stage made them; `rows`: an Arrow
 stream."""
@@ -86,7 +86,7 @@ def from_stage(
             yield _parcel(WORLD, keys[number], event, place, None, table.filter(numbers == number))
 
 
-def calls(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBlock]:
+def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBlock]:
     """To the buckets that have something to do when no row has come yet, or to `every` one: parcels without rows."""
     for stage in program.stages:
         if every or stage.number in program.ticking:
@@ -94,7 +94,7 @@ def calls(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBlock
                 yield ShuffleBlock(stage.number, key, "", 0, None, b"", 0)
 
 
-def changes(program: ShippedProgram, found: Sequence[Change]) -> Iterator[ShuffleBlock]:
+def change_blocks(program: ShippedProgram, found: Sequence[Change]) -> Iterator[ShuffleBlock]:
     """Changes of the knowledge to all buckets."""
     rows = json.dumps(found).encode()
     for stage in program.stages:
@@ -102,7 +102,7 @@ def changes(program: ShippedProgram, found: Sequence[Change]) -> Iterator[Shuffl
             yield ShuffleBlock(stage.number, key, CHANGE, 0, None, rows, 0)
 
 
-def told(report: Report, key: int) -> ShuffleBlock:
+def report_block(report: Report, key: int) -> ShuffleBlock:
     """A report as a parcel that passes all stages."""
     return ShuffleBlock(REPORT, key, "", 0, report.line(), b"", 0)
 

@@ -21,11 +21,12 @@ from cep.core.time import FARTHEST
 from cep.engine import Engine
 from cep.runtime.buckets import gather, stacked
 from cep.runtime.report import Report
-from cep.spark.dead_letters import Letter, file_of, line_of, records, write
+from cep.spark.dead_letters import file_of, line_of, records, write
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import CHANGE, bucket_keys, buckets_by_key, from_stage, told
+from cep.spark.shuffle_blocks import CHANGE, bucket_keys, buckets_by_key, from_stage, report_block
 from cep.spark.state.bucket_states import States
-from cep.spark.state.generation import Start
+from cep.spark.state.generation import StartingPoint
+from connectors.batch import DeadLetter
 from connectors.packed import unpack
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
@@ -49,7 +50,7 @@ class Given:
     """What the generation `number` begins with, and the folder where it is."""
 
     number: int
-    start: Start
+    start: StartingPoint
     folder: str
 
 
@@ -130,7 +131,10 @@ class Stepping:
             late=Counter(one.event for one in dead if one.event is not None and one.code == "late"),
             dead=Counter(one.code for one in dead),
         )
-        for one in (*from_stage(self.program, self.stage, bucket, made, self.wanted), told(report, bucket_keys(1)[0])):
+        for one in (
+            *from_stage(self.program, self.stage, bucket, made, self.wanted),
+            report_block(report, bucket_keys(1)[0]),
+        ):
             yield Row(stage=one.stage, key=one.key, event=one.event, place=one.place, source=one.source, rows=one.rows)
 
     def engine(self, bucket: int) -> tuple[int, Engine]:
@@ -153,10 +157,10 @@ class Stepping:
         self.turn.keep(version)
         _engines[self.run, self.stage.number, bucket] = version, engine
 
-    def changed(self, engine: Engine, rows: Iterable[Row], bucket: int, until: int) -> list[Letter]:
+    def changed(self, engine: Engine, rows: Iterable[Row], bucket: int, until: int) -> list[DeadLetter]:
         """Take the changes of the knowledge; gives those that are late, or cannot be, where this bucket tells of them:
         all come to the same."""
-        letters: list[Letter] = []
+        letters: list[DeadLetter] = []
         changes = [each for row in rows if row.event == CHANGE for each in json.loads(bytes(row.rows))]
         assert not changes or engine.changes is not None, "who gives changes gives knowledge"
         timely = [each for each in changes if each[0] > until]
@@ -173,13 +177,13 @@ class Stepping:
                 if engine.changes is not None and timely:
                     engine.changes.add(time, change.encode())
             except CepError as error:
-                letters.append(Letter(error.message, error.code, file, line, _plain(change)))
+                letters.append(DeadLetter(file, line, error.message, error.code, _plain(change)))
         return letters if (self.stage.number, bucket) == (1, 0) else []
 
-    def taken(self, rows: Iterable[Row], bucket: int, until: int) -> tuple[dict[str, pl.DataFrame], list[Letter]]:
+    def taken(self, rows: Iterable[Row], bucket: int, until: int) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
         """The tables of parcels by event, without what is late, and this."""
         parts: dict[str, list[pl.DataFrame]] = {}
-        dead: list[Letter] = []
+        dead: list[DeadLetter] = []
         for row in sorted(rows, key=lambda row: (row.event, row.place, row.source or "")):
             if not row.event:
                 continue  # a call
@@ -190,7 +194,7 @@ class Stepping:
                     if self.tells(row.event, bucket):
                         these = table.filter(late)
                         dead += [
-                            Letter(LATE, "late", row.source, line_of(order), text, row.event)
+                            DeadLetter(row.source, line_of(order), LATE, "late", text, row.event)
                             for order, text in zip(these[ARRIVAL].to_list(), self.records(these, row.event))
                         ]
                     table = table.filter(~late)
@@ -207,7 +211,7 @@ class Stepping:
 
     def refused(
         self, engine: Engine, tables: Mapping[str, pl.DataFrame], bucket: int, rows: Iterable[Row]
-    ) -> list[Letter]:
+    ) -> list[DeadLetter]:
         """What the engine refused of the rows just pushed."""
         letters = []
         sources = {row.place: row.source for row in rows if row.source is not None}
@@ -218,7 +222,7 @@ class Stepping:
             order = int(tables[dead.type][ARRIVAL][dead.row])
             text = "".join(self.records(tables[dead.type][dead.row : dead.row + 1], dead.type))
             letters.append(
-                Letter(dead.reason, dead.code, sources.get(file_of(order)), line_of(order), text or None, dead.type)
+                DeadLetter(sources.get(file_of(order)), line_of(order), dead.reason, dead.code, text or None, dead.type)
             )
         return letters
 

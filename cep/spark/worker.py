@@ -14,7 +14,7 @@ _EACH = 200
 _tasks = count()
 
 
-def spare() -> None:
+def freeze_garbage() -> None:
     """At the start of a task: what is there now has survived a collection, and the next ones pass it over."""
     if next(_tasks) % _EACH:
         gc.freeze()

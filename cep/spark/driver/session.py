@@ -88,14 +88,14 @@ def needs_java() -> None:
         )
 
 
-def patient(master: str) -> str:
+def with_retries(master: str) -> str:
     """The same master, with a task on this machine done again where it has failed, as on a cluster: a worker may be
     killed for want of memory."""
     found = re.fullmatch(r"local(?:\[\s*([^,\]]+?)\s*\])?", master)
     return master if found is None else f"local[{found[1] or 1}, {TRIES}]"
 
 
-def named() -> bool:
+def master_configured() -> bool:
     """Whether the settings of an installation name a master."""
     place = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
     try:
@@ -105,7 +105,7 @@ def named() -> bool:
 
 
 @contextmanager
-def unbroken() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """Ctrl-C or SIGTERM while the block runs comes when it has ended, a second one at once: a Java that is left while
     it starts has lost whom it would tell, and does not end."""
     if threading.current_thread() is not threading.main_thread():
@@ -133,16 +133,16 @@ def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, paths)])
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName("semcep")
-    if master is None and not ({"spark.master"} & (submitted() | options.keys()) or named()):
+    if master is None and not ({"spark.master"} & (submitted() | options.keys()) or master_configured()):
         master = "local[*]"
     if master is not None:
-        builder = builder.master(patient(master))
+        builder = builder.master(with_retries(master))
         if master.startswith("local"):
             builder = builder.config("spark.shuffle.compress", "false")  # it stays on this machine
     chosen = {name: value for name, value in CHOSEN.items() if name not in submitted()}
     for name, value in {**chosen, **options, **NEEDED}.items():
         builder = builder.config(name, value)
-    with unbroken():
+    with without_interrupts():
         SparkContext._ensure_initialized(conf=SparkConf().setAll(list(builder._options.items())))
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")

@@ -22,7 +22,7 @@ _CHATTER = re.compile(rb"Streaming TransformWithState\w* Python worker|Starting 
 
 
 @contextmanager
-def kept(folder: Path) -> Iterator[None]:
+def redirected(folder: Path) -> Iterator[None]:
     """Processes that are started while the block runs write to the file what they write on standard error. Under
     spark-submit there is nothing to start, and its own settings say where logs go."""
     if _STARTED in os.environ:
@@ -45,7 +45,7 @@ def kept(folder: Path) -> Iterator[None]:
             copying.join(_MOMENT)  # so that who says why finds what was said last
 
 
-def hushed(server: Any) -> None:
+def silence_gateway(server: Any) -> None:
     """What Spark's half in Python prints when Java has ended is not printed: the run says so in a sentence. `server`:
     the one that counts for it."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

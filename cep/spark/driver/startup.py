@@ -15,7 +15,7 @@ from cep.core.errors import CepError
 from cep.spark.driver.failure import causes, reason
 from cep.spark.driver.packages import unresolved
 from cep.spark.driver.session import session
-from cep.spark.driver.spark_log import hushed, kept
+from cep.spark.driver.spark_log import redirected, silence_gateway
 from cep.spark.storage.layout import SPARK_LOG
 from connectors.records import closest
 
@@ -77,7 +77,7 @@ def started(master: str | None, settings: Mapping[str, str], folder: Path, tell:
     log = folder / SPARK_LOG
     before = log.stat().st_size if log.exists() else 0
     try:
-        with kept(folder):
+        with redirected(folder):
             made = session(master, settings)
     except (PySparkException, Py4JError, OSError) as error:
         texts = causes(error)
@@ -91,7 +91,7 @@ def started(master: str | None, settings: Mapping[str, str], folder: Path, tell:
             raise absent from None
         hint = f"look at --master and --conf; {log} has what Spark said"
         raise CepError(f"Spark cannot be started: {why}", hint=hint, code="spark") from None
-    hushed(made.sparkContext._accumulatorServer)
+    silence_gateway(made.sparkContext._accumulatorServer)
     return made
 
 

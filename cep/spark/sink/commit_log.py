@@ -52,7 +52,7 @@ _TYPE = "type="
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class OutputFile:
     """`size` in bytes, `changed` in milliseconds. `rows`: how many of each event; none at all in a file that says what
     columns there are. `latest`: the last end among them; `hash`: of what it holds."""
 
@@ -64,12 +64,12 @@ class File:
     hash: str | None = None
 
     @classmethod
-    def of(cls, at: Path, path: Path, rows: Mapping[str, int], latest: int | None = None) -> File:
+    def of(cls, at: Path, path: Path, rows: Mapping[str, int], latest: int | None = None) -> OutputFile:
         """A file that is there, at a place of its own until it counts, from now on for good."""
         with at.open("rb+") as file:
             sync(file)
         found = at.stat()
-        return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000, rows, latest, hashed(at))
+        return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000, rows, latest, content_hash(at))
 
     def line(self) -> str:
         """As Spark's log has it, and the last end and the hash beside."""
@@ -133,7 +133,7 @@ class CommitLog:
         return Counter(self._note(self.last).get("rows"))
 
     def add(
-        self, batch: int, files: Sequence[File], keep: int | None = None, passing: bool = False, plan: str = ""
+        self, batch: int, files: Sequence[OutputFile], keep: int | None = None, passing: bool = False, plan: str = ""
     ) -> None:
         """The files of the next micro-batch, and what was planned for it. `keep`: from time to time, files whose last
         event ends more than so many microseconds before the last of all leave the log, and are removed the time after.
@@ -299,10 +299,10 @@ def _of(path: Path) -> bytes:
 def intact(path: Path, line: str) -> bool:
     """Whether a file holds what its line in the log says; the version before has not said it."""
     known = json.loads(line).get("content")
-    return known is None or known == hashed(path)
+    return known is None or known == content_hash(path)
 
 
-def hashed(path: Path) -> str:
+def content_hash(path: Path) -> str:
     """The hash of what a file holds."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=checksum.SIZE)).hexdigest()

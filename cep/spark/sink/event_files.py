@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 from cep.core.schema import Schema
 from cep.runtime.buckets import settle
-from cep.spark.sink.commit_log import CommitLog, File
-from cep.spark.sink.file_sink import Outlet
+from cep.spark.sink.commit_log import CommitLog, OutputFile
+from cep.spark.sink.file_sink import SinkOptions
 from cep.spark.storage.disk import writing_to
-from cep.spark.worker import spare
+from cep.spark.worker import freeze_garbage
 from connectors.packed import unpack
 from connectors.sending import named
 from connectors.writers import arrow, json_lines, typed
@@ -30,11 +30,11 @@ _TYPES: Mapping[str, pa.DataType] = {
 Batches = Iterable[pa.RecordBatch]
 
 
-def write(outlet: Outlet, batches: Batches, name: str, first: bool) -> list[File]:
+def write(outlet: SinkOptions, batches: Batches, name: str, first: bool) -> list[OutputFile]:
     """The files of a task that takes these parcels, of such a name, which they have once they count. Of several events
     Parquet is parted: a folder `type=...` each. The `first` task writes a file without rows where it has none and there
     is but one event. CepError: they cannot be written."""
-    spare()
+    freeze_garbage()
     ledger = CommitLog(Path(outlet.folder))
     found = settled(batches, outlet.merged)
     with writing_to("--output", ledger.files):
@@ -44,7 +44,9 @@ def write(outlet: Outlet, batches: Batches, name: str, first: bool) -> list[File
         return list(_columns(outlet, found, ledger, f"{name}.parquet", first))
 
 
-def _lines(outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], ledger: CommitLog, name: str) -> Iterator[File]:
+def _lines(
+    outlet: SinkOptions, found: Mapping[str, list[pl.DataFrame]], ledger: CommitLog, name: str
+) -> Iterator[OutputFile]:
     if not found:
         return
     at = ledger.coming(name)
@@ -57,13 +59,13 @@ def _lines(outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], ledger: Comm
                 file.write(written)
     rows = {event: sum(table.height for table in tables) for event, tables in found.items()}
     latest = _latest([table for tables in found.values() for table in tables])
-    yield File.of(at, ledger.files / name, rows, latest)
+    yield OutputFile.of(at, ledger.files / name, rows, latest)
 
 
 def _columns(
-    outlet: Outlet, found: Mapping[str, list[pl.DataFrame]], ledger: CommitLog, name: str, first: bool
-) -> Iterator[File]:
-    layout = Layout(outlet.schemas)
+    outlet: SinkOptions, found: Mapping[str, list[pl.DataFrame]], ledger: CommitLog, name: str, first: bool
+) -> Iterator[OutputFile]:
+    layout = ParquetLayout(outlet.schemas)
     made = {event: pa.concat_tables(layout.table(event, table) for table in tables) for event, tables in found.items()}
     if first and layout.single and not made:
         made = {event: layout.schema.empty_table() for event in outlet.schemas}
@@ -72,7 +74,7 @@ def _columns(
         at = ledger.coming(place)
         pq.write_table(table, at, compression="snappy", use_dictionary=layout.repeating)
         rows = {event: table.num_rows} if table.num_rows else {}
-        yield File.of(at, ledger.files / place, rows, _latest(found.get(event, ())))
+        yield OutputFile.of(at, ledger.files / place, rows, _latest(found.get(event, ())))
 
 
 def _latest(tables: Iterable[pl.DataFrame]) -> int | None:
@@ -81,7 +83,7 @@ def _latest(tables: Iterable[pl.DataFrame]) -> int | None:
     return max((end for end in ends if isinstance(end, int)), default=None)
 
 
-class Layout:
+class ParquetLayout:
     """Which column holds which attribute: attributes of one name and type share one, others are called
     `<event>_<attribute>`."""
 

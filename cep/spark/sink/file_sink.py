@@ -15,7 +15,7 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from cep.core.schema import Schema
-from cep.spark.sink.commit_log import CommitLog, File
+from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.storage.disk import writing_to
 from cep.spark.storage.layout import SPARK
 from cep.spark.storage.lock import turn
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # loaded by those that write alone: who commits need not
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
+class SinkOptions:
     """`folder`: where files go; `format`: jsonl or parquet. `schemas`: of the events that are written; those of
     `merged` may come from several buckets, identical ones. `keep`: for how many microseconds of the events' time files
     stay, None: for good; `passing`: whoever takes them removes them. `holder`: the run that holds the folder
@@ -46,17 +46,17 @@ class Outlet:
     times: str = "iso"
 
 
-class Written(WriterCommitMessage):
+class TaskFiles(WriterCommitMessage):
     """The files of a task."""
 
-    def __init__(self, files: Sequence[File]) -> None:
+    def __init__(self, files: Sequence[OutputFile]) -> None:
         self.files = tuple(files)
 
 
 class FileSink(DataSource):
     """Parcels of the world as files."""
 
-    outlet: Outlet
+    outlet: SinkOptions
 
     @classmethod
     def name(cls) -> str:
@@ -66,7 +66,7 @@ class FileSink(DataSource):
         return FileWriter(self.outlet)
 
 
-def sink(outlet: Outlet) -> type[DataSource]:
+def sink(outlet: SinkOptions) -> type[DataSource]:
     """The data sink of an outlet."""
     return type("FileSink", (FileSink,), {"outlet": outlet})
 
@@ -74,10 +74,10 @@ def sink(outlet: Outlet) -> type[DataSource]:
 class FileWriter(DataSourceStreamArrowWriter):
     """`write` in a task; `commit` or `abort` where the query is run."""
 
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, outlet: SinkOptions) -> None:
         self.outlet = outlet
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskFiles:
         from pyspark import TaskContext
 
         from cep.spark.sink import event_files
@@ -85,7 +85,7 @@ class FileWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
         files = event_files.write(self.outlet, iterator, f"part-{number:05}-{uuid4()}", first=number == 0)
-        return Written(files)
+        return TaskFiles(files)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         outlet = self.outlet
@@ -103,7 +103,7 @@ class FileWriter(DataSourceStreamArrowWriter):
         for one in _files(messages):
             CommitLog(folder).coming(str(Path(one.path).relative_to(folder))).unlink(missing_ok=True)
 
-    def _count(self, number: int, files: Sequence[File], plan: str) -> None:
+    def _count(self, number: int, files: Sequence[OutputFile], plan: str) -> None:
         """Once, and away with what tasks have left that failed, or that another did as well."""
         outlet = self.outlet
         ledger = CommitLog(Path(outlet.folder))
@@ -115,5 +115,5 @@ class FileWriter(DataSourceStreamArrowWriter):
                 ledger.add(number, counting, outlet.keep, outlet.passing, plan)
 
 
-def _files(messages: Sequence[WriterCommitMessage | None]) -> list[File]:
-    return [file for one in messages if isinstance(one, Written) for file in one.files]
+def _files(messages: Sequence[WriterCommitMessage | None]) -> list[OutputFile]:
+    return [file for one in messages if isinstance(one, TaskFiles) for file in one.files]

@@ -20,7 +20,7 @@ from cep.spark.sink.commit_log import CommitLog, entry, place
 from cep.spark.storage.layout import SINK_LOG
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import CHUNK
-from connectors.jsonl import Lines, read_jsonl
+from connectors.jsonl import LineReader, read_jsonl
 from connectors.parquet import open_parquet, read_parquet
 from connectors.streams import Stream
 
@@ -33,7 +33,7 @@ _ROWS = 1 << 17  # of Parquet, that are read at once
 _NUMBERED = re.compile(r"part-(\d+)-.*?(?:[-.]c(\d+))?\..*")
 
 
-class Folder:
+class SinkReader:
     """The folder of a sink; `schemas`: of the events that its program derives. Raises CepError where it is none.
 
     Micro-batches come in order, and no event ends in one that ends in another.
@@ -48,7 +48,7 @@ class Folder:
             raise CepError(f"{path}: the folder {told}", hint=hint, code="input")
         if not (self.path / SINK_LOG).is_dir() and any(self.path.iterdir()):
             raise CepError(f"{path}: there is no log of a sink, `{SINK_LOG}`", hint=hint, code="input")
-        self._lines = Lines({name: _written(schema, {}) for name, schema in schemas.items()}, None, False)
+        self._lines = LineReader({name: _written(schema, {}) for name, schema in schemas.items()}, None, False)
         self._last = -1
         self._seen: set[str] = set()
         self._rows = 0

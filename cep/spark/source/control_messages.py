@@ -29,7 +29,7 @@ class ControlMessage(InputPartition, ABC):
         """As parcels."""
 
 
-class Call(ControlMessage):
+class WakeUp(ControlMessage):
     """To the buckets that have something to do when no row has come yet, or to `every` one."""
 
     def __init__(self, every: bool = False) -> None:
@@ -39,10 +39,10 @@ class Call(ControlMessage):
     def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
         from cep.spark.source import reading
 
-        yield reading.calls(program, self.every)
+        yield reading.wake_up(program, self.every)
 
 
-class Waiting(ControlMessage):
+class WaitingEvents(ControlMessage):
     """What waits for the watermark in the state of a bucket before a migration, of these events."""
 
     def __init__(self, state: str, events: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ class Waiting(ControlMessage):
         yield reading.waiting(program, self.state, self.events)
 
 
-class Until(ControlMessage):
+class TimeReached(ControlMessage):
     """Time has come so far (microseconds); None: to the end of the input."""
 
     def __init__(self, time: int | None) -> None:

@@ -16,8 +16,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.spark.source.changes import Changed, Chronicle
-from cep.spark.source.control_messages import Call, ControlMessage, IdleWatermark, Until, Waiting
-from cep.spark.source.file_list import FILE_BITS, SPECS, Journal, Some
+from cep.spark.source.control_messages import ControlMessage, IdleWatermark, TimeReached, WaitingEvents, WakeUp
+from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, ListedFile
 from cep.spark.state.generation import FIRST, Generation
 from cep.spark.storage.layout import INPUTS, STOP
 from cep.spark.storage.spark_files import ends_sent
@@ -27,14 +27,14 @@ if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
     import pyarrow as pa
 
     from cep.spark.program import ShippedProgram
-    from cep.spark.source.live import Live
+    from cep.spark.source.live import LiveInput
 
-PARCELS = "stage int, key int, event string, place long, source string, rows binary, time timestamp"
+SOURCE_COLUMNS = "stage int, key int, event string, place long, source string, rows binary, time timestamp"
 """As `cep.spark.shuffle_blocks` makes them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class SourceOptions:
     """Which files are read: `specs` as `connectors.inputs` has them, seen from `folder`, of the events of `schemas`;
     and which are no files, but `live`, by their places among the specs: of these about `most` messages at once.
 
@@ -78,7 +78,7 @@ class Files:
         updates: tuple[str, ...] = (),
         generation: Generation = FIRST,
         beside: Container[int] = (),
-    ) -> Files:
+    ) -> SourceOptions:
         """The files and live inputs of a program, but for those at places that another source reads (`beside`)."""
         schemas = {name: program.schemas[name] for name in program.inputs}
         carried = pickle.dumps(program.bare())
@@ -96,20 +96,20 @@ class Files:
 class FileSource(DataSource):
     """Parcels of the records of files, with the `time` that the watermark goes by."""
 
-    files: Files
+    files: SourceOptions
 
     @classmethod
     def name(cls) -> str:
         return "semcep_files"
 
     def schema(self) -> str:
-        return PARCELS
+        return SOURCE_COLUMNS
 
     def streamReader(self, schema: Any) -> FileReader:  # noqa: N802
         return FileReader(self.files)
 
 
-def source(files: Files) -> type[DataSource]:
+def source(files: SourceOptions) -> type[DataSource]:
     """The data source of these files."""
     return type("FileSource", (FileSource,), {"files": files})
 
@@ -126,19 +126,19 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     done again tells the same; how many lines of changes of the knowledge were told, where there are some; and after a
     migration the number of the generation, which begins where the one before had come."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: SourceOptions) -> None:
         self.files = files
         self._folder = Path(files.journal).parent
-        self._journal = Journal(files.journal)
+        self._journal = FileList(files.journal)
         self._chronicle = Chronicle(self._folder, files.updates)
         self._target: int | None = None
         self._ended: int | None = None  # how often the end was told before this run
         self._over = False  # whether it was: what has come since would be late
-        self._opened: dict[str, Live] | None = None
+        self._opened: dict[str, LiveInput] | None = None
         self._hush: IdleWatermark | None = None
 
     @property
-    def _lives(self) -> dict[str, Live]:
+    def _lives(self) -> dict[str, LiveInput]:
         """The live inputs, held open by the one that plans: Spark makes readers in other places as well."""
         if self._opened is None:
             self._opened = {}
@@ -197,21 +197,23 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, each in self._lives.items():
             found += each.pieces(before(start, name, each), before(end, name, each))
         if end["end"] > start["end"]:
-            found.append(Until(None))
+            found.append(TimeReached(None))
         if (told := end.get("time")) != start.get("time"):
-            found.append(Until(told))
+            found.append(TimeReached(told))
         if (first := start.get("changes", 0)) < end.get("changes", 0):
             found.append(Changed(first, self._chronicle.lines(first, end["changes"])))
         if start == self.initialOffset() and self.files.ticking:
-            found.append(Call())
+            found.append(WakeUp())
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from cep.spark.source import reading
 
         program: ShippedProgram = pickle.loads(self.files.program)
-        if isinstance(partition, Some):
-            yield from reading.parcels(program, partition.number, partition.input, self.files.letters, partition.there)
+        if isinstance(partition, ListedFile):
+            yield from reading.file_blocks(
+                program, partition.number, partition.input, self.files.letters, partition.there
+            )
         elif isinstance(partition, ControlMessage):
             yield from partition.read(program, self.files.letters)
         else:
@@ -246,11 +248,11 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         generation = self.files.generation
         assert generation.start is not None, "it takes something over"
         folder = generation.before(self._folder)
-        found: list[InputPartition] = [Call(every=True)]
+        found: list[InputPartition] = [WakeUp(every=True)]
         if watermark := generation.start.watermark:
             late = -(-self.files.lateness // 1000)
-            found.append(Until((watermark + late) * 1000))
-        return [*found, *(Waiting(state, events) for state, events in generation.start.waiting(folder))]
+            found.append(TimeReached((watermark + late) * 1000))
+        return [*found, *(WaitingEvents(state, events) for state, events in generation.start.waiting(folder))]
 
     def _silence(self, heard: bool) -> dict[str, Any]:
         """What is to be told of the time, where nothing has come."""
@@ -307,6 +309,6 @@ def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[
     return found
 
 
-def before(offset: dict[str, Any], name: str, live: Live) -> Any:
+def before(offset: dict[str, Any], name: str, live: LiveInput) -> Any:
     """The offset of a live input."""
     return offset.get("live", {}).get(name, live.begin())

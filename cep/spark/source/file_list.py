@@ -26,7 +26,7 @@ SPECS = 32
 """So many specs can be told apart in the order of rows."""
 
 
-class Some(InputPartition):
+class ListedFile(InputPartition):
     """A file to read, with its number. `there`: who plans sees it, and may read it."""
 
     def __init__(self, number: int, input: Input, there: bool = False) -> None:
@@ -34,15 +34,15 @@ class Some(InputPartition):
         self.number, self.input, self.there = number, input, there
 
     @classmethod
-    def of(cls, line: bytes) -> Some:
+    def of(cls, line: bytes) -> ListedFile:
         """The one that the journal has in this line."""
         fields = json.loads(line)
         fields.pop("hash", None)
         return cls(fields.pop("number"), Input(**fields))
 
-    def seen(self) -> Some:
+    def seen(self) -> ListedFile:
         """The same, looked at now."""
-        return Some(self.number, self.input, os.access(self.path, os.R_OK))
+        return ListedFile(self.number, self.input, os.access(self.path, os.R_OK))
 
     @property
     def path(self) -> str:
@@ -55,7 +55,7 @@ class Some(InputPartition):
         return json.dumps({"number": self.number} | fields, ensure_ascii=False)
 
 
-class Journal:
+class FileList:
     """The files in the order in which they are read, a line of JSON each, with a hash of all until it. New ones are
     added by their names alone, so that folders of several events are read side by side; numbers go spec by spec, in
     each by time of coming.
@@ -81,7 +81,7 @@ class Journal:
         self._read()
         return len(self._begins) - 1
 
-    def entries(self, first: int, beyond: int) -> list[Some]:
+    def entries(self, first: int, beyond: int) -> list[ListedFile]:
         """Those from one place to before another. CepError: the journal does not go so far."""
         if beyond > len(self):
             raise CepError(
@@ -112,12 +112,12 @@ class Journal:
                     hint="start anew with other folders, and with larger files",
                     code="input",
                 )
-            new.append(Some((place << FILE_BITS) + following[place], one))
+            new.append(ListedFile((place << FILE_BITS) + following[place], one))
             following[place] += 1
         self._add(sorted(new, key=lambda one: (os.path.basename(one.path), one.number)))
         return len(self)
 
-    def _add(self, new: Sequence[Some]) -> None:
+    def _add(self, new: Sequence[ListedFile]) -> None:
         if not new:
             return
         with self._path.open("ab") as file:
@@ -148,8 +148,8 @@ class Journal:
                 self._following[place] = max(self._following[place], number + 1)
                 self._begins.append(self._begins[-1] + len(line))
 
-    def _some(self, line: bytes) -> Some:
+    def _some(self, line: bytes) -> ListedFile:
         try:
-            return Some.of(line)
+            return ListedFile.of(line)
         except (ValueError, TypeError, KeyError):
             raise damaged(self._path) from None

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cep.core.checksum import plain, seal
 from cep.core.errors import CepError
 from cep.spark.driver.packages import KAFKA, wanted
-from cep.spark.source.data_source import PARCELS
+from cep.spark.source.data_source import SOURCE_COLUMNS
 from cep.spark.source.file_list import FILE_BITS
 from cep.spark.storage import spark_files
 from cep.spark.storage.disk import damaged, put, writing_to
@@ -78,7 +78,7 @@ _MODULES = {
 _ENDPOINT = "ssl.endpoint.identification.algorithm"
 
 
-def chosen(address: Address, named: bool) -> bool:
+def reads(address: Address, named: bool) -> bool:
     """Whether the connector is to read what an address names: as its option `through=` says, else where the jar is
     `named` among the settings. CepError: that is nothing to choose."""
     if address.kind != "kafka":
@@ -86,7 +86,7 @@ def chosen(address: Address, named: bool) -> bool:
     return address.choice("through", ("spark", "python") if named else ("python", "spark")) == "spark"
 
 
-def agree(checkpoint: Path, place: int, address: Address, ours: bool) -> None:
+def check_same_reader(checkpoint: Path, place: int, address: Address, ours: bool) -> None:
     """See that the input at a place is read as it was before: `ours`, by the connector, or by Python's client. Neither
     knows the offsets of the other. CepError: it is not."""
     folder = checkpoint / f"{INPUTS}{place}"
@@ -112,7 +112,7 @@ def agree(checkpoint: Path, place: int, address: Address, ours: bool) -> None:
         raise CepError(told, hint=_AS_BEFORE, code="checkpoint")
 
 
-def steady(checkpoint: Path, places: Collection[int]) -> None:
+def check_same_topics(checkpoint: Path, places: Collection[int]) -> None:
     """See that the connector reads the inputs at these places, and had read them before: Spark goes on with as many
     sources as it began with. CepError: it had read others."""
     if not spark_files.begun(checkpoint):
@@ -131,7 +131,7 @@ def steady(checkpoint: Path, places: Collection[int]) -> None:
         )
 
 
-def noted(checkpoint: Path, inputs: Mapping[int, Input]) -> None:
+def note_topics(checkpoint: Path, inputs: Mapping[int, Input]) -> None:
     """Where no micro-batch was planned yet, the connector reads from now on the inputs at these places, and no others.
     CepError: it cannot be written."""
     if spark_files.begun(checkpoint):
@@ -163,7 +163,7 @@ def _noted(file: Path) -> str:
         raise damaged(file) from None
 
 
-def reach(address: Address) -> None:
+def check_reachable(address: Address) -> None:
     """CepError: none of the servers answers."""
     options(address, None)
     reasons = []
@@ -223,7 +223,7 @@ def client(address: Address) -> dict[str, str]:
     return found
 
 
-def there(spark: SparkSession) -> None:
+def check_installed(spark: SparkSession) -> None:
     """CepError: the connector is not on the class path of Spark, or not all that it needs."""
     java: Any = spark._jvm
     loader = java.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
@@ -252,7 +252,7 @@ def there(spark: SparkSession) -> None:
         ) from None
 
 
-def parcels(
+def topic_blocks(
     spark: SparkSession, program: ShippedProgram, inputs: Mapping[int, Input], most: int | None, letters: str | None
 ) -> DataFrame | None:
     """The messages of inputs, by their places, as parcels; None: there are none. `letters`: as `Files` has it."""
@@ -262,7 +262,7 @@ def parcels(
         assert one.address is not None, "a topic has an address"
         rows = spark.readStream.format(FORMAT).options(**options(one.address, most)).load()
         taken = reading(carried, place << FILE_BITS, one, letters)
-        found.append(rows.select("partition", "offset", "value").mapInArrow(taken, PARCELS))
+        found.append(rows.select("partition", "offset", "value").mapInArrow(taken, SOURCE_COLUMNS))
     return reduce(DataFrame.union, found) if found else None
 
 
@@ -273,7 +273,7 @@ def reading(program: bytes, number: int, input: Input, letters: str | None) -> C
     """What makes parcels of the rows of a task, where a worker runs. `number`: of the first partition."""
 
     def taken(rows: Rows) -> Rows:
-        from cep.spark.source.reading import received
+        from cep.spark.source.reading import message_blocks
 
         known = pickle.loads(program)
         for partition, parts in groupby(messages(rows, input.path), key=lambda part: part[0]):
@@ -281,7 +281,7 @@ def reading(program: bytes, number: int, input: Input, letters: str | None) -> C
             first = next(run)
             mine, here = number + partition, replace(input, path=first.sources[0], address=None)
             name = f"read-{mine:08}-{first.numbers[0]:012}"
-            yield from received(known, mine, here, chain([first], run), letters, name)
+            yield from message_blocks(known, mine, here, chain([first], run), letters, name)
 
     return taken
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from cep.core.checksum import plain, seal
 from cep.core.errors import CepError
 from cep.spark.source.message_log import MessageLog
-from cep.spark.source.work_items import Carried, Range, Ticks, WorkItem
+from cep.spark.source.work_items import CarriedMessages, OffsetRange, RateRange, WorkItem
 from cep.spark.storage.disk import damaged, put, sync_names
 from cep.spark.storage.layout import STOP
 from connectors.addresses import Address
@@ -35,7 +35,7 @@ _LONGEST = 10.0  # seconds that are listened at most, or ten times `quiet`, wher
 _END = 10.0  # seconds that what is being written may take when a run stops
 
 
-class Live(Protocol):
+class LiveInput(Protocol):
     """What can come from a live input, seen from where a query is planned."""
 
     def begin(self) -> Offset:
@@ -59,26 +59,26 @@ class Live(Protocol):
     def stop(self) -> None: ...
 
 
-def live(input: Input, number: int, folder: Path) -> Live:
+def live(input: Input, number: int, folder: Path) -> LiveInput:
     """The live input with what it keeps in a folder. `number`: of its first partition. CepError: the folder is of
     another input."""
     address = input.address
     assert address is not None, "a live input has an address"
-    before = kept(folder / "address", lambda: address.text)
+    before = read_or_make(folder / "address", lambda: address.text)
     if before != address.text:
         hint = "name the inputs as before, in the same order, or start anew with another folder"
         raise CepError(f"--checkpoint: this input was {before}, and is {address.text}", hint=hint, code="checkpoint")
     match address.kind:
         case "mqtt" | "tcp":
-            return Post(input, address, number, folder)
+            return LoggedInput(input, address, number, folder)
         case "kafka":
-            return Shelf(input, address, number, folder)
+            return TopicInput(input, address, number, folder)
         case kind:
             assert kind == "rate", "there are these"
-            return Clock(input, address, number, folder)
+            return RateInput(input, address, number, folder)
 
 
-class Sender(Protocol):
+class Arrivals(Protocol):
     """Who sends what is kept."""
 
     def take(self, most: int, seconds: float) -> list[Arrival] | None:
@@ -90,14 +90,14 @@ class Sender(Protocol):
     def close(self) -> None: ...
 
 
-class Post:
+class LoggedInput:
     """MQTT and connections: what comes is kept, then acknowledged; an offset is a number of messages kept."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._address, self._number, self._folder = input, address, number, folder
         self._mail = MessageLog(folder)
         self._target: int | None = None
-        self._sender: Sender | None = None
+        self._sender: Arrivals | None = None
         self._thread = threading.Thread(target=self._receive, daemon=True)
         self._failure: BaseException | None = None
         self._stopping = False
@@ -137,7 +137,7 @@ class Post:
         found: list[WorkItem] = []
         for first, last in self._mail.cuts(start, end, _CARRIED, _BYTES):
             here = messages(self._address, self._mail.read(first, last), range(first, last))
-            found.append(Carried(self._number, self._input, first, here))
+            found.append(CarriedMessages(self._number, self._input, first, here))
         return found
 
     def commit(self, end: Offset) -> None:
@@ -155,11 +155,11 @@ class Post:
             self._sender = self._opened(lasting)
             self._thread.start()
 
-    def _opened(self, lasting: bool) -> Sender:
+    def _opened(self, lasting: bool) -> Arrivals:
         if self._address.kind == "tcp":
             return Connection(self._address, lasting)
         client = self._address.options.get("client")
-        client = client or str(kept(self._folder / "client", lambda: f"semcep-{uuid.uuid4().hex[:12]}"))
+        client = client or str(read_or_make(self._folder / "client", lambda: f"semcep-{uuid.uuid4().hex[:12]}"))
         return Subscription.open(self._address, client, self._mail.known())
 
     def _stop(self) -> None:
@@ -181,7 +181,7 @@ class Post:
             self._failure = error
 
 
-class Shelf:
+class TopicInput:
     """Kafka: an offset is one of each partition."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
@@ -190,7 +190,7 @@ class Shelf:
         self._target: dict[int, int] | None = None
 
     def begin(self) -> Offset:
-        return kept(self._folder / "begin", lambda: _named(self._topic.begin()))
+        return read_or_make(self._folder / "begin", lambda: _named(self._topic.begin()))
 
     def latest(self, start: Offset, most: int | None) -> Offset:
         now = self._topic.following(_numbered(start), most)
@@ -215,7 +215,7 @@ class Shelf:
             path = self._topic.source(partition)
             for first in range(start.get(str(partition), 0), last, _EACH):
                 number, stop = self._number + partition, min(last, first + _EACH)
-                found.append(Range(number, replace(self._input, path=path), partition, first, stop))
+                found.append(OffsetRange(number, replace(self._input, path=path), partition, first, stop))
         return found
 
     def commit(self, end: Offset) -> None:
@@ -225,12 +225,12 @@ class Shelf:
         self._topic.close()
 
 
-class Clock:
+class RateInput:
     """A rate: an offset is a number of records."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._number = input, number
-        self._rate = Rate(address, int(kept(folder / "begin", now)))
+        self._rate = Rate(address, int(read_or_make(folder / "begin", now)))
         self._target: int | None = None
 
     def begin(self) -> Offset:
@@ -248,7 +248,7 @@ class Clock:
 
     def pieces(self, start: Offset, end: Offset) -> list[WorkItem]:
         firsts = range(start, end, _EACH)
-        return [Ticks(self._number, self._input, self._rate.start, n, min(end, n + _EACH)) for n in firsts]
+        return [RateRange(self._number, self._input, self._rate.start, n, min(end, n + _EACH)) for n in firsts]
 
     def commit(self, end: Offset) -> None:
         pass
@@ -257,7 +257,7 @@ class Clock:
         pass
 
 
-def kept(file: Path, make: Callable[[], Any]) -> Any:
+def read_or_make(file: Path, make: Callable[[], Any]) -> Any:
     """What a file holds as JSON; what is made, the first time: it is on disk when this returns. CepError: the file is
     damaged."""
     if not file.exists():

@@ -19,13 +19,20 @@ from cep.core.values import Pool
 from cep.runtime.decode import frame
 from cep.runtime.prior_state import PriorState, State
 from cep.runtime.report import Report
-from cep.spark.dead_letters import LINE_BITS, Letter, write, writing
+from cep.spark.dead_letters import LINE_BITS, write, writing
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import END, ShuffleBlock, batch, bucket_keys, from_outside, told
-from cep.spark.shuffle_blocks import calls as calls_of
-from cep.spark.shuffle_blocks import changes as changes_of
+from cep.spark.shuffle_blocks import (
+    END,
+    ShuffleBlock,
+    batch,
+    bucket_keys,
+    change_blocks,
+    from_outside,
+    report_block,
+    wake_ups,
+)
 from cep.spark.state import bucket_states
-from cep.spark.worker import spare
+from cep.spark.worker import freeze_garbage
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import ABSENT, DEVICE, read_one
 from connectors.inputs import Input
@@ -40,7 +47,7 @@ ROWS = 1 << 19
 """Rows of Parquet that are taken at a time."""
 
 
-def parcels(
+def file_blocks(
     program: ShippedProgram, number: int, input: Input, letters: str | None, there: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The records of a file for the stages; what is no event is written to the dead letters, and so is a file that
@@ -51,7 +58,7 @@ def parcels(
     yield from _packed(program, number, input.path, pieces, letters, f"read-{number:08}")
 
 
-def received(
+def message_blocks(
     program: ShippedProgram, number: int, input: Input, parts: Iterable[Messages], letters: str | None, name: str
 ) -> Iterator[pa.RecordBatch]:
     """Messages likewise; `name`: of the file of their dead letters."""
@@ -78,14 +85,14 @@ def excused(pieces: Iterable[Batch], file: str, there: bool = False) -> Iterator
                 hint="all machines need the inputs at the same place, to be read by the user of the workers",
                 code=DEVICE,
             ) from None
-        told = f"the rest of the file cannot be read: {reason}" if line else reason
-        yield Batch({}, [DeadLetter(file, line, told, FILE, None)], [])
+        why = f"the rest of the file cannot be read: {reason}" if line else reason
+        yield Batch({}, [DeadLetter(file, line, why, FILE, None)], [])
 
 
 def _packed(
     program: ShippedProgram, number: int, source: str, pieces: Iterable[Batch], letters: str | None, name: str
 ) -> Iterator[pa.RecordBatch]:
-    spare()
+    freeze_garbage()
     dead: Counter[str] = Counter()
     taken: Counter[str] = Counter()
     unread: list[str] = []
@@ -94,7 +101,7 @@ def _packed(
         for piece in pieces:
             dead.update(one.code for one in piece.dead)
             unread += [f"{one.file}: {one.reason}" for one in piece.dead if one.code == FILE]
-            bury(Letter(one.reason, one.code, one.file, one.line, one.text) for one in piece.dead)
+            bury(piece.dead)
             for event, table in piece.tables.items():
                 last = table["end"].max()
                 if isinstance(last, int):
@@ -102,12 +109,12 @@ def _packed(
                     latest = last if latest is None else max(last, latest)
             yield batch(from_outside(program, numbered(piece, number), number, source))
     report = Report(read=taken, dead=dead, latest=latest, unread=unread)
-    yield batch([told(report, bucket_keys(1)[0])])
+    yield batch([report_block(report, bucket_keys(1)[0])])
 
 
-def calls(program: ShippedProgram, every: bool) -> pa.RecordBatch:
+def wake_up(program: ShippedProgram, every: bool) -> pa.RecordBatch:
     """To the buckets that have something to do when no row has come yet, or to `every` one."""
-    return batch(calls_of(program, every))
+    return batch(wake_ups(program, every))
 
 
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> pa.RecordBatch:
@@ -127,11 +134,12 @@ def changes(program: ShippedProgram, number: int, lines: Sequence[bytes], letter
     """Changes of the knowledge as lines of the chronicle have them, from this number on, to all buckets; what could not
     be taken is written to the dead letters."""
     found = [json.loads(line) for line in lines]
-    dead = [Letter(*refused) for each in found for refused in each["refused"]]
+    refused = [one for each in found for one in each["refused"]]
+    dead = [DeadLetter(file, line, reason, code, text) for reason, code, file, line, text in refused]
     write(letters, f"changes-{number:08}", dead)
     report = Report(dead=Counter(one.code for one in dead))
     taken = [change for each in found for change in each["changes"]]
-    return batch([*(changes_of(program, taken) if taken else ()), told(report, bucket_keys(1)[0])])
+    return batch([*(change_blocks(program, taken) if taken else ()), report_block(report, bucket_keys(1)[0])])
 
 
 def end() -> pa.RecordBatch:

@@ -36,10 +36,10 @@ class WorkItem(InputPartition, ABC):
         from cep.spark.source import reading
 
         name = f"read-{self.number:08}-{self.first:012}"
-        yield from reading.received(program, self.number, self.input, self.messages(), letters, name)
+        yield from reading.message_blocks(program, self.number, self.input, self.messages(), letters, name)
 
 
-class Carried(WorkItem):
+class CarriedMessages(WorkItem):
     """Messages that are here."""
 
     def __init__(self, number: int, input: Input, first: int, here: Messages) -> None:
@@ -50,7 +50,7 @@ class Carried(WorkItem):
         yield self.here
 
 
-class Range(WorkItem):
+class OffsetRange(WorkItem):
     """Messages of a partition of a topic, up to, not including, offset `end`."""
 
     def __init__(self, number: int, input: Input, partition: int, first: int, end: int) -> None:
@@ -67,7 +67,7 @@ class Range(WorkItem):
             topic.close()
 
 
-class Ticks(WorkItem):
+class RateRange(WorkItem):
     """Records of a rate, up to, not including, number `end`; the first one is of instant `start`."""
 
     def __init__(self, number: int, input: Input, start: int, first: int, end: int) -> None:

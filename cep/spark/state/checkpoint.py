@@ -14,14 +14,14 @@ from cep.core.checksum import Chain
 from cep.core.errors import CepError
 from cep.spark.sink.output_folder import sweep
 from cep.spark.state.generation import FIRST, Generation, following
-from cep.spark.state.migration import Laid, Migration, migrated
+from cep.spark.state.migration import Migration, StateLayout, migrated
 from cep.spark.storage import spark_files
 from cep.spark.storage.disk import damaged, put, writing_to
 from cep.spark.storage.layout import CHANGES, CHECKPOINT, FILES, INPUTS, LOCK, OUTGOING, PROBES, TURN
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CheckpointInfo:
     """`program`: the fingerprint of text, policy, facts and knowledge together; `facts`, `knowledge`: those of each.
     `output`, its `format` and the events that go there (`only`): Spark's sink keeps there how far it is. `laid`: where
     its state is. `generation`: which of its folders are in use, and with what they begin. `name`: what tells it from
@@ -37,17 +37,17 @@ class Kept:
     output: str
     format: str
     only: list[str]
-    laid: Laid
+    laid: StateLayout
     generation: Generation = field(default=FIRST, compare=False)
     name: str = field(default="", compare=False)
     times: str = field(default="iso", compare=False)
 
     @classmethod
-    def read(cls, file: Path) -> Kept:
+    def read(cls, file: Path) -> CheckpointInfo:
         """The one of a file. CepError: it is damaged."""
         try:
             found = json.loads(Chain(CHECKPOINT.encode()).read(file.read_bytes()))
-            made = {"laid": Laid(**found["laid"]), "generation": Generation.of(found["generation"])}
+            made = {"laid": StateLayout(**found["laid"]), "generation": Generation.of(found["generation"])}
             return cls(**found | made)
         except (ValueError, TypeError, KeyError) as error:
             raise damaged(file) from error
@@ -58,13 +58,13 @@ class Kept:
 
 
 def claim(
-    folder: Path, now: Kept, migrate: bool = False, lateness: int = 0, migratable: bool = True
-) -> tuple[Kept, Migration | None]:
+    folder: Path, now: CheckpointInfo, migrate: bool = False, lateness: int = 0, migratable: bool = True
+) -> tuple[CheckpointInfo, Migration | None]:
     """Make the checkpoint this program's, or see that it is; what it is then, and what was carried over if anything
     was. One in which nothing was begun is no one's. `lateness` in microseconds; `migratable`: `migrate` may be asked
     for. CepError: it is another's; says what differs, or with `migrate` what of it cannot be carried over."""
     file = folder / CHECKPOINT
-    before = Kept.read(file) if file.exists() else None
+    before = CheckpointInfo.read(file) if file.exists() else None
     if before is not None and (before == now or begun(folder)):
         if before == now:
             return before, None
@@ -92,7 +92,7 @@ def vacant(folder: Path, output: str) -> None:
     _empty(output, "the checkpoint is new")
 
 
-def _another(folder: Path, before: Kept, now: Kept, migratable: bool) -> CepError:
+def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratable: bool) -> CepError:
     """That a checkpoint is not what is run now, and in what."""
     same = before.program == now.program
     what, whose = ("was made with other options", "options") if same else ("is of another program", "program")
@@ -104,7 +104,9 @@ def _another(folder: Path, before: Kept, now: Kept, migratable: bool) -> CepErro
     )
 
 
-def _migrated(folder: Path, before: Kept, now: Kept, lateness: int) -> tuple[Kept, Migration]:
+def _migrated(
+    folder: Path, before: CheckpointInfo, now: CheckpointInfo, lateness: int
+) -> tuple[CheckpointInfo, Migration]:
     """The checkpoint as the other program's, whose generation begins where the one before has come."""
     generation = following(folder, before.generation, before.laid, Path(before.output), lateness)
     start = generation.start
@@ -146,7 +148,7 @@ def reached(folder: Path) -> Iterator[None]:
         yield
 
 
-def difference(before: Kept, now: Kept) -> str:
+def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
     """What differs, line by line."""
     told = list(
         unified_diff(before.text.splitlines(), now.text.splitlines(), "the checkpoint's", "now", lineterm="", n=1)
@@ -164,7 +166,9 @@ def difference(before: Kept, now: Kept) -> str:
     return "\n".join(told or ["it was made by another version"])
 
 
-def fixed(before: Kept, now: Kept, names: Sequence[str] = ("buckets", "output", "format")) -> list[str]:
+def fixed(
+    before: CheckpointInfo, now: CheckpointInfo, names: Sequence[str] = ("buckets", "output", "format")
+) -> list[str]:
     """Which of the options with these names differ, and how."""
     return [
         f"{name}: {getattr(before, name)} before, {getattr(now, name)} now"
@@ -173,7 +177,7 @@ def fixed(before: Kept, now: Kept, names: Sequence[str] = ("buckets", "output", 
     ]
 
 
-def written(before: Kept, now: Kept, outgoing: Path) -> list[str]:
+def written(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) -> list[str]:
     """Why what is written now does not fit what is in the folder, or cannot go elsewhere; `outgoing`: the folder of
     what is on its way to a broker."""
     if before.output != now.output:

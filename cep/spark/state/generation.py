@@ -23,18 +23,18 @@ from cep.spark.storage.layout import BUCKETS, SPARK
 
 if TYPE_CHECKING:  # loaded by those that go on alone: planners come and go
     from cep.runtime.prior_state import PriorState
-    from cep.spark.state.migration import Laid
+    from cep.spark.state.migration import StateLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartingPoint:
     """Where the generation `number` had come, of a program `laid` so: `offset` of the source, `watermark` of its next
     micro-batch (milliseconds, 0: none), `time` of its buckets (microseconds), their `versions`, by names as `1-0003`;
     `latest`: one of those that are there in time, None: there are none. `sources`: for each stage now the one whose
     state it takes over, 0: none."""
 
     number: int
-    laid: Laid
+    laid: StateLayout
     offset: dict[str, Any]
     watermark: int
     time: int
@@ -76,15 +76,15 @@ class Generation:
 
     number: int = 1
     first: int = 0
-    start: Start | None = None
+    start: StartingPoint | None = None
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Generation:
         """From what `asdict` makes of it."""
-        from cep.spark.state.migration import Laid
+        from cep.spark.state.migration import StateLayout
 
         start = fields["start"]
-        found = None if start is None else Start(**{**start, "laid": Laid(**start["laid"])})
+        found = None if start is None else StartingPoint(**{**start, "laid": StateLayout(**start["laid"])})
         return cls(fields["number"], fields["first"], found)
 
     def spark(self, checkpoint: Path) -> Path:
@@ -121,7 +121,7 @@ FIRST = Generation()
 """The one without a migration."""
 
 
-def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, lateness: int) -> Generation:
+def following(checkpoint: Path, before: Generation, laid: StateLayout, output: Path, lateness: int) -> Generation:
     """The next generation, of which no stage takes anything over yet. `laid`, `output`: of the program until now;
     `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, the input has ended."""
     from cep.core.time import BEGINNING
@@ -154,7 +154,7 @@ def following(checkpoint: Path, before: Generation, laid: Laid, output: Path, la
     else:
         seen = max((int(head["latest"]) for head in heads.values()), default=BEGINNING)
         watermark = max(spark_files.planned_at(spark, last), (seen - lateness) // 1000)
-    start = Start(before.number, laid, offset, watermark, time, versions, latest, [])
+    start = StartingPoint(before.number, laid, offset, watermark, time, versions, latest, [])
     return Generation(made.number, made.first, start)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.plan.partition import Stage, partition
-from cep.spark.sink.event_files import Layout
+from cep.spark.sink.event_files import ParquetLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class StateLayout:
     """Where the state of a program is: `rules` that remember with their `goals`, by name; `stages`: for each how its
     events are dealt (`inputs`, `keyed`), which of them come from `outside`, what it makes (`outputs`), and its goals.
     `events`: the types of what comes in; `columns`: of Parquet, by event."""
@@ -24,14 +24,14 @@ class Laid:
     columns: dict[str, dict[str, str]]
 
     @classmethod
-    def of(cls, engine: Engine, wanted: Sequence[str]) -> Laid:
+    def of(cls, engine: Engine, wanted: Sequence[str]) -> StateLayout:
         """That of the program that the engine runs, of which the events `wanted` are written."""
         rules = {rule: sorted(goals) for rule, goals in engine.goals().items()}
         return cls(
             rules,
             [_stage(engine, stage) for stage in partition(engine.plan)],
             {name: [a.type for a in schema.attributes] for name, schema in sorted(engine.inputs.items())},
-            Layout({event: engine.outputs[event] for event in wanted}).names,
+            ParquetLayout({event: engine.outputs[event] for event in wanted}).names,
         )
 
     @property
@@ -53,7 +53,7 @@ class Migration:
         return "; ".join(f"{what}: {', '.join(rules)}" for what, rules in parts.items() if rules)
 
 
-def migrated(before: Laid, now: Laid, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:
+def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:
     """What is carried over, and for each stage now from which before, 0: none. CepError: something forbids it, with all
     reasons."""
     told = [
@@ -81,7 +81,7 @@ def migrated(before: Laid, now: Laid, reasons: Sequence[str] = ()) -> tuple[Migr
     return moved, sources
 
 
-def _source(before: Laid, now: Laid, number: int) -> tuple[int, list[str]]:
+def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, list[str]]:
     """The stage before that had the state of this one, 0: there is none to take over; and why it does not fit."""
     stage = now.stages[number - 1]
     mine = before.goals.intersection(stage["goals"])
