@@ -11,16 +11,17 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
-from zlib import crc32
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from cep.core import checksum
+from cep.core.append_log import CrcRecordLog, Record, RecordLog
+from cep.core.checksum import Broken
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from connectors.batch import Batch, Block, DeadLetter
@@ -30,11 +31,11 @@ Place = Mapping[int, int]
 """What is to be known of a source to go on behind a message; numbers of its own, later ones for earlier ones."""
 
 _BEFORE = struct.Struct("<III")
-"""In the version before: check sum of what follows it; bytes of a text of JSON, and of the tables, or numbers of
+"""In an earlier version: check sum of what follows it; bytes of a text of JSON, and of the tables, or numbers of
 sources, behind it."""
 
-_Record = tuple[dict[str, Any], bytes, int]
-"""A text of JSON, the tables or numbers of sources behind it, and where it ends."""
+_Record = tuple[dict[str, Any], bytes]
+"""An object of JSON, and the tables or numbers of sources behind it."""
 
 
 class Journal:
@@ -52,9 +53,10 @@ class Journal:
         self.places: dict[str, dict[int, int]] = {}
         self.first = self.behind = 0
         self._silence = self._before = 0  # that of the last batch, and of the last one in the snapshot
-        self._left: list[tuple[dict[str, Any], bytes]] = []
+        self._left: list[_Record] = []
+        self._closed = False
         try:
-            self._file = self._opened(self._name())
+            self._log = self._opened(self._name())
         except OSError as error:
             raise _failed(self._path, error) from None
         self.whole = not self._left
@@ -74,7 +76,7 @@ class Journal:
     def add(self, batch: Batch) -> None:
         """Keep a batch; it outlives this process, and where its source is told of it the machine's end too. CepError:
         it cannot be written."""
-        if not self.whole or self._file.closed:  # it is one of those, or nobody waits for it any more
+        if not self.whole or self._closed:  # it is one of those, or nobody waits for it any more
             return
         self._silence = batch.silence
         if not batch.silence:
@@ -84,7 +86,7 @@ class Journal:
             "tables": [(name, self._schemas[name], len(rows)) for name, rows in packed.items()],
             "rows": [table.height for table in batch.tables.values()],
             "dead": [(one.file, one.line, one.reason, one.code, one.text) for one in batch.dead],
-            "blocks": [_told(block) for block in batch.blocks],
+            "blocks": [_placed(block) for block in batch.blocks],
             # A silence is told from its beginning on: here from the snapshot on, where that came in between.
             "silence": batch.silence and max(1, batch.silence - self._before),
             "source": batch.source,
@@ -92,10 +94,7 @@ class Journal:
         }
         self._note(batch)
         try:
-            self._file.write(_record(head, b"".join(packed.values())))
-            self._file.flush()
-            if batch.place:
-                os.fsync(self._file.fileno())
+            self._log.append([_encoded(head, b"".join(packed.values()))], sync=bool(batch.place))
         except OSError as error:
             raise _failed(self._path, error) from None
 
@@ -104,14 +103,14 @@ class Journal:
         written."""
         assert self.whole, "what is still to come would be lost"
         try:
-            file = self._begun(checksum.name(blob).hex())
+            log = self._begun(checksum.name(blob).hex())
             part = self._saved.with_suffix(".part")
             with part.open("wb") as out:
                 out.write(blob)
                 out.flush()
                 os.fsync(out.fileno())
             os.replace(part, self._saved)  # from here on the new journal is the one that belongs to it
-            os.replace(self._part, self._path)
+            log.move(self._path)
             folder = os.open(self._saved.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)  # else the names may still be those of before when the machine ends
@@ -119,11 +118,12 @@ class Journal:
                 os.close(folder)
         except OSError as error:
             raise _failed(self._saved, error) from None
-        self._file.close()
-        self._file, self._before = file, self._silence
+        self._log.close()
+        self._log, self._before = log, self._silence
 
     def close(self) -> None:
-        self._file.close()
+        self._closed = True
+        self._log.close()
 
     def _name(self) -> str:
         """What the snapshot is known by. CepError: it is damaged."""
@@ -136,58 +136,45 @@ class Journal:
             raise CepError(f"--state: {self._saved}: it is damaged", hint=hint, code="state") from None
         return checksum.name(blob).hex()
 
-    def _opened(self, name: str) -> BinaryIO:
+    def _opened(self, name: str) -> RecordLog:
         """The journal that belongs to the snapshot of that name, read; a new one where there is none."""
         for path in (self._path, self._part):
-            data = path.read_bytes() if path.is_file() else b""
-            records, damaged = _whole(data)
+            log, records, damaged = _read(path)
             if records and records[0][0].get("follows") == name:
                 if damaged:
                     raise _damaged(path, len(records))
                 break
         else:
             if self._path.is_file():  # it is put there with its first record
-                raise (
-                    _apart(self._path, self._saved)
-                    if any(_whole(self._path.read_bytes())[0])
-                    else _damaged(self._path, 0)
-                )
-            file = self._begun(name)
-            os.replace(self._part, self._path)
-            return file
-        begun, known, _ = records[0]
+                raise _apart(self._path, self._saved) if _read(self._path)[1] else _damaged(self._path, 0)
+            log = self._begun(name)
+            log.move(self._path)
+            return log
+        begun, known = records[0]
         self.first = begun["first"]
         numbers: Iterator[Any] = iter(np.frombuffer(known, np.int64).reshape(-1, 2).tolist())
         self.places = {source: dict(islice(numbers, count)) for source, count in begun["places"]}
-        self._left = [(head, tables) for head, tables, _ in records[1:]]
+        self._left = records[1:]
         for head, _ in self._left:
             self._note(self._batch({**head, "tables": []}, b""))
             fit = [self._schemas.get(name) == fields for name, fields, _ in head["tables"]]
             self.behind += sum(rows for rows, fits in zip(head["rows"], fit) if fits) + len(head["dead"])
-        if not data.startswith(checksum.MARK):  # of the version before
-            records = [(head, tables, 0) for head, tables, _ in records]
-            self._written(_record(head, tables) for head, tables, _ in records).close()
-            path = self._part
-            records[-1] = (*records[-1][:2], path.stat().st_size)
-        os.replace(path, self._path)
-        file = self._path.open("r+b")
-        file.truncate(records[-1][2])
-        file.seek(records[-1][2])
-        return file
+        if not isinstance(log, RecordLog):
+            log = self._written([_encoded(head, tables) for head, tables in records])
+        log.move(self._path)
+        return log
 
-    def _begun(self, name: str) -> BinaryIO:
+    def _begun(self, name: str) -> RecordLog:
         """A journal that follows a snapshot, on disk, not yet in its place."""
         places = [(source, len(place)) for source, place in self.places.items()]
         numbers = np.array([pair for place in self.places.values() for pair in place.items()], np.int64)
-        return self._written([_record({"follows": name, "first": self.first, "places": places}, numbers.tobytes())])
+        return self._written([_encoded({"follows": name, "first": self.first, "places": places}, numbers.tobytes())])
 
-    def _written(self, records: Iterable[bytes]) -> BinaryIO:
-        file = self._part.open("wb")
-        file.write(checksum.MARK)
-        file.writelines(records)
-        file.flush()
-        os.fsync(file.fileno())
-        return file
+    def _written(self, records: Sequence[Record]) -> RecordLog:
+        self._part.unlink(missing_ok=True)
+        log = RecordLog(self._part)
+        log.append(records)
+        return log
 
     def _note(self, batch: Batch) -> None:
         self.first = max([self.first, *(block.beyond for block in batch.blocks)])
@@ -210,49 +197,32 @@ def _fields(schema: Schema) -> list[list[str]]:
     return [[attribute.name, attribute.type] for attribute in schema.attributes]
 
 
-def _record(head: Mapping[str, Any], tables: bytes) -> bytes:
-    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    return checksum.record(text, tables)
+def _encoded(head: Mapping[str, Any], tables: bytes) -> Record:
+    return json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"), tables
 
 
-def _whole(data: bytes) -> tuple[list[_Record], bool]:
-    """The records up to what is torn, or damaged; and whether it is that."""
+def _decoded(text: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text.decode("utf-8", "surrogatepass"))
+    return found
+
+
+def _read(path: Path) -> tuple[RecordLog | CrcRecordLog, list[_Record], bool]:
+    """The log of a file, its records up to what is torn or damaged, and whether it is damaged."""
     found: list[_Record] = []
+    log = RecordLog(path)
     try:
-        if not checksum.marked(data):
-            found += _records_before(data)
-            return found, bool(found) and _more(data, found[-1][2])
-        for text, tables, stop in checksum.records(data, len(checksum.MARK)):
-            found.append((json.loads(text.decode("utf-8", "surrogatepass")), tables, stop))
-    except checksum.Broken:
-        return found, True
-    return found, False
+        if path.is_file() and not RecordLog.wrote(path):
+            before = CrcRecordLog(path, _BEFORE)
+            found += [(_decoded(rest[: fields[1]]), rest[fields[1] :]) for fields, rest in before.unread()]
+            return before, found, bool(found) and not before.torn()
+        for text, tables in log.unread():
+            found.append((_decoded(text), tables))
+    except Broken:
+        return log, found, True
+    return log, found, False
 
 
-def _records_before(data: bytes) -> Iterator[_Record]:
-    """As the version before has written them, up to what is torn."""
-    place = 0
-    while place + _BEFORE.size <= len(data):
-        sum, length, size = _BEFORE.unpack_from(data, place)
-        middle = place + _BEFORE.size + length
-        stop = middle + size
-        if stop > len(data) or crc32(data[place + 4 : stop]) != sum:
-            return
-        yield json.loads(data[place + _BEFORE.size : middle].decode("utf-8", "surrogatepass")), data[middle:stop], stop
-        place = stop
-
-
-def _more(data: bytes, place: int) -> bool:
-    """Whether what the version before has written, and is not whole there, has more behind it. Zeros have not: the
-    machine has ended before what was written was on disk."""
-    rest = memoryview(data)[place:]
-    if len(rest) < _BEFORE.size or not any(rest):
-        return False
-    _, length, size = _BEFORE.unpack_from(rest)
-    return bool(_BEFORE.size + length + size < len(rest))
-
-
-def _told(block: Block) -> Sequence[Any]:
+def _placed(block: Block) -> Sequence[Any]:
     """Where records stand; not what they say."""
     lines = block.lines
     if lines is not None and len(lines) and (np.diff(lines) == 1).all():
@@ -260,8 +230,8 @@ def _told(block: Block) -> Sequence[Any]:
     return block.file, block.first, block.count, block.line, None if lines is None else lines.tolist(), block.times
 
 
-def _block(told: Sequence[Any]) -> Block:
-    file, first, count, line, lines, times = told
+def _block(placed: Sequence[Any]) -> Block:
+    file, first, count, line, lines, times = placed
     return Block(file, first, count, line, None if lines is None else np.array(lines, np.int64), times=times)
 
 

@@ -1,4 +1,4 @@
-"""The journal of files: added to and never written anew, the same numbers after any end, and cheap to look at again."""
+"""The list of files: added to and never written anew, the same numbers after any end, and cheap to look at again."""
 
 from __future__ import annotations
 
@@ -72,11 +72,7 @@ def test_more_files_than_can_be_told_apart(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(CepError, match="input 2 has had 4 files, more cannot be told apart"):
         one.extend(some)
     assert len(FileList(str(tmp_path / "files.jsonl"))) == 4
-    assert ListedFile.of(some_line(one)).number == 7
-
-
-def some_line(one: FileList) -> bytes:
-    return one.entries(3, 4)[0].line().encode()
+    assert ListedFile.of(one.entries(3, 4)[0].fields()).number == 7
 
 
 def test_what_is_known_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

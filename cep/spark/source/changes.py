@@ -7,7 +7,6 @@ micro-batch that is done again tells the same, whatever has become of the files.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,11 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cep.core.checksum import Broken, Chain
+from cep.core.append_log import LineLog
+from cep.core.checksum import Broken
 from cep.core.errors import CepError
 from cep.spark.source.control_messages import ControlMessage
-from cep.spark.storage.disk import damaged, sync
+from cep.spark.storage.disk import damaged
 from cep.spark.storage.layout import CHANGES
 
 if TYPE_CHECKING:
@@ -41,21 +41,20 @@ class Chronicle:
     """The changes that files hold, look by look. `names`: files, folders, patterns, as absolute paths."""
 
     def __init__(self, checkpoint: Path, names: Sequence[str]) -> None:
-        self._path = checkpoint / CHANGES
+        self._log = LineLog(checkpoint / CHANGES)
         self._names = names
-        self._lines: list[bytes] = []
-        self._chain = Chain()
+        self._lines: list[dict[str, Any]] = []
         self._files: dict[str, _Known] | None = None
 
     def __len__(self) -> int:
         self._open()
         return len(self._lines)
 
-    def lines(self, first: int, beyond: int) -> list[bytes]:
+    def lines(self, first: int, beyond: int) -> list[dict[str, Any]]:
         """Those from one place to before another. CepError: there are not so many."""
         if beyond > len(self):
             raise CepError(
-                f"--checkpoint: {self._path} has {len(self)} changes, and {beyond} were told",
+                f"--checkpoint: {self._log.path} has {len(self)} changes, and {beyond} were told",
                 hint="put the whole folder back as it was, or start anew with another one",
                 code="checkpoint",
             )
@@ -135,35 +134,21 @@ class Chronicle:
             "changes": [[one.time, change(one).decode(), one.file, one.line] for one in news.changes],
             "refused": [[one.reason, one.code, one.file, one.line, one.text] for one in news.refused],
         }
-        chain = self._chain.copy()
-        line = chain.add(json.dumps(fields, ensure_ascii=False).encode())
-        with self._path.open("ab") as file:
-            file.truncate(sum(map(len, self._lines)))  # what a killed run was writing, and told to no one
-            file.write(line)
-            sync(file)
-        self._lines.append(line)
-        self._chain = chain
-
-    def _proven(self) -> None:
-        """CepError: what is kept is damaged."""
-        try:
-            for line in self._lines:
-                json.loads(self._chain.read(line))
-        except Broken as error:
-            raise damaged(self._path, what=f"is damaged in line {error.number + 1}") from None
-        except ValueError:
-            raise damaged(self._path) from None
+        self._log.append([fields])
+        self._log.close()
+        self._lines.append(fields)
 
     def _open(self) -> dict[str, _Known]:
         """The files as they were taken, where more may come. CepError: what was taken of one is not in it any more."""
         if self._files is not None:
             return self._files
-        if self._path.exists():
-            self._lines = [each for each in self._path.read_bytes().splitlines(keepends=True) if each.endswith(b"\n")]
-            self._proven()
+        try:
+            self._lines += self._log.unread()
+        except Broken as error:
+            raise damaged(self._log.path, what=f"is damaged in line {error.number + 1}") from None
         parts: dict[str, list[dict[str, Any]]] = {}
         for line in self._lines if self._names else ():
-            for file, taken in json.loads(line)["files"].items():
+            for file, taken in line["files"].items():
                 parts.setdefault(file, []).append(taken)
         self._files = {file: _again(file, each) for file, each in parts.items()}
         return self._files
@@ -201,7 +186,7 @@ def _altered(file: str, taken: int) -> CepError:
 class Changed(ControlMessage):
     """Lines of the chronicle, from number `first` on."""
 
-    def __init__(self, first: int, lines: Sequence[bytes]) -> None:
+    def __init__(self, first: int, lines: Sequence[dict[str, Any]]) -> None:
         super().__init__(first)
         self.first, self.lines = first, list(lines)
 

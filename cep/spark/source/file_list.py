@@ -6,18 +6,18 @@ at, written and kept.
 
 from __future__ import annotations
 
-import json
 import os
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from cep.core.checksum import Broken, Chain
+from cep.core.append_log import LineLog
+from cep.core.checksum import Broken
 from cep.core.errors import CepError
-from cep.spark.storage.disk import damaged, sync
+from cep.spark.storage.disk import damaged
 from connectors.inputs import Input
 
 FILE_BITS = 22
@@ -34,11 +34,9 @@ class ListedFile(InputPartition):
         self.number, self.input, self.there = number, input, there
 
     @classmethod
-    def of(cls, line: bytes) -> ListedFile:
-        """The one that the journal has in this line."""
-        fields = json.loads(line)
-        fields.pop("hash", None)
-        return cls(fields.pop("number"), Input(**fields))
+    def of(cls, fields: Mapping[str, Any]) -> ListedFile:
+        """The one of a line of the list."""
+        return cls(fields["number"], Input(**{name: value for name, value in fields.items() if name != "number"}))
 
     def seen(self) -> ListedFile:
         """The same, looked at now."""
@@ -48,28 +46,25 @@ class ListedFile(InputPartition):
     def path(self) -> str:
         return self.input.path
 
-    def line(self) -> str:
-        """As the journal has it, but for its hash."""
+    def fields(self) -> dict[str, Any]:
+        """Its line of the list."""
         one = self.input
-        fields = {"path": one.path, "format": one.format, "type": one.type, "bound": one.bound}
-        return json.dumps({"number": self.number} | fields, ensure_ascii=False)
+        return {"number": self.number, "path": one.path, "format": one.format, "type": one.type, "bound": one.bound}
 
 
 class FileList:
-    """The files in the order in which they are read, a line of JSON each, with a hash of all until it. New ones are
-    added by their names alone, so that folders of several events are read side by side; numbers go spec by spec, in
-    each by time of coming.
+    """The files in the order in which they are read, a line of JSON each in a log on disk. New ones are added by their
+    names alone, so that folders of several events are read side by side; numbers go spec by spec, in each in the order
+    in which files came.
 
-    Lines are only ever added, and are on disk before anyone is told of them. Of what a killed run was writing the last
-    line may be torn: it was told to no one, and is cut off. Held in memory are paths, and where lines begin.
+    Lines are only ever added, and are on disk before anyone relies on them. Held in memory are paths, and where lines
+    begin.
     """
 
     def __init__(self, path: str) -> None:
-        self._path = Path(path)
+        self._log = LineLog(Path(path))
         self._known: set[str] = set()
         self._following: Counter[int] = Counter()
-        self._begins = array("q", [0])  # of each line, and last where the next one will
-        self._chain = Chain()
 
     @property
     def known(self) -> Set[str]:
@@ -79,22 +74,20 @@ class FileList:
 
     def __len__(self) -> int:
         self._read()
-        return len(self._begins) - 1
+        return len(self._log)
 
     def entries(self, first: int, beyond: int) -> list[ListedFile]:
         """Those from one place to before another. CepError: the journal does not go so far."""
         if beyond > len(self):
             raise CepError(
-                f"--checkpoint: {self._path} has {len(self)} files, and {beyond} were read",
+                f"--checkpoint: {self._log.path} has {len(self)} files, and {beyond} were read",
                 hint="put the whole folder back as it was, or start anew with another one",
                 code="checkpoint",
             )
-        if first >= beyond:
-            return []
-        with self._path.open("rb") as file:
-            file.seek(self._begins[first])
-            lines = file.read(self._begins[beyond] - self._begins[first]).splitlines()
-        return [self._some(line) for line in lines]
+        try:
+            return [self._listed(fields) for fields in self._log.read(first, beyond)]
+        except Broken as error:
+            raise self._damaged(error) from None
 
     def extend(self, now: Iterable[tuple[int, Input]]) -> int:
         """With those of `now`, each with the place of its spec, that are not yet in it; gives how many there are then.
@@ -114,42 +107,32 @@ class FileList:
                 )
             new.append(ListedFile((place << FILE_BITS) + following[place], one))
             following[place] += 1
-        self._add(sorted(new, key=lambda one: (os.path.basename(one.path), one.number)))
+        if new:
+            new.sort(key=lambda one: (os.path.basename(one.path), one.number))
+            self._log.append([one.fields() for one in new])
+            self._log.close()
+            for file in new:
+                self._take(file)
         return len(self)
 
-    def _add(self, new: Sequence[ListedFile]) -> None:
-        if not new:
-            return
-        with self._path.open("ab") as file:
-            file.truncate(self._begins[-1])  # a torn line
-            chain = self._chain.copy()
-            file.write(b"".join(chain.add(one.line().encode("utf-8")) for one in new))
-            sync(file)
-        self._read()
-
     def _read(self) -> None:
-        """What has been added since it was last read. CepError: it is damaged."""
+        """What has been added since the list was last read. CepError: it is damaged."""
         try:
-            if self._path.stat().st_size <= self._begins[-1]:
-                return
-        except FileNotFoundError:
-            return
-        with self._path.open("rb") as file:
-            file.seek(self._begins[-1])
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                try:
-                    one = self._some(self._chain.read(line))
-                except Broken:
-                    raise damaged(self._path, what=f"is damaged in line {len(self._begins)}") from None
-                self._known.add(one.path)
-                place, number = one.number >> FILE_BITS, one.number & ((1 << FILE_BITS) - 1)
-                self._following[place] = max(self._following[place], number + 1)
-                self._begins.append(self._begins[-1] + len(line))
+            for fields in self._log.unread():
+                self._take(self._listed(fields))
+        except Broken as error:
+            raise self._damaged(error) from None
 
-    def _some(self, line: bytes) -> ListedFile:
+    def _take(self, one: ListedFile) -> None:
+        self._known.add(one.path)
+        place, number = one.number >> FILE_BITS, one.number & ((1 << FILE_BITS) - 1)
+        self._following[place] = max(self._following[place], number + 1)
+
+    def _listed(self, fields: Mapping[str, Any]) -> ListedFile:
         try:
-            return ListedFile.of(line)
+            return ListedFile.of(fields)
         except (ValueError, TypeError, KeyError):
-            raise damaged(self._path) from None
+            raise damaged(self._log.path) from None
+
+    def _damaged(self, error: Broken) -> CepError:
+        return damaged(self._log.path, what=f"is damaged in line {error.number + 1}")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 from zlib import crc32
 
-from cep.core import checksum
+from cep.core.append_log import CrcRecordLog, RecordLog
+from cep.core.checksum import Broken
 from cep.core.errors import CepError
 from cep.spark.storage.disk import BACK, put, sync_names
 from cep.spark.storage.lock import locked
@@ -21,7 +19,7 @@ from connectors.mqtt import Arrival
 _HEAD = struct.Struct("<HB")
 """`mid` and QoS; the topic is behind it."""
 _BEFORE = struct.Struct("<IIIHB")
-"""In a file of the version before: check sum of what follows it, bytes of the payload, of the topic, `mid` and QoS."""
+"""In a file of an earlier version: check sum of what follows it, bytes of the payload, of the topic, `mid` and QoS."""
 
 _FULL = 1 << 24  # bytes of a file
 _MIDS = 1 << 16  # numbers that a broker has for messages on their way
@@ -29,19 +27,39 @@ _GONE = "known"  # of the files that were removed: a check sum, then `mid` and d
 _PAIR = struct.Struct("<HI")
 
 
-@dataclass(slots=True)
-class _Part:
-    """A file with the messages from number `first` on, and where each ends; `places` begins with where the first does.
-    `old`: of the version before, to which nothing is added."""
+class _Segment:
+    """A file with the messages from number `first` on."""
 
-    path: Path
-    first: int
-    places: list[int]
-    old: bool = False
+    def __init__(self, path: Path) -> None:
+        """CepError: a message is damaged, or missing in the middle."""
+        self.first = int(path.stem)
+        try:
+            new = not path.exists() or RecordLog.wrote(path)
+            self.log: RecordLog | CrcRecordLog = RecordLog(path) if new else CrcRecordLog(path, _BEFORE)
+            for _ in self.log.unread():
+                pass
+        except Broken as broken:
+            raise _damaged(path, self.first + broken.number) from None
+        if isinstance(self.log, CrcRecordLog) and not self.log.torn():
+            raise _damaged(path, self.beyond)
 
     @property
     def beyond(self) -> int:
-        return self.first + len(self.places) - 1
+        return self.first + len(self.log)
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is added to it."""
+        return self.log.size >= _FULL or not isinstance(self.log, RecordLog)
+
+    def read(self, first: int, last: int) -> list[Arrival]:
+        """Messages, counted in the file. CepError: one is damaged."""
+        try:
+            if isinstance(self.log, RecordLog):
+                return [_unpacked(*record) for record in self.log.read(first, last)]
+            return [_unpacked_before(*record) for record in self.log.read(first, last)]
+        except Broken as broken:
+            raise _damaged(self.log.path, self.first + broken.number) from None
 
 
 class MessageLog:
@@ -58,78 +76,61 @@ class MessageLog:
         self._guard = threading.Lock()
         self._lock = locked(folder, patience)
         try:
-            self._parts = [_read(path) for path in sorted(folder.glob("*.mail"))]
-            for part, following in zip(self._parts, self._parts[1:]):
-                if part.beyond != following.first:
-                    raise _damaged(part.path, part.beyond)
+            self._segments = [_Segment(path) for path in sorted(folder.glob("*.mail"))]
+            for segment, following in zip(self._segments, self._segments[1:]):
+                if segment.beyond != following.first:
+                    raise _damaged(segment.log.path, segment.beyond)
         except BaseException:
             self._lock.close()
             raise
-        self._file: BinaryIO | None = None
+        self._current: RecordLog | None = None  # what messages are added to
 
     @property
     def end(self) -> int:
         """The number of the next message."""
-        return self._parts[-1].beyond if self._parts else 0
+        return self._segments[-1].beyond if self._segments else 0
 
     def append(self, arrived: Sequence[Arrival]) -> None:
         """Keep messages; they are on the disk when this returns. CepError: it is closed."""
         if self._lock.closed:
             raise CepError(f"{self._folder}: it is closed, and may be another run's", code="checkpoint")
-        pieces = [_packed(one) for one in arrived]
-        if self._file is None or self._parts[-1].places[-1] >= _FULL:
-            self._next()
-        assert self._file is not None, "the next part is open"
-        self._file.write(b"".join(pieces))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        with self._guard:
-            places = self._parts[-1].places
-            for piece in pieces:
-                places.append(places[-1] + len(piece))
+        records = [(_HEAD.pack(one.mid, one.qos) + one.topic.encode(), one.payload) for one in arrived]
+        if self._current is None or self._current.size >= _FULL:
+            self._current = self._following()
+        self._current.append(records)
 
     def read(self, start: int, end: int) -> list[Arrival]:
         """The messages from `start` up to, not including, `end`. CepError: some are not there, or damaged."""
-        found: list[Arrival] = []
-        for part, first, last in self._between(start, end):
-            with part.path.open("rb") as file:
-                file.seek(part.places[first])
-                data = file.read(part.places[last] - part.places[first])
-            try:
-                here = [one for one, _ in _unpacked(data, part.old)]
-            except checksum.Broken as broken:
-                raise _damaged(part.path, part.first + first + broken.number) from None
-            if len(here) != last - first:
-                raise _damaged(part.path, part.first + first + len(here))
-            found += here
-        return found
+        return [one for segment, first, last in self._between(start, end) for one in segment.read(first, last)]
 
     def cuts(self, start: int, end: int, most: int, size: int) -> Iterator[tuple[int, int]]:
         """The same in ranges of up to so many messages and bytes, of one message at least; always the same ones."""
-        for part, first, last in self._between(start, end):
+        for segment, first, last in self._between(start, end):
+            places = segment.log.places
             while first < last:
-                full = bisect_right(part.places, part.places[first] + size) - 1
+                full = bisect_right(places, places[first] + size) - 1
                 stop = min(last, first + most, max(full, first + 1))
-                yield part.first + first, part.first + stop
+                yield segment.first + first, segment.first + stop
                 first = stop
 
     def within(self, start: int, end: int, size: int) -> int:
         """Up to where messages from `start` on are about so many bytes, of one at least, but not beyond `end`."""
-        for part, first, last in self._between(start, end):
-            taken = part.places[last] - part.places[first]
+        for segment, first, last in self._between(start, end):
+            places = segment.log.places
+            taken = places[last] - places[first]
             if taken > size:
-                full = bisect_right(part.places, part.places[first] + size) - 1
-                return max(part.first + full, start + 1)
+                full = bisect_right(places, places[first] + size) - 1
+                return max(segment.first + full, start + 1)
             size -= taken
         return max(start, end)
 
-    def _between(self, start: int, end: int) -> list[tuple[_Part, int, int]]:
+    def _between(self, start: int, end: int) -> list[tuple[_Segment, int, int]]:
         """The files with these messages, each with the first of them and the one after the last, counted in it."""
         if start >= end:
             return []
         with self._guard:
-            parts = [part for part in self._parts if part.first < end and part.beyond > start]
-            there = (parts[0].first, parts[-1].beyond) if parts else (0, 0)
+            found = [one for one in self._segments if one.first < end and one.beyond > start]
+            there = (found[0].first, found[-1].beyond) if found else (0, 0)
         if there[0] > start or there[1] < end:
             missing = start if not there[0] <= start < there[1] else there[1]
             raise CepError(
@@ -137,36 +138,29 @@ class MessageLog:
                 hint=BACK,
                 code="checkpoint",
             )
-        return [(part, max(start, part.first) - part.first, min(end, part.beyond) - part.first) for part in parts]
+        return [(one, max(start, one.first) - one.first, min(end, one.beyond) - one.first) for one in found]
 
     def known(self) -> dict[int, int]:
         """The latest messages, by which one that comes again is known: digests by `mid`. At least the last 65,536 are
         in it. CepError: it is damaged."""
-        return self._gone() | self._digests(self._parts)
+        return self._gone() | self._digests(self._segments)
 
     def forget(self, until: int) -> None:
         """Remove files that hold nothing from number `until` on; the last one stays, so that numbers go on."""
-        gone = [part for part in self._parts[:-1] if part.beyond <= until]
+        gone = [segment for segment in self._segments[:-1] if segment.beyond <= until]
         if digests := self._digests(gone):
             pairs = b"".join(_PAIR.pack(*pair) for pair in (self._gone() | digests).items())
             put(self._folder / _GONE, crc32(pairs).to_bytes(4, "little") + pairs)
             sync_names(self._folder)
         with self._guard:
-            self._parts = self._parts[len(gone) :]
-        for part in gone:
-            part.path.unlink(missing_ok=True)
+            self._segments = self._segments[len(gone) :]
+        for segment in gone:
+            segment.log.path.unlink(missing_ok=True)
 
-    def _digests(self, parts: Sequence[_Part]) -> dict[int, int]:
+    def _digests(self, segments: Sequence[_Segment]) -> dict[int, int]:
         """Of the messages in these files, where they are among the latest."""
-        found: dict[int, int] = {}
-        for part in parts:
-            if part.beyond > self.end - _MIDS:
-                try:
-                    there = _unpacked(part.path.read_bytes(), part.old, part.places[0])
-                    found |= {one.mid: one.digest for one, _ in there if one.qos}
-                except checksum.Broken as broken:
-                    raise _damaged(part.path, part.first + broken.number) from None
-        return found
+        recent = [one for one in segments if one.beyond > self.end - _MIDS]
+        return {one.mid: one.digest for each in recent for one in each.read(0, len(each.log)) if one.qos}
 
     def _gone(self) -> dict[int, int]:
         """What is known of files that were removed: no more than there are numbers."""
@@ -179,72 +173,36 @@ class MessageLog:
         return dict(_PAIR.iter_unpack(pairs))
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        if self._current is not None:
+            self._current.close()
         self._lock.close()
 
-    def _next(self) -> None:
-        """The last file if it has room, else a new one."""
-        if self._file is not None:
-            self._file.close()
-        if not self._parts or self._parts[-1].old or self._parts[-1].places[-1] >= _FULL:
+    def _following(self) -> RecordLog:
+        """The last file if it has room, else a new one; its name is on disk."""
+        if self._current is not None:
+            self._current.close()
+        if not self._segments or self._segments[-1].full:
             path = self._folder / f"{self.end:020}.mail"
             with self._guard:
-                if self._parts and self._parts[-1].first == self.end:  # of the version before, and nothing in it
-                    self._parts.pop()
-                self._parts.append(_Part(path, self.end, [len(checksum.MARK)]))
-            path.write_bytes(checksum.MARK)
-        part = self._parts[-1]
-        self._file = part.path.open("r+b")
-        self._file.truncate(part.places[-1])
-        self._file.seek(part.places[-1])
+                if self._segments and self._segments[-1].first == self.end:  # of an earlier version, and empty
+                    self._segments.pop().log.path.unlink()
+                self._segments.append(_Segment(path))
+        log = self._segments[-1].log
+        assert isinstance(log, RecordLog), "nothing is added to what an earlier version wrote"
+        log.append([])
         sync_names(self._folder)
+        return log
 
 
-def _packed(one: Arrival) -> bytes:
-    return checksum.record(_HEAD.pack(one.mid, one.qos) + one.topic.encode(), one.payload)
+def _unpacked(head: bytes, payload: bytes) -> Arrival:
+    mid, qos = _HEAD.unpack_from(head)
+    return Arrival(head[_HEAD.size :].decode(), payload, mid, qos)
 
 
-def _unpacked(data: bytes, old: bool = False, start: int = 0) -> Iterator[tuple[Arrival, int]]:
-    """Messages and where each ends, up to what is torn. Broken: one is damaged."""
-    if old:
-        yield from _unpacked_before(data)
-        return
-    for head, payload, stop in checksum.records(data, start):
-        mid, qos = _HEAD.unpack_from(head)
-        yield Arrival(head[_HEAD.size :].decode(), payload, mid, qos), stop
-
-
-def _unpacked_before(data: bytes) -> Iterator[tuple[Arrival, int]]:
-    """Likewise, of the version before: up to what is damaged."""
-    place = 0
-    while place + _BEFORE.size <= len(data):
-        sum, size, length, mid, qos = _BEFORE.unpack_from(data, place)
-        stop = place + _BEFORE.size + length + size
-        if stop > len(data) or crc32(data[place + 4 : stop]) != sum:
-            return
-        middle = place + _BEFORE.size + length
-        yield Arrival(data[place + _BEFORE.size : middle].decode(), data[middle:stop], mid, qos), stop
-        place = stop
+def _unpacked_before(fields: tuple[int, ...], rest: bytes) -> Arrival:
+    _, _, length, mid, qos = fields
+    return Arrival(rest[:length].decode(), rest[length:], mid, qos)
 
 
 def _damaged(path: Path, number: int) -> CepError:
     return CepError(f"--checkpoint: {path}: message {number} is damaged", hint=BACK, code="checkpoint")
-
-
-def _read(path: Path) -> _Part:
-    """The file as far as it is whole. CepError: a message that is not has more behind it, or is not half written: it
-    was kept and acknowledged."""
-    data, first = path.read_bytes(), int(path.stem)
-    try:
-        new = checksum.marked(data)
-        start = len(checksum.MARK) if new else 0
-        places = [start, *(stop for _, stop in _unpacked(data, not new, start))]
-    except checksum.Broken as broken:
-        raise _damaged(path, first + broken.number) from None
-    part, rest = _Part(path, first, places, not new), memoryview(data)[places[-1] :]
-    if part.old and len(rest) >= _BEFORE.size and any(rest):
-        _, size, length, _, _ = _BEFORE.unpack_from(rest)
-        if _BEFORE.size + length + size < len(rest):
-            raise _damaged(path, part.beyond)
-    return part

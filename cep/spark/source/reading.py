@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -130,15 +130,16 @@ def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> pa.Rec
     return batch(from_outside(program, tables, _BEFORE, None))
 
 
-def changes(program: ShippedProgram, number: int, lines: Sequence[bytes], letters: str | None) -> pa.RecordBatch:
+def changes(
+    program: ShippedProgram, number: int, lines: Sequence[Mapping[str, Any]], letters: str | None
+) -> pa.RecordBatch:
     """Changes of the knowledge as lines of the chronicle have them, from this number on, to all buckets; what could not
     be taken is written to the dead letters."""
-    found = [json.loads(line) for line in lines]
-    refused = [one for each in found for one in each["refused"]]
+    refused = [one for each in lines for one in each["refused"]]
     dead = [DeadLetter(file, line, reason, code, text) for reason, code, file, line, text in refused]
     write(letters, f"changes-{number:08}", dead)
     report = Report(dead=Counter(one.code for one in dead))
-    taken = [change for each in found for change in each["changes"]]
+    taken = [change for each in lines for change in each["changes"]]
     return batch([*(change_blocks(program, taken) if taken else ()), report_block(report, bucket_keys(1)[0])])
 
 

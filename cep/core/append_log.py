@@ -1,0 +1,203 @@
+"""Logs on disk: entries are only ever added, and what was added is read again as it was written, or found damaged.
+
+The last entry may be torn: the process or the machine ended while it was written, and nobody relied on it. It is cut
+off before the next one is added. Anything else that is not what was written is damage, and nothing is cut off.
+
+Entries are records of bytes, each with a hash of its own, or lines of JSON, each with a hash of all lines up to it
+(`cep.core.checksum`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from struct import Struct
+from typing import Any, BinaryIO, Generic, TypeAlias, TypeVar
+from zlib import crc32
+
+from cep.core import checksum
+from cep.core.checksum import Broken
+
+Entry = TypeVar("Entry")
+
+Record: TypeAlias = tuple[bytes, bytes]
+"""The head and the body of a record."""
+
+
+class AppendLog(ABC, Generic[Entry]):
+    """The entries of a file, which need not exist yet. `places`: the byte at which each entry that was read or added
+    begins, and last the one at which the next will."""
+
+    MARK = b""
+    """What the file begins with."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.places = array("q", [len(self.MARK)])
+        self._file: BinaryIO | None = None
+
+    def __len__(self) -> int:
+        return len(self.places) - 1
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file up to the last whole entry."""
+        return self.places[-1]
+
+    def unread(self) -> Iterator[Entry]:
+        """The entries that were added since the file was last read, by anyone, up to a torn one; while one is looked
+        at, `len` is its number. Broken: one is damaged; says its number."""
+        try:
+            if self.path.stat().st_size <= self.size:
+                return
+        except FileNotFoundError:
+            return
+        with self.path.open("rb") as file:
+            file.seek(self.size)
+            for entry, size in self._decoded(file, len(self), new=True):
+                yield entry
+                self.places.append(self.size + size)
+
+    def read(self, first: int, beyond: int) -> list[Entry]:
+        """The entries from one number to before another; all were read or added before. Broken: one is not whole
+        any more; says its number. The hashes of lines are not looked at again."""
+        if first >= beyond:
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self.places[first])
+            data = file.read(self.places[beyond] - self.places[first])
+        found = [entry for entry, _ in self._decoded(BytesIO(data), first, new=False)]
+        if len(found) != beyond - first:
+            raise Broken(first + len(found))
+        return found
+
+    def move(self, path: Path) -> None:
+        """Give the file another name, in the place of a file of that name. OSError: it cannot have it."""
+        os.replace(self.path, path)
+        self.path = path
+
+    def close(self) -> None:
+        """Let go of the file; it is opened again where more is added."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @abstractmethod
+    def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[Entry, int]]:
+        """Entries and the bytes of each, from where the file stands, up to a torn one. `number`: of the first; `new`:
+        they are read for the first time. Broken: one is damaged."""
+
+    def _write(self, pieces: Sequence[bytes], sync: bool) -> None:
+        """Add entries behind those that were read; a torn one is cut off."""
+        try:
+            if self._file is None:
+                self._file = self._opened()
+            self._file.write(b"".join(pieces))
+            self._file.flush()
+            if sync:
+                os.fsync(self._file.fileno())
+        except OSError:
+            self.close()  # what was half written is cut off when it is opened again
+            raise
+        for piece in pieces:
+            self.places.append(self.size + len(piece))
+
+    def _opened(self) -> BinaryIO:
+        file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        if file.seek(0, os.SEEK_END) < len(self.MARK):  # it is new, or was just begun
+            file.seek(0)
+            file.write(self.MARK)
+        file.truncate(self.size)
+        file.seek(self.size)
+        return file
+
+
+class RecordLog(AppendLog[Record]):
+    """Records of bytes."""
+
+    MARK = checksum.MARK
+
+    @staticmethod
+    def wrote(path: Path) -> bool:
+        """Whether a file is such a log, or was just begun as one. Broken: it is one, and what it begins with is
+        damaged. OSError: it cannot be read."""
+        with path.open("rb") as file:
+            return checksum.marked(file.read(len(checksum.MARK)))
+
+    def append(self, records: Sequence[Record], sync: bool = True) -> None:
+        """Add records; they outlive the process when this returns, with `sync` also the end of the machine. OSError:
+        the file cannot be written."""
+        self._write([checksum.record(head, body) for head, body in records], sync)
+
+    def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[Record, int]]:
+        before = 0
+        try:
+            for head, body, stop in checksum.records(file.read()):
+                yield (head, body), stop - before
+                before = stop
+        except Broken as error:
+            raise Broken(number + error.number) from None
+
+
+class LineLog(AppendLog[dict[str, Any]]):
+    """Lines of JSON objects, each with the hash of all lines up to it in its last field, `hash`. Lines that an earlier
+    version wrote have none."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._chain = checksum.Chain()
+
+    def append(self, lines: Sequence[dict[str, Any]]) -> None:
+        """Add lines; they outlive the end of the machine when this returns. OSError: the file cannot be written."""
+        chain = self._chain.copy()
+        self._write([chain.add(json.dumps(each, ensure_ascii=False).encode()) for each in lines], sync=True)
+        self._chain = chain
+
+    def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[dict[str, Any], int]]:
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            if new:
+                self._chain.read(line)
+            try:
+                found = json.loads(line)
+            except ValueError:
+                raise Broken(number) from None
+            found.pop("hash", None)
+            yield found, len(line)
+            number += 1
+
+
+class CrcRecordLog(AppendLog[tuple[tuple[int, ...], bytes]]):
+    """Records as an earlier version wrote them, with a CRC-32 each; nothing is added to them. An entry has the fields
+    of its `head`, and the bytes behind that. The fields begin with the check sum of all that follows it, and the sizes
+    of two parts; a damaged record cannot be told from a torn one but by what is behind it."""
+
+    def __init__(self, path: Path, head: Struct) -> None:
+        super().__init__(path)
+        self._head = head
+
+    def torn(self) -> bool:
+        """Whether what is behind the last whole record is torn, and not damaged: it is cut short, or zeros."""
+        with self.path.open("rb") as file:
+            file.seek(self.size)
+            rest = file.read()
+        if len(rest) < self._head.size or not any(rest):
+            return True
+        _, first, second, *_ = self._head.unpack_from(rest)
+        return bool(self._head.size + first + second >= len(rest))
+
+    def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[tuple[tuple[int, ...], bytes], int]]:
+        data, place = file.read(), 0
+        while place + self._head.size <= len(data):
+            fields = self._head.unpack_from(data, place)
+            stop = place + self._head.size + fields[1] + fields[2]
+            if stop > len(data) or crc32(data[place + 4 : stop]) != fields[0]:
+                return
+            yield (fields, data[place + self._head.size : stop]), stop - place
+            place = stop
