@@ -162,6 +162,7 @@ class Journal:
         if not isinstance(log, RecordLog):
             log = self._written([_encoded(head, tables) for head, tables in records])
         log.move(self._path)
+        log.append([])  # cuts off what is torn
         return log
 
     def _begun(self, name: str) -> RecordLog:

@@ -14,9 +14,9 @@ from cep.core.schema import Schema
 from cep.core.signals import stops
 from connectors.addresses import Address
 from connectors.batch import Batch
+from connectors.idle import IdleTimer
 from connectors.inputs import Input
 from connectors.messages import Inbox
-from connectors.silence import Silence
 from connectors.sources import Away, Feed, Lasting, Sources
 
 _PATIENCE = 0.2  # seconds that are waited for messages, and Ctrl-C with them
@@ -107,7 +107,7 @@ def listen(
     sources: Sources | None = None,
 ) -> Iterator[Batch]:
     """Batches of up to `most` messages, their records numbered from `first`. When nothing has come for `idle` seconds
-    there is a batch of silence, and again until something comes (`connectors.silence`); not while one of them is lost,
+    there is a batch of silence, and again until something comes (`connectors.idle`); not while one of them is lost,
     which `sources` is told of: what did not come is not known then. What was polled is done when the next batch is
     asked for; with a `rest`, which knows whether it is, also when they are closed."""
     sources = sources or Sources()
@@ -123,7 +123,7 @@ def listen(
                 source = feed(one.address, {} if rest is None else rest.place(name), sources.lasting)
             sources.begin(one.path)
             feeds.append((name, stack.enter_context(closing(source)), Inbox(one, schemas)))
-        silence = Silence(idle)
+        silence = IdleTimer(idle)
         while feeds and not (rest is not None and rest.over):
             patience = _PATIENCE if len(feeds) == 1 else _TURN
             for each in list(feeds):
@@ -145,8 +145,8 @@ def listen(
                     source.done()
                     source.kept()
                     first = batch.blocks[-1].beyond
-                    silence.heard()
+                    silence.reset()
             if sources.lost:
-                silence.heard()
+                silence.reset()
             elif silence.due():
                 yield Batch({}, [], [], silence=silence.length)

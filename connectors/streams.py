@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.signals import stops
-from connectors.silence import Silence
+from connectors.idle import IdleTimer
 
 BOM = b"\xef\xbb\xbf"
 LONGEST = 1 << 24
@@ -39,7 +39,7 @@ class Stream:
     """
 
     def __init__(self, path: str, given: BinaryIO | None = None, idle: float | None = None) -> None:
-        self.silence = Silence(idle)
+        self.silence = IdleTimer(idle)
         self.size: int | None = None
         self.damage: str | None = None  # why the rest of a compressed file cannot be read
         self._compressed: gzip.GzipFile | None = None
@@ -74,13 +74,13 @@ class Stream:
     def silent(self) -> bool:
         """Wait for something to read, or the end, but no longer than until the silence is to be told; whether it was in
         vain."""
-        patience = self.silence.patience
+        patience = self.silence.remaining
         if self._descriptor is None or patience is None:
             return False
         while not stops.wait(self._descriptor, patience):
             if self.silence.due():
                 return True
-            patience = self.silence.patience or 0.0
+            patience = self.silence.remaining or 0.0
         return False
 
     def empty(self) -> bool:
@@ -103,7 +103,7 @@ class Stream:
         else:
             data = self._file.read(most)
         self._read += len(data)
-        self.silence.heard()
+        self.silence.reset()
         return data
 
     def _arrived(self, descriptor: int, most: int) -> bytes:

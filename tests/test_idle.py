@@ -1,4 +1,4 @@
-"""Silence: time goes on by itself from where it had come, while nothing comes; what is earlier is late then."""
+"""IdleTimer: time goes on by itself from where it had come, while nothing comes; what is earlier is late then."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cep.events import Event
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch, DeadLetter
 from connectors.deadletters import DeadLetters
-from connectors.silence import Silence
+from connectors.idle import IdleTimer
 from tests.spark_runs import of_tables
 
 SECOND = 1_000_000
@@ -46,7 +46,7 @@ class Hand:
 @pytest.mark.parametrize(("idle", "told"), [(0.25, [0.25, 1.25, 2.25, 3.25]), (1.5, [1.5, 3.0]), (None, [])])
 def test_a_silence_is_told_again_and_again(idle: float | None, told: list[float]) -> None:
     hand = Hand()
-    silence = Silence(idle, hand)
+    silence = IdleTimer(idle, hand)
     for _ in range(2):  # the second begins when something has come
         found = []
         for quarter in range(1, 16):
@@ -55,8 +55,8 @@ def test_a_silence_is_told_again_and_again(idle: float | None, told: list[float]
                 assert silence.length == quarter * SECOND // 4
                 found.append(quarter / 4)
         assert found == told
-        silence.heard()
-    assert silence.patience == idle
+        silence.reset()
+    assert silence.remaining == idle
 
 
 def test_files_are_never_silent() -> None:

@@ -69,7 +69,7 @@ def test_more_files_than_can_be_told_apart(tmp_path: Path, monkeypatch: pytest.M
     one = FileList(str(tmp_path / "files.jsonl"))
     some = [(1, Input(f"/in/{number}", "jsonl", None, False)) for number in range(5)]
     assert one.extend(some[:4]) == 4
-    with pytest.raises(CepError, match="input 2 has had 4 files, more cannot be told apart"):
+    with pytest.raises(CepError, match="input 2 has had 4 files, there are no numbers for more"):
         one.extend(some)
     assert len(FileList(str(tmp_path / "files.jsonl"))) == 4
     assert ListedFile.of(one.entries(3, 4)[0].fields()).number == 7

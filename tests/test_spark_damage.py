@@ -21,7 +21,7 @@ from cep.engine import Engine
 from cep.spark.sink import output_folder
 from cep.spark.sink.commit_log import COMPACTED, CommitLog, OutputFile, intact
 from cep.spark.sink.relay import Relay
-from cep.spark.source.changes import Chronicle
+from cep.spark.source.changes import ChangeLog
 from cep.spark.source.file_list import FileList
 from cep.spark.source.live import read_or_make
 from cep.spark.source.message_log import MessageLog
@@ -57,7 +57,7 @@ def written(folder: Path, seed: int = 0) -> None:
             valid = "<https://w3id.org/semcep#validFrom>"
             file.write(f"{graph} {valid} {when}^^<http://www.w3.org/2001/XMLSchema#dateTime> .\n")
             file.write(f"<urn:s> <urn:p> <urn:o{number}> {graph} .\n")
-        assert Chronicle(state, [str(folder / "updates.nq")]).look(last=True) == number + 1
+        assert ChangeLog(state, [str(folder / "updates.nq")]).look(last=True) == number + 1
     begin(state / "buckets", f"r{seed}-")
     for bucket in range(2):
         engine.push({}) if bucket else None
@@ -83,15 +83,15 @@ def read(folder: Path) -> Any:
     state, out = folder / "state", folder / "out"
     found: list[Any] = [asdict(CheckpointInfo.read(state / CHECKPOINT))]
     journal = FileList(str(state / FILES))
-    found.append([one.line() for one in journal.entries(0, 3)])
-    found.append(Chronicle(state, [str(folder / "updates.nq")]).lines(0, 2))
+    found.append([one.fields() for one in journal.entries(0, 3)])
+    found.append(ChangeLog(state, [str(folder / "updates.nq")]).lines(0, 2))
     begin(state / "buckets", json.loads(json.dumps(found[0]))["name"] + "-")
     versions = newest(state / "buckets", 2)
     paths = [state / "buckets" / f"{name}-{version:08}" for name, version in versions.items()]
     assert len(paths) == 2 or not paths
     found += [(read_state(path), head(path)["program"]) for path in paths]
     found += [read_or_make(state / "input-0" / name, lambda: None) for name in ("address", "client", "begin")]
-    with closing(MessageLog(state / "mail", patience=0)) as mail:
+    with closing(MessageLog(state / "mail", timeout=0)) as mail:
         found += [mail.read(0, 5), mail.known()]
     ledger = CommitLog(out)
     found += [list(ledger.lines()), ledger.totals(), ledger.leaving(), ledger.last, output_folder.missing(out)]
@@ -241,7 +241,7 @@ def test_what_the_version_before_has_written_goes_on(tmp_path: Path) -> None:
 
 
 def read_but_mail(folder: Path) -> Any:
-    with closing(MessageLog(folder / "state" / "mail", patience=0)) as mail:
+    with closing(MessageLog(folder / "state" / "mail", timeout=0)) as mail:
         mail.append([Arrival("rooms", b"%d" % n, n, 1) for n in range(5)])
     return read(folder)
 
@@ -264,7 +264,7 @@ def test_messages_of_the_version_before_go_on(tmp_path: Path) -> None:
         assert mail.end == 4 and len(mail.known()) == 4
     path.write_bytes(old[:8] + b"?" + old[9:])
     with pytest.raises(CepError, match="message 0 is damaged"):
-        MessageLog(tmp_path, patience=0)
+        MessageLog(tmp_path, timeout=0)
 
 
 def test_the_files_of_spark_are_held_against_their_check_sums(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_packages_that_cannot_be_had(tmp_path: Path) -> None:
     )
     found = unresolved(said(log, 0) or "")
     assert found is not None and unresolved("Invalid maximum heap size: -Xmxmuch") is None
-    told = "--packages: org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0 cannot be had from any repository"
+    told = "--packages: org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0 cannot be downloaded from any repository"
     assert found.message == told
 
 
@@ -199,12 +199,12 @@ def test_a_busy_topic_is_no_silence(tmp_path: Path) -> None:
 
     planned(0, 5)
     hush = IdleWatermark(5 * SECOND, 0, tmp_path, lambda: now[0])
-    hush.heard()
+    hush.reset()
     now[0] = 6.0
     planned(1, 9)
-    assert hush.told() is None, "the topic went on meanwhile"
+    assert hush.due() is None, "the topic went on meanwhile"
     now[0] = 12.0
-    assert hush.told() is not None
+    assert hush.due() is not None
 
 
 class StandIn(DataSource):

@@ -121,7 +121,7 @@ def test_kept_messages_outlive_any_end(tmp_path: Path) -> None:
     assert [mail.within(150, end, 10 << 20) for end in (150, 300, 600)] == [150, 300, 309]  # of 64 KiB and a head
     assert mail.within(299, 600, 1) == 300
     with pytest.raises(CepError, match="is in use by another run"):
-        MessageLog(tmp_path / "mail", patience=0)
+        MessageLog(tmp_path / "mail", timeout=0)
     mail.close()
     files = sorted((tmp_path / "mail").glob("*.mail"))
     assert [file.name.lstrip("0") for file in files] == [".mail", "300.mail"]
@@ -158,13 +158,13 @@ def test_damage_in_what_was_kept_is_told(tmp_path: Path) -> None:
     mail.close()
     for _ in range(2):
         with pytest.raises(CepError, match=r"\.mail: message 50 is damaged"):
-            MessageLog(tmp_path, patience=0)
+            MessageLog(tmp_path, timeout=0)
     assert file.read_bytes() == bytes(data), "nothing is cut off"
     data[len(data) // 2] ^= 1
     for wrong in (bytes(data[:-1]) + b"?", bytes(data) + b"not half of a record"):
         file.write_bytes(wrong)
         with pytest.raises(CepError, match=r"message (99|100) is damaged"):
-            MessageLog(tmp_path, patience=0)
+            MessageLog(tmp_path, timeout=0)
     for torn in (
         bytes(data[:-1]),
         bytes(data[:-30]) + bytes(30),
@@ -243,7 +243,7 @@ def test_what_never_pauses_is_taken_so_far(tmp_path: Path, monkeypatch: pytest.M
             else:
                 until(lambda: post.latest(0, None), "a line")  # noqa: B023
             soon(post.stop)
-            MessageLog(tmp_path / f"input-{number}", patience=0).close()
+            MessageLog(tmp_path / f"input-{number}", timeout=0).close()
 
 
 @pytest.mark.parametrize("failure, told", [(IndexError("of a library"), "of a library"), (None, "nothing is received")])

@@ -183,12 +183,12 @@ def claimed(asked: JobRequest, reads: Reads, held: ExitStack) -> Job:
     mark = f"{state.name}-" if state.name else ""
     query = replace(query, generation=state.generation, mark=mark, times=state.times)
     check_writable("--output", Path(query.output))
-    if query.letters is not None:
-        check_writable("--dead-letter", Path(query.letters))
+    if query.dead_letters is not None:
+        check_writable("--dead-letter", Path(query.dead_letters))
     _tidied(query, folder)
     if not asked.sent:
         _missed(wish, output_folder.missing(Path(query.output)))
-    changes.Chronicle(folder, [os.path.abspath(one) for one in query.updates]).look(query.closing, strict=True)
+    changes.ChangeLog(folder, [os.path.abspath(one) for one in query.updates]).look(query.closing, strict=True)
     return query
 
 
@@ -253,8 +253,8 @@ def _tidied(query: Job, checkpoint: Path) -> None:
     output_folder.sweep(Path(query.output))
     bucket_states.sweep(generation.states(checkpoint))
     generation.retire(checkpoint)
-    if query.letters is not None:
-        remove_hidden(Path(query.letters), query.mark)
+    if query.dead_letters is not None:
+        remove_hidden(Path(query.dead_letters), query.mark)
 
 
 def _engine(wish: RunOptions, text: str) -> tuple[Options, Engine]:

@@ -1,4 +1,4 @@
-"""Dead letters of distributed tasks: a file a piece of work, written whole, the same whenever it is done again."""
+"""Dead letters of distributed tasks: one file for each work item, written whole, the same whenever it is repeated."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from connectors.writers import json_lines
 OPTION = "--dead-letter"
 
 LINE_BITS = 36
-"""A row's `@order` is the number of its file, and in so many bits its line there (of Parquet its row, from 1)."""
-
+"""The low bits of a row's `@order`, which hold its line (of Parquet its row, from 1); above is its file's number."""
 
 Write = Callable[[Iterable[DeadLetter]], None]
 
 
 def line_of(order: int) -> int:
-    """The line of the row of that order."""
+    """The line that an `@order` holds."""
     return order & ((1 << LINE_BITS) - 1)
 
 
 def file_of(order: int) -> int:
-    """The number of its file."""
+    """The number of the file that an `@order` holds."""
     return order >> LINE_BITS
 
 
 @contextmanager
 def writing(begin: str | None, name: str) -> Iterator[Write]:
-    """A file of the letters of a piece of work of that name, as lines of JSON: what is written while the block runs is
-    there when it has ended well. Without letters there is no file, nor any more if the work was done before. `begin`:
-    what paths of such files begin with, as `/dead/f00ba7-`; None: letters are lost. CepError: it cannot be written."""
+    """The file of the dead letters of a work item of that name, as lines of JSON: what is written while the block runs
+    is there once it has ended well. Without dead letters there is no file, and one of an earlier try is removed.
+    `begin`: the prefix of the paths of such files, as `/dead/f00ba7-`; None: dead letters are dropped. CepError: the
+    file cannot be written."""
     if begin is None:
-        yield lambda letters: None
+        yield lambda dead_letters: None
         return
     path = Path(f"{begin}{name}.jsonl")
     place = path.parent
@@ -50,9 +50,9 @@ def writing(begin: str | None, name: str) -> Iterator[Write]:
     with ExitStack() as held:
         file: BinaryIO | None = None
 
-        def write(letters: Iterable[DeadLetter]) -> None:
+        def write(dead_letters: Iterable[DeadLetter]) -> None:
             nonlocal file
-            for one in letters:
+            for one in dead_letters:
                 with writing_to(OPTION, place):
                     if file is None:
                         place.mkdir(parents=True, exist_ok=True)
@@ -70,10 +70,10 @@ def writing(begin: str | None, name: str) -> Iterator[Write]:
                 path.unlink(missing_ok=True)
 
 
-def write(begin: str | None, name: str, letters: Iterable[DeadLetter]) -> None:
-    """Write all the letters of a piece of work at once."""
-    with writing(begin, name) as told:
-        told(letters)
+def write(begin: str | None, name: str, dead_letters: Iterable[DeadLetter]) -> None:
+    """Write all the dead letters of a work item at once."""
+    with writing(begin, name) as write_all:
+        write_all(dead_letters)
 
 
 def _line(one: DeadLetter) -> bytes:
@@ -90,7 +90,8 @@ def _record(text: str | None) -> object:
 
 
 def records(table: pl.DataFrame, schema: Schema, times: str) -> list[str]:
-    """A line of JSON for each row, in their order; `times` are `iso` or `seconds`."""
+    """Rows as records again, a line of JSON each, in their order: where a stage runs, the text that was read is not
+    known. `times`: how they are written, `iso` or `seconds`."""
     if not table.height:
         return []
     written = json_lines({schema.name: table}, {schema.name: schema}, times == "iso", False).decode().split("\n")

@@ -1,4 +1,4 @@
-"""A program as a streaming query: source, stages one after another, sink; and how it is run to its end."""
+"""A program as a streaming query: a source, the stages one after another, a sink."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ from connectors.inputs import Input
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`lateness` in microseconds, None: nothing is late before the end of the input. `limit`: files in a micro-batch,
-    `most`: about how many messages of each live input. `closing`: the end of the files is the end of the input.
-    `format`: jsonl or parquet. `letters`: a folder, in which names of files begin with `mark`. `every`: microseconds
-    from one look for more to the next. `idle`: those of silence after which time goes on by itself. `keep`: those of
-    the events' time for which files stay. `updates`: where changes of the knowledge are. `generation`: of the
+    """What a query does. Durations are in microseconds.
+
+    `lateness`: None, nothing is late before the end of the input. `limit`: at most so many files in a micro-batch;
+    `most`: about so many messages of each live input. `closing`: the input ends with its files. `format`: jsonl or
+    parquet. `dead_letters`: a folder, in which the names of files begin with `mark`. `every`: the time between two
+    looks for more. `idle`: the time without input after which the watermark goes on by itself. `keep`: the span of
+    event time for which output files stay. `updates`: where changes of the knowledge are. `generation`: of the
     checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads. `times`: how they are written,
     `iso` or `seconds`."""
 
@@ -46,7 +48,7 @@ class Job:
     input_format: str | None = None
     limit: int | None = None
     closing: bool = True
-    letters: str | None = None
+    dead_letters: str | None = None
     most: int | None = None
     every: int = 0
     idle: int | None = None
@@ -59,12 +61,12 @@ class Job:
 
     @property
     def dead(self) -> str | None:
-        """What the paths of files of dead letters begin with."""
-        return None if self.letters is None else os.path.join(self.letters, self.mark)
+        """The prefix of the paths of files of dead letters."""
+        return None if self.dead_letters is None else os.path.join(self.dead_letters, self.mark)
 
 
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
-    """The query, running: over what is there, or until it is stopped."""
+    """Start the query: over what is there, or until it is stopped."""
     closing = job.closing and not follow
     journal = str(Path(job.checkpoint) / FILES)
     files = SourceOptions.of(
@@ -88,7 +90,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     topics = kafka_connector.topic_blocks(spark, job.program, job.beside, job.most, job.dead)
     if topics is not None:
         records = topics.union(records)  # our own stays the last in Spark's log, where it is looked for
-    parcels = derived(records, job)
+    blocks = derived(records, job)
     schemas = {event: job.program.schemas[event] for event in job.wanted}
     folder, merged = Path(job.checkpoint), job.program.merged
     held, passing = holder(folder), Path(job.output) == folder / OUTGOING
@@ -96,7 +98,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     places = job.checkpoint, held, passing, own.name, first
     to = sink(SinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times))
     spark.dataSource.register(to)
-    writer = world(parcels, job.program).writeStream.outputMode("append").format(to.name())
+    writer = world(blocks, job.program).writeStream.outputMode("append").format(to.name())
     beside = f"file://{own}"  # whatever the cluster's own file system is
     writer = writer.option("checkpointLocation", beside)
     if follow:
@@ -105,9 +107,9 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
 
 
 def derived(records: DataFrame, job: Job) -> DataFrame:
-    """What all stages make of parcels with their `time`."""
+    """The blocks that all stages make of those of the source, which have a `time`."""
     late = -(-(job.lateness or 0) // 1000)  # Spark would cut what is less than a millisecond
-    parcels = records.withWatermark("time", f"{late} milliseconds").drop("time")
+    blocks = records.withWatermark("time", f"{late} milliseconds").drop("time")
     run, folder, generation = uuid.uuid4().hex, Path(job.checkpoint), job.generation
     states = generation.states(folder)
     begin(states, job.mark)
@@ -115,11 +117,11 @@ def derived(records: DataFrame, job: Job) -> DataFrame:
     given = None if start is None else Given(generation.number, start, generation.before(folder))
     for stage in job.program.stages:
         own = States(str(states), stage.number)
-        parcels = stepped(parcels, Work(job.program, stage.number, run, job.wanted, job.dead, own, given, job.times))
-    return watched(parcels)
+        blocks = stepped(blocks, Work(job.program, stage.number, run, job.wanted, job.dead, own, given, job.times))
+    return watched(blocks)
 
 
-def world(parcels: DataFrame, program: ShippedProgram) -> DataFrame:
-    """The parcels of what goes out; those that may hold the same occurrences are in one partition."""
-    found = parcels.filter(f"stage = {WORLD}").select("key", "event", "rows")
+def world(blocks: DataFrame, program: ShippedProgram) -> DataFrame:
+    """The blocks that go to the sink; those that may hold identical occurrences are in one partition."""
+    found = blocks.filter(f"stage = {WORLD}").select("key", "event", "rows")
     return found.repartition("key") if program.merged else found

@@ -1,4 +1,4 @@
-"""A stage in buckets: Spark's stateful operator, called once a micro-batch for each bucket with its parcels."""
+"""A stage in buckets: Spark's stateful operator, called once a micro-batch for each bucket with its shuffle blocks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from cep.spark.worker import freeze_garbage
 
-if TYPE_CHECKING:  # loaded by those that step alone: who plans a query asks only what state there is
+if TYPE_CHECKING:  # loaded only where a stage runs: a process that plans a query only asks for the state variables
     from cep.spark.stepping import Stepping, Work
 
 
-def stepped(parcels: DataFrame, work: Work) -> DataFrame:
-    """The parcels after a stage: those for it are gone, what it made is there."""
+def stepped(blocks: DataFrame, work: Work) -> DataFrame:
+    """The blocks after a stage: without those that it took, with those that it made."""
     from cep.spark.shuffle_blocks import BLOCK_COLUMNS
 
     processor = Buckets(pickle.dumps(work))
-    return parcels.groupBy("key").transformWithState(processor, BLOCK_COLUMNS, "Append", "EventTime")
+    return blocks.groupBy("key").transformWithState(processor, BLOCK_COLUMNS, "Append", "EventTime")
 
 
 class Buckets(StatefulProcessor):
@@ -46,7 +46,7 @@ class Buckets(StatefulProcessor):
         pass
 
     def here(self) -> Stepping:
-        """What steps, from the first parcel or timer on."""
+        """The engines of the stage, loaded with the first block or timer."""
         if self.stepping is None:
             from cep.spark.stepping import BucketTurn, Stepping
 
@@ -55,6 +55,6 @@ class Buckets(StatefulProcessor):
         return self.stepping
 
     def kept(self) -> int:
-        """The version of the bucket whose turn it is; 0: there is none."""
+        """The version of the state of the current bucket; 0: it has none yet."""
         there = self.version.get()
         return 0 if there is None else int(there[0])

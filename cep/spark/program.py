@@ -1,4 +1,4 @@
-"""A program as it travels to the workers: what an engine of any stage and bucket is made of there."""
+"""A program as it is sent to the workers, which make engines of any stage and bucket of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Options:
 @dataclass(frozen=True, slots=True)
 class ShippedProgram:
     """A text, cut into stages, each run in `buckets` engines, or in one. `program`: the fingerprint of all of it;
-    `ticking`: the stages in which something happens at a time of itself."""
+    `ticking`: the stages in which something happens at certain times without input."""
 
     text: str
     name: str
@@ -65,8 +65,8 @@ class ShippedProgram:
         )
 
     def engine(self, stage: int, state: bytes | None = None, before: PriorState | None = None) -> Engine:
-        """A new engine of a stage, whose time only `advance` moves; with the `state` that one of it had, or with what
-        there was `before`, of another program. CepError: the state is of another program."""
+        """A new engine of a stage, whose time only `advance` moves; with the `state` of an earlier one, or with the
+        state `before` of another program. CepError: the state is of another program."""
         options = self.options
         made = Engine.from_text(
             self.text,
@@ -83,7 +83,7 @@ class ShippedProgram:
         return made if state is None else made.restore(state)
 
     def bare(self) -> ShippedProgram:
-        """Without what only engines need."""
+        """The same without what only engines need."""
         return replace(self, options=Options())
 
     def count(self, stage: Stage) -> int:
@@ -91,24 +91,24 @@ class ShippedProgram:
         return self.buckets if stage.keyed else 1
 
     def owner(self, event: str) -> int:
-        """The stage that tells of rows of the event that are refused: the first of those that take it from outside."""
+        """The stage that reports refused rows of the event: the first one that takes it from outside."""
         return min(stage.number for stage in self.stages if event in stage.outside)
 
     @property
     def merged(self) -> frozenset[str]:
-        """The events of which several buckets may make the identical occurrence."""
+        """The events of which several buckets may derive identical occurrences."""
         return frozenset[str]().union(*(stage.merged for stage in self.stages))
 
 
 @lru_cache(maxsize=1)
 def known(pickled: bytes) -> KnowledgeSource:
-    """The knowledge again, once in a worker."""
+    """The knowledge, unpickled once in a worker."""
     found: KnowledgeSource = pickle.loads(pickled)
     return found
 
 
 def packed_facts(facts: Mapping[str, pl.DataFrame]) -> dict[str, bytes]:
-    """Tables of facts as they travel."""
+    """Tables of facts as Arrow streams."""
     found = {}
     for name, table in facts.items():
         sink = BytesIO()

@@ -1,4 +1,4 @@
-"""Rows of one event for one bucket as a parcel: one row of Spark's, which crosses a shuffle as one value."""
+"""Shuffle blocks: the rows of one event for one bucket as one row of Spark's, which crosses a shuffle as one value."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from cep.spark.program import ShippedProgram
 from connectors.packed import pack
 
 WORLD = 0
-"""The `stage` of what is derived and goes to no stage but out."""
+"""The `stage` of derived rows that go to the sink."""
 
 REPORT = -2
 """The `stage` of a report on its way to the driver, which is its `source`."""
 
 BLOCK_COLUMNS = "stage int, key int, event string, place long, source string, rows binary"
-"""`key` stands for the bucket (`bucket_keys`); `place` sorts the parcels of a bucket: which file they are from, or
-which bucket of which stage made them; `source`: the name of the file, None where a stage made them; `rows`: an Arrow
+"""`key` stands for the bucket (`bucket_keys`). `place` sorts the blocks of a bucket: by the number of their file, or by
+the stage and bucket that made them. `source`: the name of the file, None where a stage made them. `rows`: an Arrow
 stream."""
 
 END = 1 << 61
 """The time (microseconds) of the end of the input, beyond that of any event by more than any lateness."""
 
 EVEN = 48
-"""Buckets are spread evenly over as many partitions, and over any number that divides it."""
+"""Buckets are spread evenly over so many partitions, and over any number of them that divides it."""
 
 CHANGE = "#change"
-"""The `event` of changes of the knowledge, which no event is called."""
+"""The `event` of blocks with changes of the knowledge; no event has such a name."""
 
 _ALL = 0xFFFFFFFF
 
 Change = tuple[int, str, str, int]
-"""Of the knowledge: from when (microseconds), what, and the file and line where it was told."""
+"""Of the knowledge: from when (microseconds), what, and the file and line that say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def from_outside(
 def from_stage(
     program: ShippedProgram, stage: Stage, bucket: int, made: Mapping[str, pl.DataFrame], wanted: Sequence[str]
 ) -> Iterator[ShuffleBlock]:
-    """What a bucket made, for later stages, and where it is `wanted` for the world."""
+    """What a bucket made, for later stages, and where it is `wanted` for the sink."""
     place = (stage.number << 32) + bucket
     for later in program.stages[stage.number :]:
         mine = {event: table for event, table in made.items() if event in later.inputs.keys() - later.outside}
@@ -79,15 +79,15 @@ def from_stage(
         if event not in wanted or not table.height:
             continue
         if event not in program.merged:
-            yield _parcel(WORLD, keys[bucket], event, place, None, table.drop(ARRIVAL, TIE))
+            yield _block(WORLD, keys[bucket], event, place, None, table.drop(ARRIVAL, TIE))
             continue
         numbers = pl.Series("bucket", buckets(table, program.schemas[event], "whole", program.buckets))
         for number in numbers.unique().sort().to_list():
-            yield _parcel(WORLD, keys[number], event, place, None, table.filter(numbers == number))
+            yield _block(WORLD, keys[number], event, place, None, table.filter(numbers == number))
 
 
 def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBlock]:
-    """To the buckets that have something to do when no row has come yet, or to `every` one: parcels without rows."""
+    """Blocks without rows, for the buckets that have something to do before the first row, or for `every` one."""
     for stage in program.stages:
         if every or stage.number in program.ticking:
             for key in bucket_keys(program.buckets)[: program.count(stage)]:
@@ -103,7 +103,7 @@ def change_blocks(program: ShippedProgram, found: Sequence[Change]) -> Iterator[
 
 
 def report_block(report: Report, key: int) -> ShuffleBlock:
-    """A report as a parcel that passes all stages."""
+    """A report as a block that passes through all stages."""
     return ShuffleBlock(REPORT, key, "", 0, report.line(), b"", 0)
 
 
@@ -114,18 +114,18 @@ def _dealt(
     for bucket, dealt in enumerate(deal(stage, tables, program.schemas, program.count(stage))):
         for event, table in dealt.items():
             if table.height:
-                yield _parcel(stage.number, keys[bucket], event, place, source, table)
+                yield _block(stage.number, keys[bucket], event, place, source, table)
 
 
-def _parcel(stage: int, key: int, event: str, place: int, source: str | None, table: pl.DataFrame) -> ShuffleBlock:
+def _block(stage: int, key: int, event: str, place: int, source: str | None, table: pl.DataFrame) -> ShuffleBlock:
     latest = table["end"].max()
     assert isinstance(latest, int), "there are rows, and each has an end"
     return ShuffleBlock(stage, key, event, place, source, pack(table), latest)
 
 
-def batch(parcels: Iterable[ShuffleBlock]) -> pa.RecordBatch:
-    """Parcels from outside as Spark takes them from a source: with `time`, the last end of each."""
-    found = list(parcels)
+def batch(blocks: Iterable[ShuffleBlock]) -> pa.RecordBatch:
+    """Blocks as Spark takes them from a source: with `time`, the latest end in each."""
+    found = list(blocks)
     columns = [
         pa.array([one.stage for one in found], pa.int32()),
         pa.array([one.key for one in found], pa.int32()),
@@ -140,7 +140,7 @@ def batch(parcels: Iterable[ShuffleBlock]) -> pa.RecordBatch:
 
 @lru_cache
 def bucket_keys(buckets: int) -> tuple[int, ...]:
-    """A number for each bucket: bucket b goes to partition b modulo their number, where that divides `EVEN`."""
+    """A key for each bucket: Spark puts bucket b into partition b modulo their number, where that divides `EVEN`."""
     waiting: dict[int, list[int]] = {}
     for bucket in range(buckets):
         waiting.setdefault(bucket % EVEN, []).append(bucket)
@@ -158,7 +158,7 @@ def bucket_keys(buckets: int) -> tuple[int, ...]:
 
 @lru_cache
 def buckets_by_key(buckets: int) -> dict[int, int]:
-    """The bucket of each number."""
+    """The bucket of each key."""
     return {key: bucket for bucket, key in enumerate(bucket_keys(buckets))}
 
 

@@ -1,1 +1,1 @@
-"""Spark itself: its session, what it prints and tells, and how a query is begun, watched, stopped and tried again."""
+"""Spark in the driver: its session and its log, and how a query is begun, watched, stopped and tried again."""

@@ -1,4 +1,4 @@
-"""Why a query failed, in a sentence: the first cause, without the ways it took through two languages."""
+"""Why a query failed, in one sentence: the first cause, without the stack traces of two languages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FULL = "No space left on device"
 
 
 def failed(error: Any, log: str) -> CepError:
-    """What to say of a query's failure, as Java or PySpark raises it. `log`: where the rest is."""
+    """The error for a query that failed, from what Java or PySpark raised. `log`: where the rest is."""
     texts = causes(error) or [str(error)]
     why, _, advice = reason(texts).partition(_HINT)
     if any(_FULL in text for text in texts) and not any(_OWN in text for text in texts):
@@ -27,7 +27,7 @@ def failed(error: Any, log: str) -> CepError:
 
 
 def causes(error: Any) -> list[str]:
-    """The messages of what Java has raised, and of its causes; none: Java has raised nothing."""
+    """The messages of an exception of Java, and of its causes; empty: Java raised none."""
     texts = []
     cause = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     while cause is not None:
@@ -37,7 +37,7 @@ def causes(error: Any) -> list[str]:
 
 
 def lost(log: str) -> CepError:
-    """What to say where Java has ended before the query."""
+    """The error for a query whose Java process has ended."""
     return CepError(
         "the query has failed: Java has ended, or was ended",
         hint="it or the machine may have had too little memory (`--conf spark.driver.memory=4g`); the same command "
@@ -47,13 +47,13 @@ def lost(log: str) -> CepError:
 
 
 def reason(texts: list[str]) -> str:
-    """The messages of an exception and its causes as one: that of a program's mistake in a worker as it is, else the
-    last line of a traceback, or the first line of the last cause."""
+    """One message for an exception and its causes: a CepError of a worker as it is, else the last line of a traceback,
+    or the first line of the last cause."""
     for text in reversed(texts):
         for mark in (f"{_OWN}: ", f"{_OWN}s: "):
             if mark in text:
-                told = text.rpartition(mark)[2]
-                return _STATE.sub("", re.split(r"\n\s*(?:at |$)", told, maxsplit=1)[0].strip())
+                rest = text.rpartition(mark)[2]
+                return _STATE.sub("", re.split(r"\n\s*(?:at |$)", rest, maxsplit=1)[0].strip())
     last = texts[-1]
     if "Traceback (most recent call last)" in last:
         lines = [line for line in last.splitlines() if _RAISED.match(line)]

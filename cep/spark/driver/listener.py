@@ -1,4 +1,4 @@
-"""What a query tells of each micro-batch: its reports, which reach the driver as an observed metric, and its time."""
+"""The progress of a query: the time of each micro-batch, and its reports, which reach the driver as a metric."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 NAME = "semcep"
 
-_PATIENCE = 10.0  # seconds that the last word of a query may take to come
+_TIMEOUT = 10.0  # seconds that the last event of a query may take
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """`seconds`: how long it took, of which `phases` are parts, as Spark calls them. `files`: how many have been read,
-    None: it does not read files. `stored`: the bytes of Spark's state stores in memory."""
+    """`seconds`: how long it took; `phases`: of that, by Spark's names. `files`: how many were read until then, None:
+    the query reads no files. `stored`: the bytes of Spark's state stores in memory."""
 
     number: int
     seconds: float
@@ -44,18 +44,18 @@ class MicroBatch:
     reports: Sequence[Report]
 
     @classmethod
-    def of(cls, told: StreamingQueryProgress) -> MicroBatch:
-        """Of what Spark tells."""
-        lines = told.observedMetrics[NAME]["reports"] if NAME in told.observedMetrics else ()
-        ends = [json.loads(source.endOffset) for source in told.sources if source.endOffset]
+    def of(cls, progress: StreamingQueryProgress) -> MicroBatch:
+        """The micro-batch of a progress event of Spark."""
+        lines = progress.observedMetrics[NAME]["reports"] if NAME in progress.observedMetrics else ()
+        ends = [json.loads(source.endOffset) for source in progress.sources if source.endOffset]
         files = [end["files"] for end in ends if isinstance(end, dict) and isinstance(end.get("files"), int)]
-        phases = {name: number / 1000 for name, number in told.durationMs.items()}
+        phases = {name: number / 1000 for name, number in progress.durationMs.items()}
         return cls(
-            told.batchId,
+            progress.batchId,
             phases.pop("triggerExecution", 0.0),
             phases,
             files[0] if files else None,
-            sum(one.memoryUsedBytes for one in told.stateOperators),
+            sum(one.memoryUsedBytes for one in progress.stateOperators),
             [Report.of_line(line) for line in lines],
         )
 
@@ -63,14 +63,14 @@ class MicroBatch:
 Take = Callable[[MicroBatch], None]
 
 
-def watched(parcels: DataFrame) -> DataFrame:
-    """The parcels behind all stages, the reports among them observed."""
+def watched(blocks: DataFrame) -> DataFrame:
+    """The shuffle blocks after all stages; the reports among them are observed."""
     lines = sql.when(sql.col("stage") == REPORT, sql.col("source"))
-    return parcels.observe(NAME, sql.collect_list(lines).alias("reports"))
+    return blocks.observe(NAME, sql.collect_list(lines).alias("reports"))
 
 
 class Listener(StreamingQueryListener):
-    """Hands each micro-batch that was run to `take`, in a thread of its own; `ended` when the query has."""
+    """Passes each finished micro-batch to `take`, in a thread of its own; `ended` is set when the query has."""
 
     def __init__(self, take: Take) -> None:
         self.take = take
@@ -88,12 +88,12 @@ class Listener(StreamingQueryListener):
 
 @contextmanager
 def listening(spark: SparkSession, take: Take) -> Iterator[None]:
-    """Each micro-batch of queries that run while the block runs; all of them have been told when it ends."""
+    """Pass each micro-batch of queries that run while the block runs to `take`; all were passed when it ends."""
     listener = Listener(take)
     spark.streams.addListener(listener)
     try:
         yield
-        listener.ended.wait(_PATIENCE)
+        listener.ended.wait(_TIMEOUT)
     finally:
         with suppress(Py4JError, OSError):  # Java may have ended
             spark.streams.removeListener(listener)

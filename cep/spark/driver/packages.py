@@ -1,4 +1,4 @@
-"""Jars that Spark is given beside its own: what they are, whether they fit it, and why they could not be had."""
+"""Jars that are added to Spark's own: whether they fit, and why they cannot be downloaded."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cep.core.errors import CepError
 PACKAGES = "spark.jars.packages"
 JARS = "spark.jars"
 KAFKA = "spark-sql-kafka-0-10"
-"""The artifact that is Spark's own connector for Kafka."""
+"""The artifact of Spark's own connector for Kafka."""
 
 SCALA = "2.13"
-"""That of all jars of Spark 4."""
+"""The version of Scala of all jars of Spark 4."""
 
 _PATHS = (JARS, "spark.driver.extraClassPath", "spark.executor.extraClassPath")
 _COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
@@ -31,7 +31,7 @@ def wanted() -> str:
 
 
 def joined(given: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings, with what `--packages` names. CepError: that is no name of an artifact."""
+    """The settings with what `--packages` names. CepError: that is no name of an artifact."""
     names = [name.strip() for text in given for name in text.split(",")]
     for name in names:
         if not _COORDINATES.fullmatch(name):
@@ -45,8 +45,8 @@ def joined(given: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def connected(settings: Mapping[str, str]) -> bool:
-    """Whether the connector for Kafka is among the jars that settings name. CepError: it is, and is for another Spark;
-    or a jar is not there."""
+    """Whether the connector for Kafka is among the jars that settings name. CepError: it is for another Spark; or a jar
+    does not exist."""
     for jar in filter(None, settings.get(JARS, "").split(",")):
         place = urlparse(jar.strip())
         if place.scheme in ("", "file") and "*" not in place.path and not Path(place.path).is_file():
@@ -65,14 +65,14 @@ def connected(settings: Mapping[str, str]) -> bool:
 
 
 def unresolved(said: str) -> CepError | None:
-    """What to say where Spark has not started since packages could not be had, as its last words tell; None: it has
-    not started for another reason."""
+    """The error if Spark did not start because packages could not be downloaded; `said`: its last words. None: there
+    was another reason."""
     missing = [":".join(found) for found in _UNRESOLVED.findall(said)]
     if not missing:
         return None
     return CepError(
-        f"--packages: {' and '.join(missing)} cannot be had from any repository",
+        f"--packages: {' and '.join(missing)} cannot be downloaded from any repository",
         hint="is the name right, and can Maven Central be reached? `--conf spark.jars.repositories=URL` names another "
-        "repository, `--conf spark.jars=FILE,FILE` jars that are here",
+        "repository, `--conf spark.jars=FILE,FILE` names local jars",
         code="spark",
     )

@@ -1,4 +1,4 @@
-"""The Spark session of a run, and what has to be so for it."""
+"""The Spark session of a run: its settings, and the Java that it needs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEEDED: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.speculation": "false",  # a bucket makes one step at a time
 }
-"""Without these a query is not right, or not run at all."""
+"""Without these settings a query would be wrong, or would not run."""
 
 CHOSEN: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -42,29 +42,29 @@ CHOSEN: Mapping[str, str] = {
     "spark.cleaner.periodicGC.interval": "10min",  # what crossed a shuffle stays on disk until then
     "spark.python.authenticate.socketTimeout": "60s",  # workers start slowly on a busy machine
 }
-"""What suits a run on one machine; `options` come first, and what spark-submit was given."""
+"""Settings that suit a run on one machine; `options` and those of spark-submit come first."""
 
 
 TRIES = 4
-"""So often a task may fail on this machine, as on a cluster."""
+"""How often a task may fail on this machine, as on a cluster."""
 
 OLDEST = 17
-"""The first Java that Spark 4 runs on."""
+"""The oldest version of Java that Spark 4 runs on."""
 
 
 def java() -> int | None:
-    """Which Java there is, None: none."""
+    """The version of Java; None: there is none."""
     home = os.environ.get("JAVA_HOME")
     program = shutil.which("java") if not home else os.path.join(home, "bin", "java")
     if program is None or not os.path.exists(program):
         return None
-    told = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', told)
+    output = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', output)
     return None if found is None else int(found[1])
 
 
 def inherited() -> dict[str, str]:
-    """The settings that spark-submit was given or has by default, where it has started this process."""
+    """The settings of spark-submit, given or by default, if it has started this process."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     SparkContext._ensure_initialized()
@@ -72,7 +72,7 @@ def inherited() -> dict[str, str]:
 
 
 def submitted() -> frozenset[str]:
-    """Their names."""
+    """The names of the settings of spark-submit."""
     return frozenset(inherited())
 
 
@@ -89,14 +89,14 @@ def needs_java() -> None:
 
 
 def with_retries(master: str) -> str:
-    """The same master, with a task on this machine done again where it has failed, as on a cluster: a worker may be
-    killed for want of memory."""
+    """The same master, where a failed task on this machine is repeated, as on a cluster: a worker may be killed for
+    want of memory."""
     found = re.fullmatch(r"local(?:\[\s*([^,\]]+?)\s*\])?", master)
     return master if found is None else f"local[{found[1] or 1}, {TRIES}]"
 
 
 def master_configured() -> bool:
-    """Whether the settings of an installation name a master."""
+    """Whether the configuration of the installation names a master."""
     place = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
     try:
         return "spark.master" in Path(place, "spark-defaults.conf").read_text(encoding="utf-8")
@@ -106,8 +106,8 @@ def master_configured() -> bool:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Ctrl-C or SIGTERM while the block runs comes when it has ended, a second one at once: a Java that is left while
-    it starts has lost whom it would tell, and does not end."""
+    """Ctrl-C or SIGTERM while the block runs takes effect when it has ended, a second one at once: a Java process that
+    is left alone while it starts does not end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -124,12 +124,12 @@ def without_interrupts() -> Iterator[None]:
 
 
 def session(master: str | None, options: Mapping[str, str]) -> SparkSession:
-    """The session. CepError: there is no Java for it."""
+    """Start the session. CepError: there is no Java for it."""
     needs_java()
     os.environ.setdefault("PYSPARK_PYTHON", options.get("spark.pyspark.python", sys.executable))
     home = str(Path(__file__).resolve().parents[3])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if home not in paths:  # run from its source: workers are to find it as well
+    if home not in paths:  # run from its source: workers need it as well
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, paths)])
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName("semcep")

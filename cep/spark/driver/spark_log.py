@@ -1,4 +1,4 @@
-"""What Spark's processes print: kept in a file of limited size, away from what a run tells."""
+"""The log of Spark's processes: a file of limited size, apart from the messages of a run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _CHATTER = re.compile(rb"Streaming TransformWithState\w* Python worker|Starting 
 
 @contextmanager
 def redirected(folder: Path) -> Iterator[None]:
-    """Processes that are started while the block runs write to the file what they write on standard error. Under
-    spark-submit there is nothing to start, and its own settings say where logs go."""
+    """The standard error of processes that are started while the block runs goes to the file. Under spark-submit no
+    process is started, and its own settings say where logs go."""
     if _STARTED in os.environ:
         yield
         return
@@ -42,12 +42,12 @@ def redirected(folder: Path) -> Iterator[None]:
         os.dup2(before, 2)
         os.close(before)
         if failed:
-            copying.join(_MOMENT)  # so that who says why finds what was said last
+            copying.join(_MOMENT)  # so that the reason, which was written last, can be found
 
 
 def silence_gateway(server: Any) -> None:
-    """What Spark's half in Python prints when Java has ended is not printed: the run says so in a sentence. `server`:
-    the one that counts for it."""
+    """PySpark prints nothing when Java has ended, since the run says so in a sentence. `server`: that of its
+    accumulators."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(lambda record: record.msg != "Exception while sending command.")
     server.handle_error = lambda request, address: None
@@ -59,7 +59,7 @@ def _copy(reading: int, file: Path) -> None:
         for line in lines:
             if _CHATTER.match(line):
                 continue
-            with suppress(OSError):  # the disk is full: lines are lost, but whoever writes them is not held up
+            with suppress(OSError):  # the disk is full: lines are lost, but their writers do not block
                 if out is not None and out.tell() > LONGEST:
                     out.close()
                     out = None

@@ -1,4 +1,4 @@
-"""Spark, started: whether its master is one, whether it answers, and why not in a sentence."""
+"""Starting Spark: whether the master is valid and answers, and why Spark cannot be started, in one sentence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MASTER = re.compile(
     rf"|{_STANDALONE}|yarn|k8s://\S+"
 )
 _WORDS = ("local", "local-cluster", "spark://", "yarn", "k8s://")
-_PATIENCE = 3.0  # seconds that a master may take to answer
+_TIMEOUT = 3.0  # seconds that a master may take to answer
 _RAISED = re.compile(r"^(?:Exception in thread \"[^\"]*\" |Caused by: )?(?:[\w$]+\.)+[\w$]+: ")
 _STOPPED = "stopped SparkContext"  # by what the log says
 _LOGGED = re.compile(r"^[\d/\-]+ [\d:.]+ (?:WARN|ERROR) \S+: ")
@@ -42,7 +42,7 @@ _TOLD = re.compile(
 
 
 def checked(master: str) -> str:
-    """The same. CepError: it is no master."""
+    """The same master. CepError: it is none."""
     if _MASTER.fullmatch(master):
         return master
     word = (re.match(r"[^\[]*//|[^\[:]*", master) or [""])[0]
@@ -54,26 +54,26 @@ def checked(master: str) -> str:
 
 
 def silent(master: str) -> str | None:
-    """Why none of the masters of a standalone cluster answers; None: one does, or it is no such cluster."""
+    """Why no master of a standalone cluster answers; None: one does, or it is no such cluster."""
     if not re.fullmatch(_STANDALONE, master):
         return None
-    told = ""
+    why = ""
     for place in master.removeprefix("spark://").split(","):
         host, _, port = place.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+            socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT).close()
             return None
         except (OSError, OverflowError) as error:
-            told = told or (getattr(error, "strerror", None) or str(error)).lower()
-    return told
+            why = why or (getattr(error, "strerror", None) or str(error)).lower()
+    return why
 
 
-def started(master: str | None, settings: Mapping[str, str], folder: Path, tell: Callable[[str], None]) -> SparkSession:
-    """The session; what its processes say is kept in a file of the folder. `tell` takes what there is to wait for.
-    CepError: it cannot be; says why."""
+def started(master: str | None, settings: Mapping[str, str], folder: Path, warn: Callable[[str], None]) -> SparkSession:
+    """Start the session; the log of its processes goes to a file of the folder. `warn` takes what is waited for.
+    CepError: it cannot be started; says why."""
     named = master or settings.get(MASTER, "")
     if (why := silent(named)) is not None:
-        tell(f"waiting for {named}, which does not answer: {why}")
+        warn(f"waiting for {named}, which does not answer: {why}")
     log = folder / SPARK_LOG
     before = log.stat().st_size if log.exists() else 0
     try:
@@ -96,7 +96,7 @@ def started(master: str | None, settings: Mapping[str, str], folder: Path, tell:
 
 
 def said(log: Path, first: int) -> str | None:
-    """What went wrong, as the log says from this byte on: its last error, else its last line."""
+    """What went wrong, by the log from this byte on: its last error, else its last line."""
     try:
         with log.open("rb") as file:
             file.seek(min(first, log.stat().st_size))
@@ -105,5 +105,5 @@ def said(log: Path, first: int) -> str | None:
         return None
     lines = [line for line in lines if line.strip() and not line[0].isspace() and not _TOLD.match(line)]
     raised = [line for line in lines if _RAISED.match(line) or " ERROR " in line]
-    told = [*lines[-1:], *raised]
-    return _LOGGED.sub("", _RAISED.sub("", told[-1])).strip() if told else None
+    candidates = [*lines[-1:], *raised]
+    return _LOGGED.sub("", _RAISED.sub("", candidates[-1])).strip() if candidates else None

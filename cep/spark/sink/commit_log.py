@@ -1,12 +1,13 @@
-"""The log of the sink: which files count, a micro-batch after another, name by name and line by line as Spark's own.
+"""The commit log of the sink: which files count, micro-batch by micro-batch, in the format of Spark's own file sink.
 
-An entry of a micro-batch is a file of its number, `7`, or one of all until it, `9.compact`: a line `v1`, then one of
-JSON for each file. Spark reads the way from one such file to the next off the last two, and expects it to stay. Ours
-write `v01`, which Spark takes for the same: then the last line has a hash of the whole; and `v001` where there is none.
+The entry of a micro-batch is a file named by its number, `7`, or one for all until it, `9.compact`: a line `v1`, then
+a line of JSON for each file. Spark takes the distance between compact entries from the last two, and expects it to
+stay. Ours begin with `v01`, which Spark takes for the same: then the last line has a hash of the whole; or with `v001`
+where there is no line.
 
-Files are written beside the log, under names that no reader takes for data. A micro-batch counts from when its note,
-`note.7`, is on disk; then its files get their names, then it gets its entry. So whoever reads the log finds the files,
-and whoever lists the folder finds none that will not count; what was killed in between, the next run ends.
+Files are written beside the log, under names that no reader takes for data. A micro-batch counts once its note,
+`note.7`, is on disk; then its files get their names, then it gets its entry. So a reader of the log finds the files,
+and a reader that lists the folder finds none that will not count; the next run finishes what was killed in between.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from cep.spark.storage.disk import BACK, damaged, put, sync, sync_names
 from cep.spark.storage.layout import SINK_LOG
 
 COMPACTED = 10
-"""Each so many micro-batches all that counts is written as one file, at first."""
+"""Every so many micro-batches there is a compact entry, at first."""
 WIDEST = 320
-"""Of a long log, each so many at most; a reader opens as many files."""
+"""In a long log, every so many at most; a reader opens as many files."""
 LONG = 100
-"""The way is doubled where so many lines are written for each micro-batch on it."""
+"""The distance is doubled once a compact entry has so many lines for each micro-batch before it."""
 
 LEAVING = "leaving"
-"""In the log's folder: the files that have been dropped from the log last, and may still be read."""
+"""In the log's folder: the files that were dropped from the log last, and may still be read."""
 COMING = "coming"
 """In the log's folder: the files of tasks, until they count."""
 NOTE = "note"
-"""In the log's folder, before the number of a micro-batch: its lines, what was planned for it, and how many rows of
-each event there have been until then."""
+"""In the log's folder, before the number of a micro-batch: its lines, a hash of its plan, and how many rows of each
+event there were until then."""
 RUN = "run"
-"""In the log's folder: what tells it from others."""
+"""In the log's folder: a name that no other log has."""
 NOTES = 3
-"""So many are kept. Spark goes back by one micro-batch."""
+"""So many notes are kept. Spark goes back by one micro-batch."""
 
 _BEFORE, _FORM, _NONE = b"v1", b"v01", b"v001"
 _LATEST = re.compile(r'"latest":(-?\d+)')
@@ -53,8 +54,8 @@ _TYPE = "type="
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """`size` in bytes, `changed` in milliseconds. `rows`: how many of each event; none at all in a file that says what
-    columns there are. `latest`: the last end among them; `hash`: of what it holds."""
+    """A file of derived events: `size` in bytes, `changed` in milliseconds. `rows`: how many of each event; none in a
+    file that only has columns. `latest`: the last end among them; `hash`: of the content."""
 
     path: str
     size: int
@@ -65,14 +66,15 @@ class OutputFile:
 
     @classmethod
     def of(cls, at: Path, path: Path, rows: Mapping[str, int], latest: int | None = None) -> OutputFile:
-        """A file that is there, at a place of its own until it counts, from now on for good."""
+        """A file that was written, and is on disk when this returns. `at`: where it is until it counts; `path`: where
+        it will be."""
         with at.open("rb+") as file:
             sync(file)
         found = at.stat()
         return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000, rows, latest, content_hash(at))
 
     def line(self) -> str:
-        """As Spark's log has it, and the last end and the hash beside."""
+        """Its line in Spark's log, with the last end and the hash added."""
         known = {"size": self.size, "isDir": False, "modificationTime": self.changed}
         rest = {"blockReplication": 1, "blockSize": 32 << 20, "action": "add"}
         ours = {"latest": self.latest, "content": self.hash}
@@ -82,7 +84,7 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True)
 class CommitLog:
-    """The log of the files in a folder, which need not be there yet."""
+    """The log of the files in a folder; neither need exist yet."""
 
     files: Path
 
@@ -106,12 +108,12 @@ class CommitLog:
         if self.last < batch:
             return False
         if self._note(batch).get("plan") != plan:
-            told = f"--checkpoint: micro-batch {batch} is in the log of {self.files}, and took other input then"
-            raise CepError(told, hint=BACK, code="checkpoint")
+            message = f"--checkpoint: micro-batch {batch} is in the log of {self.files}, and took other input then"
+            raise CepError(message, hint=BACK, code="checkpoint")
         return True
 
     def coming(self, name: str) -> Path:
-        """Where a file is written, named as it will be in the folder: not as data are, in no reader's pattern."""
+        """Where a file is written that will have this name in the folder: no pattern of a reader matches it there."""
         return self._folder / COMING / f"{name.replace('/', '.')}.new"
 
     def lines(self) -> Iterator[str]:
@@ -124,30 +126,30 @@ class CommitLog:
             yield from entry(self._folder / entries[number])
 
     def leaving(self) -> list[str]:
-        """The files that have left the log last, by their places."""
+        """The names of the files that were dropped from the log last."""
         path = self._folder / LEAVING
         return _proven(path, path.read_bytes()).decode().splitlines() if path.exists() else []
 
     def totals(self) -> Counter[str]:
-        """How many rows of each event have been written, those in files that are gone as well."""
+        """How many rows of each event were written, including those in files that were removed."""
         return Counter(self._note(self.last).get("rows"))
 
     def add(
         self, batch: int, files: Sequence[OutputFile], keep: int | None = None, passing: bool = False, plan: str = ""
     ) -> None:
-        """The files of the next micro-batch, and what was planned for it. `keep`: from time to time, files whose last
-        event ends more than so many microseconds before the last of all leave the log, and are removed the time after.
-        `passing`: who takes a file removes it, and it leaves the log after that. CepError: it is not the next one, or
-        a file is not there: then the micro-batch does not count, and is done again."""
+        """Add the files of the next micro-batch. `plan`: a hash of its plan. `keep`: with compact entries, files whose
+        last event ends more than so many microseconds before the last of all are dropped from the log, and removed with
+        the compact entry after that. `passing`: the reader removes files, which are then dropped as well. CepError: it
+        is not the next micro-batch, or a file is missing: then the micro-batch does not count, and is repeated."""
         if batch != self.last + 1:
-            told = f"--output: {self.files} has micro-batches until {self.last}, and the next one is {batch}"
-            raise CepError(told, hint=BACK, code="checkpoint")
+            message = f"--output: {self.files} has micro-batches until {self.last}, and the next one is {batch}"
+            raise CepError(message, hint=BACK, code="checkpoint")
         for one in files:
             at = self.coming(str(Path(one.path).relative_to(self.files)))
             if not at.exists() or at.stat().st_size != one.size:
-                told = f"--output: {at} is gone, or cut short, which a task has just written"
+                message = f"--output: {at} is missing or cut short, though a task has just written it"
                 hint = "nothing but this command is to remove files there"
-                raise CepError(told, hint=hint, code="failed")
+                raise CepError(message, hint=hint, code="failed")
         self._folder.mkdir(parents=True, exist_ok=True)
         if batch == 0:
             put(self._folder / RUN, checksum.seal(uuid4().hex.encode()))
@@ -161,8 +163,8 @@ class CommitLog:
         self.settle(keep, passing)
 
     def settle(self, keep: int | None = None, passing: bool = False) -> None:
-        """Give the files that count their names, and the last micro-batch its entry, where it has none yet; away with
-        what does not count. Not while tasks write. CepError: a file is gone."""
+        """Give the files that count their names, and the last micro-batch its entry, if it has none yet; remove what
+        does not count. Not while tasks write. CepError: a file is missing."""
         for batch in range(self.entered + 1, self.last + 1):
             new = self._note(batch)["lines"]
             for name in map(place, new):
@@ -180,10 +182,10 @@ class CommitLog:
             self.coming(name).replace(path)
         except FileNotFoundError:
             if not path.exists():
-                raise CepError(f"--output: {path} is missing, which counts", hint=BACK, code="checkpoint") from None
+                raise CepError(f"--output: {path} is missing, though it counts", hint=BACK, code="checkpoint") from None
 
     def _enter(self, batch: int, new: Sequence[str], keep: int | None, passing: bool) -> None:
-        way = self._way()
+        way = self._distance()
         if (batch + 1) % way:
             self._put(str(batch), new)
             return
@@ -200,8 +202,8 @@ class CommitLog:
         self._forget(batch, way, len(kept))
 
     def _forget(self, batch: int, way: int, lines: int) -> None:
-        """Away with what the last entry holds. Those on the way to it stay for readers that are at them, and whole ones
-        by which the way is known; it gets longer here."""
+        """Remove entries that the last one repeats. Those since the compact entry before stay for readers that are at
+        them, and so do two compact ones, whose distance Spark goes by; here it may get longer."""
         entries = self._entries()
         whole = {number for number, name in entries.items() if name.endswith(".compact")}
         wider = way * 2 <= WIDEST and lines > LONG * way and not (batch + 1) % (way * 2)
@@ -211,13 +213,13 @@ class CommitLog:
             if number < batch - way * (2 if number in whole else 1):
                 (self._folder / name).unlink(missing_ok=True)
 
-    def _way(self) -> int:
-        """How many micro-batches there are from one whole entry to the next."""
+    def _distance(self) -> int:
+        """How many micro-batches there are from one compact entry to the next."""
         whole = sorted(number for number, name in self._entries().items() if name.endswith(".compact"))
         return COMPACTED if len(whole) < 2 else whole[-1] - whole[-2]
 
     def _entries(self) -> dict[int, str]:
-        """The names of entries by their micro-batches."""
+        """The names of entries by the numbers of their micro-batches."""
         if not self.there:
             return {}
         names = [file.name for file in self._folder.iterdir()]
@@ -225,7 +227,7 @@ class CommitLog:
         return {int(stem): name for stem, name in stems if stem.isdecimal()}
 
     def _notes(self) -> list[int]:
-        """The micro-batches of which there are notes."""
+        """The numbers of the micro-batches that have notes."""
         return [int(file.suffix[1:]) for file in self._folder.glob(f"{NOTE}.*")]
 
     def _note(self, batch: int) -> dict[str, Any]:
@@ -250,7 +252,7 @@ class CommitLog:
 
 
 def parted(lines: Sequence[str], keep: int | None) -> tuple[list[str], list[str]]:
-    """The lines that stay, and the places of the files that do not. What does not say when it ends stays."""
+    """The lines that stay, and the names of the files that do not. A file without a last end stays."""
     if keep is None:
         return list(lines), []
     ends = [None if (found := _LATEST.search(line)) is None else int(found[1]) for line in lines]
@@ -261,7 +263,7 @@ def parted(lines: Sequence[str], keep: int | None) -> tuple[list[str], list[str]
 
 
 def place(line: str) -> str:
-    """Where the file of a line stands in the folder, wherever that was when it was written."""
+    """The name of the file of a line in its folder, wherever the folder was when the line was written."""
     _, above, name = unquote(json.loads(line)["path"]).rsplit("/", 2)
     return f"{above}/{name}" if above.startswith(_TYPE) else name
 
@@ -286,30 +288,30 @@ def entry(path: Path) -> list[str]:
 
 
 def _of(path: Path) -> bytes:
-    """What a file of ours in the log's folder is sealed with."""
+    """What the hash of a file of ours in the log's folder depends on besides its content."""
     run = path.with_name(RUN)
     try:
         return bytes(checksum.content(run.read_bytes())) + path.name.encode()
-    except FileNotFoundError:  # of the version before
+    except FileNotFoundError:  # an earlier version wrote it
         return path.name.encode()
     except checksum.Broken:
         raise damaged(run, "--output") from None
 
 
 def intact(path: Path, line: str) -> bool:
-    """Whether a file holds what its line in the log says; the version before has not said it."""
+    """Whether a file holds what its line in the log says; lines of an earlier version say nothing."""
     known = json.loads(line).get("content")
     return known is None or known == content_hash(path)
 
 
 def content_hash(path: Path) -> str:
-    """The hash of what a file holds."""
+    """The hash of the content of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=checksum.SIZE)).hexdigest()
 
 
 def _proven(path: Path, data: bytes) -> bytes:
-    """What a file of ours in the log's folder says. CepError: it is damaged."""
+    """The content of a file of ours in the log's folder. CepError: it is damaged."""
     try:
         return checksum.plain(data, _of(path))
     except checksum.Broken:

@@ -1,4 +1,4 @@
-"""Derived events as files: lines of JSON as a run in one process writes them, or Parquet of typed columns."""
+"""Derived events as files: lines of JSON as a run in one process writes them, or Parquet with typed columns."""
 
 from __future__ import annotations
 
@@ -30,62 +30,62 @@ _TYPES: Mapping[str, pa.DataType] = {
 Batches = Iterable[pa.RecordBatch]
 
 
-def write(outlet: SinkOptions, batches: Batches, name: str, first: bool) -> list[OutputFile]:
-    """The files of a task that takes these parcels, of such a name, which they have once they count. Of several events
-    Parquet is parted: a folder `type=...` each. The `first` task writes a file without rows where it has none and there
-    is but one event. CepError: they cannot be written."""
+def write(options: SinkOptions, batches: Batches, name: str, first: bool) -> list[OutputFile]:
+    """Write the blocks of a task as files of this name, which they have once they count. Parquet of several events has
+    a folder `type=...` for each. The `first` task writes a file without rows if it has none and there is only one
+    event. CepError: files cannot be written."""
     freeze_garbage()
-    ledger = CommitLog(Path(outlet.folder))
-    found = settled(batches, outlet.merged)
-    with writing_to("--output", ledger.files):
-        ledger.coming(name).parent.mkdir(parents=True, exist_ok=True)
-        if outlet.format == "jsonl":
-            return list(_lines(outlet, found, ledger, f"{name}.jsonl"))
-        return list(_columns(outlet, found, ledger, f"{name}.parquet", first))
+    log = CommitLog(Path(options.folder))
+    found = settled(batches, options.merged)
+    with writing_to("--output", log.files):
+        log.coming(name).parent.mkdir(parents=True, exist_ok=True)
+        if options.format == "jsonl":
+            return list(_lines(options, found, log, f"{name}.jsonl"))
+        return list(_columns(options, found, log, f"{name}.parquet", first))
 
 
 def _lines(
-    outlet: SinkOptions, found: Mapping[str, list[pl.DataFrame]], ledger: CommitLog, name: str
+    options: SinkOptions, found: Mapping[str, list[pl.DataFrame]], log: CommitLog, name: str
 ) -> Iterator[OutputFile]:
     if not found:
         return
-    at = ledger.coming(name)
+    at = log.coming(name)
     with at.open("wb") as file:
         for event, tables in found.items():
             for table in tables:
-                written = json_lines({event: table}, outlet.schemas, outlet.times == "iso", False)
-                if outlet.passing and outlet.times != "iso":
-                    written = named(written, json_lines({event: table}, outlet.schemas, True, False))
+                written = json_lines({event: table}, options.schemas, options.times == "iso", False)
+                if options.passing and options.times != "iso":
+                    written = named(written, json_lines({event: table}, options.schemas, True, False))
                 file.write(written)
     rows = {event: sum(table.height for table in tables) for event, tables in found.items()}
     latest = _latest([table for tables in found.values() for table in tables])
-    yield OutputFile.of(at, ledger.files / name, rows, latest)
+    yield OutputFile.of(at, log.files / name, rows, latest)
 
 
 def _columns(
-    outlet: SinkOptions, found: Mapping[str, list[pl.DataFrame]], ledger: CommitLog, name: str, first: bool
+    options: SinkOptions, found: Mapping[str, list[pl.DataFrame]], log: CommitLog, name: str, first: bool
 ) -> Iterator[OutputFile]:
-    layout = ParquetLayout(outlet.schemas)
+    layout = ParquetLayout(options.schemas)
     made = {event: pa.concat_tables(layout.table(event, table) for table in tables) for event, tables in found.items()}
     if first and layout.single and not made:
-        made = {event: layout.schema.empty_table() for event in outlet.schemas}
+        made = {event: layout.schema.empty_table() for event in options.schemas}
     for event, table in made.items():
         place = name if layout.single else f"type={event}/{name}"
-        at = ledger.coming(place)
+        at = log.coming(place)
         pq.write_table(table, at, compression="snappy", use_dictionary=layout.repeating)
         rows = {event: table.num_rows} if table.num_rows else {}
-        yield OutputFile.of(at, ledger.files / place, rows, _latest(found.get(event, ())))
+        yield OutputFile.of(at, log.files / place, rows, _latest(found.get(event, ())))
 
 
 def _latest(tables: Iterable[pl.DataFrame]) -> int | None:
-    """The last end of all rows, in microseconds."""
+    """The latest end of all rows (microseconds)."""
     ends = [table["end"].max() for table in tables]
     return max((end for end in ends if isinstance(end, int)), default=None)
 
 
 class ParquetLayout:
-    """Which column holds which attribute: attributes of one name and type share one, others are called
-    `<event>_<attribute>`."""
+    """Which column of a Parquet file holds which attribute: attributes of one name and type share a column, others are
+    called `<event>_<attribute>`."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._schemas = schemas
@@ -109,11 +109,11 @@ class ParquetLayout:
 
     @property
     def repeating(self) -> list[str]:
-        """The columns of which a dictionary is worth its while: few times are equal."""
+        """The columns that are worth a dictionary: not the times, of which few are equal."""
         return [field.name for field in self.schema if not pa.types.is_timestamp(field.type)]
 
     def table(self, event: str, table: pl.DataFrame) -> pa.Table:
-        """The columns of all events, those of others without values."""
+        """A table of an event with the columns of all events; those of others have no values."""
         found = typed(table, self._schemas[event]).to_arrow().cast(arrow(self._schemas[event]))
         found = found.rename_columns([self.names[event].get(name, name) for name in found.column_names])
         there = {name: found[name] for name in found.column_names}
@@ -125,7 +125,7 @@ class ParquetLayout:
 
 
 def settled(batches: Batches, merged: frozenset[str]) -> dict[str, list[pl.DataFrame]]:
-    """The tables of the parcels of a partition by event; of `merged` events, each occurrence once."""
+    """The tables of the blocks of a partition, by event; of `merged` events each occurrence once."""
     found: dict[str, list[pl.DataFrame]] = {}
     for batch in batches:
         for event, rows in zip(batch.column("event").to_pylist(), batch.column("rows")):

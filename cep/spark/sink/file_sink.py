@@ -1,7 +1,7 @@
-"""The sink: files that tasks write, and the log of those that count, kept as Spark's own file sink keeps it.
+"""The sink of a query: files that tasks write, and a log of those that count, like that of Spark's own file sink.
 
-Spark commits a micro-batch once all its tasks have written: its files then get their names, and are named by one file
-of the log, which readers of the folder with Spark go by. A micro-batch that is done again after that adds nothing.
+Spark commits a micro-batch once all its tasks have written: then its files get their names, and an entry in the log,
+by which Spark reads the folder. A micro-batch that is repeated after that adds nothing.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from cep.spark.storage.layout import SPARK
 from cep.spark.storage.lock import turn
 from cep.spark.storage.spark_files import planned, settle
 
-if TYPE_CHECKING:  # loaded by those that write alone: who commits need not
+if TYPE_CHECKING:  # loaded only where files are written: the process that commits does without
     import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """`folder`: where files go; `format`: jsonl or parquet. `schemas`: of the events that are written; those of
-    `merged` may come from several buckets, identical ones. `keep`: for how many microseconds of the events' time files
-    stay, None: for good; `passing`: whoever takes them removes them. `holder`: the run that holds the folder
-    `checkpoint`, where there is one; `spark`: the folder of Spark's own files there. `first`: the number that the
-    query's first micro-batch has in the log. `times`: how they are written, `iso` or `seconds`."""
+    """`folder`: where files go; `format`: jsonl or parquet. `schemas`: of the events that are written; several buckets
+    may derive identical occurrences of the `merged` ones. `keep`: for how many microseconds of event time files stay,
+    None: for good; `passing`: the reader removes files. `holder`: the run that holds the folder `checkpoint`, where
+    there is one; `spark`: the folder of Spark's own files there. `first`: the number of the query's first micro-batch
+    in the log. `times`: how they are written, `iso` or `seconds`."""
 
     folder: str
     format: str
@@ -54,28 +54,28 @@ class TaskFiles(WriterCommitMessage):
 
 
 class FileSink(DataSource):
-    """Parcels of the world as files."""
+    """Derived events as files."""
 
-    outlet: SinkOptions
+    sink_options: SinkOptions
 
     @classmethod
     def name(cls) -> str:
         return "semcep_sink"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> FileWriter:  # noqa: N802
-        return FileWriter(self.outlet)
+        return FileWriter(self.sink_options)
 
 
-def sink(outlet: SinkOptions) -> type[DataSource]:
-    """The data sink of an outlet."""
-    return type("FileSink", (FileSink,), {"outlet": outlet})
+def sink(options: SinkOptions) -> type[DataSource]:
+    """The data sink with these options."""
+    return type("FileSink", (FileSink,), {"sink_options": options})
 
 
 class FileWriter(DataSourceStreamArrowWriter):
-    """`write` in a task; `commit` or `abort` where the query is run."""
+    """`write` runs in a task; `commit` or `abort` where the query runs."""
 
-    def __init__(self, outlet: SinkOptions) -> None:
-        self.outlet = outlet
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskFiles:
         from pyspark import TaskContext
@@ -84,35 +84,35 @@ class FileWriter(DataSourceStreamArrowWriter):
 
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
-        files = event_files.write(self.outlet, iterator, f"part-{number:05}-{uuid4()}", first=number == 0)
+        files = event_files.write(self.options, iterator, f"part-{number:05}-{uuid4()}", first=number == 0)
         return TaskFiles(files)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        outlet = self.outlet
-        number, files = outlet.first + batchId, _files(messages)
-        if outlet.checkpoint is None:
+        options = self.options
+        number, files = options.first + batchId, _files(messages)
+        if options.checkpoint is None:
             self._count(number, files, "")
             return
-        with turn(Path(outlet.checkpoint), outlet.holder):
-            spark = Path(outlet.checkpoint, outlet.spark)
+        with turn(Path(options.checkpoint), options.holder):
+            spark = Path(options.checkpoint, options.spark)
             settle(spark, batchId)
             self._count(number, files, planned(spark, batchId))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        folder = Path(self.outlet.folder)
+        folder = Path(self.options.folder)
         for one in _files(messages):
             CommitLog(folder).coming(str(Path(one.path).relative_to(folder))).unlink(missing_ok=True)
 
     def _count(self, number: int, files: Sequence[OutputFile], plan: str) -> None:
-        """Once, and away with what tasks have left that failed, or that another did as well."""
-        outlet = self.outlet
-        ledger = CommitLog(Path(outlet.folder))
-        with writing_to("--output", ledger.files):
-            if ledger.has(number, plan):
-                ledger.settle(outlet.keep, outlet.passing)
+        """Commit a micro-batch once; remove the files of tasks that failed, or that ran twice."""
+        options = self.options
+        log = CommitLog(Path(options.folder))
+        with writing_to("--output", log.files):
+            if log.has(number, plan):
+                log.settle(options.keep, options.passing)
             else:
                 counting = [one for one in files if one.rows or number == 0]
-                ledger.add(number, counting, outlet.keep, outlet.passing, plan)
+                log.add(number, counting, options.keep, options.passing, plan)
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[OutputFile]:

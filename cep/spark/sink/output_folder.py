@@ -1,4 +1,4 @@
-"""The folder of a sink: away with files that a killed run or task left, which no finished micro-batch has written."""
+"""The folder of a sink: what a killed run or task has left is removed, and it is compared with Spark's checkpoint."""
 
 from __future__ import annotations
 
@@ -14,43 +14,44 @@ from cep.spark.storage.layout import SINK_LOG
 
 
 def sweep(folder: Path) -> list[Path]:
-    """Finish the micro-batches that count, and remove the files that none has written which does, so that whoever reads
-    the folder finds each event once. Not while tasks write. CepError: a file that counts is gone."""
+    """Finish the micro-batches that count, and remove all files of others, so that a reader of the folder finds each
+    event once. Not while tasks write. Gives what was removed. CepError: a file that counts is missing."""
     if not folder.is_dir():
         return []
-    ledger = CommitLog(folder)
-    ledger.settle()
-    kept = {place(line) for line in ledger.lines()}
-    kept.update(ledger.leaving())
+    log = CommitLog(folder)
+    log.settle()
+    kept = {place(line) for line in log.lines()}
+    kept.update(log.leaving())
     gone = [folder / name for name in sorted(set(_written(folder)) - kept)]
     for path in gone:
         path.unlink()
-    if ledger.there:
+    if log.there:
         remove_hidden(folder / SINK_LOG)
     return gone
 
 
 def missing(folder: Path) -> list[Path]:
-    """The files that count, and are gone. CepError: the log is damaged."""
+    """The files that count, and are missing. CepError: the log is damaged."""
     there = set(_written(folder)) if folder.is_dir() else set()
     return [folder / name for name in dict.fromkeys(map(place, CommitLog(folder).lines())) if name not in there]
 
 
 def agree(folder: Path, output: Path, first: int = 0) -> None:
-    """See that the log of the sink and Spark's, of which the first micro-batch is the sink's `first`, are of one time.
-    CepError: Spark has finished micro-batches that the log has not, or would plan some anew that are in it."""
-    ledger = CommitLog(output)
+    """Make sure that the log of the sink and Spark's logs in a folder are of one time; `first`: the number of Spark's
+    first micro-batch in the log. CepError: Spark has finished micro-batches that the log does not have, or would plan
+    anew some that it has."""
+    log = CommitLog(output)
     done, begun = first + spark_files.last(folder / "commits"), first + spark_files.last(folder / "offsets")
-    if done > ledger.last:
-        there = f"ends with micro-batch {ledger.last}, and {done} was finished" if ledger.there else "is missing"
+    if done > log.last:
+        there = f"ends with micro-batch {log.last}, and {done} was finished" if log.there else "is missing"
         raise CepError(f"--output: the log of {output}, {SINK_LOG}, {there}", hint=BACK, code="checkpoint")
-    if ledger.last > begun:
-        told = f"--checkpoint: {folder} ends with micro-batch {begun}, and {ledger.last} is written in {output}"
-        raise CepError(told, hint=BACK, code="checkpoint")
+    if log.last > begun:
+        message = f"--checkpoint: {folder} ends with micro-batch {begun}, and {log.last} is written in {output}"
+        raise CepError(message, hint=BACK, code="checkpoint")
 
 
 def _written(folder: Path) -> Iterator[str]:
-    """All files of data, with their checksums, as the log has them."""
+    """The names of all files of data, and of their check sums."""
     with os.scandir(folder) as found:
         for one in found:
             if one.name.lstrip(".").startswith("part-") and one.is_file():

@@ -1,6 +1,6 @@
-"""What a job has written, read again: the derived events of each micro-batch as soon as its sink's log has it.
+"""The output of a query read again: the derived events of each micro-batch as soon as the log of the sink has it.
 
-Neither Spark nor Java is needed for it.
+This needs neither Spark nor Java.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ PAUSE = 0.5
 """Seconds between two looks at the log."""
 
 _TYPE = "type="
-_OWN = ("type", "start", "end")  # columns that an attribute of several events does not share
+_OWN = ("type", "start", "end")  # columns that attributes never share
 _ROWS = 1 << 17  # of Parquet, that are read at once
 _NUMBERED = re.compile(r"part-(\d+)-.*?(?:[-.]c(\d+))?\..*")
 
 
 class SinkReader:
-    """The folder of a sink; `schemas`: of the events that its program derives. Raises CepError where it is none.
+    """Reads the folder of a sink; `schemas`: of the events that its program derives. CepError: it is no such folder.
 
     Micro-batches come in order, and no event ends in one that ends in another.
     """
@@ -44,23 +44,23 @@ class SinkReader:
         self._schemas = schemas
         hint = "the folder that `cep run --on spark --output FOLDER` writes"
         if not self.path.is_dir():
-            told = "is a file, not a folder" if self.path.exists() else "is not there"
-            raise CepError(f"{path}: the folder {told}", hint=hint, code="input")
+            message = "is a file, not a folder" if self.path.exists() else "is not there"
+            raise CepError(f"{path}: the folder {message}", hint=hint, code="input")
         if not (self.path / SINK_LOG).is_dir() and any(self.path.iterdir()):
             raise CepError(f"{path}: there is no log of a sink, `{SINK_LOG}`", hint=hint, code="input")
-        self._lines = LineReader({name: _written(schema, {}) for name, schema in schemas.items()}, None, False)
+        self._lines = LineReader({name: _as_written(schema, {}) for name, schema in schemas.items()}, None, False)
         self._last = -1
         self._seen: set[str] = set()
         self._rows = 0
 
     def follow(self) -> Iterator[Batch]:
-        """What is there, then what comes; without an end. Each batch with its watermark: the latest end in it."""
+        """All micro-batches, also those to come, without an end. Each batch has its watermark: the latest end in it."""
         while True:
             yield from self.new()
             time.sleep(PAUSE)
 
     def new(self) -> Iterator[Batch]:
-        """The micro-batches that were finished since the last call, those without events left out."""
+        """The micro-batches that were finished since the last call, without empty ones."""
         while (files := self._next()) is not None:
             for group in micro_batches(files):
                 batch = self._read(group)
@@ -69,7 +69,7 @@ class SinkReader:
 
     def _next(self) -> list[str] | None:
         """The files of the next entry of the log, relative to the folder; None: there is none yet. Old entries are
-        removed once a `.compact` one holds all that were before."""
+        removed once a compact one repeats them."""
         there = {path.name: path for path in (self.path / SINK_LOG).glob("[0-9]*")}
         wanted = self._last + 1
         later = [number for name in there if (number := _number(name)) is not None and number >= wanted]
@@ -117,7 +117,7 @@ class SinkReader:
                 opened = open_parquet(path)
                 schema = self._event(name, opened.schema_arrow.names)
                 columns = dict.fromkeys(opened.schema_arrow.names)
-                bound = _written(schema, {a.name: _column(schema.name, a.name, columns) for a in schema.attributes})
+                bound = _as_written(schema, {a.name: _column(schema.name, a.name, columns) for a in schema.attributes})
                 for table, dead, block in read_parquet(path, opened, bound, _ROWS, self._rows):
                     yield {schema.name: table}, dead, block
             else:
@@ -133,7 +133,7 @@ class SinkReader:
             raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="input") from None
 
     def _event(self, name: str, columns: Sequence[str]) -> Schema:
-        """The event that a file of Parquet holds: of several each has its folder, a single one is not told."""
+        """The event that a Parquet file holds: each of several has its folder; a single one is known by its columns."""
         folder, slash, _ = name.rpartition("/")
         if slash:
             if (schema := self._schemas.get(folder.removeprefix(_TYPE))) is not None:
@@ -144,14 +144,16 @@ class SinkReader:
         fitting = [one for one in self._schemas.values() if {a.name for a in one.attributes} == there]
         if len(fitting) == 1:
             return fitting[0]
-        told = "no event has" if not fitting else f"{' and '.join(one.name for one in fitting)} have"
+        message = "no event has" if not fitting else f"{' and '.join(one.name for one in fitting)} have"
         hint = "the rules are those that the job runs; `--output-format jsonl` names the event in each line"
-        raise CepError(f"{self.path / name}: {told} just these columns: {', '.join(columns)}", hint=hint, code="input")
+        raise CepError(
+            f"{self.path / name}: {message} just these columns: {', '.join(columns)}", hint=hint, code="input"
+        )
 
 
 def micro_batches(files: Sequence[str]) -> Iterator[list[str]]:
-    """Files of several micro-batches, as far as their names tell them apart: one has its tasks in order, and writes
-    each file once. What is not told apart comes together."""
+    """Files by micro-batches, as far as their names show them: in a micro-batch tasks come in order, and each writes a
+    file once. Micro-batches that cannot be distinguished come together."""
     group: list[str] = []
     written: set[tuple[str, int, int]] = set()
     last = 0
@@ -175,13 +177,13 @@ def _number(name: str) -> int | None:
 
 
 def _column(event: str, attribute: str, columns: Mapping[str, None]) -> str:
-    """The column of an attribute (cep/spark/sink/event_files.py, Layout)."""
+    """The column of an attribute (`cep.spark.sink.event_files.ParquetLayout`)."""
     named = f"{event}_{attribute}"
     return named if named in columns and (attribute in _OWN or attribute not in columns) else attribute
 
 
-def _written(schema: Schema, columns: Mapping[str, str]) -> Schema:
-    """An event as it was written: nothing about it is checked again."""
+def _as_written(schema: Schema, columns: Mapping[str, str]) -> Schema:
+    """An event as it was written: none of its values is checked again."""
     attributes = tuple(
         Attribute(each.name, "string" if each.type == "iri" else each.type, True, source=columns.get(each.name))
         for each in schema.attributes

@@ -1,6 +1,6 @@
-"""Derived events on their way from the files of the sink to a broker: what counts is sent, what is sent is removed.
+"""The relay: sends derived events from the files of the sink to a broker, and removes the files that it has sent.
 
-So the folder is all that is remembered: a run that is killed leaves the file it was at, and the next one sends that
+So the folder is all the state there is: a killed run leaves the file that it was sending, and the next run sends it
 again, with the same ids.
 """
 
@@ -21,32 +21,32 @@ from connectors.sending import UNREACHABLE, Sending
 Warn = Callable[[str], None]
 
 _PAUSE = 0.2  # seconds between two looks
-_LONGEST = 30.0  # between two tries of a broker that is not there
-_BYTES = 1 << 22  # that are sent at once
+_LONGEST = 30.0  # between two tries to reach a broker
+_BYTES = 1 << 22  # bytes that are sent at once
 
 
 class Relay:
-    """Sends the files of a folder in the order of its log, one after the other."""
+    """Sends the files of a folder one by one, in the order of its log."""
 
     def __init__(self, folder: Path, to: Callable[[], Sending]) -> None:
         self._folder, self._to = folder, to
-        self._ledger = CommitLog(folder)
+        self._log = CommitLog(folder)
         self._seen = -1
         self._sending: Sending | None = None
 
     def waiting(self) -> list[Path]:
-        """The files that are committed, and not yet sent."""
+        """The files that count, and are not sent yet."""
         return list(self._waiting())
 
     def _waiting(self) -> dict[Path, str]:
         """Likewise, each with its line in the log."""
-        lines = {self._folder / place(line): line for line in self._ledger.lines()}
+        lines = {self._folder / place(line): line for line in self._log.lines()}
         return {path: line for path, line in lines.items() if path.exists()}
 
     def move(self) -> None:
-        """Send what has been committed since. CepError: the broker does not take it; it is sent the next time. Or it is
-        not what was written."""
-        last = self._ledger.entered
+        """Send the files that count since the last call. CepError: the broker does not take one, which is sent the next
+        time; or a file is not what was written."""
+        last = self._log.entered
         if last == self._seen:
             return
         for path, line in self._waiting().items():
@@ -75,8 +75,8 @@ class Relay:
 
 @contextmanager
 def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: Warn) -> Iterator[None]:
-    """Send what a query derives while the block runs, and what is left when it has ended well. A broker that is not
-    there is waited for. CepError: it is not there at the end, or it refuses; then the query is stopped."""
+    """Send what a query derives while the block runs, and what is left when it has ended well. A broker that cannot be
+    reached is tried again. CepError: it cannot be reached at the end; or it refuses an event, which stops the query."""
     relay = Relay(checkpoint / OUTGOING, lambda: Sending(text, schemas))
     over = threading.Event()
     failure: list[CepError] = []

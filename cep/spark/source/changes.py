@@ -1,7 +1,7 @@
-"""Changes of the knowledge in a running query: read where it is planned, numbered, and told to every bucket.
+"""Changes of the knowledge in a running query: read where it is planned, numbered, and sent to every bucket.
 
-What is found at one look is a line of a file of the checkpoint, on disk before a micro-batch may tell of it. So a
-micro-batch that is done again tells the same, whatever has become of the files.
+What is found at one look is a line of a file of the checkpoint, on disk before a micro-batch sends it. So a repeated
+micro-batch sends the same, whatever has become of the files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Known:
     growing: Growing | None
 
 
-class Chronicle:
+class ChangeLog:
     """The changes that files hold, look by look. `names`: files, folders, patterns, as absolute paths."""
 
     def __init__(self, checkpoint: Path, names: Sequence[str]) -> None:
@@ -51,10 +51,10 @@ class Chronicle:
         return len(self._lines)
 
     def lines(self, first: int, beyond: int) -> list[dict[str, Any]]:
-        """Those from one place to before another. CepError: there are not so many."""
+        """The lines from one number to before another. CepError: there are fewer."""
         if beyond > len(self):
             raise CepError(
-                f"--checkpoint: {self._log.path} has {len(self)} changes, and {beyond} were told",
+                f"--checkpoint: {self._log.path} has {len(self)} changes, and {beyond} were sent",
                 hint="put the whole folder back as it was, or start anew with another one",
                 code="checkpoint",
             )
@@ -62,8 +62,8 @@ class Chronicle:
 
     def look(self, last: bool = False, strict: bool = False) -> int:
         """Find what is new; gives how many lines there are then. `last`: nothing will come later. `strict`: a file that
-        is not there is an error, and one that cannot be read is one, not a dead letter. CepError: besides, what was
-        told is not in its file any more."""
+        does not exist is an error, and one that cannot be read is an error instead of a dead letter. CepError: besides,
+        what was read is not in its file any more."""
         if not self._names:
             return len(self)
         from knowledge.growing import News, there
@@ -80,8 +80,8 @@ class Chronicle:
             except OSError as error:
                 if known is not None or not strict:
                     continue  # it is gone again, or cannot be read yet
-                told = (error.strerror or str(error)).lower()
-                raise CepError(f"{file} cannot be read: {told}", code="knowledge") from None
+                reason = (error.strerror or str(error)).lower()
+                raise CepError(f"{file} cannot be read: {reason}", code="knowledge") from None
             if data is None:
                 continue
             news.join(self._read(files, file, data, last, strict))
@@ -177,20 +177,20 @@ def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
 
 def _altered(file: str, taken: int) -> CepError:
     return CepError(
-        f"--knowledge-updates: {file} is not what it was: its first {taken:,} bytes are read, and told",
+        f"--knowledge-updates: {file} is not what it was: its first {taken:,} bytes are read, and sent",
         hint="more changes come at the end of an .nq file, or in a new file; for others start anew with other folders",
         code="knowledge",
     )
 
 
-class Changed(ControlMessage):
-    """Lines of the chronicle, from number `first` on."""
+class ChangesMessage(ControlMessage):
+    """Lines of the change log, from number `first` on."""
 
     def __init__(self, first: int, lines: Sequence[dict[str, Any]]) -> None:
         super().__init__(first)
         self.first, self.lines = first, list(lines)
 
-    def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[pa.RecordBatch]:
         from cep.spark.source import reading
 
-        yield reading.changes(program, self.first, self.lines, letters)
+        yield reading.changes(program, self.first, self.lines, dead_letters)

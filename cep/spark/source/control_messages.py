@@ -1,5 +1,4 @@
-"""What the planner of a query tells besides what it finds to read: calls, the end of the input, how far time has come
-while nothing comes."""
+"""Control messages: what a source sends besides records, as the end of the input, or the time while it is idle."""
 
 from __future__ import annotations
 
@@ -12,86 +11,86 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from cep.spark.storage import spark_files
-from connectors.silence import Silence
+from connectors.idle import IdleTimer
 from connectors.times import SECOND
 
-if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
+if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
     import pyarrow as pa
 
     from cep.spark.program import ShippedProgram
 
 
 class ControlMessage(InputPartition, ABC):
-    """Something to be told, where a worker runs."""
+    """Something that a source sends to buckets; it is planned where the query is, and read by a worker."""
 
     @abstractmethod
-    def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
-        """As parcels."""
+    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[pa.RecordBatch]:
+        """The message as shuffle blocks."""
 
 
 class WakeUp(ControlMessage):
-    """To the buckets that have something to do when no row has come yet, or to `every` one."""
+    """For the buckets that have something to do before the first row, or for `every` one."""
 
     def __init__(self, every: bool = False) -> None:
         super().__init__("call")
         self.every = every
 
-    def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[pa.RecordBatch]:
         from cep.spark.source import reading
 
         yield reading.wake_up(program, self.every)
 
 
 class WaitingEvents(ControlMessage):
-    """What waits for the watermark in the state of a bucket before a migration, of these events."""
+    """Occurrences of these events that wait for the watermark in the state of a bucket before a migration."""
 
     def __init__(self, state: str, events: Sequence[str]) -> None:
         super().__init__(state)
         self.state, self.events = state, list(events)
 
-    def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[pa.RecordBatch]:
         from cep.spark.source import reading
 
         yield reading.waiting(program, self.state, self.events)
 
 
 class TimeReached(ControlMessage):
-    """Time has come so far (microseconds); None: to the end of the input."""
+    """Event time has reached this instant (microseconds); None: the end of the input."""
 
     def __init__(self, time: int | None) -> None:
         super().__init__(time)
         self.time = time
 
-    def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
+    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[pa.RecordBatch]:
         from cep.spark.source import reading
 
         yield reading.end() if self.time is None else reading.until(self.time)
 
 
 class IdleWatermark:
-    """How far time has come while nothing comes: from where Spark's watermark was, as the clock goes. Before there is
-    a watermark it stands still."""
+    """The watermark while nothing comes: it goes on from Spark's last one as fast as the clock. Before there is one it
+    stands still."""
 
     def __init__(self, idle: int, lateness: int, checkpoint: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """`idle` and `lateness` in microseconds; `checkpoint`: Spark's own folder."""
-        self._silence = Silence(idle / SECOND, clock)
+        self._timer = IdleTimer(idle / SECOND, clock)
         self._lateness = lateness
         self._checkpoint = checkpoint
         self._from: int | None = None
-        self._elsewhere = spark_files.other_sources(checkpoint)
+        self._others = spark_files.other_sources(checkpoint)
 
-    def heard(self) -> None:
+    def reset(self) -> None:
         """Something has come."""
-        self._silence.heard()
+        self._timer.reset()
         self._from = None
 
-    def told(self) -> int | None:
-        """The time that is to be told now, by which the watermark moves (microseconds); None: there is none."""
-        if (planned := spark_files.other_sources(self._checkpoint)) != self._elsewhere:
-            self._elsewhere = planned
-            self.heard()
-        if not self._silence.due():
+    def due(self) -> int | None:
+        """The event time to send now, which moves the watermark (microseconds); None: there is none."""
+        if (planned := spark_files.other_sources(self._checkpoint)) != self._others:
+            self._others = planned
+            self.reset()
+        if not self._timer.due():
             return None
         if self._from is None:
             self._from = spark_files.next_watermark(self._checkpoint)
-        return None if self._from is None else self._from + self._silence.length + self._lateness
+        return None if self._from is None else self._from + self._timer.length + self._lateness

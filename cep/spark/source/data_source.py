@@ -1,4 +1,4 @@
-"""The inputs as a stream: new files by name, each read where a worker runs, as in one process; live inputs beside."""
+"""The source of a query: new files and live inputs, planned in one process and read by workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.spark.source.changes import Changed, Chronicle
+from cep.spark.source.changes import ChangeLog, ChangesMessage
 from cep.spark.source.control_messages import ControlMessage, IdleWatermark, TimeReached, WaitingEvents, WakeUp
 from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, ListedFile
 from cep.spark.state.generation import FIRST, Generation
@@ -23,26 +23,26 @@ from cep.spark.storage.layout import INPUTS, STOP
 from cep.spark.storage.spark_files import ends_sent
 from connectors.inputs import Input, inputs, is_live
 
-if TYPE_CHECKING:  # loaded by those that read alone: planners come and go
+if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
     import pyarrow as pa
 
     from cep.spark.program import ShippedProgram
     from cep.spark.source.live import LiveInput
 
 SOURCE_COLUMNS = "stage int, key int, event string, place long, source string, rows binary, time timestamp"
-"""As `cep.spark.shuffle_blocks` makes them."""
+"""Those of shuffle blocks, and the `time` that the watermark follows (`cep.spark.shuffle_blocks`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Which files are read: `specs` as `connectors.inputs` has them, seen from `folder`, of the events of `schemas`;
-    and which are no files, but `live`, by their places among the specs: of these about `most` messages at once.
+    """What is read: files by `specs` (`connectors.inputs`), relative to `folder`, of the events of `schemas`; and
+    `live` inputs, by their places among the specs, about `most` messages of each in a micro-batch.
 
-    `program`: pickled, so that who only plans need not load it; `ticking`: whether some of its stages are to be
-    called. `journal`: the file that numbers the files. `limit`: how many in a micro-batch. `closing`: when all are
-    read the input ends. `letters`: what paths of dead letters begin with. `idle`: after so long a silence time goes on
-    by itself, None: it never does; `lateness`: that of the watermark (microseconds). `updates`: where changes of the
-    knowledge are. `generation`: of the checkpoint.
+    `program`: pickled, so that a process that only plans need not load it; `ticking`: whether some of its stages need
+    waking up. `journal`: the list of files. `limit`: files in a micro-batch. `closing`: the input ends when all files
+    are read. `dead_letters`: the prefix of the paths of dead letters. `idle`: the time without input after which the
+    watermark goes on by itself, None: it never does; `lateness`: that of the watermark (both microseconds).
+    `updates`: where changes of the knowledge are. `generation`: of the checkpoint.
     """
 
     program: bytes
@@ -54,7 +54,7 @@ class SourceOptions:
     journal: str
     limit: int | None
     closing: bool
-    letters: str | None
+    dead_letters: str | None
     live: Mapping[int, Input] = field(default_factory=dict)
     most: int | None = None
     idle: int | None = None
@@ -71,7 +71,7 @@ class SourceOptions:
         journal: str,
         limit: int | None,
         closing: bool,
-        letters: str | None,
+        dead_letters: str | None,
         most: int | None = None,
         idle: int | None = None,
         lateness: int = 0,
@@ -79,7 +79,7 @@ class SourceOptions:
         generation: Generation = FIRST,
         beside: Container[int] = (),
     ) -> SourceOptions:
-        """The files and live inputs of a program, but for those at places that another source reads (`beside`)."""
+        """The files and live inputs of a program, without those at places that another source reads (`beside`)."""
         schemas = {name: program.schemas[name] for name in program.inputs}
         carried = pickle.dumps(program.bare())
         ticking, here = bool(program.ticking), os.getcwd()
@@ -89,12 +89,12 @@ class SourceOptions:
         mine = [(place, spec) for place, spec in enumerate(specs) if place not in beside]
         each = {place: one for place, spec in mine for one in alive(schemas, spec, format)}
         changing = tuple(map(os.path.abspath, updates))
-        options = journal, limit, closing, letters, each, most, idle, lateness, changing, generation
+        options = journal, limit, closing, dead_letters, each, most, idle, lateness, changing, generation
         return cls(carried, ticking, schemas, specs, here, format, *options)
 
 
 class FileSource(DataSource):
-    """Parcels of the records of files, with the `time` that the watermark goes by."""
+    """Shuffle blocks of the records of files and live inputs, with the `time` that the watermark follows."""
 
     files: SourceOptions
 
@@ -110,36 +110,38 @@ class FileSource(DataSource):
 
 
 def source(files: SourceOptions) -> type[DataSource]:
-    """The data source of these files."""
+    """The data source with these options."""
     return type("FileSource", (FileSource,), {"files": files})
 
 
 TWICE = 2
-"""The end of the input is told so often in a run: the first time moves the watermark there, the second time is the
+"""How often the end of the input is sent in a run: the first time moves the watermark there, the second time makes the
 micro-batch that works up to it. Spark would make one without data for that, but not where a run was killed before it;
-nor does the watermark move where a run was killed between the sink's commit and Spark's. So each run tells it anew."""
+nor does the watermark move where a run was killed between the sink's commit and Spark's. So each run sends it anew."""
 
 
 class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """An offset is how many files of the journal were read, how often the end of the input was told, and where there
-    are live inputs, the offset of each by its place; after a silence also the time told, so that a micro-batch which is
-    done again tells the same; how many lines of changes of the knowledge were told, where there are some; and after a
-    migration the number of the generation, which begins where the one before had come."""
+    """Plans what to read, and reads it.
+
+    An offset says how many files of the list were read, and how often the end of the input was sent; where there are
+    live inputs, the offset of each by its place; while they were idle, the event time that was sent, so that a repeated
+    micro-batch sends the same; how many lines of changes of the knowledge were sent, where there are some; and after a
+    migration the number of the generation, which begins where the one before ended."""
 
     def __init__(self, files: SourceOptions) -> None:
         self.files = files
         self._folder = Path(files.journal).parent
         self._journal = FileList(files.journal)
-        self._chronicle = Chronicle(self._folder, files.updates)
+        self._changes = ChangeLog(self._folder, files.updates)
         self._target: int | None = None
-        self._ended: int | None = None  # how often the end was told before this run
-        self._over = False  # whether it was: what has come since would be late
+        self._ended: int | None = None  # how often the end was sent before this run
+        self._over = False  # whether it was sent: what came since would be late
         self._opened: dict[str, LiveInput] | None = None
-        self._hush: IdleWatermark | None = None
+        self._idle_watermark: IdleWatermark | None = None
 
     @property
     def _lives(self) -> dict[str, LiveInput]:
-        """The live inputs, held open by the one that plans: Spark makes readers in other places as well."""
+        """The live inputs, opened only by the reader that plans: Spark makes readers in other processes as well."""
         if self._opened is None:
             self._opened = {}
             for place, one in self.files.live.items():
@@ -150,7 +152,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"files": self.files}  # workers read; what plans is not theirs
+        return {"files": self.files}  # workers only read
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self.files.generation.start is not None:
@@ -165,7 +167,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._over:
             self._target = len(self._journal)
             return
-        self._target, _ = self._discover(), self._chronicle.look(last=self.files.closing)
+        self._target, _ = self._discover(), self._changes.look(last=self.files.closing)
         for each in self._lives.values():
             each.target()
 
@@ -186,8 +188,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._ended = start["end"]
         end = min(start["end"] + 1, self._ended + TWICE) if self.files.closing and over else start["end"]
         following = start | {"files": files, "end": end} | self._of_live(live)
-        following |= self._silence(following != start)
-        changes = self._chronicle.look() if self._target is None else len(self._chronicle)
+        following |= self._idle_time(following != start)
+        changes = self._changes.look() if self._target is None else len(self._changes)
         return following | ({"changes": changes} if changes else {})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -198,10 +200,10 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found += each.pieces(before(start, name, each), before(end, name, each))
         if end["end"] > start["end"]:
             found.append(TimeReached(None))
-        if (told := end.get("time")) != start.get("time"):
-            found.append(TimeReached(told))
+        if (time := end.get("time")) != start.get("time"):
+            found.append(TimeReached(time))
         if (first := start.get("changes", 0)) < end.get("changes", 0):
-            found.append(Changed(first, self._chronicle.lines(first, end["changes"])))
+            found.append(ChangesMessage(first, self._changes.lines(first, end["changes"])))
         if start == self.initialOffset() and self.files.ticking:
             found.append(WakeUp())
         return found
@@ -212,15 +214,15 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         program: ShippedProgram = pickle.loads(self.files.program)
         if isinstance(partition, ListedFile):
             yield from reading.file_blocks(
-                program, partition.number, partition.input, self.files.letters, partition.there
+                program, partition.number, partition.input, self.files.dead_letters, partition.there
             )
         elif isinstance(partition, ControlMessage):
-            yield from partition.read(program, self.files.letters)
+            yield from partition.read(program, self.files.dead_letters)
         else:
             from cep.spark.source.work_items import WorkItem
 
             assert isinstance(partition, WorkItem), "the partitions are those of this source"
-            yield from partition.read(program, self.files.letters)
+            yield from partition.read(program, self.files.dead_letters)
 
     def commit(self, end: dict[str, Any]) -> None:
         for name, each in self._lives.items():
@@ -239,12 +241,12 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"live": offsets} if offsets else {}
 
     def _begins(self, start: dict[str, Any]) -> bool:
-        """Whether the generation is still to take over what the one before had."""
+        """Whether the generation has yet to take over the state of the one before."""
         generation = self.files.generation
         return generation.start is not None and start.get("generation") != generation.number
 
     def _carried(self) -> list[InputPartition]:
-        """What it takes over: every bucket is called; the watermark, and what waits for it, is told anew."""
+        """What takes the state over: every bucket is woken up; the watermark is sent again, and what waits for it."""
         generation = self.files.generation
         assert generation.start is not None, "it takes something over"
         folder = generation.before(self._folder)
@@ -254,16 +256,18 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found.append(TimeReached((watermark + late) * 1000))
         return [*found, *(WaitingEvents(state, events) for state, events in generation.start.waiting(folder))]
 
-    def _silence(self, heard: bool) -> dict[str, Any]:
-        """What is to be told of the time, where nothing has come."""
+    def _idle_time(self, something_came: bool) -> dict[str, Any]:
+        """The event time to send, where nothing has come."""
         if self.files.idle is None:
             return {}
-        if self._hush is None:
-            self._hush = IdleWatermark(self.files.idle, self.files.lateness, self.files.generation.spark(self._folder))
-        if heard:
-            self._hush.heard()
-        told = self._hush.told()
-        return {} if told is None else {"time": told}
+        if self._idle_watermark is None:
+            self._idle_watermark = IdleWatermark(
+                self.files.idle, self.files.lateness, self.files.generation.spark(self._folder)
+            )
+        if something_came:
+            self._idle_watermark.reset()
+        time = self._idle_watermark.due()
+        return {} if time is None else {"time": time}
 
     def _discover(self) -> int:
         now: list[tuple[int, Input]] = []
@@ -285,8 +289,8 @@ def found(
     known: Set[str] = frozenset(),
     unsure: bool = False,
 ) -> list[Input]:
-    """The files that are there now, of events of these schemas, but for those of `known` paths. CepError: see
-    `connectors.inputs`, where `unsure` is said as well; with a code of `absent` it is none: nothing is there."""
+    """The files that exist now, of events of these schemas, without those of `known` paths. `absent`: the codes of
+    errors that only mean that no file exists. `unsure` and CepError: see `connectors.inputs`."""
     files: list[Input] = []
     for spec in specs:
         try:
@@ -298,7 +302,7 @@ def found(
 
 
 def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[Input]:
-    """The live input that a spec is, if it is one. CepError: it is wrong."""
+    """The live input that a spec names, if it names one. CepError: it is wrong."""
     if not is_live(spec, schemas):
         return []
     found = inputs([spec], schemas, format)

@@ -1,7 +1,7 @@
 """The files of a checkpoint in the order in which they are read, each with its number, which stays.
 
-Looking for new ones costs what listing a folder costs: what is known is known by name, and only what is new is looked
-at, written and kept.
+Looking for new files costs no more than listing a folder: known files are recognised by name, and only new ones are
+opened and written down.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from cep.spark.storage.disk import damaged
 from connectors.inputs import Input
 
 FILE_BITS = 22
-"""A file's number is the place of its spec, and in so many bits its own place there; so has a partition of a topic."""
+"""A file's number is the place of its spec, and in so many low bits its own place among the files of the spec;
+likewise that of a partition of a topic."""
 SPECS = 32
-"""So many specs can be told apart in the order of rows."""
+"""At most so many specs: the order of rows has no more bits for them."""
 
 
 class ListedFile(InputPartition):
-    """A file to read, with its number. `there`: who plans sees it, and may read it."""
+    """A file to read, with its number. `there`: the process that plans sees it, and may read it."""
 
     def __init__(self, number: int, input: Input, there: bool = False) -> None:
         super().__init__((number, input))
@@ -39,7 +40,7 @@ class ListedFile(InputPartition):
         return cls(fields["number"], Input(**{name: value for name, value in fields.items() if name != "number"}))
 
     def seen(self) -> ListedFile:
-        """The same, looked at now."""
+        """The same, with `there` as it is now."""
         return ListedFile(self.number, self.input, os.access(self.path, os.R_OK))
 
     @property
@@ -77,7 +78,7 @@ class FileList:
         return len(self._log)
 
     def entries(self, first: int, beyond: int) -> list[ListedFile]:
-        """Those from one place to before another. CepError: the journal does not go so far."""
+        """The files from one place to before another. CepError: the list is shorter."""
         if beyond > len(self):
             raise CepError(
                 f"--checkpoint: {self._log.path} has {len(self)} files, and {beyond} were read",
@@ -90,8 +91,8 @@ class FileList:
             raise self._damaged(error) from None
 
     def extend(self, now: Iterable[tuple[int, Input]]) -> int:
-        """With those of `now`, each with the place of its spec, that are not yet in it; gives how many there are then.
-        CepError: a spec has more files than can be told apart."""
+        """Add the files of `now`, each with the place of its spec, that are not listed yet; gives how many there are
+        then. CepError: a spec has more files than there are numbers."""
         self._read()
         coming: dict[str, tuple[int, Input]] = {}
         for place, one in now:
@@ -101,7 +102,7 @@ class FileList:
         for place, one in coming.values():
             if following[place] >> FILE_BITS:
                 raise CepError(
-                    f"--input: input {place + 1} has had {1 << FILE_BITS:,} files, more cannot be told apart",
+                    f"--input: input {place + 1} has had {1 << FILE_BITS:,} files, there are no numbers for more",
                     hint="start anew with other folders, and with larger files",
                     code="input",
                 )

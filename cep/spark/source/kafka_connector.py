@@ -1,7 +1,7 @@
-"""Kafka through Spark's own connector, a jar: a second stream beside that of files, of the same parcels.
+"""Kafka through Spark's own connector, a jar: a second stream of shuffle blocks beside that of our own source.
 
-Its offsets are kept by Spark, a line of their own in each plan of a micro-batch, before the line of our own source.
-What its rows hold is read as messages are everywhere; only where they come from is its affair.
+Spark keeps its offsets, in a line of their own in each plan of a micro-batch, before the line of our own source. The
+connector only fetches messages; they are read as all others are.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ if TYPE_CHECKING:
     from cep.spark.program import ShippedProgram
 
 FORMAT = "kafka"
-"""How Spark knows it."""
+"""The name by which Spark knows it."""
 
 EACH = 100_000
-"""Messages of a task."""
+"""The most messages of a task."""
 
 NOTE = "through"
-"""A file in the folder of an input, where the connector reads it."""
+"""A file in the folder of an input that the connector reads."""
 
 _AS_BEFORE = "name the inputs as before, in the same order, or start anew with another folder"
 
-_PATIENCE = 10.0  # seconds in which a broker has to answer
+_TIMEOUT = 10.0  # seconds in which a broker has to answer
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _BESIDE = {
     "org.apache.kafka.clients.consumer.KafkaConsumer": "kafka-clients",
     "org.apache.spark.kafka010.KafkaTokenUtil": "spark-token-provider-kafka-0-10",
     "org.apache.commons.pool2.impl.GenericKeyedObjectPool": "commons-pool2",
 }
-"""Classes that it needs, by the jars that have them."""
+"""Classes that the connector needs, and the jars that have them."""
 
 _TAKEN = (
     "auto.offset.reset",
@@ -68,7 +68,7 @@ _TAKEN = (
     "key.deserializer",
     "value.deserializer",
 )
-"""Settings of the Java client that the connector, or another option of an address, says itself."""
+"""Settings of the Java client that the connector, or another option of an address, sets."""
 
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -79,15 +79,15 @@ _ENDPOINT = "ssl.endpoint.identification.algorithm"
 
 
 def reads(address: Address, named: bool) -> bool:
-    """Whether the connector is to read what an address names: as its option `through=` says, else where the jar is
-    `named` among the settings. CepError: that is nothing to choose."""
+    """Whether the connector reads what an address names: as its option `through=` says, else if the jar is `named`
+    among the settings. CepError: the option has another value."""
     if address.kind != "kafka":
         return False
     return address.choice("through", ("spark", "python") if named else ("python", "spark")) == "spark"
 
 
 def check_same_reader(checkpoint: Path, place: int, address: Address, ours: bool) -> None:
-    """See that the input at a place is read as it was before: `ours`, by the connector, or by Python's client. Neither
+    """Make sure that the input at a place is read as before: by the connector (`ours`), or by Python's client. Neither
     knows the offsets of the other. CepError: it is not."""
     folder = checkpoint / f"{INPUTS}{place}"
     if address.kind != "kafka" or not (folder / "address").exists():
@@ -108,32 +108,32 @@ def check_same_reader(checkpoint: Path, place: int, address: Address, ours: bool
             code="checkpoint",
         )
     if before != address.text:
-        told = f"--checkpoint: this input was {before}, and is {address.text}"
-        raise CepError(told, hint=_AS_BEFORE, code="checkpoint")
+        message = f"--checkpoint: this input was {before}, and is {address.text}"
+        raise CepError(message, hint=_AS_BEFORE, code="checkpoint")
 
 
 def check_same_topics(checkpoint: Path, places: Collection[int]) -> None:
-    """See that the connector reads the inputs at these places, and had read them before: Spark goes on with as many
-    sources as it began with. CepError: it had read others."""
+    """Make sure that the connector reads the same inputs as before, those at these places: Spark goes on with as many
+    sources as it began with. CepError: it read others."""
     if not spark_files.begun(checkpoint):
         return
     before = _places(checkpoint)
     for place in sorted(before.symmetric_difference(places)):
         if place in before:
             was = _noted(checkpoint / f"{INPUTS}{place}" / "address")
-            told = f"input {place + 1} was {was} through Spark's own connector, and is not any more"
+            message = f"input {place + 1} was {was} through Spark's own connector, and is not any more"
         else:
-            told = f"input {place + 1} was not read through Spark's own connector, and would be now"
+            message = f"input {place + 1} was not read through Spark's own connector, and would be now"
         raise CepError(
-            f"--checkpoint: {told}: Spark goes on with the topics that it began with, and no others",
+            f"--checkpoint: {message}: Spark goes on with the topics that it began with, and no others",
             hint=_AS_BEFORE,
             code="checkpoint",
         )
 
 
 def note_topics(checkpoint: Path, inputs: Mapping[int, Input]) -> None:
-    """Where no micro-batch was planned yet, the connector reads from now on the inputs at these places, and no others.
-    CepError: it cannot be written."""
+    """Note which inputs the connector reads, by their places, if no micro-batch was planned yet. CepError: the note
+    cannot be written."""
     if spark_files.begun(checkpoint):
         return
     with writing_to("--checkpoint", checkpoint, begins=True):
@@ -151,7 +151,7 @@ def note_topics(checkpoint: Path, inputs: Mapping[int, Input]) -> None:
 
 
 def _places(checkpoint: Path) -> set[int]:
-    """Those of the inputs that the connector reads."""
+    """The places of the inputs that the connector reads, as noted."""
     return {int(file.parent.name.partition("-")[2]) for file in checkpoint.glob(f"{INPUTS}*/{NOTE}")}
 
 
@@ -169,7 +169,7 @@ def check_reachable(address: Address) -> None:
     reasons = []
     for place in address.hosts:
         try:
-            socket.create_connection(place, _PATIENCE).close()
+            socket.create_connection(place, _TIMEOUT).close()
             return
         except OSError as error:
             reasons.append((error.strerror or str(error)).lower())
@@ -177,8 +177,8 @@ def check_reachable(address: Address) -> None:
 
 
 def options(address: Address, most: int | None) -> dict[str, str]:
-    """What the connector is told: where, who asks, from where on, and about how many messages (`most`, or `limit=`) a
-    micro-batch has. CepError: a file is not there, or an option is wrong."""
+    """The options of the connector: servers, login, where to begin, and about how many messages (`most`, or `limit=`)
+    a micro-batch has. CepError: a file does not exist, or an option is wrong."""
     if not address.path or "/" in address.path:
         raise address.refused("it names no topic", f"e.g. `kafka://{address.servers}/readings`")
     limit = None if most is None else int(address.number("limit", most, 1))
@@ -195,7 +195,7 @@ def options(address: Address, most: int | None) -> dict[str, str]:
 
 
 def client(address: Address) -> dict[str, str]:
-    """The settings of the Java client that an address says. CepError: as `options`."""
+    """The settings of the Java client that an address asks for. CepError: as `options`."""
     given = address.options
     found = {"security.protocol": layer(address), "isolation.level": "read_committed"}
     if "group" in given:
@@ -218,7 +218,7 @@ def client(address: Address) -> dict[str, str]:
     for name, value in given.items():
         if "." in name:
             if name in _TAKEN:
-                raise address.refused(f"`{name}` is not for an address to say: Spark's connector does")
+                raise address.refused(f"`{name}` cannot be set by an address: Spark's connector sets it")
             found[name] = "" if (name, value) == (_ENDPOINT, "none") else value
     return found
 
@@ -253,15 +253,20 @@ def check_installed(spark: SparkSession) -> None:
 
 
 def topic_blocks(
-    spark: SparkSession, program: ShippedProgram, inputs: Mapping[int, Input], most: int | None, letters: str | None
+    spark: SparkSession,
+    program: ShippedProgram,
+    inputs: Mapping[int, Input],
+    most: int | None,
+    dead_letters: str | None,
 ) -> DataFrame | None:
-    """The messages of inputs, by their places, as parcels; None: there are none. `letters`: as `Files` has it."""
+    """The messages of inputs, by their places, as shuffle blocks; None: there are no inputs. `dead_letters`: the prefix
+    of the paths of dead letters."""
     carried = pickle.dumps(program.bare())
     found = []
     for place, one in inputs.items():
         assert one.address is not None, "a topic has an address"
         rows = spark.readStream.format(FORMAT).options(**options(one.address, most)).load()
-        taken = reading(carried, place << FILE_BITS, one, letters)
+        taken = reading(carried, place << FILE_BITS, one, dead_letters)
         found.append(rows.select("partition", "offset", "value").mapInArrow(taken, SOURCE_COLUMNS))
     return reduce(DataFrame.union, found) if found else None
 
@@ -269,8 +274,8 @@ def topic_blocks(
 Rows = Iterator["pa.RecordBatch"]
 
 
-def reading(program: bytes, number: int, input: Input, letters: str | None) -> Callable[[Rows], Rows]:
-    """What makes parcels of the rows of a task, where a worker runs. `number`: of the first partition."""
+def reading(program: bytes, number: int, input: Input, dead_letters: str | None) -> Callable[[Rows], Rows]:
+    """The function by which a worker makes shuffle blocks of the rows of a task. `number`: of the first partition."""
 
     def taken(rows: Rows) -> Rows:
         from cep.spark.source.reading import message_blocks
@@ -281,19 +286,19 @@ def reading(program: bytes, number: int, input: Input, letters: str | None) -> C
             first = next(run)
             mine, here = number + partition, replace(input, path=first.sources[0], address=None)
             name = f"read-{mine:08}-{first.numbers[0]:012}"
-            yield from message_blocks(known, mine, here, chain([first], run), letters, name)
+            yield from message_blocks(known, mine, here, chain([first], run), dead_letters, name)
 
     return taken
 
 
 def messages(rows: Rows, topic: str) -> Iterator[tuple[int, Messages]]:
-    """Messages of one partition that stand together, and that partition."""
+    """Runs of messages of one partition, each with the number of the partition."""
     for batch in rows:
         partitions, offsets, values = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
         for partition, run in groupby(range(batch.num_rows), key=partitions.__getitem__):
             these = list(run)
-            told = [f"{topic}/{partition}"] * len(these)
-            yield partition, Messages(told, [offsets[i] for i in these], [values[i] or b"" for i in these])
+            names = [f"{topic}/{partition}"] * len(these)
+            yield partition, Messages(names, [offsets[i] for i in these], [values[i] or b"" for i in these])
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Live inputs as parts of a stream that can be read again: by offsets of Kafka, or by numbers of messages kept."""
+"""Live inputs that can be read again: by offsets of Kafka, or by numbers of messages in a log on disk."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ from connectors.tcp import Connection
 Offset = Any
 """As JSON: a number of messages, or one for each partition of a topic."""
 
-_EACH = 100_000  # messages of a piece of work
-_CARRIED, _BYTES = 20_000, 1 << 23  # of one that carries them itself, and how much it carries
-_HELD = 1 << 27  # bytes of a micro-batch that are carried: Java holds them
-_PATIENCE = 0.1  # seconds
-_LONGEST = 10.0  # seconds that are listened at most, or ten times `quiet`, where messages never pause
-_END = 10.0  # seconds that what is being written may take when a run stops
+_EACH = 100_000  # messages of a work item
+_CARRIED, _BYTES = 20_000, 1 << 23  # messages and bytes of an item that carries them itself
+_HELD = 1 << 27  # bytes that the items of a micro-batch carry: Java holds them
+_POLL = 0.1  # seconds
+_LONGEST = 10.0  # seconds, or ten times `quiet`: how long a run with an end listens where messages never pause
+_END = 10.0  # seconds that writing may still take when a run stops
 
 
 class LiveInput(Protocol):
-    """What can come from a live input, seen from where a query is planned."""
+    """A live input, seen from where a query is planned."""
 
     def begin(self) -> Offset:
-        """Where a new query begins: the same whenever it is asked."""
+        """The offset at which a new query begins; always the same."""
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        """Up to where there are messages now, of all about `most`. CepError: the input fails."""
+        """The offset up to which there are messages now, about `most` from `start` on. CepError: the input fails."""
 
     def target(self) -> None:
-        """From now on nothing is there but what is there now."""
+        """From now on there are no messages but those that are there now."""
 
     def reached(self, offset: Offset) -> bool:
-        """Whether all is read up to the target."""
+        """Whether everything up to the target is read."""
 
     def pieces(self, start: Offset, end: Offset) -> list[WorkItem]:
-        """The work that the messages between two offsets are; the same whenever it is asked."""
+        """The messages between two offsets as work items; always the same."""
 
     def commit(self, end: Offset) -> None:
-        """What is before it is not asked for again."""
+        """Messages before this offset will not be read again."""
 
     def stop(self) -> None: ...
 
 
 def live(input: Input, number: int, folder: Path) -> LiveInput:
-    """The live input with what it keeps in a folder. `number`: of its first partition. CepError: the folder is of
-    another input."""
+    """The live input, which keeps what it needs in a folder. `number`: of its first partition. CepError: the folder
+    belongs to another input."""
     address = input.address
     assert address is not None, "a live input has an address"
     before = read_or_make(folder / "address", lambda: address.text)
@@ -79,23 +79,23 @@ def live(input: Input, number: int, folder: Path) -> LiveInput:
 
 
 class Arrivals(Protocol):
-    """Who sends what is kept."""
+    """Where messages arrive that are to be logged."""
 
     def take(self, most: int, seconds: float) -> list[Arrival] | None:
-        """What came, after so long at most; None: there will be no more. CepError: it has failed."""
+        """What came, after so many seconds at most; None: there will be no more. CepError: it has failed."""
 
     def done(self) -> None:
-        """What was taken is kept."""
+        """What was taken is on disk."""
 
     def close(self) -> None: ...
 
 
 class LoggedInput:
-    """MQTT and connections: what comes is kept, then acknowledged; an offset is a number of messages kept."""
+    """MQTT and connections: messages are logged, then acknowledged; an offset is a number of logged messages."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._address, self._number, self._folder = input, address, number, folder
-        self._mail = MessageLog(folder)
+        self._log = MessageLog(folder)
         self._target: int | None = None
         self._sender: Arrivals | None = None
         self._thread = threading.Thread(target=self._receive, daemon=True)
@@ -112,11 +112,11 @@ class LoggedInput:
             raise self._failure
         if self._target is None and not there:
             raise self._address.refused("nothing is received any more", "start the run again: it goes on where it was")
-        end = self._mail.end if self._target is None else self._target
-        if start > self._mail.end:
-            reason = f"there were messages up to {start}, and now there are {self._mail.end}: the last file is damaged"
+        end = self._log.end if self._target is None else self._target
+        if start > self._log.end:
+            reason = f"there were messages up to {start}, and now there are {self._log.end}: the last file is damaged"
             raise CepError(f"{self._folder}: {reason}", code="checkpoint")
-        return max(start, end if most is None else self._mail.within(start, min(end, start + most), _HELD))
+        return max(start, end if most is None else self._log.within(start, min(end, start + most), _HELD))
 
     def target(self) -> None:
         self._listen(lasting=False)
@@ -124,33 +124,33 @@ class LoggedInput:
         seen, since = -1, time.monotonic()
         last = since + max(10 * quiet, _LONGEST)  # a stream that never pauses has no end of its own
         while (at := time.monotonic()) < min(since + quiet, last) and self._thread.is_alive() and not stop.exists():
-            if self._mail.end != seen:
-                seen, since = self._mail.end, at
+            if self._log.end != seen:
+                seen, since = self._log.end, at
             time.sleep(0.01)
-        self._stop()  # what is not taken now stays with the broker
-        self._target = self._mail.end
+        self._stop()  # what was not taken stays with the broker
+        self._target = self._log.end
 
     def reached(self, offset: Offset) -> bool:
         return self._target is not None and offset >= self._target
 
     def pieces(self, start: Offset, end: Offset) -> list[WorkItem]:
         found: list[WorkItem] = []
-        for first, last in self._mail.cuts(start, end, _CARRIED, _BYTES):
-            here = messages(self._address, self._mail.read(first, last), range(first, last))
+        for first, last in self._log.cuts(start, end, _CARRIED, _BYTES):
+            here = messages(self._address, self._log.read(first, last), range(first, last))
             found.append(CarriedMessages(self._number, self._input, first, here))
         return found
 
     def commit(self, end: Offset) -> None:
-        self._mail.forget(end)
+        self._log.forget(end)
 
     def stop(self) -> None:
         try:
             self._stop()
         finally:
-            self._mail.close()  # whoever comes next waits for it
+            self._log.close()  # the next run waits for it
 
     def _listen(self, lasting: bool) -> None:
-        """Listen, where nobody does: to a connection that is `lasting`, also when it has ended and is made again."""
+        """Begin to listen, once. `lasting`: a connection that has ended is made again."""
         if self._sender is None:
             self._sender = self._opened(lasting)
             self._thread.start()
@@ -160,7 +160,7 @@ class LoggedInput:
             return Connection(self._address, lasting)
         client = self._address.options.get("client")
         client = client or str(read_or_make(self._folder / "client", lambda: f"semcep-{uuid.uuid4().hex[:12]}"))
-        return Subscription.open(self._address, client, self._mail.known())
+        return Subscription.open(self._address, client, self._log.known())
 
     def _stop(self) -> None:
         self._stopping = True
@@ -173,16 +173,16 @@ class LoggedInput:
         sender = self._sender
         assert sender is not None, "it stands before it is listened to"
         try:
-            while not self._stopping and (arrived := sender.take(_EACH, _PATIENCE)) is not None:
+            while not self._stopping and (arrived := sender.take(_EACH, _POLL)) is not None:
                 if arrived:
-                    self._mail.append(arrived)
+                    self._log.append(arrived)
                     sender.done()
-        except Exception as error:  # whatever it is, nothing more would come, and nobody would know
+        except Exception as error:  # whatever it is: else nothing more would come, and nobody would notice
             self._failure = error
 
 
 class TopicInput:
-    """Kafka: an offset is one of each partition."""
+    """Kafka: an offset has one for each partition."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._number, self._folder = input, number, folder
@@ -200,7 +200,7 @@ class TopicInput:
                 for number, end in now.items()
             }
         if self._target is None and _named(now) == start:
-            time.sleep(_PATIENCE)  # Spark asks again at once, and this asks the brokers
+            time.sleep(_POLL)  # Spark asks again at once, and this asks the brokers
         return _named(now)
 
     def target(self) -> None:
@@ -258,7 +258,7 @@ class RateInput:
 
 
 def read_or_make(file: Path, make: Callable[[], Any]) -> Any:
-    """What a file holds as JSON; what is made, the first time: it is on disk when this returns. CepError: the file is
+    """The JSON that a file holds; the first time it is made, and on disk when this returns. CepError: the file is
     damaged."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -271,7 +271,7 @@ def read_or_make(file: Path, make: Callable[[], Any]) -> Any:
 
 
 def now() -> int:
-    """The time, microseconds: rates have no other."""
+    """The time by the clock (microseconds), which rates go by."""
     return time.time_ns() // 1000
 
 

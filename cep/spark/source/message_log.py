@@ -1,4 +1,4 @@
-"""Messages kept on disk before they are acknowledged: what a broker gives once can so be read again, by number."""
+"""The message log: messages on disk before they are acknowledged; what a broker sends once can so be read again."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HEAD = struct.Struct("<HB")
 _BEFORE = struct.Struct("<IIIHB")
 """In a file of an earlier version: check sum of what follows it, bytes of the payload, of the topic, `mid` and QoS."""
 
-_FULL = 1 << 24  # bytes of a file
-_MIDS = 1 << 16  # numbers that a broker has for messages on their way
-_GONE = "known"  # of the files that were removed: a check sum, then `mid` and digest of each message
+_FULL = 1 << 24  # bytes of a segment
+_MIDS = 1 << 16  # packet identifiers that a broker has
+_GONE = "known"  # of removed segments: a check sum, then `mid` and digest of each message
 _PAIR = struct.Struct("<HI")
 
 
 class _Segment:
-    """A file with the messages from number `first` on."""
+    """A file of the log, with the messages from number `first` on."""
 
     def __init__(self, path: Path) -> None:
         """CepError: a message is damaged, or missing in the middle."""
@@ -63,18 +63,18 @@ class _Segment:
 
 
 class MessageLog:
-    """A folder of messages numbered from 0. Those before some number are forgotten when they are not needed any more.
+    """A folder of messages numbered from 0, in segments; old segments are removed when they are not needed any more.
 
-    What a process that was killed had half written was not acknowledged, and is cut off when the folder is opened.
+    What a killed process had half written was not acknowledged, and is cut off before more is added.
     """
 
-    def __init__(self, folder: Path, patience: float = 10.0) -> None:
-        """CepError: another process has it open, and has not let go of it after so many seconds; or it is damaged: then
-        nothing is cut off."""
+    def __init__(self, folder: Path, timeout: float = 10.0) -> None:
+        """CepError: another process has it open, and has not let go of it after `timeout` seconds; or it is damaged,
+        and then nothing is cut off."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._guard = threading.Lock()
-        self._lock = locked(folder, patience)
+        self._lock = locked(folder, timeout)
         try:
             self._segments = [_Segment(path) for path in sorted(folder.glob("*.mail"))]
             for segment, following in zip(self._segments, self._segments[1:]):
@@ -91,7 +91,7 @@ class MessageLog:
         return self._segments[-1].beyond if self._segments else 0
 
     def append(self, arrived: Sequence[Arrival]) -> None:
-        """Keep messages; they are on the disk when this returns. CepError: it is closed."""
+        """Add messages; they are on disk when this returns. CepError: the log is closed."""
         if self._lock.closed:
             raise CepError(f"{self._folder}: it is closed, and may be another run's", code="checkpoint")
         records = [(_HEAD.pack(one.mid, one.qos) + one.topic.encode(), one.payload) for one in arrived]
@@ -104,7 +104,8 @@ class MessageLog:
         return [one for segment, first, last in self._between(start, end) for one in segment.read(first, last)]
 
     def cuts(self, start: int, end: int, most: int, size: int) -> Iterator[tuple[int, int]]:
-        """The same in ranges of up to so many messages and bytes, of one message at least; always the same ones."""
+        """The messages from `start` up to `end` in ranges of at most so many messages and bytes, but of one message at
+        least; always the same ranges."""
         for segment, first, last in self._between(start, end):
             places = segment.log.places
             while first < last:
@@ -114,7 +115,7 @@ class MessageLog:
                 first = stop
 
     def within(self, start: int, end: int, size: int) -> int:
-        """Up to where messages from `start` on are about so many bytes, of one at least, but not beyond `end`."""
+        """The number up to which messages from `start` on have about so many bytes: one at least, none beyond `end`."""
         for segment, first, last in self._between(start, end):
             places = segment.log.places
             taken = places[last] - places[first]
@@ -125,7 +126,7 @@ class MessageLog:
         return max(start, end)
 
     def _between(self, start: int, end: int) -> list[tuple[_Segment, int, int]]:
-        """The files with these messages, each with the first of them and the one after the last, counted in it."""
+        """The segments with these messages, and in each the first of them and the one after the last."""
         if start >= end:
             return []
         with self._guard:
@@ -141,12 +142,12 @@ class MessageLog:
         return [(one, max(start, one.first) - one.first, min(end, one.beyond) - one.first) for one in found]
 
     def known(self) -> dict[int, int]:
-        """The latest messages, by which one that comes again is known: digests by `mid`. At least the last 65,536 are
-        in it. CepError: it is damaged."""
+        """Digests of the latest messages by `mid`, at least of the last 65,536: a message that comes again is
+        recognised by it. CepError: the log is damaged."""
         return self._gone() | self._digests(self._segments)
 
     def forget(self, until: int) -> None:
-        """Remove files that hold nothing from number `until` on; the last one stays, so that numbers go on."""
+        """Remove segments that hold nothing from number `until` on; the last one stays, so that numbers go on."""
         gone = [segment for segment in self._segments[:-1] if segment.beyond <= until]
         if digests := self._digests(gone):
             pairs = b"".join(_PAIR.pack(*pair) for pair in (self._gone() | digests).items())
@@ -158,12 +159,12 @@ class MessageLog:
             segment.log.path.unlink(missing_ok=True)
 
     def _digests(self, segments: Sequence[_Segment]) -> dict[int, int]:
-        """Of the messages in these files, where they are among the latest."""
+        """Digests of the messages in these segments, where they are among the latest."""
         recent = [one for one in segments if one.beyond > self.end - _MIDS]
         return {one.mid: one.digest for each in recent for one in each.read(0, len(each.log)) if one.qos}
 
     def _gone(self) -> dict[int, int]:
-        """What is known of files that were removed: no more than there are numbers."""
+        """Digests of messages in removed segments, at most one for each `mid`."""
         file = self._folder / _GONE
         data = file.read_bytes() if file.exists() else bytes(4)
         pairs = data[4:]
@@ -178,7 +179,7 @@ class MessageLog:
         self._lock.close()
 
     def _following(self) -> RecordLog:
-        """The last file if it has room, else a new one; its name is on disk."""
+        """The last segment if it has room, else a new one; its name is on disk."""
         if self._current is not None:
             self._current.close()
         if not self._segments or self._segments[-1].full:

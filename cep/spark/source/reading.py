@@ -1,4 +1,4 @@
-"""The records of one file as parcels, read where a worker runs."""
+"""Files and messages read by a worker: their records as shuffle blocks, what is no event as dead letters."""
 
 from __future__ import annotations
 
@@ -39,36 +39,36 @@ from connectors.inputs import Input
 from connectors.messages import Inbox, Messages
 
 FILE = "file"
-"""The code of the dead letter of a file."""
+"""The code of the dead letter of a whole file."""
 
-_BEFORE = -1  # the place of what has come before a migration
+_BEFORE = -1  # the place of what came before a migration
 
 ROWS = 1 << 19
 """Rows of Parquet that are taken at a time."""
 
 
 def file_blocks(
-    program: ShippedProgram, number: int, input: Input, letters: str | None, there: bool = False
+    program: ShippedProgram, number: int, input: Input, dead_letters: str | None, there: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The records of a file for the stages; what is no event is written to the dead letters, and so is a file that
-    cannot be read, or not to its end. `there`: it was there to be read where the query is planned. CepError: it may be
-    read later, or on another machine."""
+    cannot be read, or not to its end. `there`: the process that plans the query could read it. CepError: it may be
+    readable later, or on another machine."""
     schemas = {name: program.schemas[name] for name in program.inputs}
-    pieces = excused(read_one(input, schemas, rows=ROWS), input.path, there)
-    yield from _packed(program, number, input.path, pieces, letters, f"read-{number:08}")
+    pieces = readable(read_one(input, schemas, rows=ROWS), input.path, there)
+    yield from _packed(program, number, input.path, pieces, dead_letters, f"read-{number:08}")
 
 
 def message_blocks(
-    program: ShippedProgram, number: int, input: Input, parts: Iterable[Messages], letters: str | None, name: str
+    program: ShippedProgram, number: int, input: Input, parts: Iterable[Messages], dead_letters: str | None, name: str
 ) -> Iterator[pa.RecordBatch]:
-    """Messages likewise; `name`: of the file of their dead letters."""
+    """The records of messages likewise; `name`: of the file of their dead letters."""
     inbox = Inbox(input, {name: program.schemas[name] for name in program.inputs})
-    yield from _packed(program, number, input.path, (inbox.batch(part, 0) for part in parts), letters, name)
+    yield from _packed(program, number, input.path, (inbox.batch(part, 0) for part in parts), dead_letters, name)
 
 
-def excused(pieces: Iterable[Batch], file: str, there: bool = False) -> Iterator[Batch]:
-    """The pieces of a file; where it cannot be read on, a dead record of the file instead of the rest. CepError: it may
-    be read later; or it is `there`, and this machine alone does not have it."""
+def readable(pieces: Iterable[Batch], file: str, there: bool = False) -> Iterator[Batch]:
+    """The batches of a file; where it cannot be read on, a dead letter of the file instead of the rest. CepError: it
+    may be readable later; or it is `there`, and only this machine does not have it."""
     line = 0
     try:
         for piece in pieces:
@@ -90,18 +90,18 @@ def excused(pieces: Iterable[Batch], file: str, there: bool = False) -> Iterator
 
 
 def _packed(
-    program: ShippedProgram, number: int, source: str, pieces: Iterable[Batch], letters: str | None, name: str
+    program: ShippedProgram, number: int, source: str, pieces: Iterable[Batch], dead_letters: str | None, name: str
 ) -> Iterator[pa.RecordBatch]:
     freeze_garbage()
     dead: Counter[str] = Counter()
     taken: Counter[str] = Counter()
     unread: list[str] = []
     latest: int | None = None
-    with writing(letters, name) as bury:
+    with writing(dead_letters, name) as write_dead:
         for piece in pieces:
             dead.update(one.code for one in piece.dead)
             unread += [f"{one.file}: {one.reason}" for one in piece.dead if one.code == FILE]
-            bury(piece.dead)
+            write_dead(piece.dead)
             for event, table in piece.tables.items():
                 last = table["end"].max()
                 if isinstance(last, int):
@@ -113,12 +113,12 @@ def _packed(
 
 
 def wake_up(program: ShippedProgram, every: bool) -> pa.RecordBatch:
-    """To the buckets that have something to do when no row has come yet, or to `every` one."""
+    """For the buckets that have something to do before the first row, or for `every` one."""
     return batch(wake_ups(program, every))
 
 
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> pa.RecordBatch:
-    """What waits for the watermark in a state, of another program, as if it came now. CepError: it is not there."""
+    """What waits for the watermark in a state of another program, as if it came now. CepError: the state is missing."""
     state, pool = State.of(PriorState(bucket_states.read(Path(path)))), Pool()
     if state.values is not None:
         pool.load(state.values)
@@ -131,13 +131,13 @@ def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> pa.Rec
 
 
 def changes(
-    program: ShippedProgram, number: int, lines: Sequence[Mapping[str, Any]], letters: str | None
+    program: ShippedProgram, number: int, lines: Sequence[Mapping[str, Any]], dead_letters: str | None
 ) -> pa.RecordBatch:
-    """Changes of the knowledge as lines of the chronicle have them, from this number on, to all buckets; what could not
-    be taken is written to the dead letters."""
+    """Changes of the knowledge as in lines of the change log, from this number on, for all buckets; what was refused is
+    written to the dead letters."""
     refused = [one for each in lines for one in each["refused"]]
     dead = [DeadLetter(file, line, reason, code, text) for reason, code, file, line, text in refused]
-    write(letters, f"changes-{number:08}", dead)
+    write(dead_letters, f"changes-{number:08}", dead)
     report = Report(dead=Counter(one.code for one in dead))
     taken = [change for each in lines for change in each["changes"]]
     return batch([*(change_blocks(program, taken) if taken else ()), report_block(report, bucket_keys(1)[0])])
@@ -149,12 +149,12 @@ def end() -> pa.RecordBatch:
 
 
 def until(time: int) -> pa.RecordBatch:
-    """Time has come so far (microseconds), which moves the watermark."""
+    """Event time has reached this instant (microseconds), which moves the watermark."""
     return batch([ShuffleBlock(-1, bucket_keys(1)[0], "", 0, None, b"", time)])
 
 
 def numbered(piece: Batch, number: int) -> dict[str, pl.DataFrame]:
-    """The tables of a batch, `@order` by the number of the file and the line. CepError: lines are too many for it."""
+    """The tables of a batch, `@order` by the number of the file and the line. CepError: it has too many lines."""
     tables = {}
     for event, table in piece.tables.items():
         assert len(piece.blocks) == 1, "what is read as it comes is a block at a time"
@@ -163,8 +163,8 @@ def numbered(piece: Batch, number: int) -> dict[str, pl.DataFrame]:
         lines = place + block.line if block.lines is None else block.lines[place]
         if len(lines) and int(np.max(lines)) >> LINE_BITS:
             raise CepError(
-                f"{block.file}: record {int(np.max(lines)):,} is beyond {(1 << LINE_BITS) - 1:,}, the last that is "
-                "told from those of other inputs",
+                f"{block.file}: record {int(np.max(lines)):,} is beyond {(1 << LINE_BITS) - 1:,}, the last "
+                "number that a record may have",
                 hint="split the file; of a topic, start anew with one whose offsets begin again",
                 code="input",
             )

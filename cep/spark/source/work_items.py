@@ -1,4 +1,4 @@
-"""Messages of live inputs as work: described where a query is planned, read where a worker runs."""
+"""Work items of live inputs: ranges of messages, planned in one process and read by a worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WorkItem(InputPartition, ABC):
-    """Messages of one input. `number` is the place of the input and that of the partition, as a file has one."""
+    """Messages of one input. `number`: of the input and the partition, like that of a file."""
 
     def __init__(self, number: int, input: Input, first: int) -> None:
         super().__init__((number, first))
@@ -29,18 +29,18 @@ class WorkItem(InputPartition, ABC):
 
     @abstractmethod
     def messages(self) -> Iterator[Messages]:
-        """What is in it, where a worker runs."""
+        """The messages, read by a worker."""
 
-    def read(self, program: ShippedProgram, letters: str | None) -> Iterator[pa.RecordBatch]:
-        """As parcels, where a worker runs."""
+    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[pa.RecordBatch]:
+        """The messages as shuffle blocks, made by a worker."""
         from cep.spark.source import reading
 
         name = f"read-{self.number:08}-{self.first:012}"
-        yield from reading.message_blocks(program, self.number, self.input, self.messages(), letters, name)
+        yield from reading.message_blocks(program, self.number, self.input, self.messages(), dead_letters, name)
 
 
 class CarriedMessages(WorkItem):
-    """Messages that are here."""
+    """Messages that the item holds itself."""
 
     def __init__(self, number: int, input: Input, first: int, here: Messages) -> None:
         super().__init__(number, replace(input, address=None), first)

@@ -1,10 +1,9 @@
-"""States of buckets as files beside Spark's checkpoint: its state store holds of which version a bucket is, no more.
+"""The states of buckets as files beside Spark's checkpoint: Spark's state store only holds the version of each bucket.
 
-A file is on disk before the store takes its version, whole and under another name first, so what the store names is
-there, also when the machine has lost its power. A task done again writes the same file. Spark goes back by one
-micro-batch at most, in which a bucket makes one version at most. Before a state stands, sealed with the names of the
-file and of the checkpoint, the number of its micro-batch, by which a migration knows those that count, and the state's
-hash.
+A file is on disk before the store takes its version, so what the store names exists, also after a cut of power. A
+repeated task writes the same file. Spark goes back by one micro-batch at most, in which a bucket makes one version at
+most. Each state begins with the number of its micro-batch, by which a migration knows the states that count, and with
+its hash, which depends on the names of the file and the checkpoint.
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ Opened = TypeVar("Opened")
 
 
 RUN = "run"
-"""In that folder, the name of the checkpoint."""
+"""In the folder of the states: the name of the checkpoint."""
 
-_BATCH = 8  # bytes before a state, of its micro-batch
+_BATCH = 8  # bytes of the number of a micro-batch
 _BEFORE = checksum.HEAD + _BATCH + checksum.SIZE
 
 KEPT = 3
-"""Versions of a bucket that are kept: one for Spark to go back to, one more for whoever removes its last log."""
+"""Versions of a bucket that stay: one for Spark to go back to, one more where Spark's last log is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The files of a stage in a folder that is there, and that all workers have."""
+    """The files of a stage, in a folder that exists and that all workers share."""
 
     folder: str
     stage: int
 
     def read(self, bucket: int, version: int) -> bytes:
-        """A state. CepError: it is not there, or damaged."""
+        """The bytes of a state. CepError: it is missing or damaged."""
         return read(self._path(bucket, version))
 
     def opened(self, bucket: int, version: int, open: Callable[[bytes], Opened]) -> Opened:
-        """What is made of a state. CepError: it is not there, damaged, or of another program."""
+        """What `open` makes of a state. CepError: it is missing, damaged, or of another program."""
         path = self._path(bucket, version)
         state = read(path)
         try:
@@ -52,14 +51,14 @@ class States:
             raise CepError(f"--checkpoint: {path}: {error.message}", hint=BACK, code="checkpoint") from None
 
     def write(self, bucket: int, version: int, state: bytes, batch: int) -> None:
-        """Put the state after a micro-batch there, and away with what is too old. CepError: it cannot be written."""
+        """Write the state after a micro-batch, and remove the version that is too old. CepError: it fails."""
         with writing_to("--checkpoint", Path(self.folder)):
             path = self._path(bucket, version)
             put(path, checksum.seal(batch.to_bytes(_BATCH, "little"), checksum.name(state), of=_of(path)) + state)
             self._path(bucket, version - KEPT).unlink(missing_ok=True)
 
     def newest(self, bucket: int, version: int) -> bool:
-        """Whether a version is there, and none has followed it."""
+        """Whether a version exists and is the newest."""
         return self._path(bucket, version).exists() and not self._path(bucket, version + 1).exists()
 
     def _path(self, bucket: int, version: int) -> Path:
@@ -67,7 +66,7 @@ class States:
 
 
 def begin(folder: Path, run: str) -> None:
-    """Make the folder of the states of a checkpoint, by what tells that from others. CepError: it is of another one."""
+    """Make the folder of the states; `run`: the name of the checkpoint. CepError: it belongs to another checkpoint."""
     folder.mkdir(exist_ok=True)
     file = folder / RUN
     if not file.exists():
@@ -77,7 +76,7 @@ def begin(folder: Path, run: str) -> None:
 
 
 def _of(path: Path) -> bytes:
-    """What a state is sealed with."""
+    """What the hash of a state depends on besides its content."""
     try:
         return path.with_name(RUN).read_bytes() + path.name.encode()
     except FileNotFoundError:
@@ -85,12 +84,12 @@ def _of(path: Path) -> bytes:
 
 
 def named(stage: int, bucket: int) -> str:
-    """What the names of a bucket's files begin with."""
+    """The prefix of the names of a bucket's files."""
     return f"{stage}-{bucket:04}"
 
 
 def read(path: Path) -> bytes:
-    """A state. CepError: it is not there, or damaged."""
+    """The bytes of a state. CepError: it is missing or damaged."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -99,7 +98,7 @@ def read(path: Path) -> bytes:
             hint="put the whole folder back as it was; on a cluster all workers need it under the same path",
             code="checkpoint",
         ) from None
-    if not checksum.is_sealed(data):  # of the version before
+    if not checksum.is_sealed(data):  # an earlier version wrote it
         return data[_BATCH:]
     try:
         state = data[_BEFORE:]
@@ -113,8 +112,8 @@ def read(path: Path) -> bytes:
 
 
 def head(path: Path) -> dict[str, Any]:
-    """What a state says of itself. CepError: it is damaged."""
-    from cep.runtime import snapshot  # Arrow with it: who plans a query alone needs neither
+    """The header of the snapshot that a state is. CepError: it is damaged."""
+    from cep.runtime import snapshot  # loads Arrow, which a process that only plans does without
 
     try:
         return snapshot.header(read(path))
@@ -123,7 +122,7 @@ def head(path: Path) -> dict[str, Any]:
 
 
 def _known(path: Path, data: bytes) -> bytes:
-    """What stands before a state, of the version before only its micro-batch. CepError: it is damaged."""
+    """What a file holds before the state; of an earlier version only the micro-batch. CepError: it is damaged."""
     if not checksum.is_sealed(data):
         return data[:_BATCH]
     try:
@@ -133,7 +132,7 @@ def _known(path: Path, data: bytes) -> bytes:
 
 
 def newest(folder: Path, last: int) -> dict[str, int]:
-    """Of each bucket, by its name, the newest version that a micro-batch until `last` has made. CepError: one is
+    """The newest version of each bucket, by its name, that a micro-batch until `last` has made. CepError: one is
     damaged."""
     found: dict[str, int] = {}
     for path in folder.glob("[0-9]*-*-*"):
@@ -146,7 +145,7 @@ def newest(folder: Path, last: int) -> dict[str, int]:
 
 
 def sweep(folder: Path) -> None:
-    """Away with what tasks that were killed have left in the folder of states. Not while any run."""
+    """Remove what killed tasks have left in the folder of states. Not while tasks run."""
     remove_hidden(folder)
     last: dict[str, int] = {}
     found = [(path, *path.name.rpartition("-")) for path in sorted(folder.glob("*-*-*"))]

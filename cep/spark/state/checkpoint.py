@@ -1,4 +1,4 @@
-"""What a checkpoint is of: the program and the options that its state depends on, kept beside Spark's own files."""
+"""What a checkpoint belongs to: the program and the options that its state depends on, beside Spark's own files."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from cep.spark.storage.layout import CHANGES, CHECKPOINT, FILES, INPUTS, LOCK, O
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
     """`program`: the fingerprint of text, policy, facts and knowledge together; `facts`, `knowledge`: those of each.
-    `output`, its `format` and the events that go there (`only`): Spark's sink keeps there how far it is. `laid`: where
-    its state is. `generation`: which of its folders are in use, and with what they begin. `name`: what tells it from
-    others where they write to one folder. `times`: how they are written, `iso` or `seconds`, as the input did when the
-    run began."""
+    `output`, its `format` and the events that go there (`only`): the sink keeps its log there. `laid`: where the state
+    is. `generation`: which folders are in use, and with what they begin. `name`: no other checkpoint has it. `times`:
+    how they are written, `iso` or `seconds`, as in the input when the run began."""
 
     program: str
     text: str
@@ -44,7 +43,7 @@ class CheckpointInfo:
 
     @classmethod
     def read(cls, file: Path) -> CheckpointInfo:
-        """The one of a file. CepError: it is damaged."""
+        """What a file says. CepError: it is damaged."""
         try:
             found = json.loads(Chain(CHECKPOINT.encode()).read(file.read_bytes()))
             made = {"laid": StateLayout(**found["laid"]), "generation": Generation.of(found["generation"])}
@@ -53,16 +52,17 @@ class CheckpointInfo:
             raise damaged(file) from error
 
     def write(self, file: Path) -> None:
-        """Put it there, whole or not at all."""
+        """Write the file, whole or not at all."""
         put(file, Chain(CHECKPOINT.encode()).add(json.dumps(asdict(self), ensure_ascii=False).encode()))
 
 
 def claim(
     folder: Path, now: CheckpointInfo, migrate: bool = False, lateness: int = 0, migratable: bool = True
 ) -> tuple[CheckpointInfo, Migration | None]:
-    """Make the checkpoint this program's, or see that it is; what it is then, and what was carried over if anything
-    was. One in which nothing was begun is no one's. `lateness` in microseconds; `migratable`: `migrate` may be asked
-    for. CepError: it is another's; says what differs, or with `migrate` what of it cannot be carried over."""
+    """Make the checkpoint this program's, or see that it is; gives what it is then, and what was carried over if
+    anything was. A checkpoint in which nothing was begun belongs to no program. `lateness` in microseconds;
+    `migratable`: `--migrate` is possible here. CepError: it belongs to another program; says what differs, or with
+    `migrate` what cannot be carried over."""
     file = folder / CHECKPOINT
     before = CheckpointInfo.read(file) if file.exists() else None
     if before is not None and (before == now or begun(folder)):
@@ -73,7 +73,7 @@ def claim(
         return _migrated(folder, before, now, lateness)
     vacant(folder, now.output)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (FILES, CHANGES):  # of a first run that had begun nothing
+    for name in (FILES, CHANGES):  # of a first run that began nothing
         (folder / name).unlink(missing_ok=True)
     made = replace(now, name=uuid4().hex[:12])
     made.write(file)
@@ -81,9 +81,11 @@ def claim(
 
 
 def vacant(folder: Path, output: str) -> None:
-    """See that a checkpoint may begin in the folder, and nothing is in that of its output. CepError: it may not."""
+    """Make sure that a checkpoint may begin in the folder, and that its output is empty. CepError: it may not."""
     there = [one.name for one in folder.iterdir()] if folder.exists() and not (folder / CHECKPOINT).exists() else []
-    if any(name not in (LOCK, TURN) and not name.startswith(f".{CHECKPOINT}") for name in there):  # by a killed run
+    if any(
+        name not in (LOCK, TURN) and not name.startswith(f".{CHECKPOINT}") for name in there
+    ):  # left by a killed run
         raise CepError(
             f"--checkpoint: {folder} is not empty, and no checkpoint of this command",
             hint="name an empty folder, or one that is not there yet",
@@ -93,7 +95,7 @@ def vacant(folder: Path, output: str) -> None:
 
 
 def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratable: bool) -> CepError:
-    """That a checkpoint is not what is run now, and in what."""
+    """The error for a checkpoint of something else than what runs now; says what differs."""
     same = before.program == now.program
     what, whose = ("was made with other options", "options") if same else ("is of another program", "program")
     migrate = "" if before.buckets != now.buckets or not migratable else ", or add `--migrate`"
@@ -107,12 +109,12 @@ def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratab
 def _migrated(
     folder: Path, before: CheckpointInfo, now: CheckpointInfo, lateness: int
 ) -> tuple[CheckpointInfo, Migration]:
-    """The checkpoint as the other program's, whose generation begins where the one before has come."""
+    """The checkpoint migrated to another program, whose generation begins where the one before ended."""
     generation = following(folder, before.generation, before.laid, Path(before.output), lateness)
     start = generation.start
     reasons = [*fixed(before, now, ("buckets",)), *written(before, now, folder / OUTGOING)]
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():
-        reasons.append("knowledge: another one, and changes of the one before were told")
+        reasons.append("knowledge: another one, and changes of the one before were applied")
     moved, sources = migrated(before.laid if start is None else start.laid, now.laid, reasons)
     if start is not None:
         generation = replace(generation, start=replace(start, sources=sources))
@@ -126,7 +128,7 @@ def _migrated(
 
 
 def _empty(output: str, why: str) -> None:
-    """CepError: something is there, but for what `room` has left that was killed."""
+    """CepError: something is there; files that `check_writable` has left do not count."""
     path = Path(output)
     if path.exists() and not (path.is_dir() and all(one.name.startswith(PROBES) for one in path.iterdir())):
         raise CepError(
@@ -137,7 +139,7 @@ def _empty(output: str, why: str) -> None:
 
 
 def begun(folder: Path) -> bool:
-    """Whether anything in the checkpoint goes back to what was read: a micro-batch, or messages received."""
+    """Whether anything in the checkpoint depends on input: a micro-batch, or messages received."""
     return spark_files.begun(folder) or any(folder.glob(f"{INPUTS}*"))
 
 
@@ -150,20 +152,20 @@ def reached(folder: Path) -> Iterator[None]:
 
 def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
     """What differs, line by line."""
-    told = list(
+    lines = list(
         unified_diff(before.text.splitlines(), now.text.splitlines(), "the checkpoint's", "now", lineterm="", n=1)
     )
     if before.policy != now.policy:
-        told.append(f"policy: {before.policy or 'the default'} before, {now.policy or 'the default'} now")
+        lines.append(f"policy: {before.policy or 'the default'} before, {now.policy or 'the default'} now")
     for name in sorted(before.facts.keys() | now.facts.keys()):
         if before.facts.get(name) != now.facts.get(name):
-            told.append(f"facts {name}: other rows")
+            lines.append(f"facts {name}: other rows")
     if before.knowledge != now.knowledge:
-        told.append("knowledge: another one")
-    told += fixed(before, now)
+        lines.append("knowledge: another one")
+    lines += fixed(before, now)
     if before.only != now.only:
-        told.append(f"events written: {', '.join(before.only)} before, {', '.join(now.only)} now")
-    return "\n".join(told or ["it was made by another version"])
+        lines.append(f"events written: {', '.join(before.only)} before, {', '.join(now.only)} now")
+    return "\n".join(lines or ["it was made by another version"])
 
 
 def fixed(
@@ -179,21 +181,21 @@ def fixed(
 
 def written(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) -> list[str]:
     """Why what is written now does not fit what is in the folder, or cannot go elsewhere; `outgoing`: the folder of
-    what is on its way to a broker."""
+    what goes to a broker."""
     if before.output != now.output:
         return fixed(before, now, ("output",)) if str(outgoing) in (before.output, now.output) else []
-    told = fixed(before, now, ("format",))
+    reasons = fixed(before, now, ("format",))
     if now.format == "parquet" and before.only != now.only and 1 in (len(before.only), len(now.only)):
-        told.append(f"the files hold {_listed(before.only)}, and would hold {_listed(now.only)}")
-    if now.format == "parquet" and not told:
+        reasons.append(f"the files hold {_listed(before.only)}, and would hold {_listed(now.only)}")
+    if now.format == "parquet" and not reasons:
         columns = now.laid.columns
-        told = [
+        reasons = [
             f"columns of `{event}`: {', '.join(names.values())} before, {', '.join(columns[event].values())} now"
             for event, names in before.laid.columns.items()
             if columns.get(event, names) != names
         ]
     other = f"name another folder, `--output {now.output}-2`; what is in this one stays"
-    return [f"--output: {one}: {other}" for one in told]
+    return [f"--output: {one}: {other}" for one in reasons]
 
 
 def _listed(events: list[str]) -> str:

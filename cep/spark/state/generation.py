@@ -1,9 +1,9 @@
-"""Generations of a checkpoint: a migration begins new folders for Spark and for the states of buckets, and goes on from
-where the last finished micro-batch has come.
+"""Generations of a checkpoint: a migration begins new folders for Spark and for the states of buckets, and goes on
+where the last finished micro-batch ended.
 
-What was there before is only read, and stays until the new generation has finished a micro-batch. So a run that is
-killed in between is done again from the same. Its first micro-batch takes nothing new: it calls every bucket, which
-takes over its state, tells the watermark, and what waits for it.
+The old folders are only read, and stay until the new generation has finished a micro-batch. So a run that is killed in
+between begins again from the same. The first micro-batch reads nothing new: it wakes up every bucket, which takes its
+state over, and sends the watermark and what waits for it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from cep.spark.state import bucket_states
 from cep.spark.storage import spark_files
 from cep.spark.storage.layout import BUCKETS, SPARK
 
-if TYPE_CHECKING:  # loaded by those that go on alone: planners come and go
+if TYPE_CHECKING:  # loaded only where a generation begins: processes that plan are started often
     from cep.runtime.prior_state import PriorState
     from cep.spark.state.migration import StateLayout
 
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """Where the generation `number` had come, of a program `laid` so: `offset` of the source, `watermark` of its next
-    micro-batch (milliseconds, 0: none), `time` of its buckets (microseconds), their `versions`, by names as `1-0003`;
-    `latest`: one of those that are there in time, None: there are none. `sources`: for each stage now the one whose
-    state it takes over, 0: none."""
+    """Where the generation `number` ended, and where the state of its program was (`laid`): `offset` of the source,
+    `watermark` of its next micro-batch (milliseconds, 0: none), `time` of its buckets (microseconds), their `versions`,
+    by names as `1-0003`; `latest`: the bucket with the latest time, None: there are no buckets. `sources`: for each
+    stage now the one whose state it takes over, 0: none."""
 
     number: int
     laid: StateLayout
@@ -43,7 +43,7 @@ class StartingPoint:
     sources: list[int]
 
     def state(self, folder: str, stage: int, bucket: int) -> PriorState | None:
-        """What a bucket now begins with: what it remembers, or the time alone; None: nothing was there. `folder`: of
+        """The state that a bucket begins with: its own, or only the time of others; None: there was none. `folder`: of
         the states."""
         from cep.runtime.prior_state import PriorState
 
@@ -56,12 +56,12 @@ class StartingPoint:
         return PriorState(blob, goals, waits=False, watermark=self.time)
 
     def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
-        """The states in which events wait that came from outside, with their names; each event is in one stage of those
-        that take it, in all of its buckets or in the first."""
-        told: set[str] = set()
+        """The states in which input events wait, and the names of these events; each event is taken from one stage,
+        from all of its buckets or from the first."""
+        seen_events: set[str] = set()
         for number, stage in enumerate(self.laid.stages, 1):
-            mine = {event: stage["inputs"][event] for event in stage["outside"] if event not in told}
-            told |= mine.keys()
+            mine = {event: stage["inputs"][event] for event in stage["outside"] if event not in seen_events}
+            seen_events |= mine.keys()
             for name, version in self.versions.items():
                 at, _, bucket = name.partition("-")
                 events = sorted(event for event, way in mine.items() if way != "broadcast" or int(bucket) == 0)
@@ -71,8 +71,8 @@ class StartingPoint:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The one of a `number`, from 1. `first`: the number of its first micro-batch in the sink's log; `start`: None
-    where it began with nothing."""
+    """The `number` counts from 1. `first`: the number of its first micro-batch in the sink's log; `start`: None where
+    it began with nothing."""
 
     number: int = 1
     first: int = 0
@@ -80,7 +80,7 @@ class Generation:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Generation:
-        """From what `asdict` makes of it."""
+        """The generation that `asdict` made these fields of."""
         from cep.spark.state.migration import StateLayout
 
         start = fields["start"]
@@ -102,7 +102,7 @@ class Generation:
 
     @property
     def done(self) -> str:
-        """A pattern of the files that stand for finished micro-batches, in the folder of Spark's own."""
+        """A pattern of files for finished micro-batches, in the folder of Spark's own."""
         return "commits/[0-9]*"
 
     def begun(self, checkpoint: Path) -> bool:
@@ -110,7 +110,7 @@ class Generation:
         return any(self.spark(checkpoint).glob(self.done))
 
     def retire(self, checkpoint: Path) -> None:
-        """Away with those before it, when it does not need them any more. Not while a query runs."""
+        """Remove the generations before it, if it does not need them any more. Not while a query runs."""
         if self.number > 1 and self.begun(checkpoint):
             for number in range(1, self.number):
                 shutil.rmtree(Generation(number).spark(checkpoint), ignore_errors=True)
@@ -118,12 +118,12 @@ class Generation:
 
 
 FIRST = Generation()
-"""The one without a migration."""
+"""The generation of a checkpoint that was never migrated."""
 
 
 def following(checkpoint: Path, before: Generation, laid: StateLayout, output: Path, lateness: int) -> Generation:
-    """The next generation, of which no stage takes anything over yet. `laid`, `output`: of the program until now;
-    `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, the input has ended."""
+    """The next generation, in which no stage takes anything over yet. `laid`, `output`: of the program until now;
+    `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, since the input has ended."""
     from cep.core.time import BEGINNING
 
     spark = before.spark(checkpoint)
@@ -141,9 +141,9 @@ def following(checkpoint: Path, before: Generation, laid: StateLayout, output: P
         return Generation(made.number, made.first, before.start)
     offset = spark_files.offset(spark, last)
     if offset["end"]:
-        told = f"--migrate: the input of {checkpoint} has ended, so nothing more would come to other rules"
+        message = f"--migrate: the input of {checkpoint} has ended, so nothing more would come to other rules"
         hint = "start anew with another folder; where more is to come, run with `--once` or `--follow`"
-        raise CepError(told, hint=hint, code="checkpoint")
+        raise CepError(message, hint=hint, code="checkpoint")
     folder = before.states(checkpoint)
     versions = bucket_states.newest(folder, last)
     heads = {name: bucket_states.head(folder / f"{name}-{version:08}") for name, version in versions.items()}

@@ -1,4 +1,4 @@
-"""From a checkpoint of one program to another: which rules go on, which start empty, and what forbids it."""
+"""The migration of a checkpoint to another program: which rules go on, which start empty, and what forbids it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cep.spark.sink.event_files import ParquetLayout
 
 @dataclass(frozen=True, slots=True)
 class StateLayout:
-    """Where the state of a program is: `rules` that remember with their `goals`, by name; `stages`: for each how its
-    events are dealt (`inputs`, `keyed`), which of them come from `outside`, what it makes (`outputs`), and its goals.
-    `events`: the types of what comes in; `columns`: of Parquet, by event."""
+    """Where the state of a program is: `rules` with state and their `goals`, by name; `stages`: for each how its events
+    are dealt to buckets (`inputs`, `keyed`), which of them are input (`outside`), what it derives (`outputs`), and its
+    goals. `events`: the types of input events; `columns`: of Parquet, by event."""
 
     rules: dict[str, list[str]]
     stages: list[dict[str, Any]]
@@ -25,7 +25,7 @@ class StateLayout:
 
     @classmethod
     def of(cls, engine: Engine, wanted: Sequence[str]) -> StateLayout:
-        """That of the program that the engine runs, of which the events `wanted` are written."""
+        """The layout of the program that the engine runs, of which the events `wanted` are written."""
         rules = {rule: sorted(goals) for rule, goals in engine.goals().items()}
         return cls(
             rules,
@@ -42,7 +42,7 @@ class StateLayout:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The rules that remember: those that go `on`, those that start `empty`, and those that are `gone`."""
+    """The rules with state: those that go `on`, those that start `empty`, and those that are `gone`."""
 
     on: tuple[str, ...]
     empty: tuple[str, ...]
@@ -54,9 +54,9 @@ class Migration:
 
 
 def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:
-    """What is carried over, and for each stage now from which before, 0: none. CepError: something forbids it, with all
-    reasons."""
-    told = [
+    """What is carried over, and for each stage now the number of the stage before that it continues, 0: none. CepError:
+    something forbids it; says all reasons."""
+    found = [
         f"`{event}` comes with other attributes: {', '.join(types)} before, {', '.join(now.events[event])} now"
         for event, types in before.events.items()
         if now.events.get(event, types) != types
@@ -65,10 +65,10 @@ def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ())
     for number in range(1, len(now.stages) + 1):
         source, why = _source(before, now, number)
         sources.append(source)
-        told += why
-    if told := [*reasons, *told]:
+        found += why
+    if found := [*reasons, *found]:
         raise CepError(
-            "--migrate: the state cannot be carried over\n" + "\n".join(told),
+            "--migrate: the state cannot be carried over\n" + "\n".join(found),
             hint="start anew with other folders, or leave out the rules that ask for it",
             code="checkpoint",
         )
@@ -82,7 +82,7 @@ def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ())
 
 
 def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, list[str]]:
-    """The stage before that had the state of this one, 0: there is none to take over; and why it does not fit."""
+    """The stage before that had the state of this one, 0: there is none; and why it does not fit."""
     stage = now.stages[number - 1]
     mine = before.goals.intersection(stage["goals"])
     if not mine:
@@ -97,18 +97,18 @@ def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, li
 
 
 def _misfits(number: int, now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
-    """Why what is in the buckets of a stage is not where another one, of this number, would look for it."""
+    """Why the state in the buckets of a stage is not where another stage, of this number, would look for it."""
     if now["keyed"] != before["keyed"]:
         return [f"stage {number} ran {_ran(before['keyed'])}, and would run {_ran(now['keyed'])}"]
-    told = [
+    found = [
         f"stage {number} deals `{event}` by {_way(now['inputs'][event])}, before by {_way(way)}"
         for event, way in before["inputs"].items()
         if now["inputs"].get(event, way) != way
     ]
     came = sorted(set(now["inputs"]).difference(before["inputs"]).intersection(before["outputs"]))
     made = sorted(set(before["inputs"]).difference(now["inputs"]).intersection(now["outputs"]))
-    told += [f"stage {number} made `{event}` itself, and would take it from another stage" for event in came]
-    return told + [f"stage {number} took `{event}` from another stage, and would make it itself" for event in made]
+    found += [f"stage {number} made `{event}` itself, and would take it from another stage" for event in came]
+    return found + [f"stage {number} took `{event}` from another stage, and would make it itself" for event in made]
 
 
 def _stage(engine: Engine, stage: Stage) -> dict[str, Any]:

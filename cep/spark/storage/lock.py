@@ -1,4 +1,4 @@
-"""A folder that is of one run at a time: a second one would take away what the first has not finished."""
+"""The lock of a checkpoint: one run at a time, since a second one would remove what the first has not finished."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from cep.core.errors import CepError
 from cep.spark.storage.layout import LOCK, TURN
 
 _HINT = "a checkpoint is of one run at a time"
-_PATIENCE = 60.0  # seconds that a micro-batch may take to be finished
+_TIMEOUT = 60.0  # seconds that finishing a micro-batch may take
 
 
-def locked(folder: Path, patience: float = 0.0) -> BinaryIO:
-    """Hold a folder that is there, until the file is closed or the process ends. CepError: another process holds it,
-    and has not let go of it after `patience` seconds."""
-    file = _held(folder, LOCK, patience)
+def locked(folder: Path, timeout: float = 0.0) -> BinaryIO:
+    """Lock a folder that exists, until the file is closed or the process ends. CepError: another process has it locked,
+    and has not let go of it after `timeout` seconds."""
+    file = _held(folder, LOCK, timeout)
     try:
-        with _held(folder, TURN, _PATIENCE):
+        with _held(folder, TURN, _TIMEOUT):
             file.truncate(0)
             file.write(uuid4().hex.encode())
             file.flush()
@@ -34,17 +34,17 @@ def locked(folder: Path, patience: float = 0.0) -> BinaryIO:
 
 @contextmanager
 def turn(folder: Path, name: str) -> Iterator[None]:
-    """The run of that name holds the folder while the block runs: none takes it over meanwhile. CepError: another
-    has."""
-    with _held(folder, TURN, _PATIENCE):
+    """While the block runs, no other run takes the folder over. CepError: the run of that name does not hold it any
+    more."""
+    with _held(folder, TURN, _TIMEOUT):
         if holder(folder) != name:
             raise CepError(f"--checkpoint: another run has taken over {folder}", hint=_HINT, code="checkpoint")
         yield
 
 
-def _held(folder: Path, name: str, patience: float) -> BinaryIO:
+def _held(folder: Path, name: str, timeout: float) -> BinaryIO:
     file = (folder / name).open("a+b")
-    until = time.monotonic() + patience
+    until = time.monotonic() + timeout
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -57,8 +57,8 @@ def _held(folder: Path, name: str, patience: float) -> BinaryIO:
 
 
 def holder(folder: Path) -> str:
-    """The name of the run that holds the folder, or held it last. What a killed run has left may live for a moment
-    without it, and knows by this name that it is not to go on."""
+    """The name of the run that holds the folder, or held it last. Processes that a killed run has left may live on for
+    a moment, and see by this name that they must stop."""
     try:
         return (folder / LOCK).read_text()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Spark's own files of a checkpoint, of which it does not wait until they are on disk: a cut of power may empty them.
+"""Spark's own files in a checkpoint: read, brought to disk, and repaired where a cut of power has emptied them.
 
-What a micro-batch goes by is on disk before its events count: its offsets, and the versions of buckets that it made. So
-a file that was emptied is of a micro-batch that does not count yet, or only says that it was done, or holds once more
-what the versions hold.
+Spark does not wait until its files are on disk. What a micro-batch depends on is on disk before its events count: its
+offsets, and the versions of buckets that it made. So an emptied file belongs to a micro-batch that does not count yet,
+or only says that it was done, or repeats what the versions hold.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from cep.spark.storage.disk import damaged, sync, sync_names
 from cep.spark.storage.layout import SPARK
 
 _SUMS = b"crc\0"
-"""What a file of check sums begins with; how many bytes each is of follows, then they."""
+"""What a file of check sums begins with; then come their block size, and the sums."""
 
 
 def settle(folder: Path, batch: int) -> None:
-    """Return when what Spark has written of a micro-batch until its sink is asked is on disk; of the first, all."""
+    """Return when what Spark wrote of a micro-batch before its sink commits is on disk; for the first one, all files."""
     offsets, changes = _of(folder / "offsets", str(batch)), _of(folder / "state", f"{batch + 1}.changelog", "**/")
     for path in filter(Path.is_file, folder.rglob("*")) if batch == 0 else (*offsets, *changes):
         try:
             with path.open("rb+") as file:
                 sync(file)
-        except FileNotFoundError:  # Spark was writing it still
+        except FileNotFoundError:  # Spark was still writing it
             continue
     sync_names(folder / "offsets")  # the sink may be on another file system
 
 
 def planned(folder: Path, batch: int) -> str:
-    """What a micro-batch takes, as a hash: where the input was, and what is later."""
-    told = (folder / "offsets" / str(batch)).read_bytes().split(b"\n", 2)
-    watermark = re.findall(rb'"batchWatermarkMs":-?\d+', told[1])
-    return hashlib.sha256(b"\n".join([*watermark, *told[2:]])).hexdigest()[:32]
+    """A hash of the plan of a micro-batch: its watermark, and where the input was."""
+    lines = (folder / "offsets" / str(batch)).read_bytes().split(b"\n", 2)
+    watermark = re.findall(rb'"batchWatermarkMs":-?\d+', lines[1])
+    return hashlib.sha256(b"\n".join([*watermark, *lines[2:]])).hexdigest()[:32]
 
 
 def sound(folder: Path) -> None:
-    """See that Spark's files are what it has written, by the check sums that stand beside them: one of each so many
-    bytes. CepError: one is not."""
+    """Compare Spark's files with the check sums beside them, each of so many bytes. CepError: one is not what Spark
+    wrote."""
     for beside in sorted(folder.rglob(".*.crc")):
         path, sums = beside.with_name(beside.name[1:].removesuffix(".crc")), beside.read_bytes()
         each = int.from_bytes(sums[len(_SUMS) : len(_SUMS) + 4])
@@ -57,7 +57,7 @@ def sound(folder: Path) -> None:
 
 
 def offset(folder: Path, batch: int) -> dict[str, Any]:
-    """Where the input was after a micro-batch was planned. CepError: Spark's file that says it is damaged."""
+    """The offset of the input at the end of a micro-batch. CepError: Spark's file that says it is damaged."""
     return _json(folder / "offsets" / str(batch), -1, "end")
 
 
@@ -68,7 +68,7 @@ def watermark(folder: Path, batch: int) -> int:
 
 
 def planned_at(folder: Path, batch: int) -> int:
-    """The watermark by which a micro-batch was planned (milliseconds). CepError: as `offset`."""
+    """The watermark of a micro-batch (milliseconds). CepError: as `offset`."""
     name = "batchWatermarkMs"
     return int(_json(folder / "offsets" / str(batch), 1, name)[name])
 
@@ -105,7 +105,7 @@ def next_watermark(folder: Path) -> int | None:
 
 
 def _json(path: Path, line: int, name: str) -> dict[str, Any]:
-    """The line of a log of Spark's as JSON; under a name there is a whole number."""
+    """A line of a file of Spark's as JSON, which has a whole number under a name. CepError: it has not."""
     try:
         found = json.loads(path.read_text(encoding="utf-8").splitlines()[line])
         if isinstance(found, dict) and isinstance(found.get(name), int):
@@ -123,9 +123,9 @@ def begun(checkpoint: Path) -> bool:
 
 
 def mend(folder: Path) -> list[Path]:
-    """Remove the last entries that are empty, so that Spark does these micro-batches again, empty checksums, torn whole
-    versions, which it makes anew of what changed, and what it writes first where that is empty. Not while a query
-    runs."""
+    """Remove what a cut of power has spoilt: the last entries if they are empty, so that Spark repeats these
+    micro-batches; empty check sums; torn full versions, which it makes anew of the changes; and what it writes first,
+    where that is empty. Not while a query runs. Gives what was removed."""
     gone = [path for path in folder.rglob(".*.crc") if not path.stat().st_size]
     for path in (*folder.glob("state/**/*.zip"), *folder.glob("metadata"), *folder.glob("state/**/_*/*/*")):
         whole = zipfile.is_zipfile(path) if path.suffix == ".zip" else path.is_dir() or path.stat().st_size
@@ -141,6 +141,6 @@ def mend(folder: Path) -> list[Path]:
 
 
 def _of(folder: Path, name: str, below: str = "") -> Iterator[Path]:
-    """Files of that name, with their checksums."""
+    """Files of that name, with their check sums."""
     yield from folder.glob(f"{below}{name}")
     yield from folder.glob(f"{below}.{name}.crc")
