@@ -50,7 +50,7 @@ def test_changes_come_while_a_query_lives(buckets: int, tmp_path: Path) -> None:
     days, changes = tmp_path / "days", tmp_path / "changes"
     days.mkdir()
     changes.mkdir()
-    options = {"lateness": LATENESS, "limit": 1, "letters": str(tmp_path / "dead"), "closing": False}
+    options = {"lateness": LATENESS, "limit": 1, "dead_letters": str(tmp_path / "dead"), "closing": False}
     wanted = job(TEXT, [str(days)], tmp_path, buckets, None, loaded, updates=(), **options)
     wanted = replace(wanted, updates=(str(changes),))
     third, reached, left = len(arriving) // 3, 0, sorted(updates, key=lambda update: random.random())

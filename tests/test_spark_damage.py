@@ -316,7 +316,7 @@ def test_a_file_that_a_task_wrote_is_looked_for_before_it_counts(tmp_path: Path)
     for lose in losses:
         file = task()
         lose()
-        with pytest.raises(CepError, match=r"part-0\.jsonl\.new is gone, or cut short"):
+        with pytest.raises(CepError, match=r"part-0\.jsonl\.new is missing or cut short"):
             ledger.add(0, [file])
         assert ledger.last == -1, "it is done again"
     ledger.add(0, [task()])

@@ -53,7 +53,7 @@ def test_time_goes_on_while_nothing_comes(tmp_path: Path) -> None:
     days.mkdir()
     first = [reading("a", 1000), reading("b", 1000.2), reading("c", 1000.4), reading("a", 1000.7)]
     second = [reading("b", 5000), reading("c", 5000.1)]
-    options = {"lateness": 300_000, "letters": str(tmp_path / "dead"), "every": 200_000, "idle": 400_000}
+    options = {"lateness": 300_000, "dead_letters": str(tmp_path / "dead"), "every": 200_000, "idle": 400_000}
     wanted = job(PROGRAM, [str(days)], tmp_path, closing=False, **options)
 
     def rested(number: int) -> bool:

@@ -102,7 +102,7 @@ def test_what_an_address_says_in_the_words_of_the_connector(tmp_path: Path) -> N
     ("text", "told"),
     [
         ("kafka://one", "kafka://one: it names no topic"),
-        ("kafka://one/a?group.id=b", "`group.id` is not for an address to say: Spark's connector does"),
+        ("kafka://one/a?group.id=b", "`group.id` cannot be set by an address: Spark's connector sets it"),
         ("kafka://me@one/a?sasl=GSSAPI", "`sasl=GSSAPI` is not known"),
         ("kafkas://one/a?ca=none.pem", "`ca=none.pem`: no such file or directory"),
         ("kafka://one/a?from=now", "`from=now` is not known"),
@@ -284,7 +284,12 @@ def test_rows_of_a_connector_beside_files(tmp_path: Path, monkeypatch: pytest.Mo
     doors.mkdir()
     inputs = [f"reading=kafka://{cluster.servers}/readings", f"door={doors}"]
     topic = alive(Engine.from_text(PROGRAM).inputs, inputs[0], None)
-    options: dict[str, Any] = {"lateness": 5 * SECOND, "letters": f"{tmp_path}/dead", "closing": False, "most": 500}
+    options: dict[str, Any] = {
+        "lateness": 5 * SECOND,
+        "dead_letters": f"{tmp_path}/dead",
+        "closing": False,
+        "most": 500,
+    }
     for first in (0, 30):
         cluster.send([(n % 4, n, message(n)) for n in range(first, first + 30)])
         (doors / f"{first:02}.jsonl").write_text("".join(map(door, range(first, first + 30))))

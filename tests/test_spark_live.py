@@ -76,7 +76,7 @@ def test_brokers_files_of_observations_a_connection_and_a_rate_in_one_query(tmp_
             f"bell=tcp://127.0.0.1:{server.getsockname()[1]}?quiet=2",
         ]
         (tmp_path / "windows").mkdir()
-        options = {"lateness": 20 * SECOND, "most": 500, "letters": str(tmp_path / "dead")}
+        options = {"lateness": 20 * SECOND, "most": 500, "dead_letters": str(tmp_path / "dead")}
 
         def ring(part: range) -> None:
             with server.accept()[0] as made:
@@ -194,7 +194,7 @@ def test_lines_of_a_connection_are_kept(tmp_path: Path) -> None:
         made.sendall(b"".join(b'{"time": %d}\n' % n for n in range(30_000)) + b'{"time": 3')
         end = until(lambda: (end := first.latest(0, None)) >= 30_000 and end, "the whole lines")
         assert (end, first.latest(0, 500), first.latest(400, 500)) == (30_000, 500, 900)
-        pieces = first.pieces(400, 30_000)
+        pieces = first.work_items(400, 30_000)
         assert [piece.first for piece in pieces] == [400, 20_400]
         made.sendall(b"0000}\n" + b'{"time": 30001}')  # without its end: closed as it is, it is a line
         made.close()
@@ -205,9 +205,9 @@ def test_lines_of_a_connection_are_kept(tmp_path: Path) -> None:
         first.stop()  # the query has failed: what is planned is planned again
         made.close()
         again = live(one, 0, tmp_path / "state" / "input-0")
-        assert lines_of(again.pieces(400, 30_000)) == lines_of(pieces)
-        assert lines_of(again.pieces(29_999, 30_003)) == [b'{"time": %d}' % n for n in range(29_999, 30_003)]
-        assert [piece.first for piece in again.pieces(20_000, 30_004)] == [20_000, 30_003]  # 9 MiB are a piece
+        assert lines_of(again.work_items(400, 30_000)) == lines_of(pieces)
+        assert lines_of(again.work_items(29_999, 30_003)) == [b'{"time": %d}' % n for n in range(29_999, 30_003)]
+        assert [piece.first for piece in again.work_items(20_000, 30_004)] == [20_000, 30_003]  # 9 MiB are an item
         with pytest.raises(CepError, match="there were messages up to 30005, and now there are 30004"):
             again.latest(30_005, None)
         again.stop()

@@ -197,7 +197,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._carried()
         found: list[InputPartition] = [one.seen() for one in self._journal.entries(start["files"], end["files"])]
         for name, each in self._lives.items():
-            found += each.pieces(before(start, name, each), before(end, name, each))
+            found += each.work_items(before(start, name, each), before(end, name, each))
         if end["end"] > start["end"]:
             found.append(TimeReached(None))
         if (time := end.get("time")) != start.get("time"):

@@ -50,7 +50,7 @@ class LiveInput(Protocol):
     def reached(self, offset: Offset) -> bool:
         """Whether everything up to the target is read."""
 
-    def pieces(self, start: Offset, end: Offset) -> list[WorkItem]:
+    def work_items(self, start: Offset, end: Offset) -> list[WorkItem]:
         """The messages between two offsets as work items; always the same."""
 
     def commit(self, end: Offset) -> None:
@@ -133,7 +133,7 @@ class LoggedInput:
     def reached(self, offset: Offset) -> bool:
         return self._target is not None and offset >= self._target
 
-    def pieces(self, start: Offset, end: Offset) -> list[WorkItem]:
+    def work_items(self, start: Offset, end: Offset) -> list[WorkItem]:
         found: list[WorkItem] = []
         for first, last in self._log.cuts(start, end, _CARRIED, _BYTES):
             here = messages(self._address, self._log.read(first, last), range(first, last))
@@ -209,7 +209,7 @@ class TopicInput:
     def reached(self, offset: Offset) -> bool:
         return self._target is not None and all(offset.get(str(n), 0) >= end for n, end in self._target.items())
 
-    def pieces(self, start: Offset, end: Offset) -> list[WorkItem]:
+    def work_items(self, start: Offset, end: Offset) -> list[WorkItem]:
         found: list[WorkItem] = []
         for partition, last in _numbered(end).items():
             path = self._topic.source(partition)
@@ -246,7 +246,7 @@ class RateInput:
     def reached(self, offset: Offset) -> bool:
         return self._target is not None and offset >= self._target
 
-    def pieces(self, start: Offset, end: Offset) -> list[WorkItem]:
+    def work_items(self, start: Offset, end: Offset) -> list[WorkItem]:
         firsts = range(start, end, _EACH)
         return [RateRange(self._number, self._input, self._rate.start, n, min(end, n + _EACH)) for n in firsts]
 

@@ -24,7 +24,7 @@ _SUMS = b"crc\0"
 
 
 def settle(folder: Path, batch: int) -> None:
-    """Return when what Spark wrote of a micro-batch before its sink commits is on disk; for the first one, all files."""
+    """Return when what Spark wrote of a micro-batch before its sink commits is on disk; of the first, all files."""
     offsets, changes = _of(folder / "offsets", str(batch)), _of(folder / "state", f"{batch + 1}.changelog", "**/")
     for path in filter(Path.is_file, folder.rglob("*")) if batch == 0 else (*offsets, *changes):
         try:
