@@ -1,4 +1,4 @@
-"""Addresses of live inputs and outputs: `mqtt://user:secret@host/sensors/#?client=roof`, told without secrets."""
+"""Addresses of live inputs and outputs: `mqtt://user:secret@host/sensors/#?client=roof`, printed without secrets."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
 
 
 def bare(text: str) -> str:
-    """An input as it may be told: an address without what may be secret, anything else as it is."""
+    """An input as it may be printed: an address without its secrets, anything else as it is."""
     return re.sub(r"://[^/?]*@", "://", text.partition("?")[0]) if "://" in text else text
 
 

@@ -70,7 +70,7 @@ class Block:
         return replace(self, data=None, starts=None if self.file.endswith(".gz") else self.starts)
 
     def without_text(self) -> Block:
-        """The same, which only tells where records are."""
+        """The same, which only says where records are."""
         return replace(self, data=None, starts=None)
 
     def _line(self, place: int) -> int:

@@ -66,7 +66,7 @@ def table(
 ) -> pl.DataFrame:
     """The rows as a table, start, end, order, then the attributes.
 
-    A row that is not `good`, or has a cell that is not plain, is asked of `read` by its index; what that refuses goes
+    A row that is not `good`, or has a cell that is not plain, is read by `read`, by its index; what that refuses goes
     to `dead`.
     """
     start, end, states = _times(schema, cells)

@@ -66,7 +66,7 @@ def read(
 
     Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. From a pipe a batch is what has arrived; when
     nothing has come for `idle` seconds there is a batch of silence, and again until something comes. Live inputs come
-    last, all together, with a `rest` between their messages; `sources` is told of those that are lost. `first`: the
+    last, all together, with a `rest` between their messages; `sources` notes those that are lost. `first`: the
     number of the first record.
     """
     yield from _read(inputs(specs, schemas, format), schemas, chunk, rows, stdin, idle, rest, first, sources)
@@ -203,10 +203,10 @@ def sizes(found: Sequence[Input]) -> list[int | None]:
 
 def _unreadable(path: str, error: OSError) -> CepError:
     name = "standard input" if path == "-" else path
-    told = str(error).splitlines()[0].rstrip(".") if error.errno is None else os.strerror(error.errno)
-    told = astray(Path(path)) or told
+    reason = str(error).splitlines()[0].rstrip(".") if error.errno is None else os.strerror(error.errno)
+    reason = astray(Path(path)) or reason
     code = ABSENT if error.errno in _NOT_HERE else "input" if error.errno in _ITS_OWN else DEVICE
-    return CepError(f"{name}: {told.lower()}", code=code)
+    return CepError(f"{name}: {reason.lower()}", code=code)
 
 
 def _text(one: Input, stream: Stream, schemas: Mapping[str, Schema], chunk: int, first: int) -> Iterator[_Part]:

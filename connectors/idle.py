@@ -1,4 +1,4 @@
-"""IdleTimer: for how long nothing has come, and when that is to be told."""
+"""Idle inputs: for how long nothing has come, and when that is to be reported."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from connectors.times import SECOND
 
 BEAT = 1.0
-"""Seconds between two times of telling, at least."""
+"""Seconds between two reports, at least."""
 
 
 class IdleTimer:
-    """A silence is told when it has lasted `idle` seconds, and again each `idle` seconds or BEAT, whichever is longer,
-    until something comes. `idle` None: it never is. `clock`: seconds, which only their differences mean something."""
+    """Reports are due when nothing has come for `idle` seconds, and again each `idle` seconds or BEAT, whichever is
+    longer, until something comes. `idle` None: never. `clock`: seconds, of which only differences matter."""
 
     def __init__(self, idle: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.idle = idle
@@ -32,11 +32,11 @@ class IdleTimer:
 
     @property
     def remaining(self) -> float | None:
-        """The seconds until it is to be told, None: it never is."""
+        """The seconds until a report is due, None: never."""
         return None if self.idle is None else max(0.0, self._since + self._due - self._clock())
 
     def due(self) -> bool:
-        """Whether it is to be told now; then it is told."""
+        """Whether a report is due now; it then counts as made."""
         if self.idle is None or self.remaining:
             return False
         self._due = self._clock() - self._since + max(self.idle, BEAT)

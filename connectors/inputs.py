@@ -157,7 +157,7 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Also a link that leads back to itself: what is wrong with it is told where it is read."""
+    """Also a link that leads back to itself: what is wrong with it is reported where it is read."""
     try:
         return entry.is_file()
     except OSError:

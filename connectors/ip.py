@@ -1,4 +1,4 @@
-"""IP addresses however they are written: an address of IPv4 may stand in one of IPv6 in several ways."""
+"""IP addresses in canonical form: an address of IPv4 may be embedded in one of IPv6 in several ways."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def inner(text: str) -> Address:
 
 
 def named(host: str) -> str:
-    """A host in the one way it is written: in small letters, an address as short as it can be."""
+    """A host in its canonical form: in small letters, an address as short as possible."""
     name = host.strip("[]").rstrip(".").lower()
     try:
         return str(inner(name))

@@ -1,9 +1,8 @@
-"""The journal: batches on disk before they are worked off, so that a run that is killed goes on as if it had not been.
+"""The journal: batches on disk before they are processed, so that a killed run goes on as if it had not been killed.
 
-It belongs to a snapshot, and begins anew with each: what is in it came since. First stands which snapshot that is and
-what was known of the sources then; behind it stands batch after batch. What is torn at the end, cut short or never on
-disk, was not worked off, and no source was told of it. Whatever else is not what was written is told, and nothing is
-cut off.
+It belongs to a snapshot, and begins anew with each: what is in it came since. The first record says which snapshot that
+is and how far the sources were then; each other one is a batch. It is an `AppendLog`: a torn last record was not
+processed, and no source was acknowledged by it, so it is cut off; any other damage is an error.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from cep.core.append_log import CrcRecordLog, Record, RecordLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError
 from cep.core.schema import Schema
+from connectors.arrow_bytes import pack, unpack
 from connectors.batch import Batch, Block, DeadLetter
-from connectors.packed import pack, unpack
 
 Place = Mapping[int, int]
-"""What is to be known of a source to go on behind a message; numbers of its own, later ones for earlier ones."""
+"""How far a source was read, by numbers of its own: from here on it goes on."""
 
 _BEFORE = struct.Struct("<III")
 """In an earlier version: check sum of what follows it; bytes of a text of JSON, and of the tables, or numbers of
@@ -42,7 +41,7 @@ class Journal:
     """The snapshot of a program in a folder, and what came since.
 
     `behind`: how many records the journal has; `first`: the number of the next record of the input; `places`: of each
-    source. `whole`: all that is there is worked off, so that a snapshot may take its place.
+    source. `whole`: all batches that are there are processed, so that a snapshot may replace them.
     """
 
     def __init__(self, folder: Path, schemas: Mapping[str, Schema]) -> None:
@@ -66,7 +65,7 @@ class Journal:
         return self._saved.read_bytes() if self._saved.is_file() else b""
 
     def replayed(self) -> Iterator[Batch]:
-        """What came since the snapshot, once; then an empty batch: no silence goes on from before it."""
+        """The batches since the snapshot, once; then an empty one, which ends any silence before."""
         for head, tables in self._left:
             yield self._batch(head, tables)
         if self._left:
@@ -74,9 +73,9 @@ class Journal:
             yield Batch({}, [], [])
 
     def add(self, batch: Batch) -> None:
-        """Keep a batch; it outlives this process, and where its source is told of it the machine's end too. CepError:
-        it cannot be written."""
-        if not self.whole or self._closed:  # it is one of those, or nobody waits for it any more
+        """Write a batch; it outlives this process, and also the end of the machine where its source will be
+        acknowledged. CepError: it cannot be written."""
+        if not self.whole or self._closed:  # it is one of those, or the run is over
             return
         self._silence = batch.silence
         if not batch.silence:
@@ -87,7 +86,7 @@ class Journal:
             "rows": [table.height for table in batch.tables.values()],
             "dead": [(one.file, one.line, one.reason, one.code, one.text) for one in batch.dead],
             "blocks": [_placed(block) for block in batch.blocks],
-            # A silence is told from its beginning on: here from the snapshot on, where that came in between.
+            # A silence counts from its beginning, or from the snapshot, where that came in between.
             "silence": batch.silence and max(1, batch.silence - self._before),
             "source": batch.source,
             "place": list(batch.place.items()),
@@ -99,9 +98,8 @@ class Journal:
             raise _failed(self._path, error) from None
 
     def save(self, blob: bytes) -> None:
-        """A snapshot with all that is in the journal takes the place of the last one. CepError: it cannot be
-        written."""
-        assert self.whole, "what is still to come would be lost"
+        """Replace the last snapshot by one that includes all of the journal. CepError: it cannot be written."""
+        assert self.whole, "batches that are not processed yet would be lost"
         try:
             log = self._begun(checksum.name(blob).hex())
             part = self._saved.with_suffix(".part")
@@ -245,10 +243,10 @@ def _apart(path: Path, snapshot: Path) -> CepError:
     hint = (
         "bring the folder back from a copy; or remove the journal, to go on from the snapshot without what came since"
     )
-    told = (
+    message = (
         f"--state: {path} is not the journal of {snapshot.name} beside it: one is damaged, missing, or of another time"
     )
-    return CepError(told, hint=hint, code="state")
+    return CepError(message, hint=hint, code="state")
 
 
 def _failed(path: Path, error: OSError) -> CepError:

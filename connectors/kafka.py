@@ -11,7 +11,7 @@ import numpy as np
 
 from connectors.addresses import Address
 from connectors.messages import Messages
-from connectors.sources import Away
+from connectors.sources import SourceLost
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
@@ -102,12 +102,12 @@ class Topic:
                 yield from self._range(number, start.get(number, 0), end[number])
 
     def commit(self, offsets: Offsets) -> None:
-        """Tell the broker that the group has read up to there. CepError."""
+        """Commit offsets of the group. CepError: the broker does not take them."""
         places = [self._place(number, offset) for number, offset in offsets.items()]
         self._ask(lambda: self._consumer.commit(offsets=places, asynchronous=False))
 
     def committed(self) -> dict[int, int]:
-        """What the group has told, where it has."""
+        """The offsets that the group has committed, where it has."""
         places = [self._place(number) for number in self.partitions()]
         found = self._ask(lambda: self._consumer.committed(places, timeout=WAIT))
         return {place.partition: place.offset for place in found if place.offset >= 0}
@@ -116,7 +116,7 @@ class Topic:
         self._consumer.close()
 
     def source(self, number: int) -> str:
-        """How messages of a partition are told."""
+        """The name of a partition, as the file of its messages."""
         return f"{self.address.text}/{number}"
 
     def _range(self, number: int, start: int, end: int) -> Iterator[tuple[Messages, list[int]]]:
@@ -124,7 +124,7 @@ class Topic:
 
         first, _ = self._bounds(number)
         self._ask(lambda: self._consumer.assign([self._place(number, max(start, first))]))
-        source, position, patience = self.source(number), start, time.monotonic() + 6 * WAIT
+        source, position, deadline = self.source(number), start, time.monotonic() + 6 * WAIT
         while position < end:
             numbers: list[int] = []
             payloads: list[bytes] = []
@@ -133,19 +133,19 @@ class Topic:
             for one in self._ask(lambda count=count: self._consumer.consume(count, _LOOK)):
                 error = one.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    raise Away(f"{self.address.text}: {reason_of(error)}", code="input")
+                    raise SourceLost(f"{self.address.text}: {reason_of(error)}", code="input")
                 position = max(position, one.offset() + (error is None))
                 if error is None and one.offset() < end:
                     numbers.append(one.offset())
                     payloads.append(one.value() or b"")
                     times.append(one.timestamp()[1])
             if numbers:
-                patience = time.monotonic() + 6 * WAIT
+                deadline = time.monotonic() + 6 * WAIT
                 yield Messages([source] * len(numbers), numbers, payloads), times
-            elif position < end and time.monotonic() > patience:
+            elif position < end and time.monotonic() > deadline:
                 reason = f"messages {position} to {end} of partition {number} have not come for {6 * WAIT:g} s"
                 more = f": {self._error}" if self._error else ""
-                raise Away(f"{self.address.text}: {reason}{more}", code="input")
+                raise SourceLost(f"{self.address.text}: {reason}{more}", code="input")
 
     def _bounds(self, number: int) -> tuple[int, int]:
         place = self._place(number)
@@ -163,7 +163,7 @@ class Topic:
         except self._failure as error:
             hint = "is a broker running there, and is TLS (kafkas://) and login as it is there?"
             what = f"{self.address.text}: no answer: {self._error or reason_of(error)}"
-            raise Away(what, hint=hint, code="input") from None
+            raise SourceLost(what, hint=hint, code="input") from None
 
     def _failed(self, error: Any) -> None:
         self._error = reason_of(error)
@@ -193,7 +193,7 @@ class TopicFeed:
 
     @property
     def place(self) -> Offsets:
-        """Behind what was worked off."""
+        """The offsets behind what was processed."""
         return self._start
 
     def poll(self, most: int, seconds: float) -> Messages | None:

@@ -17,14 +17,14 @@ from connectors.batch import Batch
 from connectors.idle import IdleTimer
 from connectors.inputs import Input
 from connectors.messages import Inbox
-from connectors.sources import Away, Feed, Lasting, Sources
+from connectors.sources import Feed, Reconnecting, SourceLost, Sources
 
-_PATIENCE = 0.2  # seconds that are waited for messages, and Ctrl-C with them
+_POLL = 0.2  # seconds that are waited for messages, and Ctrl-C with them
 _TURN = 0.02  # of each of several
 
 
 class Rest(Protocol):
-    """What is known of a run between two polls, when all that was given is worked off."""
+    """The state of a run between two polls, when all that it was given is processed."""
 
     @property
     def over(self) -> bool:
@@ -49,21 +49,21 @@ def feed(address: Address, place: Mapping[int, int], lasting: bool = False) -> F
             client = address.options.get("client") or None
             try:
                 return Subscription.open(address, client, dict(place))
-            except Away as error:
+            except SourceLost as error:
                 if not lasting:
                     raise
-                return Lasting(error, lambda behind: Subscription.open(address, client, dict(behind)), place)
+                return Reconnecting(error, lambda behind: Subscription.open(address, client, dict(behind)), place)
         case "kafka":
             from connectors.kafka import TopicFeed
 
             bounded = address.options.get("until") == "now"
             try:
                 log = TopicFeed.open(address, place)
-            except Away as error:
+            except SourceLost as error:
                 if bounded or not lasting:
                     raise
-                return Lasting(error, lambda behind: TopicFeed.open(address, behind), place)
-            return log if bounded else Lasting(log, lambda behind: TopicFeed.open(address, behind), log.place)
+                return Reconnecting(error, lambda behind: TopicFeed.open(address, behind), place)
+            return log if bounded else Reconnecting(log, lambda behind: TopicFeed.open(address, behind), log.place)
         case "tcp":
             from connectors.tcp import LineFeed
 
@@ -71,11 +71,11 @@ def feed(address: Address, place: Mapping[int, int], lasting: bool = False) -> F
             lasts = lasting_connection(address, lasting)
             try:
                 lines = LineFeed(address, lasts, numbers)
-            except Away as error:
+            except SourceLost as error:
                 if not lasting or not lasts:
                     raise
-                return Lasting(error, lambda behind: LineFeed(address, True, numbers))
-            return Lasting(lines, lambda behind: LineFeed(address, True, numbers)) if lasts else lines
+                return Reconnecting(error, lambda behind: LineFeed(address, True, numbers))
+            return Reconnecting(lines, lambda behind: LineFeed(address, True, numbers)) if lasts else lines
         case kind:
             assert kind == "rate", "there are these"
             from connectors.rate import Rate
@@ -108,7 +108,7 @@ def listen(
 ) -> Iterator[Batch]:
     """Batches of up to `most` messages, their records numbered from `first`. When nothing has come for `idle` seconds
     there is a batch of silence, and again until something comes (`connectors.idle`); not while one of them is lost,
-    which `sources` is told of: what did not come is not known then. What was polled is done when the next batch is
+    which `sources` notes: then nobody knows what did not come. What was polled is done when the next batch is
     asked for; with a `rest`, which knows whether it is, also when they are closed."""
     sources = sources or Sources()
     with ExitStack() as stack:
@@ -125,11 +125,11 @@ def listen(
             feeds.append((name, stack.enter_context(closing(source)), Inbox(one, schemas)))
         silence = IdleTimer(idle)
         while feeds and not (rest is not None and rest.over):
-            patience = _PATIENCE if len(feeds) == 1 else _TURN
+            seconds = _POLL if len(feeds) == 1 else _TURN
             for each in list(feeds):
                 stops.look()
                 name, source, inbox = each
-                messages = source.poll(most, patience)
+                messages = source.poll(most, seconds)
                 sources.is_now(inbox.path, source.lost)
                 if messages is None:
                     feeds.remove(each)

@@ -1,4 +1,4 @@
-"""MQTT as an input: a subscription whose messages are acknowledged when they are worked off, not before."""
+"""MQTT as an input: a subscription whose messages are acknowledged when they are processed, not before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zlib import crc32
 from cep.core.errors import CepError
 from connectors.addresses import Address
 from connectors.messages import Messages
-from connectors.sources import Away
+from connectors.sources import SourceLost
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
@@ -93,7 +93,7 @@ class Subscription:
         if not self._subscribed:
             self.close()
             silent = f"{self.address.text}: the broker has not answered for {WAIT:g} s"
-            raise self._error or Away(silent, code="input")
+            raise self._error or SourceLost(silent, code="input")
 
     def take(self, most: int, seconds: float) -> list[Arrival]:
         """Up to so many messages and about 16 MiB, after so long at most. CepError: the broker has ended it."""
@@ -240,11 +240,11 @@ def secured(client: Client, address: Address) -> None:
         raise address.refused(f"TLS: {str(error).lower()}", "`ca`, `cert` and `key` name PEM files") from None
 
 
-def unreachable(address: Address, error: Exception) -> Away:
+def unreachable(address: Address, error: Exception) -> SourceLost:
     """That no connection is made."""
     reason = (getattr(error, "strerror", None) or str(error)).lower()
     hint = "is the broker running, are host and port right, and is TLS (mqtts://) as it is there?"
-    return Away(f"{address.text}: no broker: {reason}", hint=hint, code="input")
+    return SourceLost(f"{address.text}: no broker: {reason}", hint=hint, code="input")
 
 
 def refusal(address: Address, reason: str) -> tuple[str, str]:

@@ -32,7 +32,7 @@ class MqttSender:
         self._there = threading.Condition()
         self._connected = False
         self._waiting: set[int] = set()
-        self._early: set[int] = set()  # acknowledged before `publish` has told their number
+        self._early: set[int] = set()  # acknowledged before `publish` has returned their number
         self._refused: CepError | None = None
         self._client = self._made()
         host, port = address.hosts[0]
@@ -103,8 +103,8 @@ class MqttSender:
     def _answered(self, client: Client, data: object, flags: object, reason: Any, properties: object) -> None:
         with self._there:
             if reason.is_failure:
-                told, hint = refusal(self._address, str(reason))
-                self._refused = CepError(f"{self._address.text}: {told}", hint=hint, code="output")
+                why, hint = refusal(self._address, str(reason))
+                self._refused = CepError(f"{self._address.text}: {why}", hint=hint, code="output")
             self._connected = not reason.is_failure
             self._there.notify_all()
 
@@ -115,8 +115,8 @@ class MqttSender:
             else:
                 self._early.add(mid)
             if reason.is_failure:
-                told = f"{self._address.text}: the broker refuses a message: {str(reason).lower()}"
-                self._refused = CepError(told, hint="may this user write to the topic?", code="output")
+                message = f"{self._address.text}: the broker refuses a message: {str(reason).lower()}"
+                self._refused = CepError(message, hint="may this user write to the topic?", code="output")
             self._there.notify_all()
 
     def _lost(self, reason: str) -> CepError:

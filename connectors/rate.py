@@ -59,7 +59,7 @@ class Rate:
         self._done = self._taken
 
     def kept(self) -> None:
-        """Nobody is told."""
+        """There is nobody to acknowledge to."""
 
     def close(self) -> None:
         pass

@@ -200,7 +200,7 @@ def kind(value: Any) -> str:
 
 
 def closest(word: str, words: Sequence[str]) -> str:
-    """Which of the words is meant perhaps, or nothing."""
+    """A hint at the most similar of the words, or nothing."""
     near = nearest(word, words)
     return f" (`{near}` comes near)" if near else ""
 

@@ -47,14 +47,14 @@ class Documents:
         times = (schema.time,) if schema.start is None and schema.end is None else (schema.start, schema.end)
         self._times = [_path(time or f"<{SOSA}resultTime>") for time in times]
         if None in self._times:
-            told = f"{schema.name}: `{next(time for time in times if time)}` is no property in RDF"
-            raise CepError(told, hint="e.g. `TIME sosa:resultTime`, with `PREFIX sosa: <...>`", code="input")
+            message = f"{schema.name}: `{next(time for time in times if time)}` is no property in RDF"
+            raise CepError(message, hint="e.g. `TIME sosa:resultTime`, with `PREFIX sosa: <...>`", code="input")
         self._paths: list[PropertyPath] = [path for path in self._times if path is not None]
         for attribute in schema.attributes:
             path = _path(attribute.source or "") or ((attribute.iri,) if attribute.iri else None)
             if path is None:
-                told = f"{schema.name}: it is not said which property in RDF `{attribute.name}` is"
-                raise CepError(told, hint=_HINT, code="input")
+                message = f"{schema.name}: it is not said which property in RDF `{attribute.name}` is"
+                raise CepError(message, hint=_HINT, code="input")
             self._paths.append(path)
         self._shape = NodeShape(schema.iri or SOSA + "Observation", self._paths[0], tuple(self._paths))
 

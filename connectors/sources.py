@@ -1,4 +1,4 @@
-"""Live inputs that go away: which are lost and why, who is told, and how they are had again."""
+"""Live inputs that are lost and come back: which are lost and why, who is notified, and how they are reopened."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from cep.core.errors import CepError
 from connectors.messages import Messages
 
 FIRST, LONGEST = 1.0, 30.0
-"""Seconds between the loss of a source and the first try to have it again, and between two tries at most: each wait is
-twice as long as the one before."""
+"""Seconds from the loss of a source to the first try to reopen it, and between two tries at most: each wait is twice
+as long as the one before."""
 
 
-class Away(CepError):
-    """A source that stood has gone, and may come again."""
+class SourceLost(CepError):
+    """A source was lost, and may come back."""
 
 
 class SourceListener(Protocol):
-    """Gets what is to be known of a source: its name, and what is with it; `lost`: whether it is."""
+    """Is notified of a source by its name: what has happened, and whether it is `lost`."""
 
     def __call__(self, source: str, text: str, /, *, lost: bool) -> None: ...
 
 
 def _in_silence(source: str, text: str, /, *, lost: bool) -> None:
-    """Nobody wants to know."""
+    """The default: no notice."""
 
 
 class Sources:
@@ -40,7 +40,7 @@ class Sources:
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call it when a source is lost, or there again, in the thread that reads."""
+        """Call it when a source is lost, or back, in the thread that reads."""
         self._listeners.append(listener)
 
     def begin(self, name: str) -> None:
@@ -48,7 +48,7 @@ class Sources:
         self.losses = {**self.losses, name: 0}
 
     def is_now(self, name: str, reason: str | None) -> None:
-        """Why a source is lost, None: it is there; told when that has changed."""
+        """Note why a source is lost, None: it is there; listeners are notified of a change."""
         before = self.lost.get(name)
         if (before is None) is (reason is None):
             return
@@ -76,22 +76,22 @@ class Feed(Protocol):
         CepError: it failed."""
 
     def done(self) -> None:
-        """All that was polled is worked off."""
+        """All that was polled is processed."""
 
     def kept(self) -> None:
-        """What was worked off is on disk: it need not come again."""
+        """What was processed is on disk: it need not come again."""
 
     def close(self) -> None: ...
 
 
-class Lasting:
-    """A feed that is opened again when it has gone: in a thread of its own, since that may take its time and others are
-    waited for as well. `feed`: as it stands now, at a place (`Messages.place`), or why it does not; `opened` opens it
+class Reconnecting:
+    """A feed that is reopened when it was lost: in a thread of its own, since that may take long and other feeds are
+    read meanwhile. `feed`: as it stands now, at a place (`Messages.place`), or why it does not; `opened` opens it
     behind one, CepError: it cannot."""
 
     def __init__(
         self,
-        feed: Feed | Away,
+        feed: Feed | SourceLost,
         opened: Callable[[Mapping[int, int]], Feed],
         place: Mapping[int, int] | None = None,
     ) -> None:
@@ -102,7 +102,7 @@ class Lasting:
         self._reason: str | None = None
         self._there = threading.Condition()
         self._closed = False
-        if isinstance(feed, Away):
+        if isinstance(feed, SourceLost):
             self._gone(feed)
         else:
             self._feed = feed
@@ -119,7 +119,7 @@ class Lasting:
             return Messages((), (), ())
         try:
             found = feed.poll(most, seconds)
-        except Away as error:
+        except SourceLost as error:
             self._gone(error)
             return Messages((), (), ())
         if found is not None and len(found):
@@ -135,7 +135,7 @@ class Lasting:
         try:
             if self._feed is not None:
                 self._feed.kept()
-        except Away as error:
+        except SourceLost as error:
             self._gone(error)
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class Lasting:
         if feed is not None:
             feed.close()
 
-    def _gone(self, error: Away) -> None:
+    def _gone(self, error: SourceLost) -> None:
         feed, self._feed = self._feed, None
         self._reason = _why(error)
         if feed is not None:
@@ -174,5 +174,5 @@ class Lasting:
 
 
 def _why(error: CepError) -> str:
-    """What went wrong, without the address, which is the source's name."""
+    """What went wrong, without the address, which is the name of the source."""
     return error.message.partition(": ")[2] or error.message

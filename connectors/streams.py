@@ -72,15 +72,15 @@ class Stream:
         return self._file.tell() if self._compressed is not None and self.size is not None else self._read
 
     def silent(self) -> bool:
-        """Wait for something to read, or the end, but no longer than until the silence is to be told; whether it was in
-        vain."""
-        patience = self.silence.remaining
-        if self._descriptor is None or patience is None:
+        """Wait for something to read, or the end, but no longer than until a report of silence is due; whether
+        nothing came."""
+        seconds = self.silence.remaining
+        if self._descriptor is None or seconds is None:
             return False
-        while not stops.wait(self._descriptor, patience):
+        while not stops.wait(self._descriptor, seconds):
             if self.silence.due():
                 return True
-            patience = self.silence.remaining or 0.0
+            seconds = self.silence.remaining or 0.0
         return False
 
     def empty(self) -> bool:

@@ -12,7 +12,7 @@ from cep.core.errors import CepError
 from connectors.addresses import Address
 from connectors.messages import Messages
 from connectors.mqtt import Arrival
-from connectors.sources import Away
+from connectors.sources import SourceLost
 from connectors.streams import BOM, LONGEST
 
 WAIT = 10.0
@@ -49,26 +49,26 @@ class LineFeed:
         lines = self._connection.lines(seconds)
         if lines is None:
             if self._connection.broken is not None:
-                raise Away(f"{self._address.text}: {self._connection.broken}", code="input")
+                raise SourceLost(f"{self._address.text}: {self._connection.broken}", code="input")
             if self._lasting:
-                raise Away(f"{self._address.text}: the other side has closed the connection", code="input")
+                raise SourceLost(f"{self._address.text}: the other side has closed the connection", code="input")
             return None
         if lines and not self._begun:
             self._begun, lines[0] = True, lines[0].removeprefix(BOM)
         return Messages([self._address.text] * len(lines), list(islice(self._numbers, len(lines))), lines)
 
     def done(self) -> None:
-        """Nobody is told."""
+        """There is nothing to acknowledge."""
 
     def kept(self) -> None:
-        """Nobody is told."""
+        """There is nothing to acknowledge."""
 
     def close(self) -> None:
         self._connection.close()
 
 
 class Connection:
-    """The lines of a connection, for whoever keeps them before they are worked off. One that is `lasting` is made
+    """The lines of a connection, for a reader that logs them before they are processed. One that is `lasting` is made
     again when it ends, after 1 s, 2 s and so on up to 30 s; what was sent meanwhile is lost. `broken`: why it ended
     without having been closed."""
 
@@ -107,7 +107,7 @@ class Connection:
         return [last] if last and not self._skipping else []
 
     def done(self) -> None:
-        """Nobody is told."""
+        """There is nothing to acknowledge."""
 
     def close(self) -> None:
         if self._socket is not None:
@@ -152,4 +152,4 @@ def _connection(address: Address) -> socket.socket:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         hint = f"something has to listen there: `nc -lk {port}`"
-        raise Away(f"{address.text}: no connection: {reason}", hint=hint, code="input") from None
+        raise SourceLost(f"{address.text}: no connection: {reason}", hint=hint, code="input") from None

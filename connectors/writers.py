@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
 from connectors.addresses import live
-from connectors.because import BECAUSE, because
 from connectors.inputs import FORMATS, known_format
+from connectors.lineage import BECAUSE, because
 from connectors.lines import TextPieces, as_is, as_json, as_ticks, lines, merged, ticks_text
 from connectors.sending import Sending, named
 from connectors.sinks import Sink, writing
@@ -43,7 +43,7 @@ class Writer:
     Parquet they are timestamps, and the `id`s of messages do not depend on it). A missing value is null, in CSV empty.
     Durations are seconds. In CSV and Parquet, values of type `any` are text; durations in Parquet are exact below 2**33
     seconds. `inputs`: the events read, where tables hold the lineage of their rows, which is written then. `opening` is
-    told each file before it is opened, and may refuse.
+    passed each file before it is opened, and may refuse it.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Writer:
             sink.write(written)
         elif self.format == "parquet":
             for type, table in tables.items():
-                self._groups[type].add(self._typed(type, self._told(table)))
+                self._groups[type].add(self._typed(type, self._timed(table)))
         else:
             for type, table in tables.items():
                 text = self._lines({type: table}) if self.format == "jsonl" else self._delimited(type, table)
@@ -139,10 +139,10 @@ class Writer:
 
     def _lines(self, tables: Mapping[str, pl.DataFrame], times: str | None = None) -> bytes:
         calendar = (times or self.times) == "iso"
-        told = {type: self._told(table, times) for type, table in tables.items()}
-        return json_lines(told, self._schemas, calendar, self._inputs is not None)
+        timed = {type: self._timed(table, times) for type, table in tables.items()}
+        return json_lines(timed, self._schemas, calendar, self._inputs is not None)
 
-    def _told(self, table: pl.DataFrame, times: str | None = None) -> pl.DataFrame:
+    def _timed(self, table: pl.DataFrame, times: str | None = None) -> pl.DataFrame:
         """The table, with what its rows come from as text."""
         if self._inputs is None:
             return table
@@ -156,7 +156,7 @@ class Writer:
         if table is None:
             found = pl.DataFrame({key: [] for key in keys}, schema=dict.fromkeys(keys, pl.String))
         else:
-            table, calendar = self._told(table), self.times == "iso"
+            table, calendar = self._timed(table), self.times == "iso"
             columns = [ticks_text(table[key], calendar).alias(key) for key in ("start", "end")]
             columns += [_field(table[one.name], one, calendar) for one in schema.attributes]
             found = pl.DataFrame(columns + ([table[BECAUSE]] if self._inputs is not None else []))

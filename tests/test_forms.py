@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from cep.command import app
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine
-from connectors import forms
+from connectors import time_format
 from connectors.files import read
 from connectors.inputs import inputs
 from connectors.rdf import triples
@@ -231,7 +231,7 @@ def test_it_is_the_form_of_the_first_record_of_the_first_file(tmp_path: Path, fi
     schemas = Engine.from_text(MIXED).inputs
     csv = any(name.endswith("csv") for name in files)
     found = inputs([f"a={tmp_path}" if csv else str(tmp_path)], schemas)
-    assert forms.form(found, schemas) == ("seconds" if form == "s" else form)
+    assert time_format.form(found, schemas) == ("seconds" if form == "s" else form)
     for chunk in () if csv else (1, 1 << 20):
         told = [batch.times for batch in read([str(tmp_path)], schemas, chunk=chunk) if batch.times]
-        assert told[0] == forms.form(found, schemas)
+        assert told[0] == time_format.form(found, schemas)

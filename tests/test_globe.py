@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from knowledge.globe import LEAF, Globe
 
 from cep.rules.geodesy import cartesian
-from knowledge.globe import LEAF, Globe
 from tests.long import examples
 
 

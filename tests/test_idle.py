@@ -19,7 +19,7 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch, DeadLetter
-from connectors.deadletters import DeadLetters
+from connectors.dead_letters import DeadLetters
 from connectors.idle import IdleTimer
 from tests.spark_runs import of_tables
 

@@ -24,7 +24,7 @@ from cep.engine import Engine
 from cep.events import Iri
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch, Block, DeadLetter
-from connectors.deadletters import DeadLetters
+from connectors.dead_letters import DeadLetters
 from connectors.files import read
 from connectors.journal import Journal
 from tests.brokers import Cluster

@@ -24,7 +24,7 @@ from cep.server.dead_letters import OFTEN, ReportedDeadLetters
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.batch import DeadLetter
-from connectors.deadletters import DeadLetters
+from connectors.dead_letters import DeadLetters
 from connectors.files import read
 from connectors.serving.service import Service
 from demos.blizzard import replay

@@ -20,7 +20,7 @@ from connectors.addresses import address
 from connectors.batch import Batch
 from connectors.files import read
 from connectors.messages import Messages
-from connectors.sources import Away, Lasting, Sources
+from connectors.sources import Reconnecting, SourceLost, Sources
 from tests.brokers import MISSING, MOSQUITTO, Cluster
 from tests.ports import free_port
 from tests.test_feeds import waited
@@ -49,7 +49,7 @@ class Numbers:
 
     def poll(self, most: int, seconds: float) -> Messages | None:
         if self.at == self.last:
-            raise Away("numbers://: they are out", code="input")
+            raise SourceLost("numbers://: they are out", code="input")
         self.at += 1
         return Messages(["numbers://"], [self.at], [b"%d" % self.at], place={0: self.at})
 
@@ -58,7 +58,7 @@ class Numbers:
 
     def kept(self) -> None:
         if self.at == self.last:
-            raise Away("numbers://: nobody answers", code="input")
+            raise SourceLost("numbers://: nobody answers", code="input")
 
     def close(self) -> None:
         self.closed = True
@@ -75,7 +75,7 @@ def test_a_feed_that_goes_away_is_opened_again_behind_what_was_done() -> None:
         return opened[-1]
 
     first = Numbers({})
-    feed = Lasting(first, again, {0: 0})
+    feed = Reconnecting(first, again, {0: 0})
     found: list[bytes] = []
     reasons: list[str | None] = []
     while len(found) < 8:

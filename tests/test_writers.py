@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from connectors.batch import DeadLetter
-from connectors.deadletters import DeadLetters
+from connectors.dead_letters import DeadLetters
 from connectors.files import read
 from connectors.times import FIRST, LAST, iso, seconds
 from connectors.writers import Writer

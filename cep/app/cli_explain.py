@@ -223,10 +223,10 @@ def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: Knowle
 
     from cep.app.pipeline import Interrupt, flow
     from cep.runtime.run_stats import RunStats
-    from connectors.deadletters import DeadLetters
+    from connectors.dead_letters import DeadLetters
     from connectors.files import replay
-    from connectors.forms import SECONDS, form
     from connectors.inputs import inputs as find
+    from connectors.time_format import SECONDS, form
     from connectors.why.origins import Origins
     from connectors.why.plain import Asked
 

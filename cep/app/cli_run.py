@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from cep.core.schema import Schema
     from cep.engine import Engine
     from connectors.batch import Batch as Records
-    from connectors.deadletters import DeadLetters
+    from connectors.dead_letters import DeadLetters
     from connectors.inputs import Input
     from connectors.rdf.writer import RdfWriter
     from connectors.writers import Writer
@@ -190,8 +190,8 @@ def _here(wish: RunOptions, batch: int, apart: Apart) -> int:
     from cep.app.watch import Watch
     from cep.runtime.run_stats import RunStats
     from connectors.addresses import bare
-    from connectors.deadletters import DeadLetters
-    from connectors.forms import ISO, form
+    from connectors.dead_letters import DeadLetters
+    from connectors.time_format import ISO, form
 
     source = _sourced(wish, batch)
     engine = source.engine

@@ -18,7 +18,7 @@ from cep.engine import Engine
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
-from connectors.deadletters import DeadLetters
+from connectors.dead_letters import DeadLetters
 from connectors.journal import Journal
 from connectors.serving.service import Round, Service
 from connectors.serving.turn import FairLock

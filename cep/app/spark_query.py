@@ -26,10 +26,10 @@ from cep.spark.state import checkpoint as kept
 from cep.spark.storage import lock, spark_files
 from cep.spark.storage.disk import check_writable, remove_hidden
 from cep.spark.storage.layout import CHECKPOINT, FILES, OUTGOING
-from connectors.forms import ISO, form
 from connectors.inputs import Input
 from connectors.live import reach
 from connectors.sending import Sending, is_topic, output_address
+from connectors.time_format import ISO, form
 from knowledge.growing import there
 
 BUCKETS = 16

@@ -19,7 +19,7 @@ from cep.server.options import ServeOptions
 from cep.server.program import ServedProgram
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
-from connectors.deadletters import DeadLetters
+from connectors.dead_letters import DeadLetters
 from connectors.feeds import document
 from connectors.feeds import router as feeds
 from connectors.feeds.document import Origin

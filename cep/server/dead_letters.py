@@ -9,7 +9,7 @@ from cep.app.program_thread import ServedDeadLetters
 from cep.core.logs import Log
 from cep.runtime.run_stats import REASONS, count, ranked
 from connectors.batch import Batch, DeadLetter
-from connectors.deadletters import DeadLetters
+from connectors.dead_letters import DeadLetters
 
 OFTEN = 60.0
 """Seconds between two times that they are counted."""

@@ -16,7 +16,7 @@ from cep.plan.partition import Stage
 from cep.runtime.buckets import buckets, deal
 from cep.runtime.report import Report
 from cep.spark.program import ShippedProgram
-from connectors.packed import pack
+from connectors.arrow_bytes import pack
 
 WORLD = 0
 """The `stage` of derived rows that go to the sink."""

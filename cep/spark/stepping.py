@@ -26,8 +26,8 @@ from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import CHANGE, bucket_keys, buckets_by_key, from_stage, report_block
 from cep.spark.state.bucket_states import States
 from cep.spark.state.generation import StartingPoint
+from connectors.arrow_bytes import unpack
 from connectors.batch import DeadLetter
-from connectors.packed import unpack
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 """By run, stage and bucket: version and engine."""

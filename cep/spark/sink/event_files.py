@@ -15,7 +15,7 @@ from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.sink.file_sink import SinkOptions
 from cep.spark.storage.disk import writing_to
 from cep.spark.worker import freeze_garbage
-from connectors.packed import unpack
+from connectors.arrow_bytes import unpack
 from connectors.sending import named
 from connectors.writers import arrow, json_lines, typed
 

@@ -1,4 +1,4 @@
-"""The form in which times are written: the one in which the input writes them, ISO 8601 or numbers of seconds."""
+"""The format in which times are written: that of the input, ISO 8601 or numbers of seconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def form(found: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
     """
     for one in found:
         if one.address is None and os.path.isfile(one.path):
-            with suppress(CepError):  # told by whoever reads it whole
+            with suppress(CepError):  # reported where the file is read whole
                 if (times := _of(one, schemas)) is not None:
                     return times
     return None

@@ -1,4 +1,4 @@
-"""A table as bytes, and back: an Arrow stream in which columns of mixed values are texts."""
+"""A table as the bytes of an Arrow stream, and back; columns of mixed values are texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that became no event: written with the reason and where they stand, counted by the kind of reason."""
+"""Dead letters: records that became no event, written with their reason and place, and counted by code."""
 
 from __future__ import annotations
 

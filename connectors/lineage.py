@@ -1,4 +1,4 @@
-"""Where a derived event comes from, as JSON: times in the form in which the output writes them."""
+"""The lineage of a derived event as JSON, with times in the format of the output."""
 
 from __future__ import annotations
 
