@@ -17,7 +17,7 @@ from connectors.csvscan import FIELDS, FINE, OPEN, scan
 from connectors.header import bind
 from connectors.numbers import NULL
 from connectors.records import Record, Unreadable, converted, decode, guessed, read_fields, time_keys
-from connectors.streams import BOM, LONGEST, Stream, not_utf8, skip_line
+from connectors.streams import BOM, LONGEST, ByteStream, not_utf8, skip_line
 from connectors.times import is_number
 
 LOOKED_AT = 1 << 14
@@ -27,7 +27,7 @@ CLOSED = 1 << 20
 
 
 def read_csv(
-    file: str, stream: Stream, schema: Schema, separator: str, chunk: int, first: int
+    file: str, stream: ByteStream, schema: Schema, separator: str, chunk: int, first: int
 ) -> Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]:
     """Tables of one event, block by block; no block: the stream is silent. CepError: no header, or one that lacks a
     column.

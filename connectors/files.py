@@ -20,12 +20,12 @@ from connectors.batch import Batch, Block, DeadLetter
 from connectors.csv import read_csv
 from connectors.inputs import RDF, Input, inputs, sure
 from connectors.jsonl import LineReader, read_jsonl
-from connectors.live import Rest, lasting_connection, listen
+from connectors.live import RunState, lasting_connection, listen
 from connectors.parquet import open_parquet, read_parquet
 from connectors.records import series
 from connectors.sosa import Documents, read_observations
 from connectors.sources import Sources
-from connectors.streams import Stream
+from connectors.streams import ByteStream
 from connectors.tcp import connected
 
 CHUNK = 1 << 24
@@ -58,7 +58,7 @@ def read(
     rows: int = ROWS,
     stdin: BinaryIO | None = None,
     idle: float | None = None,
-    rest: Rest | None = None,
+    rest: RunState | None = None,
     first: int = 0,
     sources: Sources | None = None,
 ) -> Iterator[Batch]:
@@ -90,7 +90,7 @@ def replay(
     large: int = LARGE,
     stdin: BinaryIO | None = None,
     idle: float | None = None,
-    rest: Rest | None = None,
+    rest: RunState | None = None,
     first: int = 0,
     sources: Sources | None = None,
 ) -> Iterator[Batch]:
@@ -120,7 +120,7 @@ def _read(
     rows: int,
     stdin: BinaryIO | None,
     idle: float | None = None,
-    rest: Rest | None = None,
+    rest: RunState | None = None,
     first: int = 0,
     sources: Sources | None = None,
 ) -> Iterator[Batch]:
@@ -178,7 +178,7 @@ def _parts(
             return
         with stops.breaking():  # a connection, or a pipe that nobody writes
             given = stdin if one.address is None else connected(one.address)
-            stream = Stream(one.path if one.address is None else "-", given, idle)
+            stream = ByteStream(one.path if one.address is None else "-", given, idle)
     except OSError as error:
         raise _unreadable(one.path, error) from None
     try:
@@ -209,7 +209,7 @@ def _unreadable(path: str, error: OSError) -> CepError:
     return CepError(f"{name}: {reason.lower()}", code=code)
 
 
-def _text(one: Input, stream: Stream, schemas: Mapping[str, Schema], chunk: int, first: int) -> Iterator[_Part]:
+def _text(one: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int) -> Iterator[_Part]:
     last = Block(one.path, first, 0, 1)
     if one.format == "jsonl":
         lines = LineReader(schemas, one.type, one.bound)

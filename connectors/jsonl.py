@@ -14,11 +14,11 @@ from connectors.batch import Block, DeadLetter, dead_record, too_long
 from connectors.columns import Cells, Refusal, table
 from connectors.jsonscan import BLANK, ODD, UNKNOWN, UNTYPED, enter, gather, scan
 from connectors.records import Real, Record, Unreadable, parse, read_line, time_keys
-from connectors.streams import Stream, not_utf8, whole_lines
+from connectors.streams import ByteStream, not_utf8, whole_lines
 
 
 def read_jsonl(
-    file: str, stream: Stream, lines: LineReader, chunk: int, first: int
+    file: str, stream: ByteStream, lines: LineReader, chunk: int, first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
     """Tables by type, block by block; no block: the stream is silent."""
     line = 1
@@ -36,7 +36,7 @@ def read_jsonl(
             first = block.beyond
 
 
-class Names:
+class KeyNames:
     """The keys and types a program knows, as the scanner wants them: 0 is `type`, 1 is `args`."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
@@ -74,7 +74,7 @@ class LineReader:
         self._schemas = schemas
         self._default = default
         self._bound = bound
-        self._names = Names(schemas)
+        self._names = KeyNames(schemas)
 
     def read(
         self, file: str, data: bytes, position: int, line: int, first: int

@@ -23,7 +23,7 @@ _POLL = 0.2  # seconds that are waited for messages, and Ctrl-C with them
 _TURN = 0.02  # of each of several
 
 
-class Rest(Protocol):
+class RunState(Protocol):
     """The state of a run between two polls, when all that it was given is processed."""
 
     @property
@@ -103,7 +103,7 @@ def listen(
     most: int,
     first: int,
     idle: float | None,
-    rest: Rest | None = None,
+    rest: RunState | None = None,
     sources: Sources | None = None,
 ) -> Iterator[Batch]:
     """Batches of up to `most` messages, their records numbered from `first`. When nothing has come for `idle` seconds

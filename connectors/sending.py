@@ -32,7 +32,7 @@ class Message:
     id: str
 
 
-class Sender(Protocol):
+class MessageSender(Protocol):
     """A broker that messages go to."""
 
     def send(self, messages: Sequence[Message]) -> None:
@@ -106,7 +106,7 @@ def output_address(text: str, schemas: Mapping[str, Schema]) -> Address:
     return found
 
 
-def _sender(found: Address, topics: Sequence[str]) -> Sender:
+def _sender(found: Address, topics: Sequence[str]) -> MessageSender:
     if found.kind == "kafka":
         from connectors.kafkasender import KafkaSender
 

@@ -15,7 +15,7 @@ from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.events import Value
 from connectors.batch import Block, DeadLetter
 from connectors.records import Record, Unreadable, series, text_time, text_value
-from connectors.streams import Stream, whole_lines
+from connectors.streams import ByteStream, whole_lines
 from connectors.times import shown
 from knowledge.observations import (
     InvalidLine,
@@ -107,7 +107,7 @@ class Documents:
 
 
 def read_observations(
-    file: str, stream: Stream, documents: Documents, format: str, chunk: int, first: int
+    file: str, stream: ByteStream, documents: Documents, format: str, chunk: int, first: int
 ) -> Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]:
     """Tables block by block; no block: the stream is silent. N-Quads, and JSON-LD that is not one document a line, are
     read whole: what belongs to a node may stand anywhere."""

@@ -31,7 +31,7 @@ _LITTLE = 1 << 20  # bytes from a pipe not worth handing over while more is abou
 _MOMENT = 0.01  # seconds: how long more may take to come, all of it
 
 
-class Stream:
+class ByteStream:
     """Reads one input. `position` of its `size` bytes are read, as they are stored; `size` None: unknown.
 
     `idle`: the seconds after which a pipe from which nothing comes is `silent`, None: it never is. `silence`: for how
@@ -158,7 +158,7 @@ class _Awaited(io.RawIOBase):
         return os.readv(self._descriptor, [buffer])
 
 
-def whole_lines(stream: Stream, chunk: int) -> Iterator[tuple[bytes, int, int]]:
+def whole_lines(stream: ByteStream, chunk: int) -> Iterator[tuple[bytes, int, int]]:
     """(bytes, position of the first, length of a longer line they are only the beginning of): blocks of whole lines.
 
     The last line may lack its end. Of a line of more than LONGEST bytes only the beginning is kept. No bytes: the
@@ -194,7 +194,7 @@ def whole_lines(stream: Stream, chunk: int) -> Iterator[tuple[bytes, int, int]]:
         yield rest, position, 0
 
 
-def skip_line(stream: Stream, rest: bytes, chunk: int) -> tuple[int, bytes, bytes]:
+def skip_line(stream: ByteStream, rest: bytes, chunk: int) -> tuple[int, bytes, bytes]:
     """(length of the line that begins with `rest`, its head, what was read beyond it)."""
     length = len(rest)
     head = rest[:1000]

@@ -216,4 +216,4 @@ def test_files_of_a_sink_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_a_pipe_gives_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MOST", 100)
-    assert len(streams.Stream("-", io.BytesIO(b"x" * 1000)).read(1 << 40)) == 100
+    assert len(streams.ByteStream("-", io.BytesIO(b"x" * 1000)).read(1 << 40)) == 100

@@ -16,7 +16,7 @@ import pytest
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.sink.commit_log import CommitLog, OutputFile
-from cep.spark.sink.relay import Relay, relaying
+from cep.spark.sink.relay import BrokerRelay, relaying
 from cep.spark.storage.layout import OUTGOING, STOP
 from connectors.sending import Sending
 from tests.brokers import Cluster
@@ -101,4 +101,4 @@ def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(CepError, match="it is too large"), relaying(tmp_path, place, SCHEMAS, print):
         until((tmp_path / STOP).exists, "the query is told to end")
     shutil.rmtree(tmp_path / OUTGOING)
-    assert Relay(tmp_path / OUTGOING, lambda: Sending(place, SCHEMAS)).waiting() == []
+    assert BrokerRelay(tmp_path / OUTGOING, lambda: Sending(place, SCHEMAS)).waiting() == []

@@ -20,7 +20,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.sink import output_folder
 from cep.spark.sink.commit_log import COMPACTED, CommitLog, OutputFile, intact
-from cep.spark.sink.relay import Relay
+from cep.spark.sink.relay import BrokerRelay
 from cep.spark.source.changes import ChangeLog
 from cep.spark.source.file_list import FileList
 from cep.spark.source.live import read_or_make
@@ -331,7 +331,7 @@ def test_what_is_sent_on_is_what_was_written(tmp_path: Path) -> None:
     ledger.add(0, [OutputFile.of(at, tmp_path / "part-0.jsonl", {"s": 1})])
     (tmp_path / "part-0.jsonl").write_text('{"type": "t"}\n')
     sent: list[Any] = []
-    relay = Relay(tmp_path, lambda: sent.append(1) or pytest.fail("it is not begun"))
+    relay = BrokerRelay(tmp_path, lambda: sent.append(1) or pytest.fail("it is not begun"))
     with pytest.raises(CepError, match=r"part-0\.jsonl is damaged"):
         relay.move()
     assert not sent

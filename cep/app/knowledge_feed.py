@@ -163,10 +163,10 @@ def arrives(name: str) -> bool:
 
 def _pieces(name: str, idle: float | None) -> Iterator[bytes]:
     # Whole lines as they come; nothing after a silence, which is then not waited for again before more comes.
-    from connectors.streams import Stream, whole_lines
+    from connectors.streams import ByteStream, whole_lines
 
     try:
-        stream = Stream(name, idle=idle)
+        stream = ByteStream(name, idle=idle)
         lines = whole_lines(stream, PIECE)
         while True:
             quiet = stream.silent()

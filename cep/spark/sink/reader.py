@@ -22,7 +22,7 @@ from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import CHUNK
 from connectors.jsonl import LineReader, read_jsonl
 from connectors.parquet import open_parquet, read_parquet
-from connectors.streams import Stream
+from connectors.streams import ByteStream
 
 PAUSE = 0.5
 """Seconds between two looks at the log."""
@@ -121,7 +121,7 @@ class SinkReader:
                 for table, dead, block in read_parquet(path, opened, bound, _ROWS, self._rows):
                     yield {schema.name: table}, dead, block
             else:
-                with closing(Stream(path)) as stream:
+                with closing(ByteStream(path)) as stream:
                     for tables, dead, part in read_jsonl(path, stream, self._lines, CHUNK, self._rows):
                         if part is not None:
                             yield tables, dead, part.without_data()

@@ -25,7 +25,7 @@ _LONGEST = 30.0  # between two tries to reach a broker
 _BYTES = 1 << 22  # bytes that are sent at once
 
 
-class Relay:
+class BrokerRelay:
     """Sends the files of a folder one by one, in the order of its log."""
 
     def __init__(self, folder: Path, to: Callable[[], Sending]) -> None:
@@ -77,7 +77,7 @@ class Relay:
 def relaying(checkpoint: Path, text: str, schemas: Mapping[str, Schema], warn: Warn) -> Iterator[None]:
     """Send what a query derives while the block runs, and what is left when it has ended well. A broker that cannot be
     reached is tried again. CepError: it cannot be reached at the end; or it refuses an event, which stops the query."""
-    relay = Relay(checkpoint / OUTGOING, lambda: Sending(text, schemas))
+    relay = BrokerRelay(checkpoint / OUTGOING, lambda: Sending(text, schemas))
     over = threading.Event()
     failure: list[CepError] = []
 
