@@ -14,9 +14,10 @@ from cep.core.schema import ARRIVAL, Schema
 from connectors.batch import Block, DeadLetter, dead_record, too_long
 from connectors.columns import Cells, Refusal, field, table
 from connectors.csvscan import FIELDS, FINE, OPEN, scan
+from connectors.declarations import guessed
 from connectors.header import bind
 from connectors.numbers import NULL
-from connectors.records import Record, Unreadable, converted, decode, guessed, read_fields, time_keys
+from connectors.records import Record, Unreadable, converted, decode, read_fields, time_keys
 from connectors.streams import BOM, LONGEST, ByteStream, not_utf8, skip_line
 from connectors.times import is_number
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from connectors.records import RESERVED, closest, declaration
+from connectors.declarations import RESERVED, declaration
+from connectors.records import closest
 
 
 def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, str] | None = None) -> Schema:

@@ -15,15 +15,14 @@ import polars as pl
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import nearest
 from cep.events import Value
+from connectors.declarations import RESERVED, declaration
 from connectors.times import LARGEST, decimal, is_number, of_duration, of_iso, scaled, shown, since_epoch
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """How a file of UTF-16 begins."""
-RESERVED = ("time", "start", "end")
 NOT_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 
 _ONE_A_LINE = "a file of JSON Lines holds one object a line, as `jq -c '.[]'` makes of a list"
-_NAME = re.compile(r"[a-z]\w*")
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _DTYPES: Mapping[str, type[pl.DataType]] = {
@@ -208,47 +207,6 @@ def closest(word: str, words: Sequence[str]) -> str:
 def _count(schema: Schema) -> str:
     n = len(schema.attributes)
     return "1 attribute" if n == 1 else f"{n} attributes"
-
-
-def declaration(schema: Schema, names: Sequence[str], types: Mapping[str, str]) -> str:
-    """How an event would be declared whose values come by these names; `types`: what they seem to hold, as far as it is
-    known."""
-    plain = [name for name in names if _NAME.fullmatch(name) and name not in RESERVED]
-    time = "time" if "time" in names else None
-    times = [name for name in plain if types.get(name) == "time"]
-    if not set(RESERVED) & set(names) and len(times) == 1 and len(plain) == len(schema.attributes) + 1:
-        plain.remove(time := times[0])
-    if len(plain) != len(schema.attributes):
-        plain = [f"x{n}" if n > 1 else "x" for n in range(1, len(schema.attributes) + 1)]
-    typed = (f"{name}: {types.get(name, 'int')}" for name in plain)
-    return f"event {schema.name}({', '.join(typed)}){'' if time is None else f' TIME {time}'}."
-
-
-def guessed(texts: Sequence[str]) -> str:
-    """The type that a declaration would give a column of such texts; `?` behind it where one is missing."""
-    there = [text.strip(" \t") for text in texts if text not in ("", "NA")]
-    found = "string"
-    for type in ("int", "float", "bool", "time"):
-        if there and all(map(_LOOKS[type], there)):
-            found = type
-            break
-    return found + ("?" if len(there) < len(texts) else "")
-
-
-def _is_time(text: str) -> bool:
-    try:
-        of_iso(text)
-    except ValueError:
-        return False
-    return True
-
-
-_LOOKS: Mapping[str, Callable[[str], object]] = {
-    "int": _INTEGER.fullmatch,
-    "float": is_number,
-    "bool": lambda text: text.lower() in ("true", "false"),
-    "time": _is_time,
-}
 
 
 def _undeclared(found: Mapping[str, Any], schema: Schema) -> str:
