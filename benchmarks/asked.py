@@ -16,12 +16,12 @@ import pyoxigraph as ox
 
 from benchmarks.serve import SCHEMA, SECOND, STATIONS
 from connectors.rdf import triples
-from connectors.rdf.asking import asked
+from connectors.rdf.evaluation import evaluate
 from connectors.rdf.identity import identified
 from connectors.rdf.question import Question, Refused
-from connectors.rdf.recent import Recent
 from connectors.rdf.store import EventStore
-from connectors.rdf.words import PREFIXES, Words
+from connectors.rdf.time_index import TimeIndex
+from connectors.rdf.vocabulary import PREFIXES, Vocabulary
 from knowledge.rdf.prefixed_names import KNOWN
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +63,7 @@ def _of(attribute: str) -> str:
 
 def filled(folder: str, events: int) -> EventStore:
     """Warnings of thirty days, the last at LAST, of stations of which a few have places; and other places."""
-    store = EventStore(folder, Words())
+    store = EventStore(folder, Vocabulary())
     step = 30 * 86_400 * SECOND // events
     for first in range(0, events, BATCH):
         number = pl.int_range(first, min(events, first + BATCH), eager=True)
@@ -71,7 +71,7 @@ def filled(folder: str, events: int) -> EventStore:
         station = "s" + (number * 7919 % STATIONS).cast(pl.String)
         table = pl.DataFrame({"start": end - 600 * SECOND, "end": end, "station": station, "readings": number})
         text = triples.events(
-            identified(table, SCHEMA, "p"), SCHEMA, Words(), Words().derivation("p", "warning", ["1"])
+            identified(table, SCHEMA, "p"), SCHEMA, Vocabulary(), Vocabulary().derivation("p", "warning", ["1"])
         )
         store.add(text.encode())
     wgs, gn = KNOWN["wgs84"], KNOWN["gn"]
@@ -96,8 +96,8 @@ def main() -> None:
     options = parser.parse_args()
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         kept = options.store is not None and Path(options.store).exists()
-        store = EventStore(options.store, Words()) if kept else filled(options.store or folder, options.events)
-        index = Recent(store.store, store.spans)
+        store = EventStore(options.store, Vocabulary()) if kept else filled(options.store or folder, options.events)
+        index = TimeIndex(store.store, store.spans)
         for name, text in examples().items():
             with_it = [_told(_seconds(store.store, text, index)) for _ in range(3)]
             without = "" if options.quick else f"; without the index {_told(_seconds(store.store, text, None))}"
@@ -108,10 +108,10 @@ def _told(seconds: float | None) -> str:
     return "more than 60 s" if seconds is None else f"{1000 * seconds:,.0f} ms"
 
 
-def _seconds(store: ox.Store, text: str, index: Recent | None) -> float | None:
+def _seconds(store: ox.Store, text: str, index: TimeIndex | None) -> float | None:
     began = time.process_time()
     try:
-        asked(store, Question(text, prefixes=tuple({**KNOWN, **PREFIXES}.items()), table="csv", seconds=60.0), index)
+        evaluate(store, Question(text, prefixes=tuple({**KNOWN, **PREFIXES}.items()), table="csv", seconds=60.0), index)
     except Refused as error:
         assert error.code == "slow", error
         return None

@@ -18,9 +18,9 @@ import polars as pl
 from cep.core.schema import Attribute, Schema
 from connectors.rdf import triples
 from connectors.rdf.identity import identified
-from connectors.rdf.process import StoreProcess
 from connectors.rdf.question import Question
-from connectors.rdf.words import PREFIXES, Words
+from connectors.rdf.store_process import StoreProcess
+from connectors.rdf.vocabulary import PREFIXES, Vocabulary
 
 SCHEMA = Schema("warning", (Attribute("station", "string"), Attribute("readings", "int")), True, False)
 STATIONS, SECOND = 5000, 1_000_000
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=20_000)
     parser.add_argument("--pause", type=float, default=0.05, help="seconds between two queries while events come")
     options = parser.parse_args()
-    words = Words()
+    words = Vocabulary()
     with TemporaryDirectory() as folder, closing(StoreProcess(folder, words)) as store:
 
         def ask(number: int) -> float:

@@ -11,6 +11,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,17 @@ _Record = tuple[dict[str, Any], bytes]
 """An object of JSON, and the tables or numbers of sources behind it."""
 
 
+@dataclass(slots=True)
+class Point:
+    """A place in the journal: the batches before it are in a snapshot that may be saved later; `since`: those behind
+    it, each as a head, its tables, and how long the silence lasted that it is part of."""
+
+    first: int
+    places: dict[str, dict[int, int]]
+    silence: int
+    since: list[tuple[dict[str, Any], bytes, int]] = field(default_factory=list)
+
+
 class Journal:
     """The snapshot of a program in a folder, and what came since.
 
@@ -54,6 +66,7 @@ class Journal:
         self._silence = self._before = 0  # that of the last batch, and of the last one in the snapshot
         self._left: list[_Record] = []
         self._closed = False
+        self._point: Point | None = None
         try:
             self._log = self._opened(self._name())
         except OSError as error:
@@ -87,21 +100,34 @@ class Journal:
             "dead": [(one.file, one.line, one.reason, one.code, one.text) for one in batch.dead],
             "blocks": [_placed(block) for block in batch.blocks],
             # A silence counts from its beginning, or from the snapshot, where that came in between.
-            "silence": batch.silence and max(1, batch.silence - self._before),
+            "silence": _silence(batch.silence, self._before),
             "source": batch.source,
             "place": list(batch.place.items()),
         }
         self._note(batch)
+        tables = b"".join(packed.values())
+        if self._point is not None:
+            self._point.since.append((head, tables, batch.silence))
         try:
-            self._log.append([_encoded(head, b"".join(packed.values()))], sync=bool(batch.place))
+            self._log.append([_encoded(head, tables)], sync=bool(batch.place))
         except OSError as error:
             raise _failed(self._path, error) from None
 
-    def save(self, blob: bytes) -> None:
-        """Replace the last snapshot by one that includes all of the journal. CepError: it cannot be written."""
+    def point(self) -> Point:
+        """Where a snapshot is taken that is saved later; until then, or until there is another, all batches that come
+        are also kept in memory."""
         assert self.whole, "batches that are not processed yet would be lost"
+        places = {source: dict(place) for source, place in self.places.items()}
+        self._point = Point(self.first, places, self._silence)
+        return self._point
+
+    def save(self, blob: bytes, point: Point | None = None) -> None:
+        """Replace the last snapshot by one that includes all of the journal, or all up to a point, the last that was
+        taken: what came since stays in the journal. CepError: it cannot be written."""
+        point = point or self.point()
+        assert point is self._point, "what came between two points is not with the older one"
         try:
-            log = self._begun(checksum.name(blob).hex())
+            log = self._begun(checksum.name(blob).hex(), point)
             part = self._saved.with_suffix(".part")
             with part.open("wb") as out:
                 out.write(blob)
@@ -117,7 +143,8 @@ class Journal:
         except OSError as error:
             raise _failed(self._saved, error) from None
         self._log.close()
-        self._log, self._before = log, self._silence
+        self._log, self._point = log, None
+        self._before = point.silence if all(silence for *_, silence in point.since) else 0
 
     def close(self) -> None:
         self._closed = True
@@ -145,7 +172,7 @@ class Journal:
         else:
             if self._path.is_file():  # it is put there with its first record
                 raise _apart(self._path, self._saved) if _read(self._path)[1] else _damaged(self._path, 0)
-            log = self._begun(name)
+            log = self._begun(name, Point(self.first, self.places, 0))
             log.move(self._path)
             return log
         begun, known = records[0]
@@ -163,11 +190,12 @@ class Journal:
         log.append([])  # cuts off what is torn
         return log
 
-    def _begun(self, name: str) -> RecordLog:
-        """A journal that follows a snapshot, on disk, not yet in its place."""
-        places = [(source, len(place)) for source, place in self.places.items()]
-        numbers = np.array([pair for place in self.places.values() for pair in place.items()], np.int64)
-        return self._written([_encoded({"follows": name, "first": self.first, "places": places}, numbers.tobytes())])
+    def _begun(self, name: str, point: Point) -> RecordLog:
+        """A journal that follows a snapshot taken at a point, on disk, not yet in its place."""
+        places = [(source, len(place)) for source, place in point.places.items()]
+        numbers = np.array([pair for place in point.places.values() for pair in place.items()], np.int64)
+        begun = _encoded({"follows": name, "first": point.first, "places": places}, numbers.tobytes())
+        return self._written([begun, *_since(point)])
 
     def _written(self, records: Sequence[Record]) -> RecordLog:
         self._part.unlink(missing_ok=True)
@@ -194,6 +222,19 @@ class Journal:
 
 def _fields(schema: Schema) -> list[list[str]]:
     return [[attribute.name, attribute.type] for attribute in schema.attributes]
+
+
+def _silence(length: int, before: int) -> int:
+    """How long a batch of a silence lasts, of which a part is already in the snapshot; 0: it is no silence."""
+    return length and max(1, length - before)
+
+
+def _since(point: Point) -> Iterator[Record]:
+    """The batches behind a point, as they stand in the journal that follows its snapshot."""
+    before = point.silence
+    for head, tables, silence in point.since:
+        before = before if silence else 0
+        yield _encoded({**head, "silence": _silence(silence, before)}, tables)
 
 
 def _encoded(head: Mapping[str, Any], tables: bytes) -> Record:

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from cep.core.time import END_OF_TIME
-from connectors.alerts.life import AlertLifecycle, Change, meant
+from connectors.alerts.lifecycle import AlertLifecycle, Change, alert_fingerprints
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import Origin
 from connectors.feeds.senders import sending, targets
@@ -38,7 +38,7 @@ def expected() -> list[Change]:
 
 def serve(state: Path, feeds: list[str]) -> None:
     outbox = Outbox(state)
-    live, reached = outbox.begin(meant(TABLES.alerts, TABLES.meanings()))
+    live, reached = outbox.begin(alert_fingerprints(TABLES.alerts, TABLES.meanings()))
     schemas = {alert.table: TABLES.plan.schemas[alert.table] for alert in TABLES.alerts}
     lives = AlertLifecycle(TABLES.alerts, schemas, TABLES.inputs, TABLES.meanings(), live, reached)
     with sending(outbox, targets(feeds), Origin("storm.cep"), lambda name, text, **more: print(name, text, flush=True)):
@@ -46,7 +46,7 @@ def serve(state: Path, feeds: list[str]) -> None:
         for given, watermark in rounds():
             outbox.add(lives.take(given, watermark), lives.reached)
             pause(0.02)
-        until(lambda: not any(one.waiting for one in outbox.standings()), "all is told", every=0.05)
+        until(lambda: not any(one.waiting for one in outbox.statuses()), "all is told", every=0.05)
     outbox.close()
     print("done", flush=True)
 

@@ -16,8 +16,8 @@ from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
 from connectors.rdf.history import History
-from connectors.rdf.process import StoreProcess
-from connectors.rdf.words import PREFIXES, Words
+from connectors.rdf.store_process import StoreProcess
+from connectors.rdf.vocabulary import PREFIXES, Vocabulary
 from connectors.serving import ldes, sparql, subscribe
 from connectors.serving.app import application
 from connectors.serving.guard import Limits
@@ -84,7 +84,7 @@ def program(
     """A program with its store; `options` of its history."""
     engine = Engine.from_text(text, knowledge=knowledge, explain=True)
     service = Service(engine, text, "fridge.cep", RunStats())
-    words = Words()
+    words = Vocabulary()
     with closing(StoreProcess(folder / "events", words)) as store:
         history = History(service, store, words, **options)  # type: ignore[arg-type]
         history.begin(knowledge)
@@ -97,8 +97,8 @@ def served(folder: Path, limits: Limits | None = None, seconds: float = 10.0, **
     ttl = folder / "kitchen.ttl"
     ttl.write_text(KITCHEN)
     with program(folder, FRIDGES, Knowledge.load([ttl], "owlrl"), **options) as one:
-        asking = sparql.Asking(seconds, 1 << 20, PREFIXES)
-        watched = subscribe.Subscriptions(one.history, one.engine.outputs, subscribe.Pace(0.05, 0.2))
+        asking = sparql.SparqlOptions(seconds, 1 << 20, PREFIXES)
+        watched = subscribe.Subscriptions(one.history, one.engine.outputs, subscribe.PollingRate(0.05, 0.2))
         app = application(
             [
                 sparql.router(one.store, asking),

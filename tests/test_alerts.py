@@ -18,13 +18,13 @@ from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.life import AlertLifecycle, Change, meant
+from connectors.alerts.lifecycle import AlertLifecycle, Change, alert_fingerprints
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.places import MOST, place
-from connectors.alerts.plain import LONGEST, clean, filled, moment, shown
+from connectors.alerts.text import LONGEST, clean, fill_template, moment, shown
 from connectors.feeds import alertmanager, atom, cap
-from connectors.feeds.document import Origin, document, named
+from connectors.feeds.document import Origin, document, parse_sender
 from connectors.files import replay
 from connectors.serving.service import Service
 from demos.run import weather
@@ -53,7 +53,7 @@ def warning(station: str, count: int, wind: float | None, start: int, end: int) 
 
 
 def lives_of(running: Engine, outbox: Outbox | None = None) -> AlertLifecycle:
-    live, reached = ([], {}) if outbox is None else outbox.begin(meant(running.alerts, running.meanings()))
+    live, reached = ([], {}) if outbox is None else outbox.begin(alert_fingerprints(running.alerts, running.meanings()))
     schemas = {alert.table: running.plan.schemas[alert.table] for alert in running.alerts}
     return AlertLifecycle(running.alerts, schemas, running.inputs, running.meanings(), live, reached)
 
@@ -183,7 +183,7 @@ def test_another_program_ends_what_was_open(tmp_path: Path) -> None:
     for other in ({}, {"alert storm": "another"}, {}, {"alert wind": "another"}):
         outbox = Outbox(path)
         meanings = TABLES.meanings() | other
-        live, reached = outbox.begin(meant(TABLES.alerts, meanings))
+        live, reached = outbox.begin(alert_fingerprints(TABLES.alerts, meanings))
         lives = AlertLifecycle(TABLES.alerts, TABLES.plan.schemas, TABLES.inputs, meanings, live, reached)
         outbox.add(lives.take(tables([(0, "kewr", 3, 0, 4)], -1, 100), 4_000_000), lives.reached)
         outbox.close()
@@ -222,7 +222,7 @@ def test_old_entries_go_when_all_receivers_have_them() -> None:
     for change in changes[:60]:
         outbox.add([change], {"p": 0})
     assert outbox.first == 1 and len(outbox.after(0)) == 60
-    outbox.taken("slow", 60)
+    outbox.acknowledge("slow", 60)
     for change in changes[60:]:
         outbox.add([change], {"p": 0})
     assert 60 < outbox.first <= outbox.last - 9 and outbox.last == 80
@@ -260,9 +260,9 @@ def test_hostile_values_in_a_title() -> None:
     assert clean("a\x00b\x1b[31m\r\nc\u202egnp.exe\u2066\ufffe") == "a b [31m  cgnp.exe\ufffd"
     assert clean("שלום \u200d ok") == "שלום \u200d ok", "letters of any script stay"
     assert len(clean("x" * 1_000_000)) == LONGEST and clean("x" * 1_000_000).endswith("…")
-    assert filled(("{S} is ", ("s",), "!"), {"s": shown("{S}]]>&<b>", "string")}) == "{S} is {S}]]>&<b>!"
+    assert fill_template(("{S} is ", ("s",), "!"), {"s": shown("{S}]]>&<b>", "string")}) == "{S} is {S}]]>&<b>!"
     values = {"t": shown(0, "time"), "d": shown(90_000_000, "duration"), "n": None, "f": 0.1 + 0.2, "b": True}
-    assert filled((("t",), " ", ("d",), " ", ("n",), " ", ("f",), " ", ("b",)), values) == (
+    assert fill_template((("t",), " ", ("d",), " ", ("n",), " ", ("f",), " ", ("b",)), values) == (
         "1970-01-01T00:00:00Z 1 min 30 s unknown 0.3 true"
     )
     assert moment(END_OF_TIME).startswith("9999-12-31") and moment(-END_OF_TIME).startswith("0001-01-01")
@@ -337,8 +337,8 @@ def test_what_to_do_how_soon_and_how_sure_are_told_in_every_feed() -> None:
     told = document(first.change)
     assert [told[name] for name in ("urgency", "certainty", "instruction")] == ["Expected", "Likely", "Leave lab: 9"]
     assert Change.load(first.change.dump()) == first.change
-    origin = Origin("p.cep", sender="a@example.org", name=named("Weather Service <a@example.org>")[0])
-    messages = [etree.fromstring(cap.written(entry, origin, [])) for entry in (first, over)]
+    origin = Origin("p.cep", sender="a@example.org", name=parse_sender("Weather Service <a@example.org>")[0])
+    messages = [etree.fromstring(cap.to_xml(entry, origin, [])) for entry in (first, over)]
     for message, said in zip(messages, (["Expected", "Likely", "Leave lab: 9"], ["Past", "Likely", None])):
         SCHEMA.assertValid(message)
         found = [message.findtext(f".//{{*}}{name}") for name in ("urgency", "certainty", "instruction", "senderName")]

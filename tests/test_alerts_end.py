@@ -10,13 +10,13 @@ from starlette.testclient import TestClient
 
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.life import Change
+from connectors.alerts.lifecycle import Change
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.batch import Batch
 from connectors.feeds.document import Origin
-from connectors.feeds.events import Stream
 from connectors.feeds.router import router
+from connectors.feeds.sse import Stream
 from connectors.serving.service import Service
 from tests.serving import EIGHT, MINUTE
 

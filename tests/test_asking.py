@@ -18,12 +18,12 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from connectors.rdf.forked import Forked, Gate
-from connectors.rdf.places import PLACES, SHARE, Places
-from connectors.rdf.process import StoreProcess
+from connectors.rdf.fair_queue import PLACES, SHARE, FairQueue
+from connectors.rdf.query_process import Gate, QueryProcess
 from connectors.rdf.question import Question, Refused
 from connectors.rdf.store import EventStore
-from connectors.rdf.words import Words
+from connectors.rdf.store_process import StoreProcess
+from connectors.rdf.vocabulary import Vocabulary
 from tests.serving import served
 from tests.waiting import pause, until
 
@@ -39,14 +39,14 @@ def endless(client: str) -> Question:
 
 @pytest.fixture
 def store(tmp_path: Path) -> StoreProcess:
-    one = StoreProcess(tmp_path / "events", Words(), 1 << 32)
+    one = StoreProcess(tmp_path / "events", Vocabulary(), 1 << 32)
     one.add(TRIPLES)
     one.flush()
     return one
 
 
 def test_clients_take_turns_and_none_has_all_the_places() -> None:
-    places = Places()
+    places = FairQueue()
     for number in range(20):
         assert places.add("a", number)
     assert [places.next(), places.next(), places.next()] == [0, 1, None], "the share of one"
@@ -154,7 +154,7 @@ def test_what_a_client_that_has_gone_asked_is_ended(tmp_path: Path) -> None:
             address = f"{path}?{urlencode({'query': PRODUCT})}"
             connection.sendall(f"GET {address} HTTP/1.1\r\nHost: {where.host}\r\n\r\n".encode())
             gone.append(connection)
-        until(lambda: len(one.store._orders) >= 9, "nine orders")  # a query is asked once for all who watch it
+        until(lambda: len(one.store._requests) >= 9, "nine orders")  # a query is asked once for all who watch it
         for connection in gone:
             connection.close()
         found = httpx.get(one.url + "/sparql", params={"query": "ASK { ?s ?p ?o }"}, timeout=HOUR)
@@ -163,7 +163,7 @@ def test_what_a_client_that_has_gone_asked_is_ended(tmp_path: Path) -> None:
 
 def test_a_fork_that_waits_for_a_lock_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that sleeps is no use; here the first two do."""
-    store, made = EventStore(str(tmp_path / "events"), Words()), 0
+    store, made = EventStore(str(tmp_path / "events"), Vocabulary()), 0
     fork = os.fork
 
     def counted() -> int:
@@ -179,14 +179,14 @@ def test_a_fork_that_waits_for_a_lock_is_made_again(tmp_path: Path, monkeypatch:
         return len(store.store)
 
     gate = Gate()
-    assert Forked().answer(work, gate, time.monotonic() + HOUR, 0, []) == 0 and made == 3
+    assert QueryProcess().answer(work, gate, time.monotonic() + HOUR, 0, []) == 0 and made == 3
     monkeypatch.undo()
     with pytest.raises(Refused, match="longer"):
-        Forked().answer(lambda: sum(iter(int, 1)), gate, time.monotonic() + 0.2, 0, [])
+        QueryProcess().answer(lambda: sum(iter(int, 1)), gate, time.monotonic() + 0.2, 0, [])
     with pytest.raises(Refused, match="broke its process"):
-        Forked().answer(lambda: os.kill(os.getpid(), signal.SIGKILL), gate, time.monotonic() + HOUR, 0, [])
+        QueryProcess().answer(lambda: os.kill(os.getpid(), signal.SIGKILL), gate, time.monotonic() + HOUR, 0, [])
     with pytest.raises(Refused, match=r"MemoryError|broke"):
-        Forked().answer(lambda: len(bytearray(1 << 30)), gate, time.monotonic() + HOUR, 1 << 28, [])
+        QueryProcess().answer(lambda: len(bytearray(1 << 30)), gate, time.monotonic() + HOUR, 1 << 28, [])
 
 
 def test_what_keeps_a_fork_from_its_answer_is_told_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,11 +200,11 @@ def test_what_keeps_a_fork_from_its_answer_is_told_and_leaves_nothing(monkeypatc
     for name in ("fork", "pipe"):
         with monkeypatch.context() as patch, pytest.raises(Refused, match="no room for another process") as told:
             patch.setattr(os, name, full)
-            Forked().answer(lambda: 1, gate, later, 0, [])
+            QueryProcess().answer(lambda: 1, gate, later, 0, [])
         assert told.value.code == "busy"
     with monkeypatch.context() as patch, pytest.raises(Refused, match="broke its process"):
         patch.setattr(pickle, "dumps", lambda told: b"\x80\x04\x95\xff")
-        Forked().answer(lambda: 1, gate, later, 0, [])
+        QueryProcess().answer(lambda: 1, gate, later, 0, [])
 
     changing, made = iter((True, True)), 0  # as the knowledge is half way through a change, seen twice
     fork = os.fork
@@ -227,10 +227,10 @@ def test_what_keeps_a_fork_from_its_answer_is_told_and_leaves_nothing(monkeypatc
     monkeypatch.setattr(os, "fork", counted)
     half, teller = Gate(ready), threading.Thread(target=told_of)
     teller.start()
-    assert Forked().answer(lambda: 7, half, later, 0, []) == 7 and made == 1
+    assert QueryProcess().answer(lambda: 7, half, later, 0, []) == 7 and made == 1
     teller.join()
     with pytest.raises(Refused, match="being loaded"):
-        Forked().answer(lambda: 1, Gate(lambda: False), time.monotonic(), 0, [])
+        QueryProcess().answer(lambda: 1, Gate(lambda: False), time.monotonic(), 0, [])
     assert len(os.listdir("/proc/self/fd")) == files
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
@@ -241,12 +241,12 @@ def test_a_fork_ends_with_the_process_that_made_it() -> None:
     if sys.platform != "linux":
         return
     text = (
-        "import os, time; from connectors.rdf.forked import Forked, Gate\n"
+        "import os, time; from connectors.rdf.query_process import QueryProcess, Gate\n"
         "def work():\n"
         "    print(os.getpid(), open('/proc/self/oom_score_adj').read(), flush=True)\n"
         "    os.kill(os.getppid(), 9)\n"
         "    while True: sum(range(10_000))\n"
-        "Forked().answer(work, Gate(), time.monotonic() + 3600, 0, [])"
+        "QueryProcess().answer(work, Gate(), time.monotonic() + 3600, 0, [])"
     )
     one = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     number, first = one.stdout.split()
@@ -263,5 +263,5 @@ def test_who_leaves_while_it_is_asked_is_not_told(store: StoreProcess) -> None:
             await task
 
     asyncio.run(asked())
-    assert not store._orders
+    assert not store._requests
     store.close()

@@ -12,7 +12,7 @@ from rdflib import Graph
 from rdflib.compare import isomorphic
 
 from connectors.rdf.compact import compact
-from connectors.rdf.words import RDF, XSD
+from connectors.rdf.vocabulary import RDF, XSD
 
 PREFIXES = {
     "k": "http://k.example/",

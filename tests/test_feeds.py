@@ -28,19 +28,19 @@ from lxml import etree
 from starlette.testclient import TestClient
 
 from cep.core.errors import CepError
-from connectors.alerts.life import Change
+from connectors.alerts.lifecycle import Change
 from connectors.alerts.outbox import Entry, Outbox
-from connectors.alerts.plain import clean
+from connectors.alerts.text import clean
 from connectors.feeds import alertmanager, atom, cap
 from connectors.feeds.alertmanager import Alertmanager, alert
 from connectors.feeds.document import SCHEMA as SCHEMA_OF_CHANGES
 from connectors.feeds.document import Origin, document, own_name, sender
-from connectors.feeds.events import Stream
+from connectors.feeds.http_post import post
 from connectors.feeds.mqtt import Topics, place
-from connectors.feeds.posting import post
 from connectors.feeds.router import router
 from connectors.feeds.sender import Unreachable
 from connectors.feeds.senders import sending, targets
+from connectors.feeds.sse import Stream
 from connectors.feeds.targets import public, reachable, target
 from connectors.feeds.webhooks import cloudevent
 from tests.alert_server import expected
@@ -183,7 +183,7 @@ def test_cap_messages_are_valid_and_refer_to_those_before() -> None:
 
 
 def test_hostile_values_stay_values() -> None:
-    """In every format; what is invisible or endless is gone before, in `connectors/alerts/plain.py`."""
+    """In every format; what is invisible or endless is gone before, in `connectors/alerts/text.py`."""
     bad = clean(HOSTILE)
     change = replace(WHOLE[0], title=bad, text=bad, values={"s": bad}, key={"s": bad}, name="storm")
     client = client_of(filled([change]))
@@ -358,7 +358,7 @@ def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) ->
     ended = [c for c in WHOLE if c.alert == WHOLE[1].alert]
     outbox.add(ended, {"p": 0})
     with sending(outbox, targets([feed]), ORIGIN, lambda *said, **fields: told.append(said)):
-        waited(lambda: taken.exists() and outbox.standings()[0].waiting == 0)
+        waited(lambda: taken.exists() and outbox.statuses()[0].waiting == 0)
         outbox.add(WHOLE[:1], {"p": 0})
         waited(lambda: len(taken.read_text().splitlines()) >= len(ended) + 3)
     server.shutdown()
@@ -424,11 +424,11 @@ def test_a_broker_holds_what_is_open(tmp_path: Path) -> None:
         running.wait()
         outbox.add(one[1:2], {"p": 0})
         running = broker()
-        waited(lambda: outbox.standings()[0].waiting == 0)
+        waited(lambda: outbox.statuses()[0].waiting == 0)
         late = subscriber()  # who comes later finds what is open
         waited(lambda: any(retained and json.loads(payload)["revision"] == 1 for _, payload, retained in came))
         outbox.add(one[2:], {"p": 0})
-        waited(lambda: came[-1][1] == b"" and outbox.standings()[0].waiting == 0)
+        waited(lambda: came[-1][1] == b"" and outbox.statuses()[0].waiting == 0)
     for client in (listening, late):
         client.disconnect()
         client.loop_stop()
@@ -557,8 +557,8 @@ def test_a_broker_is_connected_to_at_the_address_that_was_judged(monkeypatch: py
 
 def test_cap_of_the_largest_times() -> None:
     far = replace(WHOLE[0], time=2**62, end=2**62, until=2**62 + 5, start=-(2**62))
-    SCHEMA.assertValid(etree.fromstring(cap.written(Entry(1, far), ORIGIN, [])))
-    SCHEMA.assertValid(etree.fromstring(cap.written(Entry(1, far, 2**62), ORIGIN, [])))
+    SCHEMA.assertValid(etree.fromstring(cap.to_xml(Entry(1, far), ORIGIN, [])))
+    SCHEMA.assertValid(etree.fromstring(cap.to_xml(Entry(1, far, 2**62), ORIGIN, [])))
 
 
 def test_cap_goes_by_the_clock_and_says_who_and_whether_it_is_meant(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from starlette.testclient import TestClient
 from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import Origin
-from connectors.feeds.events import Stream
 from connectors.feeds.router import router
+from connectors.feeds.sse import Stream
 from connectors.feeds.targets import public, target
 from connectors.ip import here, named
 from connectors.serving.guard import HEAD, Limits, _host, client_of
@@ -110,7 +110,11 @@ def test_what_cannot_be_had_is_not_sent(page: Shown, fridges: Served) -> None:
                 assert answer.status_code in (404, 406) or "svg" in place, (place, answer.status_code)
                 assert answer.text.count("\n") == 1, answer.text
     with httpx.Client(base_url=page.url) as client:
-        assert client.get("/feeds/atom", headers={"Accept": "application/*"}).status_code == 200
+        atom = client.get("/feeds/atom", headers={"Accept": "application/*"})
+        again = client.get("/feeds/atom", headers={"If-None-Match": atom.headers["etag"]})
+        assert (atom.status_code, again.status_code) == (200, 304)
+        for answer in (atom, again):
+            assert answer.headers["vary"].split(", ").count("Accept") == 1, "another `Accept` has another answer"
         assert client.get("/feeds/atom", headers={"Accept": "text/*"}).status_code == 406
         assert client.get("/feeds/events", headers={"Accept": "application/json"}).status_code == 406
         assert client.get("/metrics", headers={"Accept": "text/plain;version=0.0.4"}).status_code == 200

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import resource
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,16 +19,19 @@ from fastapi import FastAPI
 from prometheus_client import generate_latest
 from starlette.testclient import TestClient
 
+from cep.core import checksum
 from cep.core.errors import CepError
+from connectors.alerts import outbox_tables
+from connectors.alerts.lifecycle import Change
 from connectors.alerts.outbox import Entry, Outbox
-from connectors.feeds import posting, senders
+from connectors.feeds import http_post, senders
 from connectors.feeds.document import Origin, document
-from connectors.feeds.events import Stream
-from connectors.feeds.metrics import Numbers
-from connectors.feeds.posting import post
+from connectors.feeds.http_post import post
+from connectors.feeds.metrics import AlertMetrics
 from connectors.feeds.router import router
-from connectors.feeds.sender import Refused, Sender, Troubled, Unreachable
+from connectors.feeds.sender import Refused, Sender, ServerError, Unreachable
 from connectors.feeds.senders import sending, targets
+from connectors.feeds.sse import Stream
 from tests.alert_server import expected
 from tests.damage import cut, flipped
 from tests.ports import free_port
@@ -83,7 +88,7 @@ def test_receiver_and_server_are_killed_at_random_moments(tmp_path: Path) -> Non
     }
     outbox = Outbox(state)
     assert [entry.change for entry in outbox.after(0, 10_000)] == whole
-    assert [(one.waiting, one.dead) for one in outbox.standings()] == [(0, 0)]
+    assert [(one.waiting, one.dead) for one in outbox.statuses()] == [(0, 0)]
     outbox.close()
 
 
@@ -95,13 +100,13 @@ def test_flipped_bits_of_an_outbox(tmp_path: Path) -> None:
         for change in expected():
             outbox.add([change], {"one": change.time})
         outbox.receiver("x", start=True)
-        outbox.refused("x", 3, "no")
-        outbox.taken("x", 5)
+        outbox.reject("x", 3, "no")
+        outbox.acknowledge("x", 5)
 
     def held() -> list[object]:
         with closing(Outbox(path)) as outbox:
             live, reached = outbox.begin({"wind": "one"})
-            return [outbox.after(0), outbox.dead("x"), outbox.standings(), outbox.live(), live, reached, outbox.id]
+            return [outbox.after(0), outbox.dead("x"), outbox.statuses(), outbox.live(), live, reached, outbox.id]
 
     whole, wanted, told = path.read_bytes(), held(), 0
     for place, damaged in [*flipped(whole, 150, random.Random(1)), *enumerate(cut(whole, random.Random(2)))]:
@@ -117,6 +122,37 @@ def test_flipped_bits_of_an_outbox(tmp_path: Path) -> None:
     assert told > 50, "the rest is room that holds nothing"
 
 
+def test_old_changes_are_verified_after_the_outbox_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest, and those of open alerts, before; what is damaged among the rest is told, and to who reads it."""
+    path, whole = tmp_path / "alerts.db", expected()
+    monkeypatch.setattr(outbox_tables, "NEWEST", 10)
+    monkeypatch.setattr("connectors.alerts.outbox._VERIFIED", 7)
+    with closing(Outbox(path)) as outbox:
+        outbox.add(whole, {"p": 0})
+        (opened,) = outbox._sqlite.execute("select min(number) from live").fetchone() or (None,)
+    told: list[str] = []
+    for number in range(1, len(whole) + 1):
+        with closing(sqlite3.connect(path, isolation_level=None)) as base:
+            base.execute("update changes set came = came + 1 where number = ?", (number,))
+        if number > len(whole) - 10 or number == opened:
+            with pytest.raises(CepError, match=f"the outbox is damaged: in changes, at {number}"):
+                Outbox(path)
+        else:
+            with closing(Outbox(path)) as outbox:
+                outbox.verify(lambda error: told.append(error.message))
+                assert told and told.pop().endswith(f"the outbox is damaged: in changes, at {number}")
+                with pytest.raises(CepError, match=f"at {number}"):
+                    outbox.between(number, number)
+        with closing(sqlite3.connect(path, isolation_level=None)) as base:
+            base.execute("update changes set came = came - 1 where number = ?", (number,))
+    with closing(Outbox(path)) as outbox:
+        outbox.verify(lambda error: told.append(error.message))
+        assert told == [] and [entry.change for entry in outbox.after(0)] == whole
+    values = (1, 'a"ä\\\n\x00\x1f\x7f\ud800\U0001f300', None, -(2**60), "")
+    told_as = json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    assert outbox_tables.hashed(*values) == checksum.digest(told_as), "as the version before has written it"
+
+
 def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After so many answers; one that is not there is waited for. What was before it was known, it is not told.
 
@@ -125,7 +161,7 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.Mo
     """
     whole, told = expected()[:6], []
     port, taken = free_port(), tmp_path / "taken"
-    monkeypatch.setattr(posting, "PATIENCE", 0.3)
+    monkeypatch.setattr(http_post, "PATIENCE", 0.3)
     outbox = Outbox(None)
     outbox.add(whole[:1], {"p": 0})
     server = receiver(port, taken, random.Random(0), 1.0)
@@ -153,12 +189,12 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.Mo
         while not told:
             all_there.wait(0.02)
         thread.start()  # the connection waits in the queue of the socket until then
-        while outbox.standings()[0].waiting != 1:
+        while outbox.statuses()[0].waiting != 1:
             all_there.wait(0.02)
         all_there.wait(0.5)
-        assert outbox.standings()[0].waiting == 1, "nothing comes after it, so it may be the receiver's trouble"
+        assert outbox.statuses()[0].waiting == 1, "nothing comes after it, so it may be the receiver's trouble"
         outbox.add(whole[4:], {"p": 0})
-        while outbox.standings()[0].waiting:
+        while outbox.statuses()[0].waiting:
             all_there.wait(0.02)
         letters = outbox.dead(sender.name)
         assert [letter.entry.change for letter in letters] == [whole[1], whole[3]]
@@ -177,7 +213,7 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.Mo
             (letter.entry.change.id, letter.reason, False) for letter in letters
         ]
         assert all(one["when"].startswith("20") for one in shown)
-        numbers = generate_latest(Numbers(outbox, stream, {"storm": 3})).decode()  # type: ignore[arg-type]
+        numbers = generate_latest(AlertMetrics(outbox, stream, {"storm": 3})).decode()  # type: ignore[arg-type]
         assert f'semcep_feed_dead_letters{{receiver="{sender.name}"}} 2.0' in numbers
         assert 'semcep_alerts_unplaced_total{alert="storm"} 3.0' in numbers and "semcep_alerts_open" in numbers
         foreign = {"Origin": "http://evil.example"}
@@ -221,7 +257,7 @@ def test_whose_trouble_an_answer_is(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     (aim,) = targets([f"cloudevents+http://127.0.0.1:{port}/in#private=yes"])
     for kind, numbers in (
         (Unreachable, (408, 425, 429, 502, 503, 504)),
-        (Troubled, (302, 401, 403, 404, 405, 410, 500, 501, 507, 599)),
+        (ServerError, (302, 401, 403, 404, 405, 410, 500, 501, 507, 599)),
         (Refused, (400, 406, 409, 411, 413, 414, 415, 418, 422, 431, 451)),
     ):
         for status in numbers:
@@ -326,10 +362,70 @@ def test_a_webhook_is_asked_first_whether_it_wants_to_be_told(tmp_path: Path) ->
     with closing(Outbox(None)) as outbox:
         with sending(outbox, targets([feed]), Origin("p.cep"), lambda name, text, **more: told.append(text)):
             outbox.add(expected()[:3], {"p": 0})
-            while outbox.standings()[0].waiting:
+            while outbox.statuses()[0].waiting:
                 outbox.wait(outbox.last, 0.02)
-        assert outbox.standings()[0].dead == 0
+        assert outbox.statuses()[0].dead == 0
     server.shutdown()
     server.server_close()
     assert asked == ["alerts.example"] * 3 and len(taken.read_text().splitlines()) == 3
     assert "may not send" in told[0] and told[-1] == "answers again"
+
+
+def test_a_disk_that_is_full_while_alerts_are_sent(tmp_path: Path) -> None:
+    """It is told, and when there is room the receiver has had each change once; what it refuses is noted, too."""
+    whole, pause = expected()[:9], threading.Event()
+    path = tmp_path / "alerts.db"
+    given: list[str] = []
+    told: list[tuple[str, dict[str, str]]] = []
+
+    class Fussy:
+        most = 2
+
+        def give(self, entries: Sequence[Entry]) -> None:
+            if any(entry.change == whole[4] for entry in entries):
+                raise Refused("not this one")
+            given.extend(entry.change.id for entry in entries)
+
+        def again(self, entry: Entry, now: Change) -> None:
+            raise AssertionError("nobody has asked for it")
+
+        def rest(self, outbox: Outbox) -> None:
+            outbox.live()
+
+        def close(self) -> None:
+            told.append(("closed", {}))
+
+    def heard(number: int) -> None:
+        for _ in range(1000):
+            if len(told) >= number:
+                return
+            pause.wait(0.02)
+        raise AssertionError(told)
+
+    def full() -> None:
+        """The log of the database, in which all is written first, may grow no more."""
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.with_name("alerts.db-wal").stat().st_size, hard))
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with closing(Outbox(path)) as outbox:
+        one = Sender(outbox, "x", Fussy(), lambda name, text, /, **more: told.append((text, more)), attempts=1)  # type: ignore[arg-type]
+        outbox.add(whole, {"p": 0})
+        try:
+            full()
+            one.start()
+            heard(1)
+            pause.wait(0.3)
+            assert given == [change.id for change in whole[:2]], "nothing more is sent"
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        while outbox.statuses()[0].waiting:
+            pause.wait(0.02)
+        heard(3)
+        one.stop()
+    texts = [text for text, _ in told]
+    assert "cannot be noted" in texts[0] and "alerts cannot be written" in texts[0], texts
+    assert texts[1] == "the outbox works again" and "not this one" in texts[2] and texts[-1] == "closed"
+    assert given == [change.id for change in whole if change != whole[4]], "each once"
+    with closing(Outbox(path)) as outbox:
+        assert [letter.entry.change for letter in outbox.dead("x")] == [whole[4]]
+        assert outbox.receiver("x") == len(whole), "nothing is sent again after the next start"

@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from cep.engine import Engine
-from connectors.rdf.words import Words
+from connectors.rdf.vocabulary import Vocabulary
 from connectors.serving import scene, vendor
-from connectors.serving.located import Gazette, Spoken
+from connectors.serving.gazette import Gazette, SubjectColumns
 from connectors.serving.outline import outline
 from knowledge.graph import Knowledge
 from tests.axe import bars
@@ -37,10 +37,10 @@ def test_who_an_event_is_about_and_where(tmp_path: Path) -> None:
         "event c(lat: float, k: iri). event d(y: float AS wgs84:lat, lat: float, x: float AS wgs84:long, what: string)."
         "o(N) <- a(_, N, _). o(N) <- d(_, _, _, N). p(N) <- b(N, _, _). p(1) <- c(_, _)."
     ).inputs
-    assert Spoken.of(schemas["a"]) == Spoken("name", "lat", "lon")
-    assert Spoken.of(schemas["b"]) == Spoken("n", None, None)
-    assert Spoken.of(schemas["c"]) == Spoken("k", None, None)
-    assert Spoken.of(schemas["d"]) == Spoken("what", "y", "x")
+    assert SubjectColumns.of(schemas["a"]) == SubjectColumns("name", "lat", "lon")
+    assert SubjectColumns.of(schemas["b"]) == SubjectColumns("n", None, None)
+    assert SubjectColumns.of(schemas["c"]) == SubjectColumns("k", None, None)
+    assert SubjectColumns.of(schemas["d"]) == SubjectColumns("what", "y", "x")
 
     (tmp_path / "stations.ttl").write_text(STATIONS)
     known = Gazette.of(Knowledge.load([tmp_path / "stations.ttl"]))
@@ -109,7 +109,7 @@ def test_what_is_served(tmp_path: Path) -> None:
         assert client.get(f"/api/event/{state['alerts'][0]['last']}").json()["because"][0]["temp"] == 20.0
         program = client.get("/api/program").json()
         (rule, alert) = program["rules"]
-        told = outline(one.scene.service, Words("http://e.org/"))
+        told = outline(one.scene.service, Vocabulary("http://e.org/"))
         event = next(each for each in told["events"] if each["name"] == "warm")
         assert (told["base"], event["iri"]) == ("http://e.org/", "http://e.org/type/warm")
         assert event["attributes"][0]["iri"] == "http://e.org/attribute/warm/station"

@@ -29,14 +29,14 @@ from cep.runtime.history import CONSTITUENTS
 from connectors.rdf import triples
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.identity import identified
-from connectors.rdf.process import StoreProcess
 from connectors.rdf.question import Page, Question, Refused
 from connectors.rdf.store import EventStore
-from connectors.rdf.words import PREFIXES, Words
+from connectors.rdf.store_process import StoreProcess
+from connectors.rdf.vocabulary import PREFIXES, Vocabulary
 from connectors.serving import ldes
 from connectors.why.lines import tree as lines
-from connectors.why.plain import why
 from connectors.why.prov import provenance
+from connectors.why.text import why
 from knowledge.graph import Knowledge
 from tests.serving import EIGHT, FRIDGES, KITCHEN, MINUTE, Served, derived, program
 
@@ -90,7 +90,7 @@ def test_every_value_is_a_term_and_none_breaks_out_of_it() -> None:
         }
     )
     found: dict[str, list[str]] = {}
-    for quad in ox.parse(triples.events(table, schema, Words("http://e.org/"), None), ox.RdfFormat.N_QUADS):
+    for quad in ox.parse(triples.events(table, schema, Vocabulary("http://e.org/"), None), ox.RdfFormat.N_QUADS):
         if "attribute" in quad.predicate.value:
             found.setdefault(quad.predicate.value.rpartition("/")[2], []).append(str(quad.object))
     xsd = "^^<http://www.w3.org/2001/XMLSchema#"
@@ -162,8 +162,8 @@ def test_a_page_reads_what_ends_in_it_however_much_there_is_beside(tmp_path: Pat
 
     def stored(folder: str, ends: list[int]) -> EventStore:
         table = pl.DataFrame({"start": ends, "end": ends, "n": range(len(ends))})
-        made = EventStore(str(tmp_path / folder), Words())
-        made.add(triples.events(identified(table, schema, "p"), schema, Words(), None).encode())
+        made = EventStore(str(tmp_path / folder), Vocabulary())
+        made.add(triples.events(identified(table, schema, "p"), schema, Vocabulary(), None).encode())
         made.store = Counted(made.store)  # type: ignore[assignment]
         return made
 
@@ -193,9 +193,9 @@ def test_a_page_reads_what_ends_in_it_however_much_there_is_beside(tmp_path: Pat
     with pytest.raises(Refused, match="longer"):
         store.page("2024-05-01T08", 1, 500, -1.0)
     old = tmp_path / "old"  # hours held instants themselves
-    before = EventStore(str(old), Words())
+    before = EventStore(str(old), Vocabulary())
     text = triples.events(identified(pl.DataFrame({"start": [EIGHT], "end": [EIGHT], "n": [1]}), schema, "p"),
-                          schema, Words(), None)  # fmt: skip
+                          schema, Vocabulary(), None)  # fmt: skip
     before.add(re.sub(r"<[^>]*T08> <[^>]*> <[^>]*T08:00> .\n", "", text).replace("T08:00> ", "T08> ").encode())
     for _ in range(2):
         for span in ("2024-05-01T08", "2024-05-01T08:00", "2024-05-01T08:00:00"):
@@ -273,7 +273,7 @@ def test_a_store_goes_on_with_what_means_the_same(tmp_path: Path) -> None:
     with program(tmp_path, TWICE, again=True) as one:
         assert len(rows(one, labels)) == 2, "rules that are no more are not told of either"
         with pytest.raises(CepError, match="cannot be opened"):
-            StoreProcess(tmp_path / "events", Words())
+            StoreProcess(tmp_path / "events", Vocabulary())
 
 
 def test_knowledge_is_replaced_and_events_stay(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_a_store_closes_whatever_becomes_of_its_process_and_of_who_asked(tmp_pat
         one.store.flush()
         assert one.store.ask(endless).cancel(), "who is gone is not waited for"
         waiting = one.store.ask(endless)
-        one.store.hush()
+        one.store.refuse_questions()
         with pytest.raises(Refused, match="stopping"):
             waiting.result()
         one.push((70, "a", 8.0), (71, "a", 1.0))
@@ -399,7 +399,7 @@ def led(engine: Engine, records: list[tuple[str, int]], again: bool = False) -> 
             engine.tell(CONSTITUENTS)
             engine.restore(blob)
         pushed = step and [Event(type, ("s",), EIGHT + t * MINUTE, EIGHT + t * MINUTE) for type, t in step]
-        made = Derivations(engine.plan, engine.meanings(), Words(), frozenset(engine.outputs))
+        made = Derivations(engine.plan, engine.meanings(), Vocabulary(), frozenset(engine.outputs))
         for name, table in (engine.close() if pushed is None else engine.push(pushed)).items():
             text += made.events(identified(table, engine.outputs[name], engine.meanings()[name]), engine.outputs[name])
     return made.rules() + text
@@ -454,7 +454,7 @@ def test_a_reading_has_the_time_of_what_it_is_about() -> None:
     schema = Schema("count", (cars,), True, False)
     table = pl.DataFrame({"start": [EIGHT, EIGHT], "end": [EIGHT, EIGHT + MINUTE], "cars": [3, 4]})
     graph = ox.Store()
-    graph.load(triples.readings(table, schema, Words()), ox.RdfFormat.N_TRIPLES, lenient=True)
+    graph.load(triples.readings(table, schema, Vocabulary()), ox.RdfFormat.N_TRIPLES, lenient=True)
     found = graph.query(
         """SELECT ?n ?since ?until { ?o a sosa:Observation ; sosa:hasSimpleResult ?n ; sosa:phenomenonTime ?p .
         OPTIONAL { ?p time:hasBeginning/time:inXSDDateTimeStamp ?since ; time:hasEnd/time:inXSDDateTimeStamp ?until }

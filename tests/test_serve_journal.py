@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.app.pipeline import Interrupt, flow
-from cep.app.program_thread import JournaledBatches
+from cep.app.program_thread import JournaledBatches, Run, ServedDeadLetters
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.engine import Engine
@@ -26,7 +27,8 @@ from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.dead_letters import DeadLetters
 from connectors.files import read
-from connectors.journal import Journal
+from connectors.journal import Journal, Point
+from connectors.serving.service import Service
 from tests.brokers import Cluster
 from tests.damage import flipped
 from tests.serving import EIGHT
@@ -60,9 +62,9 @@ def readings(first: int, *rows: tuple[float, str, float]) -> Batch:
     return Batch({"reading": table}, [], [Block("-", first, len(rows), first + 1)])
 
 
-def run(folder: Path, coming: Iterator[Batch], stop: int | None, found: set[Row], often: int) -> None:
+def run(folder: Path, coming: Iterator[Batch], stop: int | None, found: set[Row], often: int, later: int = 0) -> None:
     """A program that goes on from a folder, and is killed before batch `stop` is worked off, which it has taken. Every
-    `often` batches there is a snapshot."""
+    `often` batches a snapshot is taken, and saved so many batches later."""
     engine = Engine.from_text(PROGRAM)
     with closing(Journal(folder, engine.inputs)) as journal:
         if blob := journal.snapshot():
@@ -70,6 +72,7 @@ def run(folder: Path, coming: Iterator[Batch], stop: int | None, found: set[Row]
         turns = JournaledBatches(chain(journal.replayed(), coming), journal)
         turns.lock.acquire()
         count = 0
+        taken: list[tuple[int, bytes, Point]] = []
 
         def killing() -> Iterator[Batch]:
             nonlocal count
@@ -82,8 +85,10 @@ def run(folder: Path, coming: Iterator[Batch], stop: int | None, found: set[Row]
         def take(batch: Batch | None, derived: dict[str, pl.DataFrame]) -> None:
             for name, table in derived.items():
                 found.update((name, *row) for row in table.rows())
-            if batch is not None and journal.whole and count % often == 0:
-                journal.save(engine.snapshot())
+            if batch is not None and journal.whole and count % often == 0 and not taken:
+                taken.append((count + later, engine.snapshot(), journal.point()))
+            if batch is not None and taken and count >= taken[0][0]:
+                journal.save(*taken.pop()[1:])
 
         flow(engine, killing(), RunStats(), take, DeadLetters(), Interrupt())
 
@@ -91,7 +96,7 @@ def run(folder: Path, coming: Iterator[Batch], stop: int | None, found: set[Row]
 Story = list[tuple[int, str, int] | float]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 3)) | st.sampled_from([0.5, 3.0, 7.0]),
@@ -99,10 +104,11 @@ Story = list[tuple[int, str, int] | float]
     ),
     st.lists(st.integers(0, 6), max_size=4),
     st.integers(1, 4),
+    st.integers(0, 3),
     st.booleans(),
 )
 def test_a_run_that_is_killed_derives_what_one_derives_that_is_not(
-    story: Story, kills: list[int], often: int, torn: bool
+    story: Story, kills: list[int], often: int, later: int, torn: bool
 ) -> None:
     """Readings some seconds later, and silences of some more. Of a silence a new run knows only its own part."""
 
@@ -134,7 +140,7 @@ def test_a_run_that_is_killed_derives_what_one_derives_that_is_not(
                     yield batch
 
             try:
-                run(folder, counted(), stop, found, often)
+                run(folder, counted(), stop, found, often, later)
             except Killed:
                 pass
             else:
@@ -145,8 +151,45 @@ def test_a_run_that_is_killed_derives_what_one_derives_that_is_not(
                 with (folder / "journal").open("ab") as file:
                     file.write(checksum.record(b"{}", bytes(100))[:-50])
         else:
-            run(folder, batches(left, first, now), None, found, often)
+            run(folder, batches(left, first, now), None, found, often, later)
     assert found == whole
+
+
+def test_a_program_does_not_wait_for_what_it_derives_to_be_written(tmp_path: Path) -> None:
+    """A snapshot is saved only when that is; what came in between stays in the journal."""
+    engine = Engine.from_text(PROGRAM)
+    tally, interrupt = RunStats(), Interrupt()
+    service = Service(engine, PROGRAM, "rules.cep", tally)
+    written: list[Future[None]] = []
+
+    def flush() -> Future[None]:
+        written.append(Future())
+        return written[-1]
+
+    service.written.append(flush)
+    saved: list[bytes] = []
+    with closing(Journal(tmp_path, engine.inputs)) as journal:
+
+        def coming() -> Iterator[Batch]:
+            yield from (readings(number, (number, "milk", float(number))) for number in range(8))
+            assert len(written) == 1 and journal.snapshot() == b"", "it goes on, and nothing is saved yet"
+            written[0].set_result(None)
+            yield readings(8, (8.0, "milk", 8.0))
+            saved.append(journal.snapshot())
+            interrupt.wished = 2
+
+        batches = JournaledBatches(coming(), journal)
+        letters = ServedDeadLetters(DeadLetters())
+        one = Run(engine, batches, tally, service, letters, interrupt, journal, lambda *_, **__: None)
+        one._due = 0.0  # a snapshot is due at once
+        one.run()
+        assert one.error is None and len(saved[0]) > 0
+    with closing(Journal(tmp_path, engine.inputs)) as journal:
+        assert journal.snapshot() == saved[0] and journal.behind == 8, "the first batch alone is in the snapshot"
+        again = Engine.from_text(PROGRAM).restore(saved[0])
+        for batch in journal.replayed():
+            again.push(batch.tables)
+        assert again.snapshot() == engine.snapshot()
 
 
 def test_what_is_in_it(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from lxml import etree
 from cep.engine import Engine
 from cep.events import Event
 from connectors.addresses import address
-from connectors.alerts.life import AlertLifecycle, Change
+from connectors.alerts.lifecycle import AlertLifecycle, Change
 from connectors.feeds.document import document
 from connectors.mqtt import Subscription
 from tests import brokers

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from connectors.rdf.beside import Damaged, mend
-from connectors.rdf.beside import learned as changes_of
+from connectors.rdf.knowledge_files import Damaged, mend
+from connectors.rdf.knowledge_files import learned as changes_of
 from connectors.rdf.store import EventStore
-from connectors.rdf.words import Words
+from connectors.rdf.vocabulary import Vocabulary
 from knowledge.followed import Followed
 from knowledge.graph import Knowledge
 from tests.damage import flipped
@@ -74,7 +74,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[EventStore, Knowle
     knowledge = Knowledge.of((), "owlrl")
     knowledge.apply(knowledge.change(SCHEMA))
     (folder / "new.nq").write_bytes(b"".join(_quads(knowledge)))
-    store = EventStore(str(folder / "events"), Words())
+    store = EventStore(str(folder / "events"), Vocabulary())
     store.know("it", str(folder / "new.nq"), str(folder / "events.nq"))
     return store, knowledge, folder / "events.learned"
 
@@ -115,7 +115,7 @@ def test_damage_beside_a_store_is_told(tmp_path: Path) -> None:
         return str(path)
 
     events, before, noted = tmp_path / "events", tmp_path / "events.nq", tmp_path / "events.learned"
-    store = EventStore(str(events), Words())
+    store = EventStore(str(events), Vocabulary())
     store.know("one", filled(1), str(before))
     start = _held(store)
     for number in range(3):
@@ -149,5 +149,5 @@ def _quads(knowledge: Knowledge) -> Iterator[bytes]:
 
 
 def _held(store: EventStore) -> list[bytes]:
-    own = f"<{store.words.base}knowledge>"
+    own = f"<{store.vocabulary.base}knowledge>"
     return sorted(f"{quad} .\n".encode() for quad in store.store if str(quad.subject) != own)

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from connectors.serving import heads
+from connectors.serving import header_timeout
 from connectors.serving.guard import HEAD, Guard, Limits
 from tests.waiting import turn
 
@@ -38,7 +38,7 @@ def guarded(over: threading.Event) -> Iterator[int]:
         Guard(app, Limits(rate=0, seconds=SECONDS)),
         lifespan="off",
         log_config=None,
-        http=heads.protocol(SECONDS),
+        http=header_timeout.protocol(SECONDS),
         h11_max_incomplete_event_size=HEAD,
         timeout_keep_alive=600,  # it is not that which lets anybody go
     )

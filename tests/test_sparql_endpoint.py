@@ -20,11 +20,11 @@ from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
-from connectors.rdf.elsewhere import stays
+from connectors.rdf.federation import refuse_federation
 from connectors.rdf.question import Answer, Question, Refused
 from connectors.serving.guard import Guard, Limits
 from connectors.serving.negotiation import negotiated
-from connectors.serving.subscribe import Pace, Subscriptions, named
+from connectors.serving.subscribe import PollingRate, Subscriptions, events_named
 from tests.serving import Served, served
 
 K = "PREFIX k: <http://example.org/kitchen#> "
@@ -204,7 +204,7 @@ def test_what_asks_another_endpoint_is_seen(text: str) -> None:
     """Where Oxigraph finds a SERVICE, so does the endpoint: a query that is let through never tries to reach out."""
     query = f"SELECT * {{ {text} }}"
     try:
-        stays(query, {})
+        refuse_federation(query, {})
     except Refused:
         return
     try:
@@ -254,8 +254,8 @@ async def _all_watch(one: Served) -> int:
             times += 1
             return one.store.ask(question)
 
-    history = SimpleNamespace(store=Counted(), words=one.history.words, listen=one.history.listen)
-    watched = Subscriptions(history, one.engine.outputs, Pace(0.01, 0.01))  # type: ignore[arg-type]
+    history = SimpleNamespace(store=Counted(), vocabulary=one.history.vocabulary, listen=one.history.listen)
+    watched = Subscriptions(history, one.engine.outputs, PollingRate(0.01, 0.01))  # type: ignore[arg-type]
     question = Question("SELECT ?n { ?e a k:Warming ; k:name ?n }", prefixes=(("k", "http://example.org/kitchen#"),))
     queues = await asyncio.gather(*(watched.watch(question) for _ in range(30)))
     first = [await queue.get() for queue in queues]
@@ -296,8 +296,8 @@ async def _ends() -> None:
             return future
 
     heard = []
-    history = SimpleNamespace(store=Scripted(), words=None, listen=heard.append)
-    watched = Subscriptions(history, {}, Pace(0.01, 0.01))  # type: ignore[arg-type]
+    history = SimpleNamespace(store=Scripted(), vocabulary=None, listen=heard.append)
+    watched = Subscriptions(history, {}, PollingRate(0.01, 0.01))  # type: ignore[arg-type]
     question = Question("SELECT ?n {}")
     queue = await watched.watch(question)
     told = []
@@ -323,7 +323,7 @@ def test_which_events_a_query_is_about() -> None:
         ("SELECT * { ?s k:at 'e:Storm' }", {"storm"}),
         ("SELECT * { ?s ?p ?o } # <http://e.org/Storm>", None),
     ):
-        assert named(query, {"k": "http://e.org/"}, iris) == events
+        assert events_named(query, {"k": "http://e.org/"}, iris) == events
 
 
 def test_pages_of_events_by_time(fridges: Served) -> None:

@@ -26,7 +26,7 @@ from cep.explain.question import Wanted, interval, wanted
 from cep.plan.algebra import Atom, Pair, Rule, Window
 from cep.plan.pattern import patterns
 from cep.rules.terms import Variable
-from connectors.why.plain import Asked, why
+from connectors.why.text import Explainer, why
 from knowledge.graph import Knowledge
 from knowledge.provenance import Provenance
 from tests import reference
@@ -223,14 +223,14 @@ def test_a_chain_of_readings_is_told_down_to_the_input() -> None:
     engine.push([Event("reading", ("EWR", 20.0, 1.0, 30.0), hour * HOUR, hour * HOUR) for hour in range(5)])
     engine.close()
     last = wanted("warning(EWR)", engine).found(Memory(engine))[-1]
-    tree = Asked(engine, calendar=False).why(last)
+    tree = Explainer(engine, calendar=False).why(last)
     assert tree == why(engine, "warning", tree["id"]) | {"start": 0, "end": 14400} | {"parts": tree["parts"]}
     assert (tree["text"], tree["rule"]["line"], tree["variables"]) == ('warning("EWR", 5)', 15, {"S": "EWR", "C": 5})
     assert [each["told"] for each in tree["conditions"]] == ["5 >= 4", "4 h >= 3 h"]
     (settling,) = tree["parts"]
     assert [each["arguments"]["readings"] for each in settling["chain"]] == [4, 3, 2, 1]
     assert [each["parts"][0]["end"] for each in settling["chain"]] == [10800, 7200, 3600, 0]
-    short = Asked(engine, calendar=False).why(last, most=4)
+    short = Explainer(engine, calendar=False).why(last, most=4)
     assert [each["text"] for each in short["parts"][0]["chain"]] == ['settling("EWR", 4)']
     assert short["parts"][0]["left_out"] == 1
 
@@ -311,7 +311,7 @@ def test_what_was_known_then_is_told(tmp_path: Path) -> None:
     degrees = {0: 4.0, 10: 8.0, 20: 10.0, 30: 12.0, 40: 12.0}
     engine.push([Event("reading", ("milk", each), at * minute, at * minute) for at, each in degrees.items()])
     engine.close()
-    asked = Asked(engine, used, calendar=False)
+    asked = Explainer(engine, used, calendar=False)
 
     def limits(told: dict[str, Any]) -> list[str]:
         facts = [fact for c in told.get("conditions", ()) for b in c.get("because", ()) for fact in b["triples"]]
@@ -375,7 +375,7 @@ def test_every_event_is_explained_by_what_was_known_then(
     engine.push([Event("r", one, n * 1_000_000, n * 1_000_000) for n, one in enumerate(readings)])
     engine.close()
     memory = Memory(engine)
-    asked = Asked(engine, Provenance(loaded), calendar=False)
+    asked = Explainer(engine, Provenance(loaded), calendar=False)
     for one in everything(memory):
         told = asked.why(one)
         assert "rule" in told, told["text"]

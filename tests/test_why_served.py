@@ -13,7 +13,7 @@ import pytest
 
 from connectors.serving import why
 from connectors.why.lines import tree
-from connectors.why.plain import Asked, by_id
+from connectors.why.text import Explainer, by_id
 from knowledge.provenance import Provenance
 from tests.page_server import EIGHT, SECOND, Shown, shown
 
@@ -30,14 +30,14 @@ known: hot(S, T) <- warm(S, T) WHERE T > 30, { ?s d:identifier ?S ; a sosa:Platf
 
 
 def latest(one: Shown, event: str = "hot") -> str:
-    return next(str(each["id"]) for _, _, each in reversed(one.scene._ids.values()) if each["type"] == event)
+    return next(id for id, (_, name, *_) in reversed(one.scene._ids.items()) if name == event)
 
 
 def test_a_tree_in_every_form(tmp_path: Path) -> None:
     with shown(tmp_path, PROGRAM, HOUR) as one, httpx.Client(base_url=one.url) as client:
         one.push((0, "vie", 20), (60, "vie", 36.5))
         id = latest(one)
-        asked = Asked(one.engine, Provenance(one.engine.changes.loaded))  # type: ignore[union-attr, arg-type]
+        asked = Explainer(one.engine, Provenance(one.engine.changes.loaded))  # type: ignore[union-attr, arg-type]
         told = asked.why(by_id(one.engine, id))
         answer = client.get(f"/why/{id}")
         assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
@@ -90,12 +90,12 @@ def test_what_has_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(why, "WAITING", 0)
         assert "too many" in refused(f"/why/{id}", 503)
         monkeypatch.undo()
-        one.questions.patience = why.Patience(0.0)
+        one.questions.patience = why.TimeLimit(0.0)
         assert "took longer than 0 s" in refused(f"/why/{id}", 503)
         assert "took longer than 0 s" in refused("/why-not?event=hot(grz)&at=2024-05-01", 503)
         with one.turn:
             assert "at work" in refused(f"/why/{id}", 503)
-        one.questions.patience = why.Patience(10.0)
+        one.questions.patience = why.TimeLimit(10.0)
 
         assert one.engine.history is not None
         one.push((7200, "vie", 1))
@@ -114,7 +114,7 @@ def test_asked_while_it_runs(tmp_path: Path) -> None:
     with shown(tmp_path, PROGRAM, HOUR) as one, ThreadPoolExecutor(4) as pool, httpx.Client(base_url=one.url) as client:
         one.push((0, "vie", 20))
         assert one.questions is not None
-        one.questions.patience = why.Patience(120.0)
+        one.questions.patience = why.TimeLimit(120.0)
         found: dict[str, httpx.Response] = {}
         rounds = takewhile(lambda n: n < 80 or len(found) < 8, range(1, 1700))  # within what is remembered
         feeding = threading.Thread(
@@ -122,7 +122,7 @@ def test_asked_while_it_runs(tmp_path: Path) -> None:
         )
         feeding.start()
         while feeding.is_alive():
-            ids = [id for id, (_, name, _) in list(one.scene._ids.items()) if name == "hot"][-4:]
+            ids = [id for id, (_, name, *_) in list(one.scene._ids.items()) if name == "hot"][-4:]
             answers = pool.map(lambda id: client.get(f"/why/{id}"), ids)
             found |= dict(zip(ids, answers))
         feeding.join()

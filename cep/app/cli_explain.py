@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from cep.app.knowledge_feed import KnowledgeFeed
     from cep.engine import Engine
-    from connectors.why.plain import Asked
+    from connectors.why.text import Explainer
 
 QUESTION, ANSWER = "The question", "The answer"
 ALWAYS = 2**62
@@ -168,13 +168,13 @@ class ExplainOptions:
             wanted(self.event, engine, self.at)
 
 
-def _why(asked: Asked, wish: ExplainOptions, format: str) -> int:
+def _why(asked: Explainer, wish: ExplainOptions, format: str) -> int:
     from cep.explain.occurrences import Memory
     from cep.explain.question import wanted
     from cep.runtime.run_stats import count
     from connectors.why.lines import tree
-    from connectors.why.plain import by_id
     from connectors.why.prov import provenance
+    from connectors.why.text import by_id
 
     if wish.event.startswith("@"):
         found = [by_id(asked.engine, wish.event)]
@@ -202,7 +202,7 @@ def _why(asked: Asked, wish: ExplainOptions, format: str) -> int:
     return 0
 
 
-def _not(asked: Asked, wish: ExplainOptions, format: str) -> int:
+def _not(asked: Explainer, wish: ExplainOptions, format: str) -> int:
     from cep.explain.question import wanted
     from connectors.why.lines import refusals
 
@@ -217,7 +217,7 @@ def _say_json(told: Any) -> None:
     say(json.dumps(told, ensure_ascii=False, indent=2))
 
 
-def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: KnowledgeFeed) -> Asked:
+def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: KnowledgeFeed) -> Explainer:
     """Run the program over files to their end."""
     from contextlib import closing
 
@@ -228,7 +228,7 @@ def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: Knowle
     from connectors.inputs import inputs as find
     from connectors.time_format import SECONDS, form
     from connectors.why.origins import Origins
-    from connectors.why.plain import Asked
+    from connectors.why.text import Explainer
 
     origins, interrupt = Origins(), Interrupt()
     batches = origins.noted(replay(inputs, engine.inputs, format=format))
@@ -237,4 +237,4 @@ def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: Knowle
         flow(engine, batches, RunStats(), lambda batch, tables: None, letters, interrupt, feed=feed)
     if interrupt.wished:
         raise typer.Exit(128 + interrupt.wished)
-    return Asked(engine, None, origins, (times or origins.times) != SECONDS)
+    return Explainer(engine, None, origins, (times or origins.times) != SECONDS)

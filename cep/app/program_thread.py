@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -19,15 +22,17 @@ from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
 from connectors.dead_letters import DeadLetters
-from connectors.journal import Journal
+from connectors.journal import Journal, Point
+from connectors.serving.fair_lock import FairLock
 from connectors.serving.service import Round, Service
-from connectors.serving.turn import FairLock
 
 OFTEN, SELDOM = 1.0, 10.0
 """Seconds between two snapshots of a program that reads live input: as often as it costs little of the time."""
 
 _SHARE = 20  # times as long as a snapshot takes there is none
 _ENDING = 10.0  # seconds that a batch may take to end
+_WARM = 20  # rounds after which all that a program needs is loaded
+_WRITTEN = 5.0  # seconds in which what was derived is mostly written
 
 
 class JournaledBatches:
@@ -80,6 +85,16 @@ class Rest:
         return {} if self._journal is None else self._journal.places.get(source, {})
 
 
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """One that was taken at a point of the journal, to be saved when these are done; `cost`: seconds it has taken."""
+
+    blob: bytes
+    point: Point
+    written: Sequence[Future[None]]
+    cost: float
+
+
 class Run(threading.Thread):
     """The program, in a thread of its own. `failed`: why it ended before its time. `journal`: where it is kept, None:
     nowhere. `rest`: where there are brokers."""
@@ -105,6 +120,7 @@ class Run(threading.Thread):
         self.error: BaseException | None = None
         self._left = False  # at work still when all else had to end
         self._due = monotonic() + OFTEN
+        self._taken: _Snapshot | None = None
         self._rest = rest
         if rest is not None:
             rest.run = self
@@ -117,10 +133,13 @@ class Run(threading.Thread):
     def _flow(self) -> None:
         def take(batch: Batch | None, derived: Any) -> None:
             self.service.take(batch, derived)
-            if batch is not None and (began := monotonic()) > self._due:
-                self._save()
-                self._due = monotonic() + min(SELDOM, max(OFTEN, _SHARE * (monotonic() - began)))
+            if self.service.rounds == _WARM:
+                gc.freeze()  # what was loaded by now is no garbage: looking through it takes 40 ms each time
+            if batch is not None and self.journal is not None:
+                self._keep(self.journal)
 
+        if self.journal is not None:
+            self.engine.snapshot()  # the first one loads kernels, for which nothing is to wait later
         try:
             flow(self.engine, self.batches, self.tally, take, self.letters, self.interrupt, feed=self.feed)
         except BaseException as error:
@@ -154,11 +173,34 @@ class Run(threading.Thread):
             self._left = True
         self.join(0.5)
 
+    def _keep(self, journal: Journal) -> None:
+        """Now and then a snapshot is taken, unless the journal has what is not worked off. It is saved when all that
+        was derived until then is written; nothing waits for that."""
+        began = monotonic()
+        taken = self._taken
+        if taken is None:
+            if began > self._due and journal.whole:
+                written = [each() for each in self.service.written]
+                self._taken = _Snapshot(self.engine.snapshot(), journal.point(), written, monotonic() - began)
+            return
+        if all(each.done() for each in taken.written):
+            self._taken = None
+            if all(each.exception() is None for each in taken.written):
+                journal.save(taken.blob, taken.point)
+            cost = taken.cost + monotonic() - began
+            self._due = monotonic() + min(SELDOM, max(OFTEN, _SHARE * cost))
+
     def _save(self) -> None:
-        """Keep the program, unless there is no place for it, or the journal is still needed: what it has is not worked
-        off, or what was derived not written."""
-        if self.journal is not None and self.journal.whole and all(each() for each in self.service.written):
-            self.journal.save(self.engine.snapshot())
+        """Keep the program as it is, unless there is no place for it, or the journal is still needed: what it has is
+        not worked off, or what was derived not written within some seconds."""
+        if self.journal is None or not self.journal.whole:
+            return
+        try:
+            for each in [each() for each in self.service.written]:
+                each.result(_WRITTEN)
+        except Exception:  # the store has failed, or takes too long
+            return
+        self.journal.save(self.engine.snapshot())
 
 
 class ServedDeadLetters:

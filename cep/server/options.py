@@ -15,7 +15,7 @@ from connectors.feeds import document
 from connectors.feeds.senders import targets
 from connectors.feeds.targets import Target
 from connectors.ip import here, named
-from connectors.serving import below
+from connectors.serving import root_path
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """Hosts by which only this machine reaches a server."""
@@ -103,7 +103,7 @@ class ServeOptions:
     @property
     def root(self) -> str:
         """The path below which a proxy shows it, without its last slash."""
-        return below.root(self.root_path)
+        return root_path.root(self.root_path)
 
     def token(self) -> str | None:
         """What requests have to bring. CepError: there is none, and the server is not for this machine alone."""
@@ -128,7 +128,7 @@ class ServeOptions:
         if not _IRI.fullmatch(self.base):
             raise refuse(f"--base: `{self.base}` begins no IRI", "e.g. `--base https://example.org/storms/`")
         if self.sender is not None:
-            document.named(self.sender)
+            document.parse_sender(self.sender)
         for name in self.updates:
             if arrives(name) and not Path(name).is_file():
                 raise refuse(f"--knowledge-updates {name}: `cep serve` reads changes from files")

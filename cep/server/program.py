@@ -23,7 +23,7 @@ from connectors.batch import Batch
 from connectors.files import read, replay
 from connectors.inputs import inputs as find
 from connectors.journal import Journal
-from connectors.serving.kept import Kept
+from connectors.serving.state_folder import StateFolder
 from connectors.sources import Sources
 from connectors.why.origins import MOST, Origins
 from knowledge.graph import Knowledge
@@ -149,7 +149,7 @@ def _folder(wish: ServeOptions, engine: Engine, stack: ExitStack) -> Path:
         raise refuse(f"--state {wish.state}: this is a file, not a folder") from None
     except OSError as error:
         raise refuse(f"--state {wish.state}: {(error.strerror or str(error)).lower()}") from None
-    changed = stack.enter_context(closing(Kept(wish.state, engine.meanings()))).changed
+    changed = stack.enter_context(closing(StateFolder(wish.state, engine.meanings()))).changed
     if changed:
         wish.log("changed", f"{', '.join(changed)}: changed since the last start, or gone", events=changed)
     return wish.state

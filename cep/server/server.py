@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import signal
 import socket
@@ -19,7 +20,7 @@ from cep.server.answers import Answers, answering
 from cep.server.options import ServeOptions
 from cep.server.program import opened
 from connectors.feeds.senders import sending
-from connectors.serving import heads
+from connectors.serving import header_timeout
 from connectors.serving.guard import HEAD
 
 _ENDING = 5  # seconds in which clients have to go
@@ -60,6 +61,8 @@ def _server(wish: ServeOptions, answers: Answers) -> uvicorn.Server:
             if self.started:
                 here = self.servers[0].sockets[0].getsockname()
                 name = f"[{here[0]}]" if ":" in here[0] else here[0]
+                gc.collect()
+                gc.freeze()  # libraries and kernels are no garbage: looking through them takes 0.1 s each time
                 wish.log("serving", f"serving http://{name}:{here[1]}/", url=f"http://{name}:{here[1]}/")
                 answers.run.start()
 
@@ -76,7 +79,7 @@ def _server(wish: ServeOptions, answers: Answers) -> uvicorn.Server:
             log_config=None,
             access_log=False,
             server_header=False,
-            http=heads.protocol(),
+            http=header_timeout.protocol(),
             h11_max_incomplete_event_size=HEAD,
             timeout_graceful_shutdown=_ENDING,
             lifespan="off",

@@ -1,4 +1,4 @@
-"""From rounds of the engine to the outbox: the one place where alerts live while a program runs."""
+"""Alerting: turns the engine's rounds into changes of alerts, and adds these to the outbox."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 from cep.core.time import BEGINNING
 from cep.engine import Engine
-from connectors.alerts.life import AlertLifecycle, meant
+from connectors.alerts.lifecycle import AlertLifecycle, alert_fingerprints
 from connectors.alerts.outbox import Outbox
 from connectors.serving.service import Round
 
@@ -16,7 +16,7 @@ class Warn(Protocol):
 
 
 def _in_silence(text: str, /, **fields: object) -> None:
-    """Nobody wants to know."""
+    """Warn nobody."""
 
 
 class Alerting:
@@ -27,9 +27,9 @@ class Alerting:
     """
 
     def __init__(self, engine: Engine, outbox: Outbox, warn: Warn = _in_silence) -> None:
-        """`engine` was made with `alerts=True`. `warn` is told of an alert that is nowhere, once for each."""
+        """`engine` was made with `alerts=True`. `warn` is called once for each alert without a valid place."""
         meanings = engine.meanings()
-        live, reached = outbox.begin(meant(engine.alerts, meanings))
+        live, reached = outbox.begin(alert_fingerprints(engine.alerts, meanings))
         schemas = {alert.table: engine.plan.schemas[alert.table] for alert in engine.alerts}
         read = engine.inputs.keys() - engine.outputs.keys()
         self.lives = AlertLifecycle(engine.alerts, schemas, read, meanings, live, reached)

@@ -1,8 +1,9 @@
-"""The outbox: every change of an alert, numbered, on disk; and how far each receiver has come.
+"""The outbox: every change of an alert, numbered, on disk; and the cursor of each receiver.
 
 What was added stays after any end of the process, also of the machine (SQLite, a write-ahead log, synchronous). A
 round's changes come all at once or not at all, with how far event time had come; so what is replayed after a start is
-known. Each row has a hash, which is verified when the outbox is opened, and when changes are read.
+known. Each row has a hash, which is verified when the outbox is opened (that of old changes soon after: `verify`), and
+when changes are read.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from cep.core.errors import CepError
 from cep.core.time import BEGINNING
-from connectors.alerts import rows
-from connectors.alerts.life import Change, resolved
+from connectors.alerts import outbox_tables
+from connectors.alerts.lifecycle import Change, resolved
 
 KEPT = 1_000_000
 """Changes that are kept at least; older ones go when all receivers have them."""
+
+
+_CHANGES = outbox_tables.HASHED["changes"]
+_VERIFIED = 500  # changes that are verified together; nothing is added meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ class RefusedEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ReceiverStatus:
     """How far a receiver has come: its last entry's number, how many wait, how many it has refused."""
 
     name: str
@@ -57,7 +63,7 @@ class Standing:
 
 
 class Closed(Exception):
-    """The outbox was closed while somebody still had to do with it."""
+    """The outbox was used after it was closed."""
 
 
 class Outbox:
@@ -76,10 +82,11 @@ class Outbox:
         self._kept = kept
         self.ended, self.lost = False, tuple[str, ...]()
         self._open = True
+        self._newest: list[Entry] = []  # those of the last addition
         self._where = where = ":memory:" if path is None else str(path)
-        self._sqlite = rows.opened(where)
+        self._sqlite = outbox_tables.opened(where)
         self.last = self._one("select max(seq) from sqlite_sequence where name = 'changes'") or 0
-        self._pruned = self._before()
+        self._pruned, self._unverified = self._before(), self.last - outbox_tables.NEWEST
         self.id = self.kept("id", str(uuid4()))
 
     @property
@@ -89,7 +96,7 @@ class Outbox:
 
     def kept(self, name: str, value: str) -> str:
         """What was first said under a name, by this call or one of before."""
-        with self._lock, rows.writing(self._where):
+        with self._lock, outbox_tables.writing(self._where):
             self._base.execute(
                 "insert or ignore into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))",
                 (f"kept {name}", value),
@@ -98,7 +105,7 @@ class Outbox:
 
     # --- what the program writes ---
 
-    def begin(self, meant: Mapping[str, str]) -> tuple[list[Change], dict[str, int]]:
+    def begin(self, fingerprints: Mapping[str, str]) -> tuple[list[Change], dict[str, int]]:
         """What is known of a program's alerts, given what each name means: the last changes of those not resolved, and
         by what they mean how far event time came.
 
@@ -110,12 +117,12 @@ class Outbox:
             over: list[Change] = []
             for entry in self.live():
                 name = entry.change.name
-                (live if meant.get(name, "") == before.get(name) else over).append(entry.change)
-            if over or before != meant:
-                told = [resolved(change, change.time, withdrawn=True) for change in over]
-                self._write(told, {"meant": json.dumps(dict(meant))})
-            reached = {each: int(self._meta(f"reached {each}") or BEGINNING) for each in meant.values()}
-        self._tell()
+                (live if fingerprints.get(name, "") == before.get(name) else over).append(entry.change)
+            if over or before != fingerprints:
+                added = [resolved(change, change.time, withdrawn=True) for change in over]
+                self._write(added, {"meant": json.dumps(dict(fingerprints))})
+            reached = {each: int(self._meta(f"reached {each}") or BEGINNING) for each in fingerprints.values()}
+        self._notify()
         return live, reached
 
     def add(self, changes: Sequence[Change], reached: Mapping[str, int]) -> None:
@@ -126,12 +133,12 @@ class Outbox:
         with self._lock:
             self._write(changes, {f"reached {each}": str(time) for each, time in reached.items()})
             self._prune()
-        self._tell()
+        self._notify()
 
     def _write(self, changes: Sequence[Change], meta: Mapping[str, str]) -> None:
         now = _now()
-        told = [(n, c.alert, c.revision, c.dump(), now) for n, c in enumerate(changes, self.last + 1)]
-        made = [(*row, rows.hashed(*row)) for row in told]
+        added = [(n, c.alert, c.revision, c.dump(), now) for n, c in enumerate(changes, self.last + 1)]
+        made = [(*row, outbox_tables.hashed(*row)) for row in added]
         latest = {change.alert: (number, change.state) for number, change in enumerate(changes, self.last + 1)}
         live = [(alert, number) for alert, (number, state) in latest.items() if state != "resolved"]
         over = [(alert,) for alert, (_, state) in latest.items() if state == "resolved"]
@@ -145,6 +152,7 @@ class Outbox:
             self._base.executemany("delete from live where alert = ?", over)
             for name, value in meta.items():
                 self._set(name, value)
+        self._newest = [Entry(number, change, now) for number, change in enumerate(changes, self.last + 1)]
         self.last += len(made)
 
     def _prune(self) -> None:
@@ -174,6 +182,10 @@ class Outbox:
 
     def between(self, low: int, high: int) -> list[Entry]:
         """The entries from `low` to `high`, both included."""
+        with self._lock:
+            if self._open and self._newest and low >= self._newest[0].number and high <= self._newest[-1].number:
+                first = self._newest[0].number
+                return self._newest[low - first : high - first + 1]
         return self._entries("where number between ? and ? order by number", low, high)
 
     def revision(self, alert: str, revision: int | None = None) -> Entry | None:
@@ -214,7 +226,7 @@ class Outbox:
     # --- receivers ---
 
     def receiver(self, name: str, start: bool = False) -> int:
-        """Where a receiver goes on. One that is new begins behind what is there, or with `start` at its start."""
+        """The cursor of a receiver. A new one begins behind the last entry, or with `start` at the first."""
         with self._lock:
             self._served.add(name)
             first = 0 if start else self.last
@@ -223,13 +235,14 @@ class Outbox:
             )
             return self._one("select cursor from receivers where name = ?", name) or 0
 
-    def taken(self, name: str, number: int) -> None:
-        """A receiver has the entries up to this one."""
-        with self._lock:
+    def acknowledge(self, name: str, number: int) -> None:
+        """A receiver has the entries up to this one. CepError: the disk takes no more."""
+        with self._lock, outbox_tables.writing(self._where):
             self._base.execute(_FURTHER, (number, name))
 
-    def refused(self, name: str, number: int, reason: str) -> None:
-        """A receiver will never take an entry: it is a dead letter, and the receiver goes on behind it."""
+    def reject(self, name: str, number: int, reason: str) -> None:
+        """A receiver will never take an entry: it is a dead letter, and the receiver goes on behind it. CepError: the
+        disk takes no more."""
         with self._lock, self._at_once():
             row = (name, number, reason, _now())
             self._base.execute(
@@ -241,43 +254,57 @@ class Outbox:
 
     def dead(self, name: str) -> list[RefusedEntry]:
         """The dead letters of a receiver that are still kept, in order."""
-        return self._letters("where receiver = ? order by dead.number", name)
+        return self._dead_letters("where receiver = ? order by dead.number", name)
 
-    def again(self, name: str) -> int:
-        """A receiver's dead letters are to be sent once more; how many there are."""
-        with self._lock:
+    def retry(self, name: str) -> int:
+        """A receiver's dead letters are to be sent once more; how many there are. CepError: the disk takes no more."""
+        with self._lock, outbox_tables.writing(self._where):
             again = "update dead set again = 1, hash = hashed(receiver, number, reason, time, 1) where receiver = ?"
             return self._base.execute(again, (name,)).rowcount
 
-    def called(self, name: str) -> RefusedEntry | None:
+    def next_retry(self, name: str) -> RefusedEntry | None:
         """The first dead letter of a receiver that is to be sent once more."""
-        found = self._letters("where receiver = ? and again order by dead.number limit 1", name)
+        found = self._dead_letters("where receiver = ? and again order by dead.number limit 1", name)
         return found[0] if found else None
 
-    def settled(self, name: str, number: int) -> None:
-        """A receiver has taken what was a dead letter."""
-        with self._lock:
+    def delivered(self, name: str, number: int) -> None:
+        """A receiver has taken what was a dead letter. CepError: the disk takes no more."""
+        with self._lock, outbox_tables.writing(self._where):
             self._base.execute("delete from dead where receiver = ? and number = ?", (name, number))
 
     def serves(self, name: str) -> bool:
         """Whether somebody sends to this receiver now."""
         return name in self._served
 
-    def standings(self) -> list[Standing]:
+    def statuses(self) -> list[ReceiverStatus]:
         """How far each receiver has come, by name."""
         with self._lock:
             found = self._base.execute(
                 "select name, cursor, (select count(*) from dead where receiver = name) from receivers order by name"
             ).fetchall()
-            return [Standing(name, cursor, self._count(cursor), dead) for name, cursor, dead in found]
+            return [ReceiverStatus(name, cursor, self._count(cursor), dead) for name, cursor, dead in found]
 
     @property
     def open(self) -> int:
         """How many alerts are not resolved."""
         return self._one("select count(*) from live") or 0
 
+    def verify(self, trouble: Callable[[CepError], None]) -> None:
+        """Verify the changes that were there and not verified when the outbox was opened, a few at a time; the first
+        that is damaged is told. Returns when all are, or the outbox is closed."""
+        try:
+            for low in range(self._pruned, self._unverified, _VERIFIED):
+                with self._lock:
+                    outbox_tables.verify(
+                        self._base, self._where, "changes", "number between ? and ?", low, low + _VERIFIED
+                    )
+        except CepError as error:
+            trouble(error)
+        except Closed:
+            return
+
     def close(self) -> None:
-        """Whoever still comes is told so: Closed."""
+        """Every later call raises Closed."""
         with self._lock:
             self._open = False
             self._sqlite.close()
@@ -293,7 +320,7 @@ class Outbox:
     @contextmanager
     def _at_once(self) -> Iterator[None]:
         """All that the block writes, or, if it fails, nothing."""
-        with rows.writing(self._where):
+        with outbox_tables.writing(self._where):
             self._base.execute("begin immediate")
             try:
                 yield
@@ -318,13 +345,13 @@ class Outbox:
 
     def _entries(self, where: str, *values: object) -> list[Entry]:
         with self._lock:
-            found = self._base.execute(f"select {rows.HASHED['changes']}, hash from changes {where}", values).fetchall()
+            found = self._base.execute(f"select {_CHANGES}, hash from changes {where}", values).fetchall()
         for row in found:
-            if rows.hashed(*row[:-1]) != row[-1]:
-                raise rows.damaged(self._where, f"in changes, at {row[0]}")
+            if outbox_tables.hashed(*row[:-1]) != row[-1]:
+                raise outbox_tables.damaged(self._where, f"in changes, at {row[0]}")
         return [Entry(number, Change.load(body), came) for number, _, _, body, came, _ in found]
 
-    def _letters(self, where: str, *values: object) -> list[RefusedEntry]:
+    def _dead_letters(self, where: str, *values: object) -> list[RefusedEntry]:
         query = f"select number, body, came, reason, time, again from dead join changes using (number) {where}"
         with self._lock:
             found = self._base.execute(query, values).fetchall()
@@ -344,12 +371,12 @@ class Outbox:
         return None if row is None else row[0]
 
     def _set(self, name: str, value: str) -> None:
-        with rows.writing(self._where):
+        with outbox_tables.writing(self._where):
             self._base.execute(
                 "insert or replace into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))", (name, value)
             )
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._came:
             self._came.notify_all()
         for listener in self._listeners:

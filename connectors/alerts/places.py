@@ -1,4 +1,4 @@
-"""Where an alert holds: a circle, or polygons, in degrees, as feeds can say it."""
+"""The area of an alert: a circle, or polygons, in degrees."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from cep.rules.alert import AREA, LATITUDE, LONGITUDE, RADIUS
 
 MOST = 500
-"""Points of one polygon; what has more is told as its convex hull, which covers it."""
+"""Points of one polygon; one that has more is replaced by its convex hull, which covers it."""
 
 Place = Mapping[str, Any]
 """`{"circle": [latitude, longitude, metres]}`, `{"polygons": [[[latitude, longitude], ...], ...]}`, both, or neither.

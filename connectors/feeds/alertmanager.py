@@ -1,4 +1,4 @@
-"""Prometheus Alertmanager, API v2: every change in order, and what is open told again while it is.
+"""Prometheus Alertmanager, API v2: every change in order, and open alerts again and again while they are open.
 
 It goes by the clock, alerts by the time of events, which is behind it, or long ago: so what is open ends later than
 now, whatever its time says, and what is resolved ends now.
@@ -12,15 +12,15 @@ import time
 from collections.abc import Sequence
 
 from cep.rules.alert import CERTAINTY, URGENCY
-from connectors.alerts.life import Change
+from connectors.alerts.lifecycle import Change
 from connectors.alerts.outbox import Entry, Outbox
-from connectors.alerts.plain import moment, spoken
+from connectors.alerts.text import moment, readable
 from connectors.feeds.document import Origin
-from connectors.feeds.posting import post
+from connectors.feeds.http_post import post
 from connectors.feeds.targets import Target
 
 LASTS = 4
-"""Periods of telling for which an alert stays open there that is not told again."""
+"""Periods of sending after which Alertmanager ends an alert that is not sent again."""
 
 PATH = "/api/v2/alerts"
 _NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
@@ -37,16 +37,16 @@ class Alertmanager:
         self.target = target
         self.origin = origin
         self.outbox = outbox
-        self._told = time.monotonic()
+        self._last_sent = time.monotonic()
 
     def give(self, entries: Sequence[Entry]) -> None:
-        told: dict[str, Change] = {}
+        pending: dict[str, Change] = {}
         for entry in entries:
-            if entry.change.slot in told:
-                self._send(list(told.values()))
-                told = {}
-            told[entry.change.slot] = entry.change
-        self._send(list(told.values()))
+            if entry.change.slot in pending:
+                self._send(list(pending.values()))
+                pending = {}
+            pending[entry.change.slot] = entry.change
+        self._send(list(pending.values()))
 
     def again(self, entry: Entry, now: Change) -> None:
         """How it is now: what was refused would open what is over."""
@@ -56,22 +56,22 @@ class Alertmanager:
         now = time.time_ns() // 1000
         for start in range(0, len(changes), self.most):
             few, lost = changes[start : start + self.most], self.outbox.lost
-            told = [alert(one, self.origin, now, self.target.every, lost) for one in few]
-            body = json.dumps(told).encode()
+            pending = [alert(one, self.origin, now, self.target.every, lost) for one in few]
+            body = json.dumps(pending).encode()
             post(self.target, self.target.path.rstrip("/") + PATH, body, {"Content-Type": "application/json"})
 
     def rest(self, outbox: Outbox) -> None:
-        if time.monotonic() - self._told >= self.target.every:
+        if time.monotonic() - self._last_sent >= self.target.every:
             now = time.time_ns() // 1000
             self._send([entry.change for entry in outbox.live() if not outbox.ended or lasts(entry) > now])
-            self._told = time.monotonic()
+            self._last_sent = time.monotonic()
 
     def close(self) -> None:
         """Each POST is a connection of its own."""
 
 
 def lasts(entry: Entry) -> int:
-    """When an alert is over by the clock, unless there is more of it: as long after it was told of as it lasts."""
+    """When an alert is over by the clock, unless it is updated: as long after it was sent as it lasts."""
     change = entry.change
     return change.until if entry.came is None else entry.came + change.until - change.end
 
@@ -79,7 +79,7 @@ def lasts(entry: Entry) -> int:
 def alert(change: Change, origin: Origin, now: int, every: float, lost: Sequence[str] = ()) -> dict[str, object]:
     """What Alertmanager knows it by are its labels: program, name, severity, key, the urgency and the certainty where
     they are none of the usual, and the status where it is not meant. `now`: microseconds of Unix time; `every`: seconds
-    until it is told again; `lost`: the sources of which nothing is known."""
+    until it is sent again; `lost`: the sources that are lost."""
     labels = {"alertname": change.name, "severity": change.severity.lower(), "program": origin.title}
     if change.urgency != URGENCY:
         labels["urgency"] = change.urgency.lower()
@@ -90,7 +90,7 @@ def alert(change: Change, origin: Origin, now: int, every: float, lost: Sequence
     open_until = max(change.until, now + int(LASTS * every * 1_000_000))
     for name, value in change.key.items():
         label = _NO_LABEL.sub("_", name)
-        labels[f"key_{label}" if label in labels or not label[0].isalpha() else label] = spoken(value)
+        labels[f"key_{label}" if label in labels or not label[0].isalpha() else label] = readable(value)
     annotations = {"summary": change.title, "description": change.text or change.title, "alert": change.alert}
     if change.instruction:
         annotations["instruction"] = change.instruction

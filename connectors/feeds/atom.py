@@ -1,4 +1,4 @@
-"""Atom (RFC 4287), archived (RFC 5005): whoever follows `prev-archive` from the newest document gets it all."""
+"""Atom (RFC 4287) with archives (RFC 5005): from the newest document `prev-archive` leads to all older ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 from xml.etree import ElementTree as ET
 
 from connectors.alerts.outbox import Entry, Outbox
-from connectors.alerts.plain import moment, spoken
+from connectors.alerts.text import moment, readable
 from connectors.feeds.document import Origin
 
 PAGE = 100
@@ -29,7 +29,7 @@ def archive(outbox: Outbox, origin: Origin, page: int, feed: str = "") -> bytes 
     """An archive document, from 1 for the oldest; None where it is not full yet, or no longer kept.
 
     Nothing in it depends on when it is asked for: it leads to the one before also when that is no longer kept, so that
-    who wants everything sees that something is gone; and not to the next one, which may not be there yet.
+    a client that wants everything sees that something is gone; and not to the next one, which may not exist yet.
     """
     if page * PAGE > outbox.last:
         return None
@@ -87,10 +87,10 @@ def _entry(root: ET.Element, entry: Entry, origin: Origin) -> None:
     ET.SubElement(made, "link", cap)
     if change.text:
         _text(made, "summary", change.text, type="text")
-    said = [("severity", change.severity), ("urgency", change.urgency), ("certainty", change.certainty)]
-    said += [("since", moment(change.start)), ("until", moment(change.until))]
-    said += [(name, spoken(value)) for name, value in change.values.items()]
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in said)
+    fields = [("severity", change.severity), ("urgency", change.urgency), ("certainty", change.certainty)]
+    fields += [("since", moment(change.start)), ("until", moment(change.until))]
+    fields += [(name, readable(value)) for name, value in change.values.items()]
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in fields)
     instruction = f"<p>{escape(change.instruction)}</p>" if change.instruction and change.state != "resolved" else ""
     body = f"<p>{escape(change.text or change.title)}</p>{instruction}<dl>{rows}</dl>"
     _text(made, "content", body, type="html")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from connectors.alerts.life import Change
+from connectors.alerts.lifecycle import Change
 from connectors.alerts.outbox import Entry, Outbox
-from connectors.alerts.plain import at, spoken
+from connectors.alerts.text import at, readable
 from connectors.feeds.document import Origin
 
 TYPE = "application/cap+xml; charset=utf-8"
@@ -28,10 +28,10 @@ def message(outbox: Outbox, origin: Origin, alert: str, revision: int | None = N
         return None
     number = entry.change.revision
     found = [outbox.revision(alert, each) for each in sorted({0, number - 1})] if number else []
-    return written(entry, origin, [each for each in found if each is not None])
+    return to_xml(entry, origin, [each for each in found if each is not None])
 
 
-def written(entry: Entry, origin: Origin, before: Sequence[Entry]) -> bytes:
+def to_xml(entry: Entry, origin: Origin, before: Sequence[Entry]) -> bytes:
     """A change as XML. `before`: what it refers to, the first message and the one before it."""
     change, sent = entry.change, _sent(entry)
     root = ET.Element("alert", {"xmlns": "urn:oasis:names:tc:emergency:cap:1.2"})
@@ -45,8 +45,8 @@ def written(entry: Entry, origin: Origin, before: Sequence[Entry]) -> bytes:
     if change.withdrawn:
         _text(root, "note", WITHDRAWN)
     if before:
-        told = (f"{origin.sender},{each.change.id},{_time(_sent(each))}" for each in before)
-        _text(root, "references", " ".join(told))
+        references = (f"{origin.sender},{each.change.id},{_time(_sent(each))}" for each in before)
+        _text(root, "references", " ".join(references))
     _info(root, change, origin, sent)
     return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True))
 
@@ -76,9 +76,9 @@ def _info(root: ET.Element, change: Change, origin: Origin, sent: int) -> None:
     for name, value in (*change.values.items(), ("occurrences", change.occurrences)):
         parameter = ET.SubElement(info, "parameter")
         _text(parameter, "valueName", name)
-        _text(parameter, "value", spoken(value))
+        _text(parameter, "value", readable(value))
     area = ET.SubElement(info, "area")
-    _text(area, "areaDesc", ", ".join(spoken(value) for value in change.key.values()) or change.title)
+    _text(area, "areaDesc", ", ".join(readable(value) for value in change.key.values()) or change.title)
     for polygon in change.place.get("polygons", ()):
         _text(area, "polygon", " ".join(f"{_degrees(lat)},{_degrees(long)}" for lat, long in polygon))
     if circle := change.place.get("circle"):

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cep.core.errors import CepError
-from connectors.alerts.life import Change
-from connectors.alerts.plain import clean, moment
+from connectors.alerts.lifecycle import Change
+from connectors.alerts.text import clean, moment
 
 STATUSES = ("Actual", "Exercise", "Test")
 """Those of CAP 1.2 that are for everybody: it is so; it is practised; only the machinery is tried."""
@@ -41,7 +41,7 @@ class Origin:
         return clean(self.name, 200) or self.title
 
 
-def named(text: str) -> tuple[str, str]:
+def parse_sender(text: str) -> tuple[str, str]:
     """Whom people read as the sender, and the name that CAP takes: `Weather Service <alerts@example.org>`, or the
     latter alone. CepError: there is none."""
     found = _NAMED.fullmatch(text)
@@ -59,7 +59,7 @@ def sender(name: str) -> str:
 
 
 def own_name(base: str) -> str:
-    """A sender who was given no name: by the host in `base`, else by this machine's."""
+    """The default sender: the host in `base`, else this machine's name."""
     try:
         host = urlsplit(base).hostname or socket.gethostname()
     except ValueError:
@@ -118,6 +118,6 @@ def document(change: Change, status: str = STATUSES[0]) -> dict[str, Any]:
     }
 
 
-def written(change: Change, status: str = STATUSES[0]) -> bytes:
+def to_json(change: Change, status: str = STATUSES[0]) -> bytes:
     """On one line, in ASCII."""
     return json.dumps(document(change, status), separators=(",", ":")).encode()

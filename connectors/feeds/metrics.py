@@ -1,4 +1,4 @@
-"""The numbers of alerts, of who is told of them, and of sources that are lost, for Prometheus."""
+"""Metrics of alerts, of their receivers, and of sources, for Prometheus."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from connectors.alerts.outbox import Closed, Outbox
-from connectors.feeds.events import Stream
+from connectors.feeds.sse import Stream
 from connectors.sources import Sources
 
 
-class Standings(Collector):
+class SourceMetrics(Collector):
     """Which live inputs are there."""
 
     def __init__(self, sources: Sources) -> None:
@@ -28,7 +28,7 @@ class Standings(Collector):
         yield from (up, losses)
 
 
-class Numbers(Collector):
+class AlertMetrics(Collector):
     """`unplaced`: occurrences by alert whose place is none."""
 
     def __init__(self, outbox: Outbox, stream: Stream, unplaced: Mapping[str, int]) -> None:
@@ -38,7 +38,7 @@ class Numbers(Collector):
 
     def collect(self) -> Iterable[Metric]:
         try:
-            standings, live = self.outbox.standings(), self.outbox.open
+            standings, live = self.outbox.statuses(), self.outbox.open
         except Closed:  # the server is about to end
             return
         waiting = GaugeMetricFamily("semcep_feed_waiting", "Changes that a receiver has not yet.", labels=["receiver"])

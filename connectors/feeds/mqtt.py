@@ -1,4 +1,4 @@
-"""MQTT: what is open stands retained under `alerts/<name>/<key>`; what is resolved is told there, and cleared."""
+"""MQTT: an open alert is a retained message under `alerts/<name>/<key>`; its end is sent there, then cleared."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from connectors.alerts.life import Change
+from connectors.alerts.lifecycle import Change
 from connectors.alerts.outbox import Entry, Outbox
-from connectors.alerts.plain import spoken
-from connectors.feeds.document import Origin, written
+from connectors.alerts.text import readable
+from connectors.feeds.document import Origin, to_json
 from connectors.feeds.sender import Unreachable
 from connectors.feeds.targets import Target, reachable
 
@@ -47,7 +47,7 @@ class Topics:
         sent = []
         for change in changes:
             topic = f"{self.target.path}/{place(change)}"
-            sent.append(client.publish(topic, written(change, self.origin.status), qos=1, retain=retain))
+            sent.append(client.publish(topic, to_json(change, self.origin.status), qos=1, retain=retain))
             if retain and change.state == "resolved":
                 sent.append(client.publish(topic, b"", qos=1, retain=True))
         try:
@@ -137,6 +137,6 @@ class _Named(ssl.SSLContext):
 
 def place(change: Change) -> str:
     """The end of a topic: the alert's name, then its key, a level for each value; a digest of a key that is long."""
-    levels = [quote(spoken(value), safe="") or "-" for value in change.key.values()]
+    levels = [quote(readable(value), safe="") or "-" for value in change.key.values()]
     key = "/".join(levels)
     return f"{change.name}/{key if len(key) <= _LONGEST and '…' not in key else change.slot}" if levels else change.name

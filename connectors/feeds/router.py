@@ -10,12 +10,12 @@ from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from connectors.alerts.outbox import Entry, Outbox, RefusedEntry
-from connectors.alerts.plain import moment
+from connectors.alerts.text import moment
 from connectors.feeds import atom, cap
 from connectors.feeds.document import SCHEMA, Origin, document
-from connectors.feeds.events import Stream
-from connectors.serving.described import TEXT, Told, answers
-from connectors.serving.fresh import has
+from connectors.feeds.sse import Stream
+from connectors.serving.conditional import matches_etag
+from connectors.serving.openapi import TEXT, Responses, answers
 
 _ALERT = r"^[0-9a-f]{32}$"
 _UNCHANGED, _NOBODY = "It has not changed: `If-None-Match` names it.", "There is no such receiver."
@@ -45,7 +45,7 @@ def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True
     def answered(request: Request, body: bytes, kind: str, control: str) -> Response:
         """A document, or that the client has it; its tag is that of its bytes, which say of which feed it is."""
         headers = {"ETag": f'"{sha256(body).hexdigest()[:24]}"', "Cache-Control": control}
-        if has(request.headers, headers["ETag"]):
+        if matches_etag(request.headers, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         return Response(body, media_type=kind, headers=headers)
 
@@ -94,7 +94,7 @@ def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True
         after: Annotated[int | None, Query(ge=0, lt=2**62, description="Begin behind it; 0: with all.")] = None,
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> StreamingResponse:
-        """Server-Sent Events: every change as it comes; `Last-Event-ID` goes on after a break."""
+        """Server-Sent Events: every change as it comes; `Last-Event-ID` continues after a break."""
         number = after
         if last_event_id:
             if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19):
@@ -130,13 +130,13 @@ def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True
                 "dead": one.dead,
                 "letters": f"feeds/receivers/{quote(one.name, safe='')}/dead",
             }
-            for one in outbox.standings()
+            for one in outbox.statuses()
         ]
 
     @made.get("/receivers/{name:path}/dead", responses={404: {"description": _NOBODY, "content": TEXT}})
     def dead(name: str) -> list[dict[str, Any]]:
         """What a receiver has refused for good: the change, why, and when it was given up."""
-        if all(one.name != name for one in outbox.standings()):
+        if all(one.name != name for one in outbox.statuses()):
             raise HTTPException(404, "there is no such receiver; `feeds/receivers` names them")
         return [_letter(each, origin) for each in outbox.dead(name)]
 
@@ -157,12 +157,12 @@ def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True
             raise HTTPException(403, "not from the page of another server")
         if not outbox.serves(name):
             raise HTTPException(404, "nothing is sent to such a receiver; `feeds/receivers` names them")
-        return {"sent": outbox.again(name)}
+        return {"sent": outbox.retry(name)}
 
     return made
 
 
-def _listed(**more: Any) -> Told:
+def _listed(**more: Any) -> Responses:
     """Changes with their numbers, and `more` of each."""
     numbered = {"number": {"type": "integer", "minimum": 1}, **more}
     one = {**SCHEMA, "properties": {**SCHEMA["properties"], **numbered}}

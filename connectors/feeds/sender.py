@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from connectors.alerts.life import Change
+from cep.core.errors import CepError
+from connectors.alerts.lifecycle import Change
 from connectors.alerts.outbox import Closed, Entry, Outbox, RefusedEntry
 
 ATTEMPTS = 20
@@ -16,8 +17,8 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.1, 60.0
 _LOOK = 0.5  # seconds in which a sender notices that it is to stop
 
 
-class Tell(Protocol):
-    """Gets what is to be known of a receiver: its name, and what is with it; `fields`: `alert`, `change`, `reason`."""
+class Report(Protocol):
+    """Reports trouble with a receiver: its name, and a text; `fields`: `alert`, `change`, `reason`."""
 
     def __call__(self, receiver: str, text: str, /, **fields: str) -> None: ...
 
@@ -30,8 +31,8 @@ class Unreachable(Exception):
         self.wait = wait
 
 
-class Troubled(Unreachable):
-    """The receiver answered with trouble that may be its own: sent again, without an end; unless it takes the next."""
+class ServerError(Unreachable):
+    """The receiver answered with an error that may be its own: sent again, unless it takes the next one."""
 
 
 class Refused(Exception):
@@ -39,7 +40,7 @@ class Refused(Exception):
 
 
 class Delivery(Protocol):
-    """How entries go to one receiver, up to `most` at once. Raises Unreachable, Troubled or Refused."""
+    """How entries go to one receiver, up to `most` at once. Raises Unreachable, ServerError or Refused."""
 
     most: int
 
@@ -55,14 +56,14 @@ class Delivery(Protocol):
 
 
 class Sender:
-    """Begins with `start`; `halt` and `stop` let it finish what is on its way."""
+    """A thread: `start` begins it; after `halt` or `stop` it finishes the delivery at hand."""
 
     def __init__(
         self,
         outbox: Outbox,
         name: str,
         delivery: Delivery,
-        tell: Tell,
+        tell: Report,
         attempts: int = ATTEMPTS,
         start: bool = False,
     ) -> None:
@@ -80,7 +81,7 @@ class Sender:
         self._thread.start()
 
     def halt(self) -> None:
-        """It is to stop; nobody waits for it."""
+        """Ask it to stop, without waiting."""
         self._stopping.set()
 
     def stop(self, seconds: float = 5.0) -> None:
@@ -90,41 +91,70 @@ class Sender:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                if letter := self.outbox.called(self.name):
-                    self._again(letter)
-                elif self.outbox.wait(self.cursor, _LOOK):
-                    self._give(self.outbox.after(self.cursor, self.delivery.most))
-                else:
-                    self._try(lambda: self.delivery.rest(self.outbox))
+                self._until(self._next, "the outbox cannot be read: {}; nothing is sent until it can")
         except Closed:  # while the receiver took its time: it is sent again after the next start
             pass
         finally:
             self.delivery.close()
 
+    def _next(self) -> None:
+        """What is to be sent next, or nothing for a while."""
+        if letter := self.outbox.next_retry(self.name):
+            self._again(letter)
+        elif self.outbox.wait(self.cursor, _LOOK):
+            self._give(self.outbox.after(self.cursor, self.delivery.most))
+        else:
+            self._try(lambda: self.delivery.rest(self.outbox))
+
+    def _note(self, write: Callable[[], None]) -> None:
+        """Write how far the receiver is. Where the disk takes nothing, nothing else is sent meanwhile: it would come
+        twice after the next start."""
+        self._until(write, "how far it is cannot be noted: {}; nothing more is sent until it can")
+
+    def _until(self, step: Callable[[], None], trouble: str) -> None:
+        """Repeat a step until it succeeds or the sender is stopped. The first failure is reported, and the recovery."""
+        wait = _FIRST_WAIT
+        while True:
+            try:
+                step()
+            except Closed:
+                raise
+            except Exception as error:  # a thread that ended would report nothing
+                reason = error.message if isinstance(error, CepError) else str(error) or type(error).__name__
+                if wait == _FIRST_WAIT:
+                    self._tell(self.name, trouble.format(reason), reason=reason)
+                if self._stopping.wait(wait):
+                    return
+                wait = min(2 * wait, _LONGEST_WAIT)
+                continue
+            if wait > _FIRST_WAIT:
+                self._tell(self.name, "the outbox works again")
+            return
+
     def _give(self, entries: Sequence[Entry]) -> None:
-        """Until the receiver has them, they are given up, or it is to stop."""
+        """Send entries until the receiver has them, they are given up, or the sender is stopped."""
         answers, waits = 0, _FIRST_WAIT
         while not self._stopping.is_set():
             failed = self._try(lambda: self.delivery.give(entries))
             if failed is None:
-                self.outbox.taken(self.name, entries[-1].number)
+                self._note(lambda: self.outbox.acknowledge(self.name, entries[-1].number))
                 self.cursor = entries[-1].number
                 return
-            if _about_it(failed):
+            if _may_be_content(failed):
                 answers += 1
                 if len(entries) > 1 and (isinstance(failed, Refused) or answers >= self._attempts):  # which of them?
                     for entry in entries:
                         self._give([entry])
                     return
                 if answers >= self._attempts and (reason := self._given_up(entries[-1], failed)):
-                    self._bury(entries[-1], reason)
+                    self._give_up(entries[-1], reason)
                     return
             pause = max(waits, failed.wait if isinstance(failed, Unreachable) else 0.0)
             waits = min(2 * waits, _LONGEST_WAIT)
             self._stopping.wait(pause)
 
     def _given_up(self, entry: Entry, failed: Exception) -> str | None:
-        """Why an entry is never going to be taken: it is refused, or the receiver takes the next, and this one still
+        """Why an entry is given up: it is refused, or the receiver takes the next one, and this one still
         not."""
         if isinstance(failed, Refused):
             return str(failed)
@@ -132,30 +162,30 @@ class Sender:
         if not following or self._try(lambda: self.delivery.give(following)) is not None:
             return None
         still = self._try(lambda: self.delivery.give([entry]))
-        return f"{still}, and it takes the next one" if still is not None and _about_it(still) else None
+        return f"{still}, and it takes the next one" if still is not None and _may_be_content(still) else None
 
-    def _bury(self, entry: Entry, reason: str) -> None:
-        self.outbox.refused(self.name, entry.number, reason)
+    def _give_up(self, entry: Entry, reason: str) -> None:
+        self._note(lambda: self.outbox.reject(self.name, entry.number, reason))
         self.cursor = max(self.cursor, entry.number)
         change = entry.change
         self._tell(self.name, f"gave up on {change.id}: {reason}", alert=change.alert, change=change.id, reason=reason)
 
     def _again(self, letter: RefusedEntry) -> None:
-        """A dead letter once more, on demand; what goes wrong now is why it stays one."""
+        """Send a dead letter again, on demand; if that fails, the failure is its new reason."""
         now = self.outbox.standing(letter.entry.change)
         failed = self._try(lambda: self.delivery.again(letter.entry, now))
         if failed is None:
-            self.outbox.settled(self.name, letter.entry.number)
+            self._note(lambda: self.outbox.delivered(self.name, letter.entry.number))
         else:
-            self._bury(letter.entry, str(failed) or type(failed).__name__)
+            self._give_up(letter.entry, str(failed) or type(failed).__name__)
 
     def _try(self, step: Callable[[], None]) -> Exception | None:
-        """What went wrong; the first time in a row it is told, and when it is right again."""
+        """The failure of a step, if it failed; the first one in a row is reported, and the recovery."""
         try:
             step()
         except Closed:
             raise
-        except Exception as error:  # also what no one thought of: a thread that is gone would tell nobody
+        except Exception as error:  # also an unexpected one: a thread that ended would report nothing
             if not self._failing:
                 reason = str(error) or type(error).__name__
                 self._tell(self.name, f"{reason}; trying again", reason=reason)
@@ -167,6 +197,6 @@ class Sender:
         return None
 
 
-def _about_it(failed: Exception) -> bool:
+def _may_be_content(failed: Exception) -> bool:
     """Whether what went wrong may lie in what was sent."""
-    return isinstance(failed, Troubled) or not isinstance(failed, Unreachable)
+    return isinstance(failed, ServerError) or not isinstance(failed, Unreachable)

@@ -11,7 +11,7 @@ from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.alertmanager import Alertmanager
 from connectors.feeds.document import Origin
-from connectors.feeds.sender import Delivery, Sender, Tell
+from connectors.feeds.sender import Delivery, Report, Sender
 from connectors.feeds.targets import Target, target
 from connectors.feeds.webhooks import Webhook
 
@@ -32,7 +32,7 @@ def targets(feeds: Sequence[str]) -> list[Target]:
 
 
 @contextmanager
-def sending(outbox: Outbox, targets: Sequence[Target], origin: Origin, tell: Tell) -> Iterator[list[Sender]]:
+def sending(outbox: Outbox, targets: Sequence[Target], origin: Origin, tell: Report) -> Iterator[list[Sender]]:
     """Senders that run while the block does. Enter it before the program runs: a receiver that is new gets what comes
     from then on."""
     found = [
@@ -52,7 +52,7 @@ def sending(outbox: Outbox, targets: Sequence[Target], origin: Origin, tell: Tel
 
 
 def delivery(target: Target, origin: Origin, outbox: Outbox) -> Delivery:
-    """How a target is spoken to."""
+    """The delivery for the protocol of a target."""
     match target.kind:
         case "cloudevents":
             return Webhook(target, origin)

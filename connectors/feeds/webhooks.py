@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 to a webhook: each change one POST of structured JSON, named by what makes it known again."""
+"""CloudEvents 1.0 to a webhook: each change is one POST of structured JSON with an idempotency key."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from connectors.alerts.life import Change
+from connectors.alerts.lifecycle import Change
 from connectors.alerts.outbox import Entry, Outbox
-from connectors.alerts.plain import moment
+from connectors.alerts.text import moment
 from connectors.feeds.document import Origin, document
-from connectors.feeds.posting import post, spoken
-from connectors.feeds.sender import Refused, Troubled, Unreachable
+from connectors.feeds.http_post import post, send_request
+from connectors.feeds.sender import Refused, ServerError, Unreachable
 from connectors.feeds.targets import Target
 
 TYPE = "application/cloudevents+json; charset=utf-8"
@@ -46,10 +46,12 @@ class Webhook:
         """Unreachable: it does not say yes, or not yet."""
         name = self.target.origin or ""
         try:
-            said = spoken(self.target, "OPTIONS", self.target.path or "/", None, {"WebHook-Request-Origin": name})
-        except (Refused, Troubled) as error:
+            allowed_by = send_request(
+                self.target, "OPTIONS", self.target.path or "/", None, {"WebHook-Request-Origin": name}
+            )
+        except (Refused, ServerError) as error:
             raise Unreachable(f"{error}, when asked whether {name} may send") from None
-        allowed = said.get("WebHook-Allowed-Origin", "").strip()
+        allowed = allowed_by.get("WebHook-Allowed-Origin", "").strip()
         if allowed != "*" and allowed.lower() != name.lower():
             raise Unreachable(f"{name} may not send: no `WebHook-Allowed-Origin` that names it")
         self._allowed = True

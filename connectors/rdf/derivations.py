@@ -14,26 +14,28 @@ from cep.plan.plan import Plan
 from cep.runtime.history import CONSTITUENTS
 from connectors.rdf import triples
 from connectors.rdf.identity import ID, hashed
-from connectors.rdf.words import PROV, RDF, RDFS, Words
+from connectors.rdf.vocabulary import PROV, RDF, RDFS, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Derivations:
-    """Of one program. Rules are told by their numbers in `plan`; `meanings`: what each event means, of which their
+    """Of one program. Rules are named by their numbers in `plan`; `meanings`: what each event means, of which their
     names are made, so that nothing else in the program changes these (`Engine.meanings`); `written`: the events that
     are described."""
 
     plan: Plan
     meanings: Mapping[str, str]
-    words: Words
+    vocabulary: Vocabulary
     written: Collection[str] = ()
 
     def events(self, table: pl.DataFrame, schema: Schema) -> str:
         """Derived occurrences, with `@id`; with `constituents` (`cep.runtime.history`) what each was derived from."""
         if CONSTITUENTS in table.columns:
-            return triples.events(table, schema, self.words, None) + self._led(table, schema.name)
+            return triples.events(table, schema, self.vocabulary, None) + self._led(table, schema.name)
         rules = self.rules_of(schema.name)
-        return triples.events(table, schema, self.words, self.activity(schema.name, rules if len(rules) == 1 else []))
+        return triples.events(
+            table, schema, self.vocabulary, self.activity(schema.name, rules if len(rules) == 1 else [])
+        )
 
     def rules(self) -> str:
         """All rules with their activities, and for events that several rules make that of one that is not known."""
@@ -50,7 +52,7 @@ class Derivations:
 
     def activity(self, event: str, rules: Sequence[int]) -> str:
         """What made an occurrence: one rule, or several that gave the same; without any: it is not known which."""
-        return self.words.derivation(self.meanings[event], event, [self._name(rule) for rule in rules])
+        return self.vocabulary.derivation(self.meanings[event], event, [self._name(rule) for rule in rules])
 
     def described(self, event: str, rules: Sequence[int]) -> Iterator[str]:
         """An activity with its rules as plans; of one that is not known all that it may be."""
@@ -58,7 +60,10 @@ class Derivations:
         yield _line(activity, RDF + "type", PROV + "Activity")
         for rule in rules or self.rules_of(event):
             name = self._name(rule)
-            association, followed = f"{activity}/{name}/association", self.words.rule(self.meanings[event], event, name)
+            association, followed = (
+                f"{activity}/{name}/association",
+                self.vocabulary.rule(self.meanings[event], event, name),
+            )
             yield _line(activity, PROV + "qualifiedAssociation", association)
             yield _line(association, RDF + "type", PROV + "Association")
             yield _line(association, PROV + "hadPlan", followed)
@@ -71,12 +76,12 @@ class Derivations:
         return one.label or str(1 + self.rules_of(one.event).index(rule))
 
     def _led(self, table: pl.DataFrame, event: str) -> str:
-        words, schemas = self.words, self.plan.schemas
+        vocabulary, schemas = self.vocabulary, self.plan.schemas
         lines: dict[str, None] = {}
         activities: dict[tuple[int, ...], str] = {}
         for id, text in zip(table[ID].to_list(), table[CONSTITUENTS].to_list()):
             rules, parts = json.loads(text)
-            one = f"<{words.event(id)}> <{PROV}"
+            one = f"<{vocabulary.event(id)}> <{PROV}"
             if rules:
                 key = tuple(rules)
                 if key not in activities:
@@ -85,10 +90,10 @@ class Derivations:
                 lines[f"{one}wasGeneratedBy> <{activities[key]}> .\n"] = None
             for record, name, values in parts:
                 (part,) = hashed([f"{json.dumps(name)} {json.dumps(values)}"], "" if record else self.meanings[name])
-                iri = words.reading(part) if record else words.event(part)
+                iri = vocabulary.reading(part) if record else vocabulary.event(part)
                 lines[f"{one}wasDerivedFrom> <{iri}> .\n"] = None
                 if record or name not in self.written:
-                    lines[_line(iri, RDF + "type", words.type(schemas[name]))] = None
+                    lines[_line(iri, RDF + "type", vocabulary.type(schemas[name]))] = None
         return "".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""What happened, kept for questions: every round's events go to the store, and leave it when they are old."""
+"""The history of events in the store: each round's events are added, and removed when they are too old."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from cep.core.time import END_OF_TIME
 from cep.runtime.history import BECAUSE, CONSTITUENTS
 from connectors.rdf import triples
 from connectors.rdf.derivations import Derivations
-from connectors.rdf.process import StoreProcess
-from connectors.rdf.words import Words
+from connectors.rdf.store_process import StoreProcess
+from connectors.rdf.vocabulary import Vocabulary
 from connectors.serving.service import Round, Service
 from knowledge.followed import Followed
 from knowledge.graph import Knowledge
 
 _MINUTE = 60_000_000
 
-Told = Callable[[Sequence[str] | None], None]
+Listener = Callable[[Sequence[str] | None], None]
 """Gets the events of which something new can be asked for, None: the knowledge has changed."""
 
 
@@ -37,15 +37,15 @@ class History:
         self,
         service: Service,
         store: StoreProcess,
-        words: Words,
+        vocabulary: Vocabulary,
         keep: int | None = None,
         readings: bool = False,
         again: bool = False,
     ) -> None:
-        self.store, self.words, self.readings = store, words, readings
+        self.store, self.vocabulary, self.readings = store, vocabulary, readings
         self._service, self._keep, self._again = service, keep, again
         engine = service.engine
-        self._derivations = Derivations(engine.plan, service.meanings, words, frozenset(service.outputs))
+        self._derivations = Derivations(engine.plan, service.meanings, vocabulary, frozenset(service.outputs))
         engine.tell(BECAUSE, CONSTITUENTS)
         self._swept: int | None = None
         self._trouble: str | None = None
@@ -53,7 +53,7 @@ class History:
         self._loading: Future[None] | None = None
         self._last: Future[None] | None = None
         self._reached, self._reaching = -END_OF_TIME, threading.Lock()
-        self._told: list[Told] = []
+        self._listeners: list[Listener] = []
         self._followed: Followed | None = None
         service.listen(self._take)
         service.written.append(store.written)
@@ -65,8 +65,8 @@ class History:
         filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)
         self._loading = self.store.know(name, filled)
         meanings = self._service.engine.meanings(known=True)
-        meant = {self._derivations.activity(event, []): meanings[event] for event in self._service.outputs}
-        self.store.derive(self._derivations.rules(), meant, self._again)
+        activities = {self._derivations.activity(event, []): meanings[event] for event in self._service.outputs}
+        self.store.derive(self._derivations.rules(), activities, self._again)
         changes = self._service.engine.changes
         if knowledge is not None and changes is not None:
             changes.news, self._followed = [], Followed(knowledge)
@@ -84,9 +84,9 @@ class History:
         """The watermark of what is written: no event that ends before it will come to the store any more."""
         return self._reached
 
-    def listen(self, told: Told) -> None:
+    def listen(self, listener: Listener) -> None:
         """To be told when events can be asked for, from another thread."""
-        self._told.append(told)
+        self._listeners.append(listener)
 
     def _take(self, one: Round) -> None:
         service = self._service
@@ -95,7 +95,7 @@ class History:
         parts, new = [], []
         inputs = one.inputs if self.readings else {}
         for tables, schemas, written in (
-            (inputs, service.inputs, lambda table, schema: triples.readings(table, schema, self.words)),
+            (inputs, service.inputs, lambda table, schema: triples.readings(table, schema, self.vocabulary)),
             (one.derived, service.outputs, self._derivations.events),
         ):
             for name, table in tables.items():
@@ -105,7 +105,7 @@ class History:
                     new.append(name)
         if parts:
             self._last = self.store.add("".join(parts))
-            self._last.add_done_callback(lambda future: self._tell(future, "events", new))
+            self._last.add_done_callback(lambda future: self._notify(future, "events", new))
         if self._last is None:
             self._reach(one.watermark)
         else:  # where there is nothing new either: what came before may still be written
@@ -129,17 +129,17 @@ class History:
         gone, come = self._followed.change(changes.news)
         changes.news.clear()
         if gone or come:
-            self.store.learn(gone, come).add_done_callback(lambda future: self._tell(future, "changes", None))
+            self.store.learn(gone, come).add_done_callback(lambda future: self._notify(future, "changes", None))
 
-    def _tell(self, future: Future[None], what: str, events: Sequence[str] | None) -> None:
+    def _notify(self, future: Future[None], what: str, events: Sequence[str] | None) -> None:
         error = future.exception()
         if error is not None:
             first, self._trouble = self._trouble is None, f"{what} were not stored: {error}"
             if first:
                 self.troubled(self._trouble)
             return
-        for told in self._told:
-            told(events)
+        for listener in self._listeners:
+            listener(events)
 
 
 def _finite(watermark: int) -> bool:

@@ -1,5 +1,5 @@
-"""Who an occurrence is: a name that rules which mean the same give it in every run over the same input, however it is
-cut."""
+"""The identity of an occurrence: its name is the same in every run over the same input, however that is cut, and under
+all rules that mean the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that can open no socket any more: what it is told to ask, it cannot ask elsewhere."""
+"""Forbid this process to open sockets, so that no query can make it ask another server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the store, and what it answers."""
+"""Queries to the store, their answers, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a query asks for a time: what its text says of it, for those texts that are surely understood.
+"""Parse where a query asks for times and between which bounds; texts that are not surely understood are left alone.
 
 Oxigraph gives no algebra, so the text is read by tokens, and only as far as it is plain: one SELECT, ASK or CONSTRUCT
 over the default graph, and of its outermost group the triples and filters that stand in it directly. Whatever is
@@ -15,8 +15,8 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf.timed import STAMPED, WAYS, Link, Order, Range, Stamp, Timed
-from connectors.rdf.words import RDF, XSD
+from connectors.rdf.query_parts import STAMPED, WAYS, Link, Order, QueryParts, Range, Stamp
+from connectors.rdf.vocabulary import RDF, XSD
 from knowledge.query.sparql import SparqlToken, tokens
 
 _NOT = {"graph", "service", "from", "base", "insert", "delete", "load", "clear", "with", "using", "describe", "reduced"}
@@ -34,7 +34,7 @@ class _Unclear(Exception):
     pass
 
 
-def timed(text: str, prefixes: Mapping[str, str]) -> Timed | None:
+def timed(text: str, prefixes: Mapping[str, str]) -> QueryParts | None:
     """What a query says of times; None: nothing, or nothing that is sure."""
     if not ("inXSDDateTimeStamp" in text or "distance" in text) or "\\" in text:
         return None
@@ -86,7 +86,7 @@ class _Reader:
         one = self.tokens[at] if at < len(self.tokens) else SparqlToken("", "", 0, 0)
         return one.text.lower() if one.kind in ("word", "mark") else ""
 
-    def timed(self) -> Timed:
+    def timed(self) -> QueryParts:
         at = 0
         while self.word(at) == "prefix":
             name, iri = self.tokens[at + 1], self.tokens[at + 2]
@@ -113,8 +113,8 @@ class _Reader:
             raise _Unclear  # a variable more would be given out
         self._group(first, last)
         order = self._order(last + 1) if kind == "select" and plain else None
-        said = (self.stamps, self.ranges, order, self.links, self.filters)
-        return Timed(self.text, *said, self.tokens[at].end, star, self.prefixes)
+        parts = (self.stamps, self.ranges, order, self.links, self.filters)
+        return QueryParts(self.text, *parts, self.tokens[at].end, star, self.prefixes)
 
     def _group(self, at: int, last: int) -> None:
         """What stands in a group directly."""
@@ -151,7 +151,7 @@ class _Reader:
             verb, at = at, self._path(at)
             value, end = at, self._value(at)
             if self.word(end) != ",":
-                self._told(subject, verb, value, end)
+                self._triple(subject, verb, value, end)
             at = end
             while self.word(at) == ",":
                 at = self._value(at + 1)
@@ -161,7 +161,7 @@ class _Reader:
                 at += 1
         return at
 
-    def _told(self, subject: str, verb: int, value: int, end: int) -> None:
+    def _triple(self, subject: str, verb: int, value: int, end: int) -> None:
         """Of one property with one value."""
         path = [self._iri(n) or self.word(n) for n in range(verb, value)]
         name, term = RDF + "type" if path == ["a"] else path[0], None

@@ -1,6 +1,6 @@
-"""What is asked in SPARQL: knowledge and derived events in one Oxigraph store on disk, events for some time.
+"""The store that SPARQL queries are evaluated over: knowledge and derived events in Oxigraph on disk.
 
-Imports little: it runs in a process of its own (connectors/rdf/worker.py).
+Imports little: it runs in a process of its own (connectors/rdf/store_worker.py).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf import beside
-from connectors.rdf.asking import asked
-from connectors.rdf.forgetting import MANY, Forgetting
+from connectors.rdf import knowledge_files
+from connectors.rdf.evaluation import evaluate
 from connectors.rdf.question import Answer, Page, Question, Refused
-from connectors.rdf.recent import Recent
-from connectors.rdf.spans import BEGINNING, END, HERE, INSIDE, STAMP, Spans
-from connectors.rdf.words import PROV, RDF, RDFS, Words
+from connectors.rdf.retention import MANY, Retention
+from connectors.rdf.time_index import TimeIndex
+from connectors.rdf.time_tree import BEGINNING, END, HERE, INSIDE, STAMP, TimeTree
+from connectors.rdf.vocabulary import PROV, RDF, RDFS, Vocabulary
 
 _MARK = ox.NamedNode(RDFS + "comment")
 _TYPE, _ACTIVITY = ox.NamedNode(RDF + "type"), ox.NamedNode(PROV + "Activity")
@@ -35,14 +35,17 @@ _STAMPED = f"{STAMP} ".encode()
 class EventStore:
     """Quads at `path`, a folder."""
 
-    def __init__(self, path: str, words: Words) -> None:
-        self.words = words
+    def __init__(self, path: str, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
         self.store = ox.Store(path)
-        self._mark, self._meaning = ox.NamedNode(words.base + "knowledge"), ox.NamedNode(words.base + "meaning")
+        self._mark, self._meaning = (
+            ox.NamedNode(vocabulary.base + "knowledge"),
+            ox.NamedNode(vocabulary.base + "meaning"),
+        )
         self._known, self._learned = f"{path}.nq", f"{path}.learned"
-        beside.mend(self._learned)
-        self.spans = Spans(self.store, words)
-        self._forgetting, self._recent = Forgetting(self.store, self.spans), Recent(self.store, self.spans)
+        knowledge_files.mend(self._learned)
+        self.spans = TimeTree(self.store, vocabulary)
+        self._forgetting, self._recent = Retention(self.store, self.spans), TimeIndex(self.store, self.spans)
         self._loose = self._lines = 0
         self._elsewhere = f"{path}.stamps"  # there are instants of other ways to write them
         self._indexed = self._recent.whole() and not os.path.exists(self._elsewhere) and not self._tells_times()
@@ -58,8 +61,8 @@ class EventStore:
         marks = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
         if os.path.exists(path):  # else it has taken its place already
             if marks and os.path.exists(before):
-                if not beside.sound(before, set(map(_value, marks))):
-                    raise beside.Damaged(before)
+                if not knowledge_files.sound(before, set(map(_value, marks))):
+                    raise knowledge_files.Damaged(before)
                 gone, new = _different(before, path)
                 for quad in _parsed(gone):
                     self.store.remove(quad)
@@ -73,14 +76,14 @@ class EventStore:
             self._indexed = self._indexed and not self._tells_times()
         for quad in marks:
             self.store.remove(quad)
-        for note in (name, *([beside.hashed(before)] if os.path.exists(before) else [])):
+        for note in (name, *([knowledge_files.hashed(before)] if os.path.exists(before) else [])):
             self.store.add(ox.Quad(self._mark, _MARK, ox.Literal(note)))
         self.store.flush()
 
     def learn(self, gone: bytes, come: bytes) -> None:
         """A change of the knowledge: quads that go and come. It is noted beside the store, so that what was loaded can
         be had again (`unlearn`)."""
-        beside.learn(self._learned, gone, come)
+        knowledge_files.learn(self._learned, gone, come)
         self._indexed = self._indexed and not self._times(come)
         self._change(gone.splitlines(keepends=True), come.splitlines(keepends=True))
 
@@ -90,7 +93,7 @@ class EventStore:
         if not os.path.exists(self._learned):
             return
         first: dict[bytes, bytes] = {}
-        for gone, come in beside.learned(self._learned):
+        for gone, come in knowledge_files.learned(self._learned):
             for sign, lines in ((b"-", gone), (b"+", come)):
                 for line in lines.splitlines(keepends=True):
                     first.setdefault(line, sign)
@@ -108,19 +111,19 @@ class EventStore:
             self.store.bulk_extend(quads)
         self._recent.grid.changed(b"".join(come))
 
-    def derive(self, rules: bytes, meant: Mapping[str, str], again: bool) -> None:
-        """Rules, as triples, in place of what was said of them. `meant`: what each event means, by what the names of
+    def derive(self, rules: bytes, meanings: Mapping[str, str], again: bool) -> None:
+        """Rules, as triples, in place of what was said of them. `meanings`: what each event means, by what the names of
         its activities begin with. `again`: they will derive all again, so that of events that meant something else, or
         are made no more, the occurrences go, and the rules."""
         marks = list(self.store.quads_for_pattern(None, self._meaning, None, HERE))
-        old = [f"{_of(q)}/" for q in marks if again and meant.get(_of(q)) != _value(q)]
-        said = [_of(quad) for quad in self.store.quads_for_pattern(None, _TYPE, _ACTIVITY, HERE)]
-        stale = [ox.NamedNode(one) for one in said if f"{one}/".startswith(tuple(old))]
+        old = [f"{_of(q)}/" for q in marks if again and meanings.get(_of(q)) != _value(q)]
+        activities = [_of(quad) for quad in self.store.quads_for_pattern(None, _TYPE, _ACTIVITY, HERE)]
+        stale = [ox.NamedNode(one) for one in activities if f"{one}/".startswith(tuple(old))]
         many = (q for one in stale for q in self.store.quads_for_pattern(None, _BY, one, HERE))
         if next(islice(many, _GONE, None), None) is not None and os.path.exists(self._known):
             known = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
-            if not beside.sound(self._known, set(map(_value, known))):
-                raise beside.Damaged(self._known)
+            if not knowledge_files.sound(self._known, set(map(_value, known))):
+                raise knowledge_files.Damaged(self._known)
             self.store.clear()  # the others come again too, sooner than so many are taken out
             self.store.bulk_extend(ox.parse(path=self._known, format=ox.RdfFormat.N_QUADS, lenient=True))
             self.store.extend(known)
@@ -132,12 +135,12 @@ class EventStore:
             by = self._objects(activity, _ASSOCIATION)
             for each in [activity, *by, *(plan for one in by for plan in self._objects(one, _PLAN))]:
                 self._forgetting.remove(list(self.store.quads_for_pattern(each, None, None, HERE)))
-        for quad in marks if again else [q for q in marks if _of(q) in meant]:
+        for quad in marks if again else [q for q in marks if _of(q) in meanings]:
             self.store.remove(quad)
         for subject in {line.split(b" ", 1)[0] for line in rules.splitlines()}:
             self._forgetting.remove(list(self.store.quads_for_pattern(_named(subject), None, None, HERE)))
         self.store.load(rules, ox.RdfFormat.N_TRIPLES, lenient=True)
-        self.store.extend(ox.Quad(ox.NamedNode(one), self._meaning, ox.Literal(name)) for one, name in meant.items())
+        self.store.extend(ox.Quad(ox.NamedNode(one), self._meaning, ox.Literal(name)) for one, name in meanings.items())
 
     def add(self, text: bytes) -> None:
         """Triples (connectors/rdf/triples.py), also such as are there already."""
@@ -171,7 +174,7 @@ class EventStore:
         return False
 
     def _times(self, text: bytes | mmap.mmap) -> bool:
-        return any(text.find(each) >= 0 for each in (_STAMPED, f"<{self.words.hour()}".encode()))
+        return any(text.find(each) >= 0 for each in (_STAMPED, f"<{self.vocabulary.hour()}".encode()))
 
     def forget(self, until: str) -> Iterator[int]:
         """Drop the events that end in minutes that are over before `until`, an instant
@@ -188,14 +191,14 @@ class EventStore:
         ends in the span, up to a bound; in a second, with what its minute holds. Raises Refused after these seconds.
         """
         until = time.monotonic() + seconds
-        within, whole = self.words.event(), len(span) < len("2013-02-08T21:05:30")
+        within, whole = self.vocabulary.event(), len(span) < len("2013-02-08T21:05:30")
         if whole and number > 1:
             return None
         found: set[tuple[str, str]] = set()
         looked = 0
         for stamp in self._instants(span, until):
             looked += 1
-            for quad in self.store.quads_for_pattern(None, END, ox.NamedNode(self.words.instant(stamp)), HERE):
+            for quad in self.store.quads_for_pattern(None, END, ox.NamedNode(self.vocabulary.instant(stamp)), HERE):
                 looked += 1
                 if _iri(quad.subject).startswith(within):
                     found.add((stamp, _iri(quad.subject)))
@@ -206,16 +209,16 @@ class EventStore:
         members = tuple(name for _, name in ordered[(number - 1) * most : number * most])
         if not looked or (number > 1 and not members):
             return None
-        told = (quad.triple for quad in self.described(members))
-        body = ox.serialize(told, format=ox.RdfFormat.N_TRIPLES)
+        triples = (quad.triple for quad in self.described(members))
+        body = ox.serialize(triples, format=ox.RdfFormat.N_TRIPLES)
         assert body is not None, "without an output the text is given"
         return Page(members, body, ordered[number * most][0] if len(ordered) > number * most else None)
 
     def _instants(self, span: str, until: float) -> Iterator[str]:
         """The instants in an hour, a minute or a second, in no order."""
-        hour = ox.NamedNode(self.words.hour(span[:13]))
-        minutes = self.spans.within(hour) if len(span) == 13 else [ox.NamedNode(self.words.hour(span[:16]))]
-        start = self.words.instant()
+        hour = ox.NamedNode(self.vocabulary.hour(span[:13]))
+        minutes = self.spans.within(hour) if len(span) == 13 else [ox.NamedNode(self.vocabulary.hour(span[:16]))]
+        start = self.vocabulary.instant()
         for each in (hour, *minutes):  # hours held instants themselves once
             for quad in self.store.quads_for_pattern(each, INSIDE, None, HERE):
                 _in_time(until)
@@ -227,13 +230,13 @@ class EventStore:
         """The minutes of an hour, the seconds of a minute, in which there are instants."""
         if len(span) > 13:
             return sorted({stamp[:19] for stamp in self._instants(span, until)})
-        hour, start = ox.NamedNode(self.words.hour(span)), self.words.hour()
+        hour, start = ox.NamedNode(self.vocabulary.hour(span)), self.vocabulary.hour()
         minutes = {minute.value.removeprefix(start) for minute in self.spans.within(hour)}
         once = (_iri(quad.object) for quad in self.store.quads_for_pattern(hour, INSIDE, None, HERE))
-        return sorted(minutes | {instant.removeprefix(self.words.instant())[:16] for instant in once})
+        return sorted(minutes | {instant.removeprefix(self.vocabulary.instant())[:16] for instant in once})
 
     def described(self, subjects: Iterable[str]) -> Iterator[ox.Quad]:
-        """All that is said of some things, and the times of their instants."""
+        """All triples of some subjects, and the times of their instants."""
         instants: dict[ox.NamedNode, None] = {}
         for subject in subjects:
             for quad in self.store.quads_for_pattern(ox.NamedNode(subject), None, None, HERE):
@@ -249,7 +252,7 @@ class EventStore:
 
     def ask(self, question: Question) -> Answer:
         """Raises Refused."""
-        return asked(self.store, question, self._recent if self._indexed else None)
+        return evaluate(self.store, question, self._recent if self._indexed else None)
 
     def _objects(self, subject: ox.NamedNode, property: ox.NamedNode) -> list[Any]:
         found = (quad.object for quad in self.store.quads_for_pattern(subject, property, None, HERE))

@@ -15,30 +15,30 @@ import polars as pl
 
 from cep.core.schema import Attribute, Schema
 from connectors.rdf.identity import ID, hashed, spelt
-from connectors.rdf.words import PROV, RDF, SOSA, TIME, XSD, Words
+from connectors.rdf.vocabulary import PROV, RDF, SOSA, TIME, XSD, Vocabulary
 
 _IRI = r"^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*$"
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"}
 _SECOND = 1_000_000
 
 
-def events(table: pl.DataFrame, schema: Schema, words: Words, activity: str | None) -> str:
+def events(table: pl.DataFrame, schema: Schema, vocabulary: Vocabulary, activity: str | None) -> str:
     """Derived occurrences, with `@id`: class, arguments, beginning and end, the activity that made all of them, None:
     that is said otherwise; and their instants."""
-    subject = pl.lit(f"<{words.event()}") + pl.col(ID) + ">"
+    subject = pl.lit(f"<{vocabulary.event()}") + pl.col(ID) + ">"
     made = [] if activity is None else [_link(subject, PROV + "wasGeneratedBy", activity)]
-    return _occurrences(table, schema, words, subject, [RDF + "type", words.type(schema)], made)
+    return _occurrences(table, schema, vocabulary, subject, [RDF + "type", vocabulary.type(schema)], made)
 
 
-def readings(table: pl.DataFrame, schema: Schema, words: Words) -> str:
+def readings(table: pl.DataFrame, schema: Schema, vocabulary: Vocabulary) -> str:
     """Input records as observations, each of its instant or interval, with its result at the end of that. Records that
     agree in all things are one."""
     ids = hashed(spelt(table, schema), "")
     table = table.with_columns(pl.Series(ID, ids, dtype=pl.String)).unique(ID, maintain_order=True)
-    subject = pl.lit(f"<{words.reading()}") + pl.col(ID) + ">"
+    subject = pl.lit(f"<{vocabulary.reading()}") + pl.col(ID) + ">"
     stamp = _typed(_moment(pl.col("end")), "dateTime")
-    begin, end = (f"<{words.instant()}" + _stamp(pl.col(column)) + ">" for column in ("start", "end"))
-    interval = f"<{words.interval()}" + _stamp(pl.col("start")) + "/" + _stamp(pl.col("end")) + ">"
+    begin, end = (f"<{vocabulary.instant()}" + _stamp(pl.col(column)) + ">" for column in ("start", "end"))
+    interval = f"<{vocabulary.interval()}" + _stamp(pl.col("start")) + "/" + _stamp(pl.col("end")) + ">"
     lasting = pl.col("start") < pl.col("end")
     more = [
         _link(subject, RDF + "type", SOSA + "Observation"),
@@ -48,7 +48,7 @@ def readings(table: pl.DataFrame, schema: Schema, words: Words) -> str:
         .then(interval + f" <{TIME}hasBeginning> " + begin + " .\n" + interval + f" <{TIME}hasEnd> " + end + " .\n")
         .otherwise(pl.lit("")),
     ]
-    return _occurrences(table, schema, words, subject, [RDF + "type", words.type(schema)], more)
+    return _occurrences(table, schema, vocabulary, subject, [RDF + "type", vocabulary.type(schema)], more)
 
 
 def stamp(time: int) -> str:
@@ -60,39 +60,44 @@ def stamp(time: int) -> str:
 
 
 def _occurrences(
-    table: pl.DataFrame, schema: Schema, words: Words, subject: pl.Expr, kind: Sequence[str], more: Sequence[pl.Expr]
+    table: pl.DataFrame,
+    schema: Schema,
+    vocabulary: Vocabulary,
+    subject: pl.Expr,
+    kind: Sequence[str],
+    more: Sequence[pl.Expr],
 ) -> str:
     if not table.height:
         return ""
     parts = [_link(subject, *kind), *more]
     for way, column in (("hasBeginning", "start"), ("hasEnd", "end")):
-        parts.append(subject + f" <{TIME}{way}> <{words.instant()}" + _stamp(pl.col(column)) + "> .\n")
+        parts.append(subject + f" <{TIME}{way}> <{vocabulary.instant()}" + _stamp(pl.col(column)) + "> .\n")
     for number, attribute in enumerate(schema.attributes):
-        head = f" <{words.property(schema, number)}> "
+        head = f" <{vocabulary.property(schema, number)}> "
         value = _value(table[attribute.name], attribute)
         table = table.with_columns(value.alias(f"@{number}"))
         written = subject + head + pl.col(f"@{number}") + " .\n"
         parts.append(pl.when(pl.col(f"@{number}").is_null()).then(pl.lit("")).otherwise(written))
     texts = table.select(pl.concat_str(parts)).to_series().to_list()
-    return "".join(texts) + _instants(pl.concat([table["start"], table["end"]]), words)
+    return "".join(texts) + _instants(pl.concat([table["start"], table["end"]]), vocabulary)
 
 
-def _instants(times: pl.Series, words: Words) -> str:
+def _instants(times: pl.Series, vocabulary: Vocabulary) -> str:
     """Instants with their times, in their minutes, in their hours, in their days."""
     found = times.unique().sort().to_frame("t").with_columns(_stamp(pl.col("t")).alias("s"))
-    instant = pl.lit(f"<{words.instant()}") + pl.col("s") + ">"
+    instant = pl.lit(f"<{vocabulary.instant()}") + pl.col("s") + ">"
     found = found.with_columns(pl.col("s").str.head(-11).alias("m"))  # `:00.000000Z` goes
     lines = found.select(
         instant + f" <{TIME}inXSDDateTimeStamp> " + _typed(_moment(pl.col("t")), "dateTime") + " .\n"
-        f"<{words.hour()}" + pl.col("m") + f"> <{TIME}inside> " + instant + " .\n"
+        f"<{vocabulary.hour()}" + pl.col("m") + f"> <{TIME}inside> " + instant + " .\n"
     )
     minutes = found.select("m").unique(maintain_order=True).with_columns(pl.col("m").str.head(-3).alias("h"))
     hours = minutes.select("h").unique(maintain_order=True).with_columns(pl.col("h").str.head(-3).alias("d"))
-    within = f"> <{TIME}intervalContains> <{words.hour()}"
-    spans = minutes.select(f"<{words.hour()}" + pl.col("h") + within + pl.col("m") + "> .\n")
+    within = f"> <{TIME}intervalContains> <{vocabulary.hour()}"
+    spans = minutes.select(f"<{vocabulary.hour()}" + pl.col("h") + within + pl.col("m") + "> .\n")
     days = hours.select(
-        pl.lit(f"<{words.days}{within}") + pl.col("d") + "> .\n"
-        f"<{words.hour()}" + pl.col("d") + within + pl.col("h") + "> .\n"
+        pl.lit(f"<{vocabulary.days}{within}") + pl.col("d") + "> .\n"
+        f"<{vocabulary.hour()}" + pl.col("d") + within + pl.col("h") + "> .\n"
     )  # fmt: skip
     return "".join(line for part in (lines, spans, days) for line in part.to_series().to_list())
 

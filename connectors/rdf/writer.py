@@ -15,7 +15,7 @@ from cep.engine import Engine
 from cep.runtime.history import CONSTITUENTS
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.identity import identified
-from connectors.rdf.words import PREFIXES, RDFS, Words
+from connectors.rdf.vocabulary import PREFIXES, RDFS, Vocabulary
 from connectors.sinks import Sink
 
 SUFFIXES: Mapping[str, str] = {
@@ -42,19 +42,24 @@ class RdfWriter:
     """
 
     def __init__(
-        self, path: str, schemas: Mapping[str, Schema], engine: Engine, format: str, words: Words | None = None
+        self,
+        path: str,
+        schemas: Mapping[str, Schema],
+        engine: Engine,
+        format: str,
+        vocabulary: Vocabulary | None = None,
     ) -> None:
         self.times = "iso"
         self.counts = dict.fromkeys(schemas, 0)
         if os.path.isdir(path) or path.endswith("/"):
             hint = "RDF of all events stands in one file: `--output events.nq`"
             raise CepError(f"`{path}` is a folder", hint=hint, code="output")
-        self._schemas, self._format, self._words = schemas, format, words or Words()
+        self._schemas, self._format, self._vocabulary = schemas, format, vocabulary or Vocabulary()
         self._meanings = engine.meanings()
         self._sink = Sink(path)
         self._begun = False
         self._kept: list[str] = []
-        self._derivations = Derivations(engine.plan, self._meanings, self._words, frozenset(schemas))
+        self._derivations = Derivations(engine.plan, self._meanings, self._vocabulary, frozenset(schemas))
         engine.tell(CONSTITUENTS)
         self._put(self._derivations.rules())
 

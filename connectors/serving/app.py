@@ -1,4 +1,4 @@
-"""The application: routers of what is served, who may ask, and how it is."""
+"""The web application: its routers, its layers, and the checks of health and readiness."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from connectors.rdf.question import Refused
-from connectors.serving.below import Below
 from connectors.serving.codings import Codings
-from connectors.serving.described import Told, answers, description
 from connectors.serving.docs import documented
 from connectors.serving.guard import Guard, Limits
 from connectors.serving.methods import Methods, Paths
 from connectors.serving.negotiation import Acceptable
-from connectors.serving.sentences import in_sentences
+from connectors.serving.openapi import Responses, answers, description
+from connectors.serving.request_errors import in_sentences
+from connectors.serving.root_path import RootPath
 
 _STATUS = {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}
 _LOST = {"type": "object", "additionalProperties": {"type": "string"}}
 _READY = {**_STATUS, "properties": {**_STATUS["properties"], "lost": _LOST}}  # type: ignore[dict-item]
-_UNREADY: Told = {
+_UNREADY: Responses = {
     503: {"description": "Not yet, or not any more.", "content": {"application/json": {"schema": _READY}}}
 }
 
@@ -40,7 +40,7 @@ def application(
 ) -> FastAPI:
     """`trouble`: why nothing can be asked, None: it can. `lost`: sources that are, by name, and why.
     `origins`: of whose pages browsers may ask, `*`: of all.
-    `root`: the path below which a proxy shows it (`connectors.serving.below`)."""
+    `root`: the path below which a proxy shows it (`connectors.serving.root_path`)."""
     made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
     own = _own(made, trouble, lost, registry)
 
@@ -66,7 +66,7 @@ def application(
             allow_headers=["Authorization", "Content-Type", "Content-Encoding", "Accept", "Last-Event-ID"],
             expose_headers=["ETag", "Retry-After"],
         )
-    made.add_middleware(Below, path=root)
+    made.add_middleware(RootPath, path=root)
     return made
 
 
@@ -89,8 +89,8 @@ def _own(
         """Questions are answered, and the program has not failed. `lost`: sources of the input that are, with the
         reason; what is known without them is served all the same."""
         found, away = trouble(), dict(lost())
-        told = {"status": found or "ok", **({"lost": away} if away else {})}
-        return JSONResponse(told, 200 if found is None else 503)
+        body = {"status": found or "ok", **({"lost": away} if away else {})}
+        return JSONResponse(body, 200 if found is None else 503)
 
     @made.get("/metrics", responses=answers("text/plain"))
     def metrics() -> Response:

@@ -38,10 +38,10 @@ class Codings:
         names = [name for name in names if name not in ("", "identity")]
         if names:
             if len(names) > 1 or names[0] not in _NAMES:
-                told = (
+                reason = (
                     f"the body of a request is sent as it is, or with `Content-Encoding: gzip`, not {names[0][:40]}\n"
                 )
-                await PlainTextResponse(told, 415, {"Accept-Encoding": "gzip"})(scope, receive, send)
+                await PlainTextResponse(reason, 415, {"Accept-Encoding": "gzip"})(scope, receive, send)
                 return
             unpacked = unpack(await _whole(receive), self.most)
             if isinstance(unpacked, PlainTextResponse):

@@ -19,20 +19,20 @@ def documented(app: FastAPI) -> Response:
     return Response(text, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": POLICY})
 
 
-def _page(told: Mapping[str, Any]) -> Iterator[str]:
-    title = escape(told["info"]["title"])
+def _page(document: Mapping[str, Any]) -> Iterator[str]:
+    title = escape(document["info"]["title"])
     yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}: what is served</title>'
     yield '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="page/docs.css">'
     yield f'<link rel="icon" href="page/icon.svg"></head><body><main><h1>{title}</h1>'
-    for part in told["info"]["description"].split("\n\n"):
+    for part in document["info"]["description"].split("\n\n"):
         yield f"<p>{escape(part)}</p>"
     yield '<p><a href="openapi.json">openapi.json</a> says the same for programs.</p>'
     yield "<nav><ul>"
-    for path, methods in told["paths"].items():
+    for path, methods in document["paths"].items():
         for method in methods:
             yield f'<li><a href="#{_anchor(method, path)}">{method.upper()} {escape(path)}</a></li>'
     yield "</ul></nav>"
-    for path, methods in told["paths"].items():
+    for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield from _operation(path, method, operation)
     yield "</main></body></html>\n"
@@ -44,9 +44,9 @@ def _operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterator
     if parameters := operation.get("parameters"):
         yield "<table><caption>Parameters</caption><tr><th>name</th><th>in</th><th>type</th><th></th></tr>"
         for one in parameters:
-            said = one.get("description") or one["schema"].get("description", "")
+            description = one.get("description") or one["schema"].get("description", "")
             must = "required. " if one.get("required") else ""
-            cells = (one["name"], one["in"], _type(one["schema"]), must + said)
+            cells = (one["name"], one["in"], _type(one["schema"]), must + description)
             yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
         yield "</table>"
     if body := operation.get("requestBody"):

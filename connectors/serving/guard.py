@@ -24,7 +24,7 @@ OPEN = frozenset(("/health", "/ready"))
 STREAMS = frozenset(("/api/stream", "/feeds/events", "/sparql/subscribe"))
 """What is answered without an end, so that a client is served so many at a time."""
 MANY = 200
-"""Streams that a client of another machine may have, unless it is said."""
+"""Open streams per client of another machine, by default."""
 HEAD = 1 << 18
 """Bytes of a request's first line and headers."""
 SECONDS = 30.0
@@ -85,8 +85,8 @@ class Guard:
         elif _length(headers) > limits.body:
             refused = PlainTextResponse(f"the request has more than {limits.body:,} bytes\n", 413)
         elif endless and (most := self._streams(client)) and self._open[client] >= most:
-            told = f"this address has {most:,} streams open, and may not have more; `--streams` says how many\n"
-            refused = PlainTextResponse(told, 429, {"Retry-After": "30"})
+            reason = f"this address has {most:,} streams open, and may not have more; `--streams` says how many\n"
+            refused = PlainTextResponse(reason, 429, {"Retry-After": "30"})
         if refused is not None:
             await refused(scope, receive, send)
             return

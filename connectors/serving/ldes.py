@@ -13,11 +13,11 @@ from starlette.responses import PlainTextResponse
 from connectors.rdf.compact import compact
 from connectors.rdf.history import History
 from connectors.rdf.question import Page, Refused
-from connectors.rdf.words import LDES, PREFIXES, RDF, TIME, TREE, XSD
-from connectors.serving.described import answers
+from connectors.rdf.vocabulary import LDES, PREFIXES, RDF, TIME, TREE, XSD
 from connectors.serving.guard import client_of
 from connectors.serving.negotiation import negotiated
-from connectors.serving.sparql import GRAPHS, STATUS, awaited
+from connectors.serving.openapi import answers
+from connectors.serving.sparql import GRAPHS, STATUS, await_answer
 
 _PAGE = 500  # members
 _LASTING = {10: timedelta(days=1), 13: timedelta(hours=1), 16: timedelta(minutes=1), 19: timedelta(seconds=1)}
@@ -44,7 +44,7 @@ def router(history: History, kept: str | None) -> APIRouter:
     async def view(request: Request) -> Response:
         """The days."""
         try:
-            hours = await awaited(request, store.hours(client=client_of(request.scope)))
+            hours = await await_answer(request, store.hours(client=client_of(request.scope)))
         except Refused as error:
             return _refused(error)
         days = sorted({hour[-13:-3] for hour in hours})
@@ -73,9 +73,9 @@ def router(history: History, kept: str | None) -> APIRouter:
         over = history.reached >= (end - _EPOCH) // timedelta(microseconds=1)  # before what is written is looked at
         try:
             if "T" in part:
-                found = await awaited(request, store.page(part, page, _PAGE, client_of(request.scope)))
+                found = await await_answer(request, store.page(part, page, _PAGE, client_of(request.scope)))
             else:
-                hours = await awaited(request, store.hours(part, part + "~", client_of(request.scope)))
+                hours = await await_answer(request, store.hours(part, part + "~", client_of(request.scope)))
                 found = Page(parts=tuple(hour[-13:] for hour in hours)) if hours else None
         except Refused as error:
             return _refused(error)

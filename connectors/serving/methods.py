@@ -28,7 +28,7 @@ class Paths:
         return sorted({*found, "OPTIONS", *(["HEAD"] if "GET" in found else [])}) if found else []
 
 
-class Enough(OSError):
+class ClientGone(OSError):
     """The client wants no more."""
 
 
@@ -48,8 +48,8 @@ class Methods:
         else:
             path = scope["path"].removeprefix(scope.get("root_path", ""))
             allowed = self.paths.methods(path)
-            told = PlainTextResponse(f"there is nothing at {path[:200]}\n", 404)
-            await (Response(None, 204, {"Allow": ", ".join(allowed)}) if allowed else told)(scope, receive, send)
+            response = PlainTextResponse(f"there is nothing at {path[:200]}\n", 404)
+            await (Response(None, 204, {"Allow": ", ".join(allowed)}) if allowed else response)(scope, receive, send)
 
     async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
         over = False
@@ -61,14 +61,14 @@ class Methods:
                 if message["status"] == 200 and _endless(message):
                     over = True
                     await send({"type": "http.response.body", "body": b""})
-                    raise Enough
+                    raise ClientGone
             elif not over and not message.get("more_body", False):
                 over = True
                 await send({"type": "http.response.body", "body": b""})
 
         try:
             await self.app({**scope, "method": "GET"}, receive, without_body)
-        except (Enough, ClientDisconnect):
+        except (ClientGone, ClientDisconnect):
             if not over:
                 raise
 

@@ -1,11 +1,11 @@
-"""Which of several media types a client wants (RFC 9110, section 12.5.1): for all that is served, by one reading."""
+"""Content negotiation (RFC 9110, section 12.5.1): which of several media types a client prefers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,10 +19,10 @@ _WEIGHT = re.compile(r"\d?\.?\d{0,9}")
 def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str = "") -> str:
     """Of the formats by media type the one that `Accept` wants most, of equals the first; `otherwise` where it wants
     none of them. No `Accept` takes any."""
-    wishes = ranges(headers.getlist("accept"))
+    accepts = ranges(headers.getlist("accept"))
     best, chosen = 0.0, otherwise
     for kind, format in known.items():
-        if (weight := _weight_of(kind, wishes)) > best:
+        if (weight := _weight_of(kind, accepts)) > best:
             best, chosen = weight, format
     return chosen
 
@@ -47,17 +47,17 @@ def takes(headers: Headers, kind: str) -> bool:
     return _weight_of(kind.partition(";")[0].strip().lower(), ranges(headers.getlist("accept"))) > 0
 
 
-def _weight_of(kind: str, wishes: Sequence[tuple[str, float]] | None) -> float:
+def _weight_of(kind: str, accepts: Sequence[tuple[str, float]] | None) -> float:
     """That of the most specific range which the type is in."""
-    if wishes is None:
+    if accepts is None:
         return 1.0
-    fitting = [(-wish.count("*"), weight) for wish, weight in wishes if _fits(kind, wish)]
+    fitting = [(-media_range.count("*"), weight) for media_range, weight in accepts if _fits(kind, media_range)]
     exact = max((each for each, _ in fitting), default=0)
     return max((weight for each, weight in fitting if each == exact), default=0.0)
 
 
-def _fits(kind: str, wish: str) -> bool:
-    return wish in (kind, "*/*", "*") or (wish.endswith("/*") and kind.startswith(wish[:-1]))
+def _fits(kind: str, media_range: str) -> bool:
+    return media_range in (kind, "*/*", "*") or (media_range.endswith("/*") and kind.startswith(media_range[:-1]))
 
 
 def _number(text: str) -> float:
@@ -88,18 +88,21 @@ class Acceptable:
 
         async def accepted(message: Message) -> None:
             nonlocal refused
-            if message["type"] == "http.response.start" and 200 <= message["status"] < 300:
+            begins, status = message["type"] == "http.response.start", message.get("status", 0)
+            if begins and (200 <= status < 300 or status == 304) and not _already_negotiated(message):
                 kind = Headers(raw=message["headers"]).get("content-type", "")
-                if kind and not _told(message) and not takes(headers, kind):
+                if kind and not takes(headers, kind):
                     refused = True
                     await _refusal(kind.partition(";")[0])(scope, receive, send)
+                else:  # another `Accept` would have had another answer
+                    MutableHeaders(scope=message).add_vary_header("Accept")
             if not refused:
                 await send(message)
 
         await self.app(scope, receive, accepted)
 
 
-def _told(message: Message) -> bool:
+def _already_negotiated(message: Message) -> bool:
     """Whether the answer was chosen for this client already."""
     return "accept" in Headers(raw=message["headers"]).get("vary", "").lower().replace(" ", "").split(",")
 
@@ -110,5 +113,5 @@ def _refusal(kind: str) -> PlainTextResponse:
 
 def takes_coding(headers: Headers, name: str) -> bool:
     """Whether a content coding is one that `Accept-Encoding` takes."""
-    wishes = dict(ranges(headers.getlist("accept-encoding")) or ())
-    return max(wishes.get(name, wishes.get("*", 0.0)), wishes.get(f"x-{name}", 0.0)) > 0
+    accepts = dict(ranges(headers.getlist("accept-encoding")) or ())
+    return max(accepts.get(name, accepts.get("*", 0.0)), accepts.get(f"x-{name}", 0.0)) > 0

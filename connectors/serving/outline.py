@@ -7,12 +7,12 @@ from typing import Any
 from cep.plan.labels import labels, rules
 from cep.plan.plan import Plan
 from cep.plan.render import Rendering
-from connectors.rdf.words import Words
-from connectors.serving.located import Spoken
+from connectors.rdf.vocabulary import Vocabulary
+from connectors.serving.gazette import SubjectColumns
 from connectors.serving.service import Service
 
 
-def outline(service: Service, words: Words) -> dict[str, Any]:
+def outline(service: Service, vocabulary: Vocabulary) -> dict[str, Any]:
     """`rules`: first and last line, the event derived, the node whose rows count (`node`), and the nodes that it needs
     (`goals`); a node's text is that of `cep plan`. `iri`: what an event or attribute is called in RDF; `base`: what
     those begin with that nothing is declared for; `alerts`: whether an ALERT statement is on the event."""
@@ -35,17 +35,17 @@ def outline(service: Service, words: Words) -> dict[str, Any]:
                 "name": name,
                 "derived": name in service.outputs,
                 "attributes": [
-                    {"name": each.name, "type": each.type, "iri": words.property(schema, number)}
+                    {"name": each.name, "type": each.type, "iri": vocabulary.property(schema, number)}
                     for number, each in enumerate(schema.attributes)
                 ],
-                "subject": Spoken.of(schema).subject,
-                "iri": words.type(schema),
+                "subject": SubjectColumns.of(schema).subject,
+                "iri": vocabulary.type(schema),
                 "alerts": name in alerted,
             }
             for name, schema in {**service.inputs, **service.outputs}.items()
         ],
         "lineage": service.engine.explain,
-        "base": words.base,
+        "base": vocabulary.base,
     }
 
 

@@ -20,9 +20,9 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import STATUSES, document
-from connectors.rdf.words import Words
-from connectors.serving.described import answers
-from connectors.serving.fresh import has
+from connectors.rdf.vocabulary import Vocabulary
+from connectors.serving.conditional import matches_etag
+from connectors.serving.openapi import answers
 from connectors.serving.outline import outline
 from connectors.serving.scene import Scene
 
@@ -57,13 +57,13 @@ class _File:
 
 
 def router(
-    scene: Scene, outbox: Outbox | None = None, status: str = STATUSES[0], words: Words | None = None
+    scene: Scene, outbox: Outbox | None = None, status: str = STATUSES[0], vocabulary: Vocabulary | None = None
 ) -> APIRouter:
     """`scene` is to be closed before the server waits for its clients to go."""
     made = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
     run = secrets.token_hex(4)  # numbers of another run mean nothing in this one
-    told = outline(scene.service, words or Words())
+    described = outline(scene.service, vocabulary or Vocabulary())
 
     unchanged = "It has not changed: `If-None-Match` names it."
 
@@ -84,12 +84,16 @@ def router(
     @made.get("/api/program", responses=answers("application/json", json=_OBJECT))
     async def program() -> Response:
         """The rules, what they are made of, and what there is besides: a map, alerts, and whether these are meant."""
-        has = {"map": "vendor/leaflet.js" in files, "alerts": outbox is not None, "rights": scene.gazette.rights}
-        return _json(told | has | {"status": status})
+        features = {
+            "map": "vendor/leaflet.js" in files,
+            "alerts": outbox is not None,
+            "rights": scene.gazette.rights,
+        }
+        return _json(described | features | {"status": status})
 
     @made.get("/api/state", responses=answers("application/json", json=_OBJECT))
     def state() -> Response:
-        """All that is shown, as it is now; `stream` goes on behind `at`."""
+        """All that is shown, as it is now; `stream` continues after `at`."""
         number, events, stations = scene.newest(SHOWN)
         rest: dict[str, Any] = {"at": f"{run}-{number}", "stations": stations, "numbers": scene.summary()}
         if outbox is not None:
@@ -171,7 +175,7 @@ def _files() -> dict[str, _File]:
 
 def _sent(file: _File, request: Request) -> Response:
     headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Content-Security-Policy": POLICY}
-    if has(request.headers, file.tag):
+    if matches_etag(request.headers, file.tag):
         return Response(status_code=304, headers=headers)
     return Response(file.path.read_bytes(), media_type=file.kind, headers=headers)
 

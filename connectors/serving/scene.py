@@ -1,4 +1,4 @@
-"""What the page shows: the newest derived events, each station's state, and what the goals did. All of it is bounded.
+"""The state of the live page: the newest derived events, each station's state, and what the goals did. It is bounded.
 
 Every change has a number, from 1; a client that knows up to which it has come is given what came behind it.
 """
@@ -19,9 +19,9 @@ import polars as pl
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.plan.order import Unit
-from connectors.alerts.plain import shown
+from connectors.alerts.text import shown
 from connectors.rdf.identity import ID
-from connectors.serving.located import Gazette, Point, Spoken, where
+from connectors.serving.gazette import Gazette, Point, SubjectColumns, where
 from connectors.serving.service import Round, Service
 
 EVENTS = 20_000
@@ -35,22 +35,22 @@ _BECAUSE = "because"
 
 @dataclass(slots=True)
 class Station:
-    """A subject with its place; `heard` and `told`: when the latest record about it, and the latest event, ended."""
+    """A subject with its place; `last_record` and `last_event`: when the latest of each about it ended."""
 
     key: str
     name: str
     point: Point
     number: int = 0
-    heard: int = BEGINNING
-    told: int = BEGINNING
+    last_record: int = BEGINNING
+    last_event: int = BEGINNING
     event: str = ""
 
     @property
     def state(self) -> str:
         """`event`: the latest record about it was part of something, or something came since; `quiet`: it was not."""
-        if self.told == self.heard == BEGINNING:
+        if self.last_event == self.last_record == BEGINNING:
             return "unheard"
-        return "event" if self.told >= self.heard else "quiet"
+        return "event" if self.last_event >= self.last_record else "quiet"
 
     def shown(self) -> dict[str, Any]:
         lat, long = self.point
@@ -75,13 +75,13 @@ class Scene:
         self.lost: tuple[str, ...] = ()  # sources
         self.reached: int | None = None  # how far the time of events has come; at the end of the input it has no end
         self._schemas: dict[str, Schema] = {**service.inputs, **service.outputs}
-        self._spoken = {name: Spoken.of(schema) for name, schema in self._schemas.items()}
+        self._subject_columns = {name: SubjectColumns.of(schema) for name, schema in self._schemas.items()}
         self._iris = {
             name: [each.name for each in schema.attributes if each.type == "iri"]
             for name, schema in self._schemas.items()
         }
         self._gone = 0
-        self._ids: dict[str, tuple[int, str, dict[str, Any]]] = {}
+        self._ids: dict[str, tuple[int, str, bytes, str | None]] = {}  # no objects to search for garbage
         self._inputs: deque[Mapping[str, pl.DataFrame]] = deque(maxlen=_FRAMES)
         self._waiting: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
         for thing, key in self.gazette.stations.items():
@@ -94,9 +94,9 @@ class Scene:
         with self.lock:
             self._inputs.append(one.inputs)
             for name, table in one.inputs.items():
-                self._latest(name, table, "heard")
+                self._latest(name, table, "last_record")
             for name, table in one.derived.items():
-                self._latest(name, table, "told")
+                self._latest(name, table, "last_event")
             self._add(one.derived)
             if abs(one.watermark) <= 2**60:
                 self.reached = one.watermark
@@ -107,14 +107,14 @@ class Scene:
 
     def _latest(self, name: str, table: pl.DataFrame, field: str) -> None:
         """The latest end, and the place, of every subject in a table."""
-        spoken = self._spoken[name]
-        if spoken.subject is None or not table.height:
+        where_about = self._subject_columns[name]
+        if where_about.subject is None or not table.height:
             return
         columns = [pl.col("end").max()]
-        if spoken.latitude is not None and spoken.longitude is not None:
-            columns += [pl.col(spoken.latitude).drop_nulls().last().alias("@lat")]
-            columns += [pl.col(spoken.longitude).drop_nulls().last().alias("@long")]
-        latest = table.group_by(spoken.subject, maintain_order=True).agg(columns)
+        if where_about.latitude is not None and where_about.longitude is not None:
+            columns += [pl.col(where_about.latitude).drop_nulls().last().alias("@lat")]
+            columns += [pl.col(where_about.longitude).drop_nulls().last().alias("@long")]
+        latest = table.group_by(where_about.subject, maintain_order=True).agg(columns)
         for subject, end, *place in latest.iter_rows():
             if subject is None:
                 continue
@@ -125,7 +125,7 @@ class Scene:
             if place and (point := where(*place)) is not None:
                 station.point = point
             setattr(station, field, max(getattr(station, field), end))
-            if field == "told" and station.told == end:
+            if field == "last_event" and station.last_event == end:
                 station.event = name
             if before != (station.state, station.point, station.event):
                 self._changed(station)
@@ -163,8 +163,8 @@ class Scene:
         for end, start, name, table, row in rows[-EVENTS:]:
             values = table.row(row, named=True)
             id, because = values[ID], values.get(_BECAUSE)
-            spoken = self._spoken[name]
-            about = values.get(spoken.subject) if spoken.subject is not None else None
+            where_about = self._subject_columns[name]
+            about = values.get(where_about.subject) if where_about.subject is not None else None
             document: dict[str, Any] = {
                 "id": id,
                 "type": name,
@@ -180,8 +180,9 @@ class Scene:
                 self._gone, gone, _ = self.events[0]
                 if self._ids[gone][0] == self._gone:
                     del self._ids[gone]
-            self.events.append((self.number, id, json.dumps(document, separators=(",", ":")).encode()))
-            self._ids[id] = self.number, name, document | {"because": because}
+            text = json.dumps(document, separators=(",", ":")).encode()
+            self.events.append((self.number, id, text))
+            self._ids[id] = self.number, name, text, because
 
     def _place(self, iri: object) -> dict[str, Any] | None:
         point = self.gazette.points.get(str(iri))
@@ -228,8 +229,8 @@ class Scene:
             found = self._ids.get(id)
         if found is None:
             return None
-        because = found[2]["because"]
-        return found[2] | {"because": None if because is None else json.loads(because)}
+        _, _, text, because = found
+        return {**json.loads(text), "because": None if because is None else json.loads(because)}
 
     def records(self, key: str) -> list[dict[str, Any]]:
         """The latest record about a subject of each input event, if it came lately."""
@@ -238,7 +239,7 @@ class Scene:
         found: dict[str, dict[str, Any]] = {}
         for inputs in reversed(rounds):
             for name, table in inputs.items():
-                subject = self._spoken[name].subject
+                subject = self._subject_columns[name].subject
                 if name in found or subject is None or not table.height:
                     continue
                 mine = table.filter(pl.col(subject).cast(pl.String) == key).sort("end", maintain_order=True).tail(1)

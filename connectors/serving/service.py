@@ -1,8 +1,9 @@
-"""The service: what an engine was given and derived, round by round, told to whoever listens."""
+"""The service: passes what an engine was given and derived, round by round, to its listeners."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -44,7 +45,7 @@ class Service:
     """Takes what `cep.app.pipeline.flow` gives, in the engine's thread; listeners are called there, one after another.
 
     `text` is the program's text, `name` that of its file. `rounds`, `last` and `ended` may be read by any thread.
-    `written`: of listeners that write later what they are told, whether they have by now; they may take their time.
+    `written`: of listeners that write later what they are told, a future that is done when they have all until now.
     """
 
     def __init__(self, engine: Engine, text: str, name: str, tally: RunStats) -> None:
@@ -57,7 +58,7 @@ class Service:
         self.tally = tally
         self.last: Round | None = None
         self.ended = False
-        self.written: list[Callable[[], bool]] = []
+        self.written: list[Callable[[], Future[None]]] = []
         self._listeners: list[Listener] = []
         self._batch: Batch | None = None
 
@@ -68,7 +69,7 @@ class Service:
 
     def listen(self, listener: Listener) -> None:
         """Every round from now on goes to the listener; said before the run begins."""
-        assert self.last is None, "who comes later would not know what was before"
+        assert self.last is None, "a later listener would miss the rounds before it"
         self._listeners.append(listener)
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:

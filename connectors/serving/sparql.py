@@ -16,13 +16,13 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
 from cep.core.logs import Log
-from connectors.rdf.elsewhere import REFUSED
-from connectors.rdf.process import StoreProcess
+from connectors.rdf.federation import REFUSED
 from connectors.rdf.question import Question, Refused
-from connectors.rdf.words import DISTANCE
-from connectors.serving.described import answers, query
+from connectors.rdf.store_process import StoreProcess
+from connectors.rdf.vocabulary import DISTANCE
 from connectors.serving.guard import client_of
 from connectors.serving.negotiation import negotiated
+from connectors.serving.openapi import answers, query
 from knowledge.query.sparql import tokens
 from knowledge.query.validation import no_query
 
@@ -95,15 +95,15 @@ REFUSALS: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class SparqlOptions:
     """What queries may take: seconds, bytes of an answer, letters of the question. `prefixes` need not be declared.
-    `shown`: the log tells what was asked."""
+    `shown`: the log has the text of queries."""
 
     seconds: float = 10.0
     bytes: int = 1 << 26
     prefixes: Mapping[str, str] | None = None
     shown: bool = False
-    letters: int = 1 << 16
+    characters: int = 1 << 16
 
 
 class Malformed(Exception):
@@ -114,8 +114,8 @@ class Malformed(Exception):
         self.status = status
 
 
-def router(store: StoreProcess, asking: Asking, told: Log | None = None) -> APIRouter:
-    """The endpoint. `told` gets every request with its status, seconds, and bytes of the answer."""
+def router(store: StoreProcess, asking: SparqlOptions, log: Log | None = None) -> APIRouter:
+    """The endpoint. `log` gets every request with its status, seconds, and bytes of the answer."""
     made = APIRouter(tags=["queries"], default_response_class=Response)
 
     async def endpoint(request: Request) -> Response:
@@ -124,10 +124,10 @@ def router(store: StoreProcess, asking: Asking, told: Log | None = None) -> APIR
         began = perf_counter()
         found: list[Question] = []
         response = await _answered(request, store, asking, found)
-        if told is not None:
+        if log is not None:
             seconds = round(perf_counter() - began, 4)
             shown = {"query": found[0].text[:_SHOWN]} if asking.shown and found else {}
-            told("query", None, status=response.status_code, seconds=seconds, bytes=len(response.body), **shown)
+            log("query", None, status=response.status_code, seconds=seconds, bytes=len(response.body), **shown)
         return response
 
     told_of = answers(*TABLES, *GRAPHS, **REFUSALS, _500="The store has failed.")
@@ -136,7 +136,7 @@ def router(store: StoreProcess, asking: Asking, told: Log | None = None) -> APIR
     return made
 
 
-async def _answered(request: Request, store: StoreProcess, asking: Asking, found: list[Question]) -> Response:
+async def _answered(request: Request, store: StoreProcess, asking: SparqlOptions, found: list[Question]) -> Response:
     """The answer, or why there is none; the question goes to `found`."""
     try:
         pairs = await parameters(request)
@@ -151,8 +151,8 @@ async def _answered(request: Request, store: StoreProcess, asking: Asking, found
         table, graph = formats(request.headers)
         client = client_of(request.scope)
         question = replace(question, table=table or "json", graph=graph or "ttl", client=client)
-        await asyncio.to_thread(stays, question.text)
-        answer = await awaited(request, store.ask(question))
+        await asyncio.to_thread(check_federation, question.text)
+        answer = await await_answer(request, store.ask(question))
         if answer.format not in (table, graph):  # only the query says which of the two it is
             kinds = TABLES if answer.format in TABLES.values() else GRAPHS
             raise Malformed(406, f"the answer of this query is {', '.join(kinds)}")
@@ -163,7 +163,7 @@ async def _answered(request: Request, store: StoreProcess, asking: Asking, found
     return Response(answer.body, media_type=_TYPES[answer.format], headers={"Vary": "Accept"})
 
 
-async def awaited(request: Request, asked: Future[T]) -> T:
+async def await_answer(request: Request, asked: Future[T]) -> T:
     """What was asked for. Refused: the client has gone before it came; then it is ended."""
     answer, gone = asyncio.wrap_future(asked), asyncio.ensure_future(_gone(request))
     try:
@@ -211,13 +211,13 @@ async def parameters(request: Request) -> list[tuple[str, str]] | None:
             raise Malformed(415, f"the content type is {_FORM} or {_DIRECT}, not `{other[:80]}`")
 
 
-def asked(pairs: Sequence[tuple[str, str]], asking: Asking) -> Question:
+def asked(pairs: Sequence[tuple[str, str]], asking: SparqlOptions) -> Question:
     """The question of a query operation. Raises Malformed."""
     queries = [value for key, value in pairs if key == "query"]
     if len(queries) != 1:
         raise Malformed(400, "there is no query" if not queries else "there is more than one query")
-    if len(queries[0]) > asking.letters:
-        raise Malformed(413, f"the query has more than {asking.letters} letters")
+    if len(queries[0]) > asking.characters:
+        raise Malformed(413, f"the query has more than {asking.characters} characters")
     default = tuple(value for key, value in pairs if key == "default-graph-uri")
     named = tuple(value for key, value in pairs if key == "named-graph-uri")
     for iri in (*default, *named):
@@ -233,7 +233,7 @@ def asked(pairs: Sequence[tuple[str, str]], asking: Asking) -> Question:
     )
 
 
-def stays(query: str) -> None:
+def check_federation(query: str) -> None:
     """Raises Refused for a query that has more brackets in one another than a parser's stack takes, or plainly asks
     another endpoint; what does so less plainly the store's process finds."""
     depth = 0

@@ -21,24 +21,33 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from cep.core.schema import Schema
 from connectors.rdf.history import History
 from connectors.rdf.question import Answer, Question, Refused
-from connectors.rdf.words import Words
-from connectors.serving.described import answers
+from connectors.rdf.vocabulary import Vocabulary
 from connectors.serving.guard import client_of
-from connectors.serving.sparql import ASKED, REFUSALS, Asking, Malformed, asked, parameters, refused, stays
+from connectors.serving.openapi import answers
+from connectors.serving.sparql import (
+    ASKED,
+    REFUSALS,
+    Malformed,
+    SparqlOptions,
+    asked,
+    check_federation,
+    parameters,
+    refused,
+)
 from knowledge.query.sparql import tokens
 
 MOST = 1 << 22
 """Bytes of an answer that is watched."""
 
 _QUERIES = 100  # different ones that are watched
-_BEHIND = 64  # messages that may wait for a client; one that is further behind is let go
+_BEHIND = 64  # messages that may wait for a client; one that is further behind is disconnected
 _ALIVE = 15.0  # seconds of silence after which a comment is sent
 _TROUBLES = 3  # one after the other, which end it
 _NO_TABLE = "table"  # the code of a query that cannot be watched
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PollingRate:
     """Seconds between two times that a query is asked: at least `soon` where what it names has come, `later` where
     other events have."""
 
@@ -63,22 +72,22 @@ class _Watched:
 
 
 class Subscriptions:
-    """The queries that are watched, each asked once for all who watch it."""
+    """The watched queries, each evaluated once for all its clients."""
 
-    def __init__(self, history: History, schemas: Mapping[str, Schema], pace: Pace) -> None:
+    def __init__(self, history: History, schemas: Mapping[str, Schema], pace: PollingRate) -> None:
         self._store, self._pace = history.store, pace
-        self._iris = _iris(schemas, history.words)
+        self._iris = _iris(schemas, history.vocabulary)
         self._watched: dict[Question, _Watched] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.closed = False
-        history.listen(self._told)
+        history.listen(self._notified)
 
     async def watch(self, question: Question) -> asyncio.Queue[str | None]:
         """Messages, the answer as it is now first; None is the last. Raises Refused."""
         self._loop = asyncio.get_running_loop()
         names = None
         if question not in self._watched:
-            names = await asyncio.to_thread(named, question.text, dict(question.prefixes), self._iris)
+            names = await asyncio.to_thread(events_named, question.text, dict(question.prefixes), self._iris)
         one = self._watched.get(question)  # another may have begun to watch it meanwhile
         if one is None:
             if len(self._watched) >= _QUERIES:
@@ -107,7 +116,7 @@ class Subscriptions:
             del self._watched[question]
 
     async def close(self) -> None:
-        """All are told that there is no more."""
+        """End the stream of every client."""
         self.closed = True
         for one in list(self._watched.values()):
             for queue in list(one.clients):
@@ -118,12 +127,12 @@ class Subscriptions:
         """How many listen."""
         return sum(len(one.clients) for one in list(self._watched.values()))
 
-    def _told(self, events: Sequence[str] | None) -> None:
+    def _notified(self, events: Sequence[str] | None) -> None:
         if self._loop is not None and not self._loop.is_closed():
             with suppress(RuntimeError):  # it closes just now
-                self._loop.call_soon_threadsafe(self._came, None if events is None else frozenset(events))
+                self._loop.call_soon_threadsafe(self._mark_due, None if events is None else frozenset(events))
 
-    def _came(self, events: Set[str] | None) -> None:
+    def _mark_due(self, events: Set[str] | None) -> None:
         for one in self._watched.values():
             if one.names is None or events is None or one.names & events:
                 one.due.set()
@@ -164,7 +173,7 @@ class Subscriptions:
             _end(queue)
 
     async def _ask(self, one: _Watched) -> str | None:
-        """Ask once more, and say what is different, None: nothing. A large answer is looked at in another thread."""
+        """Evaluate the query again; gives the difference, None: none. Answers are compared in another thread."""
         answer = await asyncio.wrap_future(self._store.ask(one.question))
         one.variables, one.rows, change = await asyncio.to_thread(_compared, one.rows, answer)
         return change
@@ -176,7 +185,7 @@ class Subscriptions:
                 _end(queue)
 
 
-def router(subscriptions: Subscriptions, asking: Asking) -> APIRouter:
+def router(subscriptions: Subscriptions, asking: SparqlOptions) -> APIRouter:
     """The endpoint."""
     made = APIRouter(tags=["queries"], default_response_class=Response)
 
@@ -186,7 +195,7 @@ def router(subscriptions: Subscriptions, asking: Asking) -> APIRouter:
             pairs = await parameters(request)
             most = min(MOST, asking.bytes)
             question = replace(asked(pairs or (), asking), table="json", bytes=most, client=client_of(request.scope))
-            await asyncio.to_thread(stays, question.text)
+            await asyncio.to_thread(check_federation, question.text)
             queue = await subscriptions.watch(question)
         except Malformed as error:
             return PlainTextResponse(f"{error}\n", error.status)
@@ -218,7 +227,7 @@ def router(subscriptions: Subscriptions, asking: Asking) -> APIRouter:
     return made
 
 
-def named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str]) -> frozenset[str] | None:
+def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str]) -> frozenset[str] | None:
     """The events whose classes or properties a query names; None where it names none."""
     known, found, declared = dict(prefixes), set(), ""
     for token in tokens(query):
@@ -243,12 +252,12 @@ def named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str]) -> f
     return frozenset(found) or None
 
 
-def _iris(schemas: Mapping[str, Schema], words: Words) -> dict[str, str]:
+def _iris(schemas: Mapping[str, Schema], vocabulary: Vocabulary) -> dict[str, str]:
     """The event that a class or property is of."""
     found = {}
     for name, schema in schemas.items():
-        found[words.type(schema)] = name
-        found |= {words.property(schema, number): name for number in range(len(schema.attributes))}
+        found[vocabulary.type(schema)] = name
+        found |= {vocabulary.property(schema, number): name for number in range(len(schema.attributes))}
     return found
 
 
@@ -264,7 +273,7 @@ def _compared(before: Counter[str], answer: Answer) -> tuple[list[str], Counter[
 
 
 def _refusal(error: Exception) -> Refused:
-    """What is told of an error, also one that nobody has thought of."""
+    """The refusal that is sent for an error, also for an unexpected one."""
     return error if isinstance(error, Refused) else Refused("failed", f"{type(error).__name__}: {error}")
 
 

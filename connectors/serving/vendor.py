@@ -127,7 +127,7 @@ def _download(package: Package) -> bytes:
 
 
 def main() -> int:
-    """0 also where nothing could be fetched: the page tells of it, and works without the map."""
+    """0 also where nothing could be fetched: the page says so, and works without the map."""
     try:
         made = fetch()
     except (Unfetched, OSError) as error:

@@ -23,18 +23,18 @@ from cep.explain.derivation import DEEPEST, MOST
 from cep.explain.judging import Facts
 from cep.explain.occurrences import Occurrence
 from cep.explain.question import wanted
-from connectors.rdf.process import StoreProcess
 from connectors.rdf.question import Question
-from connectors.rdf.words import TIME, Words
-from connectors.serving.described import answers
+from connectors.rdf.store_process import StoreProcess
+from connectors.rdf.vocabulary import TIME, Vocabulary
+from connectors.serving.fair_lock import FairLock
 from connectors.serving.negotiation import negotiated
+from connectors.serving.openapi import answers
 from connectors.serving.scene import Scene
-from connectors.serving.turn import FairLock
 from connectors.times import iso, of_duration, of_iso
 from connectors.why.lines import refusals, tree
 from connectors.why.origins import Origins
-from connectors.why.plain import Asked, by_id
 from connectors.why.prov import provenance
+from connectors.why.text import Explainer, by_id
 
 FORMS: Mapping[str, str] = {
     "application/json": "json",
@@ -51,7 +51,7 @@ WAITING = 16
 """Questions that wait, at most."""
 
 Form = Literal["json", "text", "prov"]
-Told = Awaitable[dict[str, Any]]
+Json = Awaitable[dict[str, Any]]
 Plain = Mapping[str, Callable[[Mapping[str, Any], "Questions"], str]]
 Ended = Callable[[str], tuple[str | None, int] | None]
 """The event and the end of what has an `@id`, or the end alone; None: there is no such event."""
@@ -70,7 +70,7 @@ class Unanswered(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class TimeLimit:
     """How long the engine may be kept from its work by one question, in seconds."""
 
     seconds: float
@@ -101,12 +101,12 @@ class Questions:
         facts: Facts | None = None,
         origins: Origins | None = None,
         seconds: float = 10.0,
-        words: Words | None = None,
+        vocabulary: Vocabulary | None = None,
     ) -> None:
-        assert engine.history is not None and engine.history.remember is not None, "the engine was told to remember"
+        assert engine.history is not None and engine.history.remember is not None, "the engine remembers"
         self.engine, self.turn, self.ended = engine, turn, ended
-        self.facts, self.origins, self.patience = facts, origins, Patience(seconds)
-        self.words = words or Words()
+        self.facts, self.origins, self.patience = facts, origins, TimeLimit(seconds)
+        self.vocabulary = vocabulary or Vocabulary()
         self.remember = engine.history.remember
         self._thread = ThreadPoolExecutor(1, "why")
         self._waiting, self._next = 0, 0.0
@@ -119,29 +119,29 @@ class Questions:
             raise Unanswered(404, f"no derived event has the id `{id}`, or it is no longer kept")
         event, end = found
 
-        def told(asked: Asked) -> dict[str, Any]:
+        def explain(asked: Explainer) -> dict[str, Any]:
             try:
                 one = by_id(self.engine, id, event, end)
             except CepError:
                 what = f"what ended in the last {say_duration(self.remember)} and came since the server was started"
-                told = f"it is not remembered what led to this event, which ended at {iso(end)}; remembered is {what}"
-                raise Unanswered(410, f"{told}: `--remember` says how much") from None
+                gone = f"it is not remembered what led to this event, which ended at {iso(end)}; remembered is {what}"
+                raise Unanswered(410, f"{gone}: `--remember` says how much") from None
             return asked.why(one, most, depth)
 
-        return await self._asked(told)
+        return await self._asked(explain)
 
     async def why_not(self, event: str, at: str, back: int | None) -> dict[str, Any]:
         """Why there is no such event, by rule. Raises Unanswered, and CepError where `event` or `at` is none."""
         return await self._asked(lambda asked: asked.why_not(wanted(event, self.engine, at), back))
 
-    async def _asked(self, question: Callable[[Asked], dict[str, Any]]) -> dict[str, Any]:
+    async def _asked(self, question: Callable[[Explainer], dict[str, Any]]) -> dict[str, Any]:
         with self._counting:
             if self._waiting >= WAITING:
                 raise Unanswered(503, "too many questions are waiting")
             self._waiting += 1
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._answered, question)
 
-    def _answered(self, question: Callable[[Asked], dict[str, Any]]) -> dict[str, Any]:
+    def _answered(self, question: Callable[[Explainer], dict[str, Any]]) -> dict[str, Any]:
         try:
             time.sleep(max(0.0, self._next - time.monotonic()))
             if not self.turn.acquire(self.patience.seconds):
@@ -149,7 +149,7 @@ class Questions:
             began = time.monotonic()
             try:
                 calendar = self.origins is None or self.origins.times != "seconds"
-                return question(Asked(self.engine, self.facts, self._origin, calendar, self.patience.until()))
+                return question(Explainer(self.engine, self.facts, self._origin, calendar, self.patience.until()))
             finally:
                 self.turn.release()
                 self._next = 2 * time.monotonic() - began
@@ -158,7 +158,7 @@ class Questions:
                 self._waiting -= 1
 
     def _origin(self, record: Occurrence) -> tuple[str, int] | None:
-        """File and line; folders of this machine are nobody's business."""
+        """File and line, without the folders of this machine."""
         found = None if self.origins is None else self.origins(record)
         if found is None or "://" in found[0]:
             return found
@@ -169,22 +169,22 @@ class Questions:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def ended(scene: Scene, store: StoreProcess, words: Words) -> Ended:
+def ended(scene: Scene, store: StoreProcess, vocabulary: Vocabulary) -> Ended:
     """Finds an event among the newest, else in the store."""
 
     def found(id: str) -> tuple[str | None, int] | None:
         if (held := scene.event(id)) is not None:
             return str(held["type"]), int(held["end"])
-        query = f"SELECT ?end {{ <{words.event(id)}> <{TIME}hasEnd> ?end }}"
+        query = f"SELECT ?end {{ <{vocabulary.event(id)}> <{TIME}hasEnd> ?end }}"
         answer = json.loads(store.ask(Question(query)).result().body)
-        stamps = [row["end"]["value"].removeprefix(words.instant()) for row in answer["results"]["bindings"]]
+        stamps = [row["end"]["value"].removeprefix(vocabulary.instant()) for row in answer["results"]["bindings"]]
         return (None, of_iso(stamps[0])) if stamps else None
 
     return found
 
 
 def router(questions: Questions | None) -> APIRouter:
-    """None: what events come from is not kept, and that is what is said."""
+    """None: what events come from is not kept, and every answer says so."""
     made = APIRouter(tags=["why"], default_response_class=Response)
     busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
     trees = answers(*FORMS, json=_OBJECT, _404="There is no such event.", _410="It is not remembered.", _503=busy)
@@ -192,7 +192,7 @@ def router(questions: Questions | None) -> APIRouter:
     wrong, unkept = "There is no such event or time.", "It is not kept what events come from."
 
     async def answered(
-        request: Request, form: Form | None, asked: Callable[[Questions], Told], plain: Plain
+        request: Request, form: Form | None, asked: Callable[[Questions], Json], plain: Plain
     ) -> Response:
         try:
             if questions is None:
@@ -200,8 +200,8 @@ def router(questions: Questions | None) -> APIRouter:
             chosen = form or negotiated(request.headers, FORMS)
             if chosen not in plain:
                 raise Unanswered(406, f"answers are {', '.join(kind for kind, each in FORMS.items() if each in plain)}")
-            told = await asked(questions)
-            return Response(plain[chosen](told, questions), media_type=TYPES[chosen], headers=_NOT_KEPT)
+            found = await asked(questions)
+            return Response(plain[chosen](found, questions), media_type=TYPES[chosen], headers=_NOT_KEPT)
         except Unanswered as error:
             more = {"Retry-After": "5"} if error.status == 503 else {}
             return PlainTextResponse(f"{error}\n", error.status, _NOT_KEPT | more)
@@ -240,13 +240,13 @@ def router(questions: Questions | None) -> APIRouter:
     return made
 
 
-def _json(told: Mapping[str, Any], asked: Questions) -> str:
-    return json.dumps(told, ensure_ascii=False)
+def _json(found: Mapping[str, Any], asked: Questions) -> str:
+    return json.dumps(found, ensure_ascii=False)
 
 
 _TREES: Plain = {
     "json": _json,
-    "text": lambda told, asked: "\n".join([*tree(told), ""]),
-    "prov": lambda told, asked: provenance(told, asked.engine, asked.words),
+    "text": lambda found, asked: "\n".join([*tree(found), ""]),
+    "prov": lambda found, asked: provenance(found, asked.engine, asked.vocabulary),
 }
-_REFUSALS: Plain = {"json": _json, "text": lambda told, asked: "\n".join([*refusals(told), ""])}
+_REFUSALS: Plain = {"json": _json, "text": lambda found, asked: "\n".join([*refusals(found), ""])}

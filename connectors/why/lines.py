@@ -9,61 +9,61 @@ from typing import Any
 
 WIDTH = 80
 STEP = "  "
-Told = Mapping[str, Any]
-"""As `connectors.why.plain` gives it."""
+Json = Mapping[str, Any]
+"""As `connectors.why.text` gives it."""
 
 
-def tree(node: Told, width: int = WIDTH) -> list[str]:
+def tree(node: Json, width: int = WIDTH) -> list[str]:
     """The tree of a derived event."""
     lines = list(_node(node, 0, width))
     first = len(_head(node, 0, width))
     return [*lines[:first], f"{STEP}@{node['id']}", *lines[first:]]
 
 
-def refusals(told: Told, width: int = WIDTH) -> list[str]:
+def refusals(answer: Json, width: int = WIDTH) -> list[str]:
     """Why there is no event, rule by rule; or that there is."""
-    at = "" if told["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(told['at'])))}"
-    if told["exists"]:
-        lines = [f"{told['asked']} is there{at}:"]
-        for one in told["found"]:
+    at = "" if answer["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(answer['at'])))}"
+    if answer["exists"]:
+        lines = [f"{answer['asked']} is there{at}:"]
+        for one in answer["found"]:
             what = "record of the input" if "record" in one else f"@{one['id']}"
             lines += _wrapped(f"{one['text']} {_when(one)}  {what}", 1, width)
         return lines
-    lines = [f"{told['asked']} is not there{at}"]
-    if not told["rules"]:
+    lines = [f"{answer['asked']} is not there{at}"]
+    if not answer["rules"]:
         lines.append(f"{STEP}no rule gives it: it is read from the input")
-    lines += _around(told, 1, width)
-    for each in told["rules"]:
+    lines += _around(answer, 1, width)
+    for each in answer["rules"]:
         lines += _refusal(each, 1, width)
     return lines
 
 
-def _refusal(told: Told, depth: int, width: int) -> list[str]:
-    failure = told["failure"]
-    lines = _wrapped(_rule(told), depth, width)
-    for one in told["parts"]:
+def _refusal(answer: Json, depth: int, width: int) -> list[str]:
+    failure = answer["failure"]
+    lines = _wrapped(_rule(answer), depth, width)
+    for one in answer["parts"]:
         lines += _wrapped(f"there is {one['text']} {_when(one)}", depth + 1, width)
-    for condition in told["conditions"]:
+    for condition in answer["conditions"]:
         if condition["holds"]:
             lines += _condition(condition, depth + 1, width)
     lines += _wrapped(f"but {failure['told']}", depth + 1, width)
     for condition in failure.get("conditions", ()):
         lines += _condition(condition, depth + 2, width)
     lines += _around(failure, depth + 2, width)
-    for each in told.get("because", ()):
+    for each in answer.get("because", ()):
         lines += _refusal(each, depth + 2, width)
     return lines
 
 
-def _around(told: Told, depth: int, width: int) -> list[str]:
+def _around(answer: Json, depth: int, width: int) -> list[str]:
     lines = []
     for key, what in (("before", "the latest before"), ("after", "the next after")):
-        if key in told:
-            lines += _wrapped(f"{what}: {told[key]['text']} {_when(told[key])}", depth, width)
+        if key in answer:
+            lines += _wrapped(f"{what}: {answer[key]['text']} {_when(answer[key])}", depth, width)
     return lines
 
 
-def _node(node: Told, depth: int, width: int) -> Iterator[str]:
+def _node(node: Json, depth: int, width: int) -> Iterator[str]:
     yield from _head(node, depth, width)
     if "rule" in node:
         yield from _wrapped(_rule(node), depth + 1, width)
@@ -84,54 +84,54 @@ def _node(node: Told, depth: int, width: int) -> Iterator[str]:
     chain = node.get("chain", ())
     if chain:
         yield from _wrapped(f"it goes on from {len(chain)} before it, the latest first:", depth + 1, width)
-        told = (node["rule"]["line"], node["rule"]["column"])
+        answer = (node["rule"]["line"], node["rule"]["column"])
         for link in chain:
-            told = yield from _link(link, told, depth + 2, width)
+            answer = yield from _link(link, answer, depth + 2, width)
     if node.get("left_out"):
         count = node["left_out"]
         yield from _wrapped(f"... and {count:,} more, with what they come from", depth + 1, width)
 
 
-def _head(node: Told, depth: int, width: int) -> list[str]:
+def _head(node: Json, depth: int, width: int) -> list[str]:
     place = node.get("record") or {}
     where = f"  {place['file']}:{place['line']}" if place else ""
     again = "  (see above)" if node.get("again") else ""
     return _wrapped(f"{node['text']} {_when(node)}{where}{again}", depth, width)
 
 
-def _link(link: Told, told: tuple[int, int], depth: int, width: int) -> Generator[str, None, tuple[int, int]]:
+def _link(link: Json, answer: tuple[int, int], depth: int, width: int) -> Generator[str, None, tuple[int, int]]:
     """One of a chain: its rule only where it is another than that of the one after it."""
     rule = link.get("rule")
-    if rule is None or (rule["line"], rule["column"]) != told:
+    if rule is None or (rule["line"], rule["column"]) != answer:
         yield from _node(link, depth, width)
-        return told if rule is None else (rule["line"], rule["column"])
+        return answer if rule is None else (rule["line"], rule["column"])
     yield from _wrapped(f"{link['text']} {_when(link)}", depth, width)
     for part in link.get("parts", ()):
         yield from _node(part, depth + 1, width)
-    return told
+    return answer
 
 
-def _condition(told: Told, depth: int, width: int) -> Iterator[str]:
-    text = told["text"]
-    if "told" in told and told["told"] != text:
-        text += f":  {told['told']}"
-    elif "told" not in told and told["values"]:
-        text += ":  " + ", ".join(f"{name} = {_value(value)}" for name, value in told["values"].items())
+def _condition(answer: Json, depth: int, width: int) -> Iterator[str]:
+    text = answer["text"]
+    if "told" in answer and answer["told"] != text:
+        text += f":  {answer['told']}"
+    elif "told" not in answer and answer["values"]:
+        text += ":  " + ", ".join(f"{name} = {_value(value)}" for name, value in answer["values"].items())
     yield from _wrapped(text, depth, width)
-    for each in told.get("because", ()):
+    for each in answer.get("because", ()):
         yield from _condition(each, depth + 1, width)
-    for fact in told.get("triples", ()):
+    for fact in answer.get("triples", ()):
         for line in fact["proof"] or [fact["triple"]]:
             indent = len(line) - len(line.lstrip())
             yield from _wrapped(line.strip(), depth + 1 + indent // len(STEP), width)
 
 
-def _rule(told: Told) -> str:
-    return f"line {told['rule']['line']}:  {told['rule']['text']}"
+def _rule(answer: Json) -> str:
+    return f"line {answer['rule']['line']}:  {answer['rule']['text']}"
 
 
-def _when(told: Told) -> str:
-    start, end = told["start"], told["end"]
+def _when(answer: Json) -> str:
+    start, end = answer["start"], answer["end"]
     return f"at {end}" if start == end else f"from {start} to {end}"
 
 

@@ -9,77 +9,77 @@ from cep.engine import Engine
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.identity import hashed
 from connectors.rdf.triples import quoted
-from connectors.rdf.words import PROV, RDF, RDFS, Words
+from connectors.rdf.vocabulary import PROV, RDF, RDFS, Vocabulary
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]
 
 
-def provenance(node: Told, engine: Engine, words: Words | None = None) -> str:
+def provenance(node: Json, engine: Engine, vocabulary: Vocabulary | None = None) -> str:
     """The tree of a derived event: for each event what it was derived from, the rule that was followed, and the triples
     of the knowledge that were used, each an `rdf:Statement`, an inferred one derived from others."""
-    return "".join(dict.fromkeys(_node(node, engine, words or Words())))
+    return "".join(dict.fromkeys(_node(node, engine, vocabulary or Vocabulary())))
 
 
-def _node(node: Told, engine: Engine, words: Words) -> Iterator[str]:
+def _node(node: Json, engine: Engine, vocabulary: Vocabulary) -> Iterator[str]:
     chain, parts = node.get("chain", ()), node.get("parts", ())
-    yield from _own(node, [*parts, *chain[:1]], engine, words)
+    yield from _own(node, [*parts, *chain[:1]], engine, vocabulary)
     for link, before in zip(chain, [*chain[1:], None]):
-        yield from _own(link, [*link.get("parts", ()), *([] if before is None else [before])], engine, words)
+        yield from _own(link, [*link.get("parts", ()), *([] if before is None else [before])], engine, vocabulary)
     for part in (*parts, *(part for link in chain for part in link.get("parts", ()))):
-        yield from _node(part, engine, words)
+        yield from _node(part, engine, vocabulary)
 
 
-def _own(node: Told, parts: Sequence[Told], engine: Engine, words: Words) -> Iterator[str]:
-    one = _iri(node, words)
+def _own(node: Json, parts: Sequence[Json], engine: Engine, vocabulary: Vocabulary) -> Iterator[str]:
+    one = _iri(node, vocabulary)
     yield _line(one, RDF + "type", PROV + "Entity")
-    yield _line(one, RDF + "type", words.type(engine.plan.schemas[node["event"]]))
+    yield _line(one, RDF + "type", vocabulary.type(engine.plan.schemas[node["event"]]))
     yield f"<{one}> <{RDFS}label> {quoted(node['text'])} .\n"
     for part in parts:
-        yield _line(one, PROV + "wasDerivedFrom", _iri(part, words))
+        yield _line(one, PROV + "wasDerivedFrom", _iri(part, vocabulary))
     if "rule" not in node:
         return
-    told = {(rule["line"], rule["column"]) for rule in (node["rule"], *node.get("also", ()))}
+    rules_used = {(rule["line"], rule["column"]) for rule in (node["rule"], *node.get("also", ()))}
     numbered = enumerate(engine.plan.rules.rules)
-    rules = [number for number, rule in numbered if (rule.span.line, rule.span.column) in told]
-    derivations = Derivations(engine.plan, engine.meanings(), words)
+    rules = [number for number, rule in numbered if (rule.span.line, rule.span.column) in rules_used]
+    derivations = Derivations(engine.plan, engine.meanings(), vocabulary)
     activity = derivations.activity(node["event"], rules)
     yield _line(one, PROV + "wasGeneratedBy", activity)
     for part in parts:
-        yield _line(activity, PROV + "used", _iri(part, words))
+        yield _line(activity, PROV + "used", _iri(part, vocabulary))
     for steps in _known(node.get("conditions", ())):
-        yield _line(one, PROV + "wasDerivedFrom", _statement(steps[0]["triple"], words))
-        yield _line(activity, PROV + "used", _statement(steps[0]["triple"], words))
-        yield from _stated(steps, words)
+        yield _line(one, PROV + "wasDerivedFrom", _statement(steps[0]["triple"], vocabulary))
+        yield _line(activity, PROV + "used", _statement(steps[0]["triple"], vocabulary))
+        yield from _stated(steps, vocabulary)
     yield from derivations.described(node["event"], rules)
 
 
-def _known(conditions: Sequence[Told]) -> Iterator[Sequence[Told]]:
+def _known(conditions: Sequence[Json]) -> Iterator[Sequence[Json]]:
     """The proofs of the triples that conditions rest on, also by static rules."""
     for condition in conditions:
         yield from (fact["steps"] for fact in condition.get("triples", ()) if fact["steps"])
         yield from _known(condition.get("because", ()))
 
 
-def _stated(steps: Sequence[Told], words: Words) -> Iterator[str]:
+def _stated(steps: Sequence[Json], vocabulary: Vocabulary) -> Iterator[str]:
     """Each step's triple as a statement, and what it was derived from by which rule of inference."""
     for step in steps:
-        one = _statement(step["triple"], words)
+        one = _statement(step["triple"], vocabulary)
         yield _line(one, RDF + "type", PROV + "Entity")
         yield _line(one, RDF + "type", RDF + "Statement")
         for property, term in zip(("subject", "predicate", "object"), step["triple"]):
             yield f"<{one}> <{RDF}{property}> {term} .\n"
         for premise in step.get("from", ()):
-            yield _line(one, PROV + "wasDerivedFrom", _statement(premise, words))
+            yield _line(one, PROV + "wasDerivedFrom", _statement(premise, vocabulary))
         if step.get("from"):
             yield f"<{one}> <{RDFS}comment> {quoted('inferred by ' + step['rule'])} .\n"
 
 
-def _statement(triple: Sequence[str], words: Words) -> str:
-    return f"{words.base}statement/{hashed([' '.join(triple)], '')[0]}"
+def _statement(triple: Sequence[str], vocabulary: Vocabulary) -> str:
+    return f"{vocabulary.base}statement/{hashed([' '.join(triple)], '')[0]}"
 
 
-def _iri(node: Told, words: Words) -> str:
-    return words.reading(node["id"]) if "record" in node else words.event(node["id"])
+def _iri(node: Json, vocabulary: Vocabulary) -> str:
+    return vocabulary.reading(node["id"]) if "record" in node else vocabulary.event(node["id"])
 
 
 def _line(subject: str, property: str, object: str) -> str:

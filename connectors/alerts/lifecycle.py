@@ -1,0 +1,227 @@
+"""The lifecycle of an alert, in event time: it fires, is updated by every further occurrence of its key, and is
+resolved when its duration has passed since the last one ended."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from itertools import groupby
+from typing import Any, Literal
+
+import polars as pl
+
+from cep.core.schema import Schema
+from cep.core.time import BEGINNING
+from cep.rules.alert import CERTAINTY, URGENCY, Alert
+from connectors.alerts.places import Place, nowhere, place
+from connectors.alerts.text import Value, fill_template, shown
+from connectors.rdf.identity import hashed, spelt
+
+State = Literal["firing", "updated", "resolved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What has become of an alert, at an instant of event time (`time`, microseconds).
+
+    `alert`: its name, the same in every run over the same input, 32 hexadecimal digits; `revision` counts its changes
+    from 0, which is when it fires. `slot` stands for name and key. `key` and `values` are what is shown of the key and
+    of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`: when the alert is over, unless
+    there is another; `first` and `last`: their identities. `withdrawn`: it ended since the program was changed; what it
+    told of may go on.
+    """
+
+    alert: str
+    revision: int
+    state: State
+    time: int
+    name: str
+    event: str
+    slot: str
+    severity: str
+    category: str
+    title: str
+    text: str
+    start: int
+    end: int
+    until: int
+    occurrences: int
+    first: str
+    last: str
+    key: Mapping[str, Value] = field(default_factory=dict)
+    values: Mapping[str, Value] = field(default_factory=dict)
+    place: Place = field(default_factory=dict)
+    withdrawn: bool = False
+    urgency: str = URGENCY
+    certainty: str = CERTAINTY
+    instruction: str = ""
+
+    @property
+    def id(self) -> str:
+        """A name for this change, fit for any protocol."""
+        return f"{self.alert}-{self.revision}"
+
+    def dump(self) -> str:
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def load(cls, text: str) -> Change:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Occurrence:
+    """One of an alert's table: `place` is that of the alert among all, `row` its number in the table."""
+
+    end: int
+    place: int
+    slot: str
+    start: int
+    text: str
+    row: int
+
+
+def alert_fingerprints(alerts: Iterable[Alert], meanings: Mapping[str, str]) -> dict[str, str]:
+    """The fingerprint of each alert, by name: of which occurrences it is made, and by which key. Its texts and its
+    duration are not part of that."""
+    texts = [json.dumps([meanings[alert.table], *alert.keys]) for alert in alerts]
+    return dict(zip((alert.name for alert in alerts), hashed(texts, "alert")))
+
+
+class AlertLifecycle:
+    """The alerts of one program. What `take` gives depends on the occurrences alone, not on how they come in rounds.
+
+    `live`: the last changes of alerts that are not resolved; `reached`: by what an alert means the time up to which
+    (included) nothing of it is new.
+    `unplaced`: how many times an alert, by its name, gave a place that is none on earth.
+    Of several occurrences of one key that end at one instant the one that began first counts as the latest.
+    """
+
+    def __init__(
+        self,
+        alerts: Sequence[Alert],
+        schemas: Mapping[str, Schema],
+        inputs: Iterable[str],
+        meanings: Mapping[str, str],
+        live: Iterable[Change] = (),
+        reached: Mapping[str, int] | None = None,
+    ) -> None:
+        """`meanings`: of events and tables of alerts (`Engine.meanings`)."""
+        self.alerts = alerts
+        self.schemas = schemas
+        self.read = frozenset(inputs)
+        self.fingerprints = alert_fingerprints(alerts, meanings)
+        self.reached = dict.fromkeys(self.fingerprints.values(), BEGINNING) | dict(reached or {})
+        self._meanings = meanings
+        self.live = {change.slot: change for change in live}
+        self.unplaced: Counter[str] = Counter()
+        self._types = {
+            alert.table: [(a.name, a.type) for a in schemas[alert.table].attributes if not a.name.startswith("the ")]
+            for alert in alerts
+        }
+        self._places = {alert.name: number for number, alert in enumerate(alerts)}
+        self._due = [(c.until, self._places.get(c.name, -1), slot) for slot, c in self.live.items()]
+        heapq.heapify(self._due)
+
+    def take(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> list[Change]:
+        """The changes up to the watermark, in the order of their times; `tables` by `Alert.table`."""
+        found: list[Change] = []
+        columns = {}
+        came: list[_Occurrence] = []
+        for number, alert in enumerate(self.alerts):
+            if (table := tables.get(alert.table)) is not None and table.height:
+                columns[number] = {name: table[name].to_list() for name in table.columns}
+                came += self._occurrences(number, table)
+        came.sort(key=lambda one: (one.end, one.place, one.slot, one.start, one.text))
+        for (end, number, slot), same in groupby(came, key=lambda one: (one.end, one.place, one.slot)):
+            found += self._over(end - 1)
+            group = list(same)
+            row = {name: values[group[0].row] for name, values in columns[number].items()}
+            found.append(self._seen(self.alerts[number], group, row))
+            heapq.heappush(self._due, (self.live[slot].until, number, slot))
+        found += self._over(watermark)
+        for change in found:
+            which = self.fingerprints[change.name]
+            self.reached[which] = max(self.reached[which], change.time)
+        return found
+
+    def _occurrences(self, number: int, table: pl.DataFrame) -> list[_Occurrence]:
+        """Those that are new."""
+        alert = self.alerts[number]
+        texts = spelt(table, self.schemas[alert.table])
+        keys = zip(*(table[name].to_list() for name in alert.keys)) if alert.keys else [()] * table.height
+        slots = hashed((json.dumps([alert.name, *key]) for key in keys), self.fingerprints[alert.name])
+        reached = self.reached[self.fingerprints[alert.name]]
+        rows = zip(table["end"].to_list(), slots, table["start"].to_list(), texts)
+        return [
+            _Occurrence(end, number, slot, start, text, row)
+            for row, (end, slot, start, text) in enumerate(rows)
+            if end > reached
+        ]
+
+    def _seen(self, alert: Alert, group: Sequence[_Occurrence], row: Mapping[str, Any]) -> Change:
+        """An occurrence of a key, with others that end with it: the alert fires, or is updated."""
+        first = group[0]
+        identity = self._identity(alert, row)
+        before = self.live.get(first.slot)
+        values = {name: shown(row[name], type) for name, type in self._types[alert.table]}
+        there = place(row)
+        if nowhere(row, there):
+            self.unplaced[alert.name] += 1
+        change = Change(
+            alert=_named(first.slot, identity) if before is None else before.alert,
+            revision=0 if before is None else before.revision + 1,
+            state="firing" if before is None else "updated",
+            time=first.end,
+            name=alert.name,
+            event=alert.event,
+            slot=first.slot,
+            severity=alert.severity,
+            category=alert.category,
+            title=fill_template(alert.title, values),
+            text=fill_template(alert.text, values),
+            start=first.start if before is None else min(first.start, before.start),
+            end=first.end,
+            until=first.end + alert.duration,
+            occurrences=len(group) + (0 if before is None else before.occurrences),
+            first=identity if before is None else before.first,
+            last=identity,
+            key={name: values[name] for name in alert.keys},
+            values=values,
+            place=there,
+            urgency=alert.urgency,
+            certainty=alert.certainty,
+            instruction=fill_template(alert.instruction, values),
+        )
+        self.live[first.slot] = change
+        return change
+
+    def _identity(self, alert: Alert, row: Mapping[str, Any]) -> str:
+        """The name of the event's own occurrence, that of `identified` or, for an input, of `reading`."""
+        record = json.dumps([row["start"], row["end"], *(row[name] for name in alert.arguments)])
+        key = "" if alert.event in self.read else self._meanings[alert.event]
+        return hashed([f"{json.dumps(alert.event)} {record}"], key)[0]
+
+    def _over(self, time: int) -> list[Change]:
+        """Resolve what lasts until `time` at most."""
+        found = []
+        while self._due and self._due[0][0] <= time:
+            until, _, slot = heapq.heappop(self._due)
+            if slot in self.live and self.live[slot].until == until:
+                found.append(resolved(self.live.pop(slot), until))
+        return found
+
+
+def resolved(change: Change, time: int, withdrawn: bool = False) -> Change:
+    """The end of an alert's life."""
+    return replace(change, revision=change.revision + 1, state="resolved", time=time, withdrawn=withdrawn)
+
+
+def _named(slot: str, first: str) -> str:
+    """An alert's name: what it means is in both."""
+    return blake2b(f"{slot} {first}".encode(), digest_size=16).hexdigest()

@@ -1,0 +1,146 @@
+"""The tables of an outbox in SQLite; each row has a hash of its values."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from json.encoder import encode_basestring
+
+from cep.core import checksum
+from cep.core.errors import CepError
+
+FORM, BEFORE = "2", "1"
+"""In the form before rows have no hash; they get it when it is opened."""
+
+HASHED = {
+    "changes": "number, alert, revision, body, came",
+    "live": "alert, number",
+    "receivers": "name, cursor",
+    "dead": "receiver, number, reason, time, again",
+    "meta": "name, value",
+}
+"""Of what a row's `hash` is, by table."""
+
+NEWEST = 50_000
+"""Changes that are verified when an outbox is opened, besides those of open alerts; older ones in the background."""
+
+_TABLES = """
+create table if not exists changes (number integer primary key autoincrement, alert text not null,
+    revision integer not null, body text not null, came integer, unique (alert, revision));
+create table if not exists live (alert text primary key, number integer not null);
+create table if not exists receivers (name text primary key, cursor integer not null);
+create table if not exists dead (receiver text not null, number integer not null, reason text not null,
+    time integer, again integer not null default 0, primary key (receiver, number));
+create table if not exists meta (name text primary key, value text not null);
+"""
+_ADDED = {"changes": {"came": "integer"}, "dead": {"time": "integer", "again": "integer not null default 0"}}
+"""Columns that an outbox of before may lack."""
+
+_NOT_OPEN = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+)
+
+
+def opened(where: str) -> sqlite3.Connection:
+    """The database at a path, or `:memory:`. CepError: it cannot be opened, is another process's, or damaged."""
+    base: sqlite3.Connection | None = None
+    try:
+        base = sqlite3.connect(where, check_same_thread=False, isolation_level=None, timeout=2)
+        base.create_function("hashed", -1, hashed, deterministic=True)
+        base.execute("pragma locking_mode = exclusive")
+        base.execute("pragma journal_mode = wal")
+        base.execute("pragma synchronous = full")
+        _prove(base, where)
+        return base
+    except (sqlite3.Error, UnicodeDecodeError, CepError) as error:
+        if base is not None:
+            base.close()
+        if isinstance(error, CepError):
+            raise
+        if code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise unwritten(where, error) from None
+        if code_of(error) in _NOT_OPEN:
+            hint = "one server has it at a time; another `--state` is another outbox"
+            raise CepError(f"{where}: the outbox cannot be opened: {error}", hint=hint, code="outbox") from None
+        raise damaged(where, str(error)) from None
+
+
+def code_of(error: Exception) -> int:
+    """What SQLite calls it, without what it adds to that; 0: it is none of its errors."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def unwritten(where: str, error: Exception) -> CepError:
+    """A disk that takes no more."""
+    hint = "make room there, or see to the disk, and start again: what was written is whole"
+    return CepError(f"{where}: alerts cannot be written: {error}", hint=hint, code="outbox")
+
+
+@contextmanager
+def writing(where: str) -> Iterator[None]:
+    """CepError: the disk takes no more."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if code_of(error) not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise
+        raise unwritten(where, error) from None
+
+
+def _prove(base: sqlite3.Connection, where: str) -> None:
+    """See that all is what was written; what is new gets its tables, what is of before its hashes."""
+    (result,) = base.execute("pragma integrity_check(1)").fetchone()
+    if result != "ok":
+        raise damaged(where, result.splitlines()[-1])
+    base.execute("begin immediate")
+    for statement in _TABLES.split(";"):
+        base.execute(statement)
+    for table, columns in _ADDED.items():
+        for column in columns.keys() - _columns(base, table):
+            base.execute(f"alter table {table} add column {column} {columns[column]}")
+    form = base.execute("select value from meta where name = 'form'").fetchone()
+    if form not in (None, (BEFORE,), (FORM,)):
+        hint = "another `--state`, or the version that has written it"
+        raise CepError(f"{where}: the outbox was written by another version", hint=hint, code="outbox")
+    if form != (FORM,) and "hash" not in _columns(base, "changes"):
+        for table, fields in HASHED.items():
+            base.execute(f"alter table {table} add column hash blob")
+            base.execute(f"update {table} set hash = hashed({fields})")
+        row = "form", FORM
+        base.execute("insert or replace into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))", row)
+    for table in HASHED.keys() - {"changes"}:
+        verify(base, where, table)
+    (last,) = base.execute("select max(number) from changes").fetchone()
+    verify(base, where, "changes", "number > ?", (last or 0) - NEWEST)
+    verify(base, where, "changes", "number in (select number from live)")
+    base.execute("commit")
+
+
+def verify(base: sqlite3.Connection, where: str, table: str, some: str = "true", *values: object) -> None:
+    """Hold some rows of a table against their hashes. CepError: one is not what was written."""
+    query = f"select {HASHED[table]} from {table} where ({some}) and hash is not hashed({HASHED[table]}) limit 1"
+    wrong = base.execute(query, values).fetchone()
+    if wrong is not None:
+        raise damaged(where, f"in {table}, at {wrong[0]!r}")
+
+
+def _columns(base: sqlite3.Connection, table: str) -> set[str]:
+    return {row[1] for row in base.execute(f"pragma table_info({table})")}
+
+
+def hashed(*values: object) -> bytes:
+    """The hash of a row: of its values as JSON, `json.dumps(values, ensure_ascii=False)`, made in half of the time."""
+    parts = [encode_basestring(value) if type(value) is str else json.dumps(value) for value in values]
+    return checksum.digest(f"[{', '.join(parts)}]".encode("utf-8", "surrogatepass"))
+
+
+def damaged(where: str, what: str) -> CepError:
+    """That an outbox is not what was written."""
+    hint = "bring the whole folder back from a copy, or begin anew with another `--state`"
+    return CepError(f"{where}: the outbox is damaged: {what}", hint=hint, code="outbox")

@@ -1,0 +1,76 @@
+"""Values as text for people: no invisible or reordering characters, none that XML forbids, and not too long."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime, timedelta
+
+from cep.core.literals import say_duration
+from cep.rules.alert import Template
+
+LONGEST = 500
+"""Characters of one value; what is longer is cut and ends in `…`."""
+
+Value = str | int | float | bool | None
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+_JOINERS = "\u200c\u200d"  # several scripts are not written without them
+
+
+def clean(text: str, longest: int = LONGEST) -> str:
+    """Control characters and line ends are spaces, marks that change the direction of writing are left out; what
+    stands for no character is U+FFFD."""
+    cut = text if len(text) <= 4 * longest else text[: 4 * longest]
+    if not cut.isprintable():
+        cut = "".join(map(_visible, cut))
+    return cut if len(cut) <= longest and len(text) <= 4 * longest else cut[: longest - 1] + "…"
+
+
+def _visible(character: str) -> str:
+    match unicodedata.category(character):
+        case "Cc" | "Zl" | "Zp":
+            return " "
+        case "Cf":
+            return character if character in _JOINERS else ""
+        case "Cs":
+            return "\ufffd"
+        case _:
+            return "\ufffd" if ord(character) & 0xFFFE == 0xFFFE else character
+
+
+def shown(value: Value, type: str) -> Value:
+    """A value as JSON has it: times in ISO 8601 and durations as people read them, strings clean."""
+    if value is None or isinstance(value, bool):
+        return value
+    if type == "time" and isinstance(value, int):
+        return moment(value)
+    if type == "duration" and isinstance(value, int):
+        return say_duration(value)
+    if isinstance(value, float) and value - value != 0:  # not a number, or without end
+        return str(value)
+    return clean(value) if isinstance(value, str) else value
+
+
+def readable(value: Value) -> str:
+    """In a sentence; what is missing is `unknown`."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def fill_template(template: Template, values: dict[str, Value]) -> str:
+    """The text of a template with what `shown` gives."""
+    return "".join(clean(each, 4096) if isinstance(each, str) else readable(values[each[0]]) for each in template)
+
+
+def moment(ticks: int) -> str:
+    """A time in RFC 3339, in UTC, as exact as it is; within the years 1 to 9999."""
+    return at(ticks).isoformat().replace("+00:00", "Z")
+
+
+def at(ticks: int) -> datetime:
+    """A time in UTC, within the years 1 to 9999."""
+    return _EPOCH + timedelta(microseconds=min(max(ticks, _FIRST), _LAST))

@@ -1,0 +1,109 @@
+"""Server-Sent Events: every change as it comes; after a break a client continues where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import AsyncIterator
+from itertools import islice
+from operator import itemgetter
+
+from connectors.alerts.outbox import Entry, Outbox
+from connectors.feeds.document import STATUSES, to_json
+
+PULSE = 15.0
+"""Seconds of silence after which a comment is sent, so that nothing between takes the connection for dead."""
+
+_NEWEST = 4096  # entries that are held ready
+_MOST = 500  # that go out at once
+
+
+class Stream:
+    """The newest entries, written once for all clients, which wait here for more."""
+
+    def __init__(self, outbox: Outbox, status: str = STATUSES[0]) -> None:
+        self.outbox = outbox
+        self.status = status
+        self.closed = False
+        self.clients = 0
+        self._lock = threading.Lock()
+        self._newest: deque[tuple[int, bytes]] = deque(maxlen=_NEWEST)
+        self._number = outbox.last
+        self._waiting: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
+        outbox.listen(self._came)
+
+    def begin(self, after: int | None) -> int:
+        """Behind which number a client begins: it has none, or one that never was given out, which gets everything."""
+        if after is None:
+            return self.outbox.last
+        return after if after <= self.outbox.last else 0
+
+    async def frames(self, number: int) -> AsyncIterator[bytes]:
+        """What a client is sent, from behind a number on, without an end."""
+        self.clients += 1
+        try:
+            yield b"retry: 2000\n\n"
+            while not self.closed:
+                bell = self._bell()
+                ready = self._ready(number)
+                if ready is None:
+                    older = await asyncio.to_thread(self.outbox.after, number, _MOST)
+                    ready = [(entry.number, frame(entry, self.status)) for entry in older]
+                if ready:
+                    number = ready[-1][0]
+                    yield b"".join(text for _, text in ready)
+                    continue
+                try:
+                    await asyncio.wait_for(bell.wait(), PULSE)
+                except TimeoutError:
+                    yield b":\n\n"
+        finally:
+            self.clients -= 1
+
+    def close(self) -> None:
+        """Every client's stream ends."""
+        self.closed = True
+        self._ring()
+
+    def _bell(self) -> asyncio.Event:
+        """What rings, in this loop, when there is more than now."""
+        with self._lock:
+            return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
+
+    def _ready(self, number: int) -> list[tuple[int, bytes]] | None:
+        """Those behind a number, None if the oldest of them are not held here."""
+        with self._lock:
+            if number >= self._number:
+                return []
+            if not self._newest or self._newest[0][0] > number + 1:
+                return None
+            first = bisect_right(self._newest, number, key=itemgetter(0))
+            return list(islice(self._newest, first, first + _MOST))
+
+    def _came(self) -> None:
+        """In the thread that adds to the outbox."""
+        last = self.outbox.last
+        few = self.clients and last - self._number <= _NEWEST
+        found = self.outbox.between(self._number + 1, last) if few else []
+        added = [(entry.number, frame(entry, self.status)) for entry in found]
+        with self._lock:
+            if not few:  # new clients read the outbox
+                self._newest.clear()
+            self._newest.extend(added)
+            self._number = last
+        self._ring()
+
+    def _ring(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        for loop, bell in waiting.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(bell.set)
+
+
+def frame(entry: Entry, status: str) -> bytes:
+    """An event with its number, its state as type, and the document on one line."""
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (
+        entry.number, entry.change.state.encode(), to_json(entry.change, status))  # fmt: skip

@@ -1,0 +1,121 @@
+"""Filters by distance: places whose latitudes are too far apart are ruled out without being measured.
+
+A measurement is a call of Python, a comparison of numbers is not. No line on the ellipsoid between two latitudes is
+shorter than the same angle where the meridian is bent most; so what `FILTER(distance(..) < 20000)` holds of is within
+some degrees, which are asked for before it, and no row is lost. Text that is not surely understood stays as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cep.rules.geodesy import TIGHTEST_RADIUS
+from connectors.rdf.vocabulary import DISTANCE
+from knowledge.query.sparql import SparqlToken, tokens
+
+_DEGREE = TIGHTEST_RADIUS * math.pi / 180  # metres, at least
+_SLACK, _PART = 1e-3, 1e-6  # degrees, and parts: more than floats of 32 bits are wrong by
+_PLAIN = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*:[^()?$&!,;=]*>")  # what can be no two comparisons
+_OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceLimit:
+    """Two places, each a latitude and a longitude, variables or numbers, that are at most so many metres apart."""
+
+    places: tuple[tuple[str, str], tuple[str, str]]
+    metres: float
+
+    @property
+    def degrees(self) -> float:
+        """Of latitude that they are apart at most."""
+        return degrees(self.metres)
+
+
+def degrees(metres: float) -> float:
+    """Of latitude that two places are apart at most."""
+    return metres / _DEGREE * (1 + _PART) + _SLACK
+
+
+def near(text: str, prefixes: Mapping[str, str]) -> str:
+    """The query with the latitudes of its distances compared first; the rows are the same."""
+    if "distance" not in text.lower() or "\\" in text:
+        return text
+    found = tokens(text)
+    if any(each.kind == "iri" and not _PLAIN.fullmatch(each.text) for each in found):
+        return text
+    names = {**prefixes, **_declared(found)}
+    parts: list[tuple[int, str]] = []
+    for at, one in enumerate(found[:-1]):
+        if one.text.lower() == "filter" and one.kind == "word" and found[at + 1].text == "(":
+            held = list(_held(found, at + 2))
+            bands = [_band(short) for short in (_short(text, each, names) for each in held) if short]
+            if bands:
+                parts.append((found[at + 1].end, " && ".join([*bands, "("])))
+                parts.append((held[-1][-1].end, ")"))
+    for offset, more in sorted(parts, reverse=True):
+        text = text[:offset] + more + text[offset:]
+    return text
+
+
+def shorts(filters: Sequence[str], prefixes: Mapping[str, str]) -> Iterator[DistanceLimit]:
+    """What filters (what stands between their brackets) say of distances."""
+    for text in filters:
+        for each in _held(tokens(text + ")"), 0):
+            if short := _short(text, each, prefixes):
+                yield short
+
+
+def _declared(found: Sequence[SparqlToken]) -> dict[str, str]:
+    return {
+        name.text[:-1]: iri.text[1:-1]
+        for word, name, iri in zip(found, found[1:], found[2:], strict=False)
+        if word.text.lower() == "prefix" and name.kind == "name" and iri.kind == "iri"
+    }
+
+
+def _held(found: Sequence[SparqlToken], at: int) -> Iterator[Sequence[SparqlToken]]:
+    """What a filter says, whose bracket is open: the parts that all have to hold. Nothing where it is another way."""
+    parts: list[list[SparqlToken]] = [[]]
+    depth = 0
+    for one in found[at:]:
+        mark = one.text if one.kind == "mark" else ""
+        if depth == 0 and mark == ")":
+            if all(parts):
+                yield from parts
+            return
+        if depth == 0 and mark == "||":
+            return
+        if depth == 0 and mark == "&&":
+            parts.append([])
+            continue
+        depth += (mark in _OPENING) - (mark in _CLOSING)
+        parts[-1].append(one)
+
+
+def _short(text: str, held: Sequence[SparqlToken], names: Mapping[str, str]) -> DistanceLimit | None:
+    """What `distance(lat, long, y, x) < 20000` says, also turned round."""
+    if len(held) < 4:
+        return None
+    if held[0].kind == "number" and held[1].text in (">", ">="):
+        limit, call = held[0], held[2:]
+    elif held[-1].kind == "number" and held[-2].text in ("<", "<="):
+        limit, call = held[-1], held[:-2]
+    else:
+        return None
+    prefix, _, local = call[0].text.partition(":")
+    called = call[0].text[1:-1] if call[0].kind == "iri" else names.get(prefix, "") + local
+    shape = "".join(one.text if one.kind == "mark" else one.kind[0] for one in call[1:])
+    if called != DISTANCE or not re.fullmatch(r"\((v|[+-]?n)(,(v|[+-]?n)){3}\)", shape):
+        return None
+    some = text[call[2].start : call[-1].start].replace("$", "?").split(",")
+    lat, long, y, x = (re.sub(r"#[^\n\r]*|\s", "", each) for each in some)
+    return DistanceLimit(((lat, long), (y, x)), float(limit.text))
+
+
+def _band(short: DistanceLimit) -> str:
+    (lat, _), (y, _) = short.places
+    return f"COALESCE(ABS(({lat}) - ({y})) <= {short.degrees:.6e}, true)"

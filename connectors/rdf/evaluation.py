@@ -1,0 +1,96 @@
+"""Evaluate a query with Oxigraph, first rewritten to use the index of time where it asks for a range (`time_index`)."""
+
+from __future__ import annotations
+
+import io
+import math
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import pyoxigraph as ox
+
+from cep.rules.geodesy import geod
+from connectors.rdf.distance_filters import near
+from connectors.rdf.question import GRAPHS, RESULTS, Answer, Question, Refused
+from connectors.rdf.time_index import Rewritten, TimeIndex
+from connectors.rdf.vocabulary import DISTANCE
+
+
+def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = None) -> Answer:
+    """`recent`: the index of time, None: the query is evaluated as it stands. Raises Refused."""
+    until = time.monotonic() + question.seconds
+    try:
+        whole = question.default is None and question.named is None
+        with suppress(SyntaxError):  # of the query itself it is said where it is
+            for each in recent.rewritten(question) if recent is not None and whole else ():
+                if each.enough is None or _filled(store, question, each):
+                    return _answer(store, question, each.text, until)
+        return _answer(store, question, question.text, until)
+    except SyntaxError as error:
+        raise Refused("syntax", str(error)) from None
+    except (ValueError, RuntimeError, OSError) as error:
+        raise Refused("failed", str(error)) from None
+
+
+def _filled(store: ox.Store, question: Question, tried: Rewritten) -> bool:
+    """Whether a query over a part of the events has as many rows as are wanted."""
+    found: Iterable[Any] = _found(store, question, tried.text)
+    return sum(1 for _ in found) == tried.enough
+
+
+def _answer(store: ox.Store, question: Question, text: str, until: float) -> Answer:
+    out: Any = _Bounded(question.bytes, until)
+    found = _found(store, question, text)
+    if isinstance(found, ox.QueryTriples):
+        names = {name: iri for name, iri in question.prefixes if name}
+        format, kind = question.graph, GRAPHS[question.graph]
+        ox.serialize(found, out, kind, prefixes=names if question.graph == "ttl" else None)
+    else:
+        format = question.table
+        found.serialize(out, RESULTS[question.table])
+    return Answer(format, b"".join(out.parts))
+
+
+def _found(store: ox.Store, question: Question, text: str) -> Any:
+    graphs: dict[str, Any] = {}
+    if question.default is not None or question.named is not None:
+        graphs["default_graph"] = [ox.NamedNode(iri) for iri in question.default or ()]
+        graphs["named_graphs"] = [ox.NamedNode(iri) for iri in question.named or ()]
+    names = dict(question.prefixes)
+    with suppress(SyntaxError):  # of the query itself it is said where it is
+        return store.query(near(text, names), prefixes=names, custom_functions=_FUNCTIONS, **graphs)
+    return store.query(text, prefixes=names, custom_functions=_FUNCTIONS, **graphs)
+
+
+class _Bounded(io.RawIOBase):
+    """Takes what is written, up to a size and a time."""
+
+    def __init__(self, most: int, until: float) -> None:
+        super().__init__()
+        self.parts: list[bytes] = []
+        self._size = 0
+        self._most, self._until = most, until
+
+    def write(self, data: Any) -> int:
+        self._size += len(data)
+        if self._size > self._most:
+            raise Refused("large", f"the answer has more than {self._most:,} bytes; a LIMIT makes it smaller")
+        if time.monotonic() > self._until:
+            raise Refused("slow", "the query took longer than it may")
+        self.parts.append(bytes(data))
+        return len(data)
+
+
+def _distance(*terms: Any) -> ox.Literal | None:
+    """Metres on the earth's ellipsoid, as rules measure; nothing where the four are no numbers or no place."""
+    try:
+        lat, long, other_lat, other_long = (float(term.value) for term in terms)
+        metres = float(geod().inv(long, lat, other_long, other_lat)[2])
+    except (ValueError, AttributeError):
+        return None
+    return ox.Literal(metres) if math.isfinite(metres) else None
+
+
+_FUNCTIONS: dict[ox.NamedNode, Callable[..., Any]] = {ox.NamedNode(DISTANCE): _distance}

@@ -1,0 +1,235 @@
+"""An index of places by latitude: a query for what is near begins with the things that are near.
+
+Oxigraph finds no numbers between two others, so that what is within 20 km of three stations would be looked for among
+all that has a place. Here the places are in order of latitude; what may be near is said to the query as `VALUES`. There
+may be more of these than there is, never fewer.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyoxigraph as ox
+
+from cep.rules.geodesy import compare
+from connectors.rdf.distance_filters import DistanceLimit, degrees, shorts
+from connectors.rdf.query_parts import STAMPED, Link, QueryParts
+from connectors.rdf.selectivity import Few
+from connectors.rdf.time_tree import HERE, counted
+from connectors.rdf.vocabulary import XSD
+
+_WGS84, _SCHEMA = "http://www.w3.org/2003/01/geo/wgs84_pos#", "http://schema.org/"
+_WAYS = [(f"{_WGS84}lat", f"{_WGS84}long"), (f"{_SCHEMA}latitude", f"{_SCHEMA}longitude")]
+_PLACES = 300_000  # triples that are held in order, of each way to say where something is
+_TURNS = 720.0  # degrees of longitude, beyond which rounding would matter
+_READS = 20  # times that places are read, and read again since they have changed
+_POINTS, _NEAR = 5_000, 5_000  # places around which is looked, and what is found there at most
+_PRODUCT, _PAIRS = 10_000, 200_000  # points times what is near any, from which on pairs are listed, and pairs at most
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """In order of latitude."""
+
+    points: np.ndarray[Any, np.dtype[np.float64]]
+    latitudes: list[float]
+    names: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Origins:
+    """Points around which is looked, each with the terms that these variables of the query have there; without
+    variables: what is there has no name."""
+
+    variables: tuple[str, ...]
+    points: Sequence[tuple[tuple[str, ...], Point]]
+
+
+class PlaceIndex:
+    """The places of a store. It is read while others write: `changed` says that what was read is of before."""
+
+    def __init__(self, store: ox.Store) -> None:
+        self._store = store
+        self._places: dict[tuple[str, str], _Places | None] = {}
+        self._changes = self._reads = 0
+
+    def changed(self, text: bytes | None = None) -> None:
+        """After triples have come, None: any. Where places come again and again, they are no longer held."""
+        if text is None or any(f"<{name}>".encode() in text for way in _WAYS for name in way):
+            self._changes += 1
+            many = [way for way, places in self._places.items() if places is None and text is not None]
+            self._places = dict.fromkeys(_WAYS if self._reads > _READS else many)
+
+    def read(self) -> None:
+        """So that not every fork has to."""
+        for way in _WAYS:
+            if way not in self._places:
+                self._reads += 1
+                changes, places = self._changes, _read(self._store, *way)
+                if changes == self._changes:
+                    self._places[way] = places
+
+    def among(self, query: QueryParts, few: Few, ask: Callable[[str], Iterable[Any]]) -> str | None:
+        """The query begun with what is near, or with what is near what; None: that is not known, or much. `ask` answers
+        a query."""
+        for short in shorts(query.filters, query.prefixes):
+            sides = [(here, there) for here, there in (short.places, short.places[::-1]) if _linked(query, there)]
+            for here, there in sorted(sides, key=lambda side: not _timed(query, side[0])):
+                subject, way = _linked(query, there)[0]
+                origins = self._known(query, here, few) or self._asked(query, here, subject, ask)
+                pairs = None if origins is None else self._pairs(way, origins, short)
+                if origins is None or pairs is None:
+                    continue
+                near = dict.fromkeys(name for _, name in pairs)
+                if origins.variables and len(origins.points) * len(near) > _PRODUCT:
+                    rows = dict.fromkeys(f"({' '.join((*terms, name))})" for terms, name in pairs)
+                    return query.among(f"({' '.join((*origins.variables, subject))})", rows)
+                if len(near) <= _NEAR:
+                    return query.among(subject, sorted(near))
+        return None
+
+    def _pairs(
+        self, way: tuple[str, str], origins: _Origins, short: DistanceLimit
+    ) -> Sequence[tuple[tuple[str, ...], str]] | None:
+        """Which things may be near which points; None: they are too many, or one cannot be named."""
+        self.read()
+        places = self._places.get(way)
+        if places is None or any(abs(long) > _TURNS for _, (_, long) in origins.points):
+            return None
+        found: list[tuple[tuple[str, ...], str]] = []
+        for terms, (lat, long) in origins.points:
+            apart = degrees(short.metres)
+            band = slice(bisect_left(places.latitudes, lat - apart), bisect_right(places.latitudes, lat + apart))
+            within = compare("<=", (lat, long, *places.points[band].T), short.metres * (1 + 1e-9) + 1e-3)
+            found += [(terms, places.names[band.start + n]) for n in np.flatnonzero(within).tolist()]
+            if len(found) > _PAIRS:
+                return None
+        return None if any(not name for _, name in found) else found
+
+    def _known(self, query: QueryParts, place: tuple[str, str], few: Few) -> _Origins | None:
+        """Where those are that are few; None: they are not, or have no such place."""
+        for subject, (lat, long) in _linked(query, place):
+            if len(few.get(subject, range(_POINTS + 1))) <= _POINTS:
+                named = not any(isinstance(each, ox.BlankNode) for each in few[subject])
+                points = [
+                    ((str(each),), point)
+                    for each in few[subject]
+                    for one in self._store.quads_for_pattern(each, ox.NamedNode(lat), None, HERE)
+                    for two in self._store.quads_for_pattern(each, ox.NamedNode(long), None, HERE)
+                    for point in _point(_value(one.object), _value(two.object))
+                ]
+                return _Origins((subject,) if named else (), points)
+        return None
+
+    def _asked(
+        self, query: QueryParts, place: tuple[str, str], other: str, ask: Callable[[str], Iterable[Any]]
+    ) -> _Origins | None:
+        """Where a place of the query can be; None: that is not known, or at too many points."""
+        names = [name for name in place if name.startswith("?")]
+        if not names:
+            return _Origins((), [((), (float(place[0]), float(place[1])))])
+        patterns, variables = _patterns_of(query, names[0])
+        if len(names) < 2 or other in variables or names[1] not in variables or "?blank" in query.text:
+            return None
+        rows = list(ask(f"SELECT DISTINCT {' '.join(names)} {{ {patterns} }} LIMIT {_POINTS + 1}"))
+        if len(rows) > _POINTS:
+            return None
+        terms = [(row[names[0][1:]], row[names[1][1:]]) for row in rows]
+        points = [((str(one), str(two)), point) for one, two in terms for point in _point(_value(one), _value(two))]
+        return _Origins(tuple(names), points)
+
+
+def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
+    """None: there are too many, or some have longitudes out of range."""
+    found: list[tuple[float, float, str]] = []
+    longs: dict[str, list[str]] = {}
+    if max(counted(store, f"?thing <{property}> ?value", _PLACES + 1) for property in (lat, long)) > _PLACES:
+        return None
+    for name, value in _values_of(store, long):
+        longs.setdefault(name, []).append(value)
+    for name, value in _values_of(store, lat):
+        written = "" if name.startswith("_:") else f"<{name}>"  # what is blank cannot be written
+        found.extend((*point, written) for other in longs.get(name, ()) for point in _point(value, other))
+    if any(abs(long) > _TURNS for _, long, _ in found):
+        return None
+    found.sort()
+    points = np.array([one[:2] for one in found], dtype=np.float64).reshape(-1, 2)
+    return _Places(points, [one[0] for one in found], [one[2] for one in found])
+
+
+def _values_of(store: ox.Store, property: str) -> Iterator[tuple[str, str]]:
+    """What has a property, and its values; many times faster than by terms."""
+    rows: Any = store.query(f"SELECT ?thing ?value {{ ?thing <{property}> ?value }}")
+    lines = csv.reader(io.StringIO(rows.serialize(format=ox.QueryResultsFormat.CSV).decode(), newline=""))
+    next(lines)
+    return ((name, value) for name, value in lines)
+
+
+def _point(lat: str, long: str) -> Iterator[Point]:
+    """Nothing where the two are no numbers, of which there is no distance."""
+    try:
+        point = float(lat), float(long)
+    except ValueError:
+        return
+    if abs(point[0]) <= 90 and np.isfinite(point[1]):
+        yield point
+
+
+def _value(term: Any) -> str:
+    return str(getattr(term, "value", ""))
+
+
+def _linked(query: QueryParts, place: tuple[str, str]) -> list[tuple[str, tuple[str, str]]]:
+    """The variable that has a place, and the two properties that give it."""
+    return [
+        (one.subject, (one.property.value, two.property.value))
+        for one in query.links
+        for two in query.links
+        if (one.object, two.object) == place
+        and one.subject == two.subject
+        and one.subject.startswith("?")
+        and (one.property.value, two.property.value) in _WAYS
+    ]
+
+
+def _timed(query: QueryParts, place: tuple[str, str]) -> bool:
+    """Whether it is that of an event of which the time is asked for."""
+    variables = _patterns_of(query, place[0])[1]
+    return any(stamp.subject in variables for stamp in query.stamps.values())
+
+
+def _patterns_of(query: QueryParts, name: str) -> tuple[str, set[str]]:
+    """All that the links say of a variable, and of what they lead to, with its times; and the variables of that."""
+    variables, before = {name}, 0
+    while len(variables) > before:
+        before = len(variables)
+        for link in query.links:
+            if variables & {link.subject, link.object} - {""}:
+                variables |= {link.subject, link.object} - {""}
+    lines = [_line(link) for link in query.links if link.subject in variables]
+    for time, stamp in query.stamps.items():
+        if stamp.subject in variables:
+            lines.append(f"{_variable(stamp.subject)} {f'<{stamp.way}>/' if stamp.way else ''}<{STAMPED}> ?{time} .")
+            variables.add(f"?{time}")
+            one = query.ranges.get(time)
+            for sign, minute, second in ((">=", one and one.since, "00"), ("<=", one and one.until, "59.999999")):
+                if minute:
+                    lines.append(f'FILTER(?{time} {sign} "{minute}:{second}Z"^^<{XSD}dateTime>)')
+    return " ".join(lines), variables
+
+
+def _line(link: Link) -> str:
+    return f"{_variable(link.subject)} {link.property} {link.value or _variable(link.object)} ."
+
+
+def _variable(name: str) -> str:
+    """What is blank has a name as well."""
+    return name if name.startswith("?") else "?blank" + "".join(f"{ord(letter):x}_" for letter in name)

@@ -1,0 +1,107 @@
+"""The parts of a parsed query that indices use: its times, ranges, order, triples and filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyoxigraph as ox
+
+from connectors.rdf.vocabulary import DISTANCE, TIME
+
+STAMPED = TIME + "inXSDDateTimeStamp"
+WAYS = (TIME + "hasEnd", TIME + "hasBeginning")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Minutes (`2013-02-08T21:05`) between which a variable lies, both of them in it; None: there is no such bound."""
+
+    since: str | None = None
+    until: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Where a query asks for a time: from the predicate's first letter to behind the variable, and `way`, the first
+    step of a path of two; '': the predicate stands alone. `subject`: what has the time, as a Link names it."""
+
+    start: int
+    end: int
+    way: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A triple whose property is named. `subject` and `object`: `?name`, or a name for what has brackets or is blank,
+    '': it is none of these; `value`: what it names as its object."""
+
+    property: ox.NamedNode
+    subject: str
+    object: str
+    value: ox.NamedNode | ox.Literal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The variable by which rows are ordered first, whether downwards, and how many are wanted behind how many."""
+
+    variable: str
+    down: bool
+    limit: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParts:
+    """A query that asks for times. `stamps` and `ranges` by variable; `order`: where it wants a few of all rows;
+    `links`: triples that hold of every row, before which nothing stands that looks at what is bound already; `filters`:
+    what stands in the brackets of each. `open`: the offset behind the brace of its group; `star`: that of the `*` that
+    gives out all variables."""
+
+    text: str
+    stamps: Mapping[str, Stamp]
+    ranges: Mapping[str, Range]
+    order: Order | None
+    links: Sequence[Link]
+    filters: Sequence[str]
+    open: int
+    star: int | None
+    prefixes: Mapping[str, str]
+
+    def restricted(self, variable: str, path: str, spans: Iterable[str]) -> str:
+        """The same query over the instants from which a path leads to one of some spans; their time is a variable."""
+        name = "span"
+        while name in self.text:
+            name += "_"
+        stamp = self.stamps[variable]
+        pattern = f"<{STAMPED}> ?{variable} ; {path} ?{name}"
+        parts = [
+            (self.open, self.open, f" VALUES ?{name} {{ {' '.join(spans)} }} "),
+            (stamp.start, stamp.end, f"<{stamp.way}> [ {pattern} ]" if stamp.way else pattern),
+        ]
+        if self.star is not None:
+            parts.append((self.star, self.star + 1, " ".join(map(str, _variables(self.text, self.prefixes)))))
+        text = self.text
+        for start, end, new in sorted(parts, reverse=True):
+            text = f"{text[:start]}{new} {text[end:]}"
+        return text
+
+    def events(self, variable: str) -> set[str]:
+        """What has a time, as a Link names it: what the query says so of, and of whose end or beginning."""
+        subject = self.stamps[variable].subject
+        ways = [link.subject for link in self.links if link.object == subject and link.property.value in WAYS]
+        return {subject, *ways} - {""}
+
+    def among(self, variable: str, values: Iterable[str]) -> str:
+        """The same query, begun with the values that a variable of its `links` may have."""
+        return f"{self.text[: self.open]} VALUES {variable} {{ {' '.join(values)} }} {self.text[self.open :]}"
+
+
+def _variables(text: str, prefixes: Mapping[str, str]) -> Sequence[ox.Variable]:
+    ours: dict[ox.NamedNode, Callable[..., Any]] = {ox.NamedNode(DISTANCE): lambda *terms: None}
+    found = ox.Store().query(text, prefixes=dict(prefixes), custom_functions=ours)
+    assert isinstance(found, ox.QuerySolutions), "it has a `*`"
+    return found.variables

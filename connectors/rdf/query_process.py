@@ -1,0 +1,192 @@
+"""A query in a process of its own: a fork sees the store as it is at that moment, and can be killed at any time.
+
+Whatever a query does, it does it there: it takes its time, overflows its stack, wants more memory than there is. A fork
+has one thread. Where another one of Oxigraph held a lock at that moment, it waits for it for ever; that is seen (it
+sleeps, and nothing else lets it), and another fork takes its place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectors.rdf.question import Refused
+
+_LOOK = 50  # milliseconds between two looks at a process that says nothing
+_LONG = 1.0  # seconds from which on a question gives way to all else
+_TRIES = 10  # forks that wait for a lock, one after the other
+_GIVES_WAY = 10
+_PARENT_ENDS = 1  # prctl
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+FULL = "the system has no room for another process now"
+BROKE = "the query needs more memory than it may have, or is nested so deep that it broke its process"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """When forks may be made: while `ready` holds, with the lock of `shut`, which is notified when `ready` changes."""
+
+    ready: Callable[[], bool] = lambda: True
+    shut: threading.Condition = field(default_factory=threading.Condition)
+
+
+class QueryProcess:
+    """One question; it may be ended by another thread, also before it begins."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process = 0
+        self._ended = False
+
+    def answer(self, work: Callable[[], Any], gate: Gate, until: float, memory: int, shut: Sequence[int]) -> Any:
+        """What the work gives, done in a fork. `until`: when it is ended. `memory`: bytes that it may have more than
+        this process, 0: any. `shut`: files that are not for it. Raises Refused."""
+        for _ in range(_TRIES):
+            with gate.shut:
+                if not gate.shut.wait_for(gate.ready, max(0.0, until - time.monotonic())):
+                    raise Refused("slow", "the knowledge is being loaded")
+                reading = self._begin(work, until, memory, shut)
+            try:
+                message = self._read(reading, until)
+            finally:
+                os.close(reading)
+                self._kill(reap=True)
+            if message is None:
+                continue
+            if not message:
+                raise Refused("failed", BROKE)
+            try:
+                kind, value = pickle.loads(message)
+            except (pickle.UnpicklingError, EOFError):  # it ended before it had said all
+                raise Refused("failed", BROKE) from None
+            if kind == "refused":
+                raise Refused(*value)
+            return value
+        raise Refused("failed", "the store is too busy for a query")
+
+    def _begin(self, work: Callable[[], Any], until: float, memory: int, shut: Sequence[int]) -> int:
+        """Makes the fork; gives the end from which its answer is read."""
+        with self._lock:
+            if self._ended:
+                raise Refused("slow", "nobody waits for the answer")
+            try:
+                reading, writing = os.pipe()
+            except OSError:
+                raise Refused("busy", FULL) from None
+            parent = os.getpid()
+            try:
+                self._process = os.fork()
+            except OSError:
+                os.close(reading)
+                os.close(writing)
+                raise Refused("busy", FULL) from None
+            if self._process == 0:
+                _run_child(work, writing, (*shut, reading), until, memory, parent)
+            os.close(writing)  # before another fork is made, which would keep it open
+        return reading
+
+    def end(self) -> None:
+        """Nobody waits for it."""
+        with self._lock:
+            self._ended = True
+        self._kill()
+
+    def _read(self, reading: int, until: float) -> bytes | None:
+        """All that the fork writes; None: it waits for a lock that no thread of it will ever free."""
+        parts: list[bytes] = []
+        began, before, slow = time.monotonic(), -1, False
+        ready = select.poll()
+        ready.register(reading, select.POLLIN)
+        while True:
+            if ready.poll(_LOOK):
+                part = os.read(reading, 1 << 20)
+                if not part:
+                    return b"".join(parts)
+                parts.append(part)
+                continue
+            now = time.monotonic()
+            if now > until:
+                raise Refused("slow", "the query took longer than it may")
+            if not slow and now - began > _LONG:
+                slow = True
+                with suppress(OSError):
+                    os.setpriority(os.PRIO_PROCESS, self._process, _GIVES_WAY)
+            asleep = _sleeping_since(self._process)
+            if asleep is not None and asleep == before:
+                return None
+            before = -1 if asleep is None else asleep
+
+    def _kill(self, reap: bool = False) -> None:
+        with self._lock:
+            if self._process:
+                os.kill(self._process, signal.SIGKILL)
+                if reap:
+                    os.waitpid(self._process, 0)
+                    self._process = 0
+
+
+def _sleeping_since(process: int) -> int | None:
+    """Ticks of CPU that a process has had if it waits for something that is no disk, else None."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return int(fields[11]) + int(fields[12]) if fields[0] == "S" else None
+
+
+def _run_child(
+    work: Callable[[], Any], writing: int, shut: Sequence[int], until: float, memory: int, parent: int
+) -> None:
+    """In the fork, which ends with it."""
+    try:
+        _follow(parent)
+        for descriptor in shut:
+            os.close(descriptor)
+        _limit(until, memory)
+        try:
+            message = "done", work()
+        except Refused as error:
+            message = "refused", (error.code, str(error))
+        except Exception as error:
+            message = "refused", ("failed", f"{type(error).__name__}: {error}")
+        text = memoryview(pickle.dumps(message))
+        while text:
+            text = text[os.write(writing, text) :]
+    finally:
+        os._exit(0)
+
+
+def _follow(parent: int) -> None:
+    """Where the process that began it ends, it ends too; where Linux has to end one for want of memory, it is this."""
+    if _PRCTL is not None:
+        _PRCTL(_PARENT_ENDS, ctypes.c_ulong(signal.SIGKILL))
+    if os.getppid() != parent:  # it has ended before that
+        os._exit(0)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+def _limit(until: float, memory: int) -> None:
+    """Its time and its memory; where the system cannot end it with the one that began it, it ends soon after."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        seconds = int(max(0.0, until - time.monotonic())) + 2
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if memory:
+            with open("/proc/self/statm") as file:
+                had = int(file.read().split()[5]) * resource.getpagesize()
+            most = min(had + memory, resource.getrlimit(resource.RLIMIT_DATA)[1] % (1 << 63))
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))

@@ -1,0 +1,95 @@
+"""Retention: events that are too old are removed in small steps, and additions are written between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import pyoxigraph as ox
+
+from connectors.rdf.time_tree import BEGINNING, CONTAINS, END, HERE, INSIDE, TimeTree
+from connectors.rdf.vocabulary import PROV
+
+MANY = 6_000
+"""Quads that are taken out together."""
+
+_STEP = 50  # ends of events in a step: some 5 ms of CPU
+_DERIVED = ox.NamedNode(PROV + "wasDerivedFrom")
+
+
+class Retention:
+    """Drops events by the minutes in which they end. What ends in a minute that was gone through once is gone: no event
+    comes that is older than what is kept."""
+
+    def __init__(self, store: ox.Store, spans: TimeTree) -> None:
+        self._store, self._spans = store, spans
+        self._swept = ""
+
+    def steps(self, until: str) -> Iterator[int]:
+        """Drop the events that end in minutes that are over before `until`, an instant; how many, after each step."""
+        for hour in self._spans.hours(self._swept, until):
+            for span in (hour, *self._spans.within(hour)):  # hours held instants themselves once
+                name = self._spans.name(span)
+                if self._swept[: len(name)] <= name < until[: len(name)]:
+                    ends = self._ends(span)
+                    while some := list(islice(ends, _STEP)):
+                        events = [event for _, event in some if event is not None]
+                        self.drop(events, dict.fromkeys(instant for instant, _ in some))
+                        yield len(events)
+                    self._tidy(span)
+        self._swept = max(self._swept, until[:16])
+
+    def _ends(self, span: ox.NamedNode) -> Iterator[tuple[Any, Any]]:
+        """Each instant in a span, alone and with each event that ends at it."""
+        for inside in self._store.quads_for_pattern(span, INSIDE, None, HERE):
+            yield inside.object, None
+            for ended in self._store.quads_for_pattern(None, END, _named(inside.object), HERE):
+                yield inside.object, ended.subject
+
+    def drop(self, events: Sequence[Any], instants: Iterable[Any] = ()) -> None:
+        """Remove all triples of events, and of those instants and records that nothing else refers to."""
+        going = set(events)
+        quads = [q for event in going for q in self._store.quads_for_pattern(event, None, None, HERE)]
+        constituents = dict.fromkeys(quad.object for quad in quads if quad.predicate == _DERIVED)
+        times = dict.fromkeys([*instants, *(q.object for q in quads if q.predicate in (BEGINNING, END))])
+        free = [one for one in times if not self._needed(one, (BEGINNING, END), going)]
+        inside = [q for one in free for q in self._store.quads_for_pattern(None, INSIDE, one, HERE)]
+        quads += [q for one in constituents for q in self._only_named(one, going)]
+        quads += [*inside, *(q for one in free for q in self._store.quads_for_pattern(one, None, None, HERE))]
+        self.remove(quads)
+        for span in dict.fromkeys(quad.subject for quad in inside):
+            self._tidy(span)
+
+    def _only_named(self, constituent: Any, going: Collection[Any]) -> list[ox.Quad]:
+        """The triples of a record that was stored only as a constituent, when no other event comes from it."""
+        quads = list(self._store.quads_for_pattern(constituent, None, None, HERE))
+        if any(quad.predicate == END for quad in quads) or self._needed(constituent, (_DERIVED,), going):
+            return []
+        return quads
+
+    def _needed(self, term: Any, properties: Sequence[ox.NamedNode], going: Collection[Any]) -> bool:
+        """Whether something else than what goes has it as a value."""
+        users = (quad.subject for each in properties for quad in self._store.quads_for_pattern(None, each, term, HERE))
+        return any(user not in going for user in users)
+
+    def _tidy(self, span: Any) -> None:
+        """A minute in which there is nothing any more goes, and its hour, and its day."""
+        for property in (INSIDE, CONTAINS):
+            if next(self._store.quads_for_pattern(span, property, None, HERE), None) is not None:
+                return
+        around = self._spans.around(span)
+        self._store.remove(ox.Quad(around, CONTAINS, span))
+        if around != self._spans.days:
+            self._tidy(around)
+
+    def remove(self, quads: Sequence[ox.Quad]) -> None:
+        """Take quads out, so many in a transaction."""
+        for start in range(0, len(quads), MANY):
+            text = " .\n".join(str(quad) for quad in quads[start : start + MANY])
+            self._store.update(f"DELETE DATA {{ {text} }}")
+
+
+def _named(term: Any) -> ox.NamedNode:
+    assert isinstance(term, ox.NamedNode), "instants have names"
+    return term

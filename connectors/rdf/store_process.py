@@ -1,0 +1,319 @@
+"""The store in a process of its own. Clients take turns with queries; each is evaluated in a fork (`query_process`).
+
+Oxigraph has no way to stop a query, but a process can be ended: that of a question when its time is over or nobody
+waits for it any more. Where that of the store ends, which it should not, another one opens the store again, is given
+what was not yet written, and asked again what was being asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pyoxigraph as ox
+
+from cep.core.errors import CepError
+from connectors.rdf.fair_queue import FairQueue
+from connectors.rdf.question import Answer, Page, Question, Refused
+from connectors.rdf.vocabulary import Vocabulary
+
+_WRITING = 1 << 26  # bytes that may wait to be written
+_LOOKING = 10.0  # seconds in which a page of events is read
+_GRACE = 0.5  # seconds in which the process of the store may still say that a question has no answer
+_TRIES = 2  # a question during which so many processes ended by themselves is refused
+_ENDING = 60.0  # seconds in which what was added is written when it closes
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request to the process. Of a query: `seconds`, how long it may take; `until`, when that is over;
+    `client`, whose it is; `sent`: it has a slot."""
+
+    call: tuple[Any, ...]
+    future: Future[Any]
+    seconds: float | None = None
+    until: float = math.inf
+    client: str = ""
+    sent: bool = True
+    tries: int = 0
+
+
+class StoreProcess:
+    """A store at `path` for several threads; `memory`: the bytes that its process may have, None: as many as it can.
+
+    Raises CepError where it cannot be opened.
+    """
+
+    def __init__(self, path: str | Path, vocabulary: Vocabulary, memory: int | None = None) -> None:
+        self._arguments = [str(path), vocabulary.base, str(memory or 0)]
+        self._sending = threading.Lock()
+        self._room, self._waiting = threading.Condition(), 0
+        self._places = FairQueue()
+        self._forgotten: Future[None] | None = None
+        self._requests: dict[int, _Request] = {}
+        self._count = 0
+        self._closing = self._closed = False
+        self.restarts = 0
+        self._process, self._connection = self._started()
+        self._reader = threading.Thread(target=self._read, name="store", daemon=True)
+        self._reader.start()
+
+    def know(self, name: str, knowledge: Callable[[], ox.Store]) -> Future[None] | None:
+        """Knowledge by a name that says what it is (its fingerprint), loaded in place of that of before unless it is
+        there already (None). Questions wait until it is there. It is kept beside the store, so that of another only
+        what is different is loaded. What it has learned since is gone. CepError: its notes of that are damaged."""
+        try:
+            self._command("unlearn").result()
+        except Refused as error:
+            raise CepError(f"--state: {str(error).removeprefix('Damaged: ')}", code="store") from None
+        if self._command("knows", name).result():
+            return None
+        path, before = Path(f"{self._arguments[0]}.new.nq"), f"{self._arguments[0]}.nq"
+        knowledge().dump(str(path), ox.RdfFormat.N_QUADS)
+        future = self._command("know", name, str(path), before)
+        future.add_done_callback(lambda done: path.unlink(missing_ok=True))
+        return future
+
+    def derive(self, rules: str, meanings: Mapping[str, str], again: bool) -> None:
+        """As EventStore.derive, before what is added later."""
+        self._command("derive", rules.encode(), dict(meanings), again)
+
+    def add(self, text: str) -> Future[None]:
+        """As EventStore.add of a text; waits only while very much is not yet written. The future is done when it is."""
+        lines = text.encode()
+        with self._room:
+            self._room.wait_for(lambda: not self._waiting or self._waiting + len(lines) <= _WRITING)
+            self._waiting += len(lines)
+
+        def written(done: Future[None]) -> None:
+            with self._room:
+                self._waiting -= len(lines)
+                self._room.notify_all()
+
+        future = self._command("add", lines)
+        future.add_done_callback(written)
+        return future
+
+    def learn(self, gone: bytes, come: bytes) -> Future[None]:
+        """As EventStore.learn, after what was added before."""
+        return self._command("learn", gone, come)
+
+    def forget(self, until: str) -> Future[None]:
+        """As EventStore.forget, a little at a time, beside what is added; the future is done when all of it is."""
+        self._forgotten = self._command("forget", until)
+        return self._forgotten
+
+    def settle(self) -> None:
+        """As EventStore.settle, after what was added before."""
+        self._command("settle")
+
+    def hours(self, since: str = "", until: str = "~", client: str = "") -> Future[list[str]]:
+        """As EventStore.hours, their IRIs; otherwise as `ask`."""
+        return self._ask("hours", since, until, seconds=_LOOKING, client=client)
+
+    def page(self, span: str, number: int, most: int, client: str = "") -> Future[Page | None]:
+        """As EventStore.page; otherwise as `ask`."""
+        return self._ask("page", span, number, most, _LOOKING, seconds=_LOOKING, client=client)
+
+    def ask(self, question: Question) -> Future[Answer]:
+        """The future may raise Refused. Where many ask, clients take turns; its seconds count from now. Who cancels
+        the future ends the question."""
+        return self._ask("ask", question, seconds=question.seconds, client=question.client)
+
+    def refuse_questions(self) -> None:
+        """What is being asked has no answer: the server ends."""
+        for number, request in list(self._requests.items()):
+            if request.seconds is not None:
+                self._refuse(number, Refused("busy", "the server is stopping"))
+
+    def flush(self) -> None:
+        """Returns when all that was added can be asked for, and what was to be forgotten is gone."""
+        if self._forgotten is not None:
+            self._forgotten.result()
+        self._command("flush").result()
+
+    def written(self) -> Future[None]:
+        """Done when all that was added until now is written."""
+        return self._command("flush")
+
+    def close(self) -> None:
+        """What was added is written, then the process ends; in bounded time, also where it cannot be opened again."""
+        self._closing = True
+        with contextlib.suppress(Refused, TimeoutError):
+            self._command("flush").result(_ENDING)
+        with self._sending:
+            self._closed = True
+            with contextlib.suppress(OSError):
+                self._connection.send(None)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
+        self._end()
+        self._reader.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a process."""
+        return not self._closed and self._process.poll() is None
+
+    @property
+    def process(self) -> int:
+        """Its number for the operating system, until there is another."""
+        return self._process.pid
+
+    def _ask(self, *call: Any, seconds: float, client: str) -> Future[Any]:
+        request = _Request(call, Future(), seconds, time.monotonic() + seconds, client, sent=False)
+        with self._sending:
+            number = self._register(request)
+            if not self._places.add(client, number):
+                del self._requests[number]
+                raise Refused("busy", "too many queries are waiting")
+            self._next()
+        request.future.add_done_callback(lambda future: self._leave(number) if future.cancelled() else None)
+        return request.future
+
+    def _command(self, *call: Any) -> Future[Any]:
+        request = _Request(call, Future())
+        request.future.set_running_or_notify_cancel()  # a caller that stops waiting cannot cancel it
+        with self._sending:
+            self._send(self._register(request), request)
+        return request.future
+
+    def _register(self, request: _Request) -> int:
+        if self._closed:
+            raise Refused("failed", "the store is closed")
+        self._count += 1
+        self._requests[self._count] = request
+        return self._count
+
+    def _next(self) -> None:
+        """Questions for which there is a place are asked."""
+        while (number := self._places.next()) is not None:
+            request = self._requests[number]
+            request.sent = True
+            self._send(number, request)
+
+    def _send(self, number: int, request: _Request) -> None:
+        with contextlib.suppress(OSError):  # the process has ended: all is sent again to the next
+            self._connection.send((number, request.call, request.until - time.monotonic()))
+
+    def _leave(self, number: int) -> _Request | None:
+        """Remove a request that is done or abandoned; the process of a query ends then. None: it was removed before."""
+        with self._sending:
+            request = self._requests.pop(number, None)
+            if request is None or request.seconds is None:
+                return request
+            self._places.leave(request.client, number)
+            if request.sent:
+                self._send(number, _Request(("stop",), request.future))
+            self._next()
+        return request
+
+    def _refuse(self, number: int, why: Refused) -> None:
+        request = self._leave(number)
+        if request is not None and (request.future.running() or request.future.set_running_or_notify_cancel()):
+            request.future.set_exception(why)
+
+    def _started(self) -> tuple[subprocess.Popen[bytes], Connection]:
+        here, there = socket.socketpair()
+        root = str(Path(__file__).parents[2])
+        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "connectors.rdf.store_worker", str(there.fileno()), *self._arguments],
+            pass_fds=[there.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # Rust prints its stack when memory ends
+            process_group=0,  # what is signalled to all of this group is for the server
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+        there.close()
+        connection = Connection(here.detach())
+        try:
+            trouble = connection.recv()
+        except (EOFError, OSError):
+            trouble = "its process ended at once"
+        if trouble:
+            process.kill()
+            process.wait()
+            connection.close()
+            hint = "one server has it at a time; another `--state` is another store"
+            raise CepError(f"{self._arguments[0]}: the store cannot be opened: {trouble}", hint=hint, code="store")
+        return process, connection
+
+    def _read(self) -> None:
+        """What the process says, until it is closed; a new one where it ends before."""
+        try:
+            while True:
+                try:
+                    while self._connection.poll(0.05):
+                        self._handle(*self._connection.recv())
+                except (EOFError, OSError):
+                    if self._closed or not self._restart():
+                        break
+                self._overdue()
+        finally:  # no caller waits for an answer that will not come
+            with self._sending:
+                self._closed = True
+            for number in list(self._requests):
+                self._refuse(number, Refused("failed", "the store is closed"))
+
+    def _handle(self, number: int, kind: str, value: Any) -> None:
+        if kind == "done":
+            request = self._leave(number)
+            if request is not None and (request.future.running() or request.future.set_running_or_notify_cancel()):
+                request.future.set_result(value)
+        else:
+            slow = value[0] == "slow" and (request := self._requests.get(number)) is not None
+            self._refuse(number, self._late(request) if slow and request is not None else Refused(*value))
+
+    def _late(self, request: _Request) -> Refused:
+        reason = "the query took longer than" if request.sent else "the query waited for others, longer than"
+        return Refused("slow", f"{reason} {request.seconds:g} s")
+
+    def _overdue(self) -> None:
+        now = time.monotonic()
+        for number, request in list(self._requests.items()):
+            if request.until + _GRACE * request.sent < now:
+                self._refuse(number, self._late(request))
+
+    def _end(self) -> None:
+        """The process, and those of its questions."""
+        self._process.kill()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _restart(self) -> bool:
+        """A new process, given what is not yet done; whether that is worth trying."""
+        with self._sending:
+            self._end()
+            self._connection.close()
+            self.restarts += 1
+            try:
+                self._process, self._connection = self._started()
+            except CepError:
+                time.sleep(0 if self._closing else 1.0)  # the next round tries again
+                return not self._closing
+            for number, request in list(self._requests.items()):
+                if not request.sent:
+                    continue
+                request.tries += request.seconds is not None
+                if request.tries < _TRIES:
+                    self._send(number, request)
+        for number, request in list(self._requests.items()):
+            if request.tries >= _TRIES:
+                self._refuse(number, Refused("failed", "the process of the store ended while it was asked"))
+        return True

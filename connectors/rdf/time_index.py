@@ -1,0 +1,135 @@
+"""The index of time: a query for a range of times, or for the newest events, looks only at the spans of these.
+
+Each instant is inside one minute, each minute in an hour, each hour in a day; so a query over the instants of all spans
+that a range touches has the rows of the query over all of them, each as often. Where instants are told of that are in
+no minute (of the knowledge, or of another way to write them), nothing is said, and the query is evaluated as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import pyoxigraph as ox
+
+from connectors.rdf.place_index import PlaceIndex
+from connectors.rdf.query_parts import Order, QueryParts, Range
+from connectors.rdf.question import Question
+from connectors.rdf.ranges import timed
+from connectors.rdf.selectivity import Few, rare, scarce
+from connectors.rdf.time_tree import CONTAINS, INSIDE, TimeTree, counted
+
+_MINUTES, _HOURS = 240, 240  # spans of a kind that are asked for; of more, the next larger ones
+_BY = 50_000  # events that something rare may lead to
+_LOOKED = 20_000  # instants of a range that are counted against what a pattern finds
+_LONGEST = 5_000  # minutes that a query is given
+_FIRST, _MORE, _MOST = 50, 16, 200_000  # instants looked at for the newest rows; how many times more; where it ends
+_INTO = [f"^{INSIDE}", f"^{INSIDE}/^{CONTAINS}", f"^{INSIDE}/^{CONTAINS}/^{CONTAINS}"]  # minutes, hours, days
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A query over a part of the events. `enough`: with so many rows it has those of the whole; None: it has them."""
+
+    text: str
+    enough: int | None = None
+
+
+class TimeIndex:
+    """The index of a store."""
+
+    def __init__(self, store: ox.Store, spans: TimeTree, grid: PlaceIndex | None = None) -> None:
+        self._store, self._spans = store, spans
+        self.grid = grid or PlaceIndex(store)
+
+    def whole(self) -> bool:
+        """Whether all instants are in minutes, in days whose names are in order of time."""
+        named = all(
+            re.fullmatch(r"\d{4}-\d\d-\d\d", self._spans.name(day)) for day in self._spans.within(self._spans.days)
+        )
+        return named and not any(self._inside(hour, 1) for hour in self._spans.hours())  # as they were once
+
+    def rewritten(self, question: Question) -> Iterator[Rewritten]:
+        """What can be asked instead, in turn, until one has enough."""
+        found = timed(question.text, dict(question.prefixes))
+        if found is None:
+            return
+        few = scarce(self._store, found.links)
+        text = self.grid.among(found, few, self._rows)
+        if text is not None:
+            found = timed(text, dict(question.prefixes)) or found
+        yield from self._of_times(found, few)
+        if text is not None:
+            yield Rewritten(text)
+
+    def _rows(self, text: str) -> Iterable[Any]:
+        found = timed(text, {})
+        if found is not None:
+            ways = self._of_times(found, scarce(self._store, found.links))
+            text = next((each.text for each in ways if each.enough is None), text)
+        rows = self._store.query(text)
+        assert isinstance(rows, ox.QuerySolutions), "it is a SELECT"
+        return rows
+
+    def _of_times(self, found: QueryParts, few: Few) -> Iterator[Rewritten]:
+        if found.order is not None and found.order.variable in found.stamps:
+            yield from self._newest(found, found.order, few)
+            return
+        bound = [name for name in found.stamps if found.ranges.get(name, Range()) != Range()]
+        bound.sort(key=lambda name: found.ranges[name].since is None)
+        if bound:
+            yield from self._within(found, bound[0], few)
+
+    def _within(self, found: QueryParts, variable: str, few: Few) -> Iterator[Rewritten]:
+        """All that is in a range."""
+        asked = found.ranges[variable]
+        spans = self._hours(asked, False)
+        hours = list(islice(spans, _HOURS + 1))
+        looked = [str(minute) for hour in hours for minute in self._minutes(hour, asked)]
+        instants = counted(self._store, f"VALUES ?minute {{ {' '.join(looked)} }} ?minute {INSIDE} ?instant", _LOOKED)
+        if (begun := rare(self._store, found, variable, few, instants)) is not None:
+            yield Rewritten(begun.written(found))
+            return
+        if len(hours) <= _HOURS:
+            minutes = [minute for hour in hours[: _MINUTES // 60 + 1] for minute in self._minutes(hour, asked)]
+            some, path = (minutes, _INTO[0]) if len(hours) <= _MINUTES // 60 else (hours, _INTO[1])
+        else:
+            some, path = list({self._spans.around(hour): None for hour in [*hours, *spans]}), _INTO[2]
+        yield Rewritten(found.restricted(variable, path, map(str, some)))
+
+    def _newest(self, found: QueryParts, order: Order, few: Few) -> Iterator[Rewritten]:
+        """The spans at one end, more and more of them."""
+        asked, name = found.ranges.get(order.variable, Range()), order.variable
+        begun = rare(self._store, found, name, few, _BY)
+        most = _MOST if begun is None else min(_MOST, begun.events // _MORE)
+        minutes: list[str] = []
+        instants, goal = 0, max(_FIRST, 4 * (order.limit + order.offset))
+        each = (minute for hour in self._hours(asked, order.down) for minute in self._minutes(hour, asked, order.down))
+        while goal <= most:
+            for minute in each:
+                minutes.append(str(minute))
+                instants += self._inside(minute, _MOST)
+                if instants >= goal or len(minutes) > _LONGEST:
+                    break
+            else:
+                yield Rewritten(found.restricted(name, _INTO[0], minutes))
+                return
+            if len(minutes) > _LONGEST:
+                break
+            yield Rewritten(found.restricted(name, _INTO[0], minutes), order.limit)
+            goal = instants * _MORE
+        if begun is not None:
+            yield Rewritten(begun.written(found))
+
+    def _inside(self, span: ox.NamedNode, most: int = _LOOKED) -> int:
+        return counted(self._store, f"{span} {INSIDE} ?instant", most)
+
+    def _hours(self, asked: Range, down: bool) -> Iterator[ox.NamedNode]:
+        return self._spans.hours(asked.since or "", asked.until or "~", down)
+
+    def _minutes(self, hour: ox.NamedNode, asked: Range, down: bool = False) -> Iterable[ox.NamedNode]:
+        since, until = asked.since or "", asked.until or "~"
+        return [each for each in self._spans.within(hour, down) if since <= self._spans.name(each) <= until]

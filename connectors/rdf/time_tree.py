@@ -1,0 +1,50 @@
+"""A tree of days, hours and minutes over the instants in the store: with it events are found by time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyoxigraph as ox
+
+from connectors.rdf.vocabulary import TIME, Vocabulary
+
+INSIDE, CONTAINS = ox.NamedNode(TIME + "inside"), ox.NamedNode(TIME + "intervalContains")
+BEGINNING, END = ox.NamedNode(TIME + "hasBeginning"), ox.NamedNode(TIME + "hasEnd")
+STAMP = ox.NamedNode(TIME + "inXSDDateTimeStamp")
+HERE = ox.DefaultGraph()
+
+
+def counted(store: ox.Store, pattern: str, most: int) -> int:
+    """How often a pattern is there, up to `most`; without what it finds being made anything of."""
+    found: Any = store.query(f"SELECT (COUNT(*) AS ?n) {{ SELECT * {{ {pattern} }} LIMIT {most} }}")
+    return int(next(found)["n"].value)
+
+
+class TimeTree:
+    """Days contain hours, hours minutes, and instants are inside minutes."""
+
+    def __init__(self, store: ox.Store, vocabulary: Vocabulary) -> None:
+        self._store, self._vocabulary = store, vocabulary
+        self.days = ox.NamedNode(vocabulary.days)
+
+    def hours(self, since: str = "", until: str = "~", down: bool = False) -> Iterator[ox.NamedNode]:
+        """The hours in which events begin or end, in order, from one to another (texts of instants)."""
+        for day in self.within(self.days, down):
+            if since[:10] <= day.value[-10:] <= until:
+                for hour in self.within(day, down):
+                    if since[:13] <= hour.value[-13:] <= until:
+                        yield hour
+
+    def within(self, span: ox.NamedNode, down: bool = False) -> list[Any]:
+        """The spans in one that is larger, in order."""
+        found = (quad.object for quad in self._store.quads_for_pattern(span, CONTAINS, None, HERE))
+        return sorted(found, key=lambda term: term.value, reverse=down)
+
+    def around(self, span: ox.NamedNode) -> ox.NamedNode:
+        """The hour of a minute, the day of an hour, all days of a day."""
+        return self.days if "T" not in self.name(span) else ox.NamedNode(span.value[:-3])
+
+    def name(self, span: ox.NamedNode) -> str:
+        """`2013-02-08T21:05`, `2013-02-08T21`, `2013-02-08`."""
+        return span.value.removeprefix(self._vocabulary.hour())

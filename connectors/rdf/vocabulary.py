@@ -1,0 +1,75 @@
+"""The vocabulary of derived events as RDF: IRIs declared by AS, those of standards, and our own under a base."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from cep.core.schema import Schema
+
+BASE = "urn:semcep:"
+DISTANCE = BASE + "distance"
+"""The function of SPARQL that measures metres between two places: lat, long, lat, long."""
+
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+XSD = "http://www.w3.org/2001/XMLSchema#"
+TIME = "http://www.w3.org/2006/time#"
+PROV = "http://www.w3.org/ns/prov#"
+SOSA = "http://www.w3.org/ns/sosa/"
+LDES = "https://w3id.org/ldes#"
+TREE = "https://w3id.org/tree#"
+
+PREFIXES: Mapping[str, str] = {"rdf": RDF, "xsd": XSD, "time": TIME, "prov": PROV, "sosa": SOSA}
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The IRIs under a base, which ends in `:`, `/` or `#`."""
+
+    base: str = BASE
+
+    def event(self, id: str = "") -> str:
+        """A derived occurrence; without an id what all begin with."""
+        return f"{self.base}event/{id}"
+
+    def reading(self, id: str = "") -> str:
+        """An input record."""
+        return f"{self.base}reading/{id}"
+
+    def instant(self, time: str = "") -> str:
+        """A point in time, by its ISO 8601 form."""
+        return f"{self.base}instant/{time}"
+
+    def interval(self) -> str:
+        """What intervals begin with; the ISO 8601 forms of beginning and end follow, with a `/` between them."""
+        return f"{self.base}interval/"
+
+    def hour(self, hour: str = "") -> str:
+        """`2013-02-08T21:05`, the minute that instants lie in; `2013-02-08T21` and `2013-02-08`, its hour and day."""
+        return f"{self.base}hour/{hour}"
+
+    @property
+    def days(self) -> str:
+        """What all days with events lie in."""
+        return f"{self.base}days"
+
+    def type(self, schema: Schema) -> str:
+        """The class of an event's occurrences."""
+        return schema.iri or f"{self.base}type/{quote(schema.name)}"
+
+    def property(self, schema: Schema, number: int) -> str:
+        """The property that an attribute is."""
+        attribute = schema.attributes[number]
+        return attribute.iri or f"{self.base}attribute/{quote(schema.name)}/{quote(attribute.name)}"
+
+    def derivation(self, meaning: str = "", event: str = "", rules: Sequence[str] = ()) -> str:
+        """The activity that derives an event, which means this, by these of its rules; without any: it is not known by
+        which. Without an event what all begin with."""
+        by = "/" + "+".join(map(quote, rules)) if rules else ""
+        return f"{self.base}derivation/" + (f"{meaning}/{quote(event)}{by}" if event else "")
+
+    def rule(self, meaning: str, event: str, name: str) -> str:
+        """A rule for an event."""
+        return f"{self.base}rule/{meaning}/{quote(event)}/{quote(name)}"

@@ -1,0 +1,11 @@
+"""Conditional requests (RFC 9110, section 13.1.2): whether a client has what it asks for already."""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers
+
+
+def matches_etag(headers: Headers, tag: str) -> bool:
+    """Whether `If-None-Match` names the tag, also as a weak one, which a compressed answer has."""
+    given = [each.strip().removeprefix("W/") for each in ",".join(headers.getlist("if-none-match")).split(",")]
+    return tag.removeprefix("W/") in given or given == ["*"]

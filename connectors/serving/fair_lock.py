@@ -1,0 +1,32 @@
+"""A fair lock, for an engine that one thread steps and others read, one at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+
+class FairLock:
+    """A lock that a waiting thread gets before the thread that released it can take it again."""
+
+    def __init__(self) -> None:
+        self._lock, self._door = threading.Lock(), threading.Lock()
+
+    def acquire(self, timeout: float = -1) -> bool:
+        """Whether it is had, within so many seconds; -1: it is waited for."""
+        until = None if timeout < 0 else time.monotonic() + timeout
+        if not self._door.acquire(timeout=timeout):
+            return False
+        try:
+            return self._lock.acquire(timeout=-1 if until is None else max(0.0, until - time.monotonic()))
+        finally:
+            self._door.release()
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *failed: object) -> None:
+        self.release()

@@ -1,0 +1,139 @@
+"""Where things are, in degrees on WGS84: as events say it, or as the knowledge does.
+
+An event is about its subject: the first of its attributes that is a string or an IRI, else its first int. It says where
+that is when it has two numbers that are wgs84:lat and wgs84:long by AS, or are called so. Else the knowledge says it,
+when the subject is the IRI of a thing with wgs84:lat and wgs84:long, or such a thing's identifier (IDENTIFIERS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+
+import polars as pl
+
+from cep.core.schema import Attribute, Schema
+from knowledge.graph import Knowledge
+from knowledge.places import attributions
+
+WGS84 = "http://www.w3.org/2003/01/geo/wgs84_pos#"
+LATITUDES = frozenset(("lat", "latitude"))
+LONGITUDES = frozenset(("long", "lon", "lng", "longitude"))
+IDENTIFIERS = (
+    "http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#ID",
+    "http://purl.org/dc/terms/identifier",
+    "http://schema.org/identifier",
+    "https://schema.org/identifier",
+    "http://www.w3.org/2004/02/skos/core#notation",
+)
+"""Properties whose value is a thing's identifier; of two things with one identifier, that of the earlier property, then
+the one that observes (STATIONS)."""
+NAMES = (
+    "http://www.w3.org/2000/01/rdf-schema#label",
+    "http://www.geonames.org/ontology#name",
+    "http://schema.org/name",
+    "https://schema.org/name",
+)
+STATIONS = ("http://www.w3.org/ns/sosa/Platform", "http://www.w3.org/ns/sosa/Sensor")
+"""Classes of things that are on the map before the first event about them."""
+
+Point = tuple[float, float]
+
+_PLACED = f"?thing <{WGS84}lat> ?lat ; <{WGS84}long> ?long"
+_WHERE = f"SELECT ?thing ?lat ?long WHERE {{ {_PLACED} }}"
+_VALUES = "SELECT ?thing ?property ?value WHERE {{ VALUES ?property {{ {0} }} ?thing ?property ?value . {1} }}"
+_STATIONS = "SELECT DISTINCT ?thing WHERE {{ VALUES ?class {{ {0} }} ?thing a ?class . {1} }}"
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectColumns:
+    """What of an event's attributes says what it is about, and where that is."""
+
+    subject: str | None
+    latitude: str | None
+    longitude: str | None
+
+    @classmethod
+    def of(cls, schema: Schema) -> SubjectColumns:
+        lat, long = _first(schema, "lat", LATITUDES), _first(schema, "long", LONGITUDES)
+        names = [one.name for one in schema.attributes if one.type in ("string", "iri", "any")]
+        names += [one.name for one in schema.attributes if one.type == "int"]
+        names = [name for name in names if name not in (lat, long)]
+        both = lat is not None and long is not None
+        return cls(names[0] if names else None, lat if both else None, long if both else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Gazette:
+    """What the knowledge says, as it is now: where things are by IRI, their names, whose identifier a text is, and
+    which are stations (IRI: identifier); `rights`: what has to be shown with them."""
+
+    points: Mapping[str, Point] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    identified: Mapping[str, str] = field(default_factory=dict)
+    stations: Mapping[str, str] = field(default_factory=dict)
+    rights: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, knowledge: Knowledge | None) -> Gazette:
+        if knowledge is None:
+            return cls()
+        points: dict[str, Point] = {}
+        for thing, lat, long in _rows(knowledge, _WHERE):
+            point = where(lat, long)
+            if point is not None:
+                points.setdefault(str(thing), point)
+        stations = {str(thing) for (thing,) in _rows(knowledge, _STATIONS.format(_iris(STATIONS), _PLACED))}
+        found = [
+            (IDENTIFIERS.index(str(property)), str(thing) not in stations, str(value), str(thing))
+            for thing, property, value in _rows(knowledge, _VALUES.format(_iris(IDENTIFIERS), _PLACED))
+            if str(thing) in points
+        ]
+        identified: dict[str, str] = {}
+        codes: dict[str, str] = {}
+        for _, _, value, thing in sorted(found):
+            identified.setdefault(value, thing)
+            if identified[value] == thing:
+                codes.setdefault(thing, value)
+        names: dict[str, str] = {}
+        named = _rows(knowledge, _VALUES.format(_iris(NAMES), _PLACED))
+        for _, thing, value in sorted((NAMES.index(str(p)), str(t), str(v)) for t, p, v in named):
+            names.setdefault(thing, value)
+        known = {thing: codes.get(thing, thing) for thing in sorted(stations) if thing in points}
+        return cls(points, names, identified, known, tuple(attributions(knowledge)))
+
+    def thing(self, subject: str) -> str | None:
+        """The IRI of the thing that a subject names, if the knowledge has its place."""
+        if subject in self.points:
+            return subject
+        return self.identified.get(subject)
+
+
+def where(lat: object, long: object) -> Point | None:
+    """Degrees as numbers, if they are some."""
+    try:
+        point = float(str(lat)), float(str(long))
+    except ValueError:
+        return None
+    return point if isfinite(point[0] + point[1]) and abs(point[0]) <= 90 and abs(point[1]) <= 360 else None
+
+
+def _first(schema: Schema, local: str, names: frozenset[str]) -> str | None:
+    numbers = [one for one in schema.attributes if one.type in ("float", "int", "any")]
+    declared = [one.name for one in numbers if one.iri == WGS84 + local]
+    return next(iter(declared + [one.name for one in numbers if _called(one) in names]), None)
+
+
+def _called(attribute: Attribute) -> str:
+    return attribute.name.lower()
+
+
+def _iris(iris: tuple[str, ...]) -> str:
+    return " ".join(f"<{iri}>" for iri in iris)
+
+
+def _rows(knowledge: Knowledge, query: str) -> list[tuple[object, ...]]:
+    found = knowledge.query(query)
+    assert isinstance(found, pl.DataFrame), "a SELECT gives a table"
+    return list(found.iter_rows())

@@ -1,0 +1,74 @@
+"""A deadline for the first line and the headers of requests, which uvicorn waits for without an end, and their limit.
+
+From the connection, or on one that is kept from the first byte of its next request. Bodies have theirs in `guard`; how
+long a connection is kept between two requests is uvicorn's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from connectors.serving.guard import HEAD, SECONDS, too_long
+
+_LATE = b"the headers of the request did not come in time\n"
+_LONG = too_long(HEAD).encode()
+_CLOSES = b"Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+
+
+def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
+    """For uvicorn, which makes one for each connection."""
+
+    class Heads(H11Protocol):
+        deadline: asyncio.TimerHandle | None = None
+        begun = False
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._wait()
+
+        def data_received(self, data: bytes) -> None:
+            before = self.cycle
+            self.begun = True
+            super().data_received(data)
+            if self.cycle is not before:  # it is made when headers are whole
+                self._done()
+            elif self.cycle is None or self.cycle.response_complete:
+                self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._done()
+            super().connection_lost(exc)
+
+        def send_400_response(self, msg: str) -> None:
+            """What is no HTTP; also where there is more than h11 reads of one request's head."""
+            error = sys.exc_info()[1]
+            if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
+                self._respond(b"431 Request Header Fields Too Large", _LONG)
+                self.transport.close()
+            else:
+                super().send_400_response(msg)
+
+        def _respond(self, status: bytes, text: bytes) -> None:
+            self.transport.write(b"HTTP/1.1 %s\r\n" % status + _CLOSES % len(text) + text)
+
+        def _wait(self) -> None:
+            if self.deadline is None and not self.transport.is_closing():
+                self.deadline = self.loop.call_later(seconds, self._late)
+
+        def _done(self) -> None:
+            if self.deadline is not None:
+                self.deadline.cancel()
+            self.deadline, self.begun = None, False
+
+        def _late(self) -> None:
+            if self.transport.is_closing():
+                return
+            if self.begun and self.cycle is None:  # else nothing was asked, or what was asked is answered
+                self._respond(b"408 Request Timeout", _LATE)
+            self.transport.close()
+
+    return Heads

@@ -1,0 +1,95 @@
+"""`/openapi.json`: the description of all routes, and the responses that routes declare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from connectors.serving.guard import OPEN
+
+Responses = dict[int | str, dict[str, Any]]
+
+TEXT = {"text/plain": {"schema": {"type": "string"}}}
+ABOUT = """What is derived, alerts and knowledge, to be asked for. Each GET is a HEAD too, each path answers OPTIONS.
+
+Answers are compressed for clients that take gzip, and bodies of requests may be (`Content-Encoding: gzip`). What is
+refused is said in a sentence of plain text."""
+
+_ALL: Mapping[int, str] = {
+    413: "The request has more bytes than are taken.",
+    415: "The body is of a type, or in a coding, that is not read.",
+    421: "The server is not asked by this name.",
+    431: "The headers have more bytes than are taken.",
+}
+_GUARDED: Mapping[int, str] = {
+    401: "A token is needed: `Authorization: Bearer`, or the cookie that `?access_token=` sets.",
+    429: "Too many requests, or too many streams, of one client; `Retry-After` says when to ask again.",
+}
+_SEVERAL: Mapping[int, str] = {406: "`Accept` takes none of the media types that the answer can have."}
+_TOKENS = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "cookie": {"type": "apiKey", "in": "cookie", "name": "semcep"},
+    "address": {"type": "apiKey", "in": "query", "name": "access_token"},
+}
+
+
+def answers(*kinds: str, json: Mapping[str, Any] | None = None, **refusals: str) -> Responses:
+    """What a route answers: its media types, `json` the schema of that, and of other statuses (`_404="..."`) why."""
+    schemas = {"application/json": dict(json or {})}
+    content = {kind: {"schema": schemas.get(kind, {"type": "string"})} for kind in kinds}
+    found: Responses = {200: {"description": "The answer.", "content": content}}
+    for status, why in refusals.items():
+        number = int(status.lstrip("_"))
+        found[number] = {"description": why} if number < 400 else {"description": why, "content": TEXT}
+    return found
+
+
+def query(name: str, why: str, example: str, several: bool = False) -> dict[str, Any]:
+    """A parameter in the address, of a route that reads them itself."""
+    one = {"type": "string", "minLength": 1, "example": example}
+    schema = {"type": "array", "items": one} if several else one
+    return {"name": name, "in": "query", "required": False, "description": why, "schema": schema}
+
+
+def description(app: FastAPI, token: bool) -> Callable[[], dict[str, Any]]:
+    """What `FastAPI.openapi` is to be: the framework's, with the refusals that every path has, as they are told.
+    `token`: requests have to bring one."""
+
+    def made() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = get_openapi(
+                title=app.title, version=app.version, description=ABOUT, routes=app.routes, servers=app.servers
+            )
+            for path, methods in found["paths"].items():
+                for operation in methods.values():
+                    _complete(path, operation, token)
+            schemas = found.get("components", {}).get("schemas", {})
+            for name in ("HTTPValidationError", "ValidationError"):  # here a sentence says it
+                schemas.pop(name, None)
+            if token:
+                found.setdefault("components", {})["securitySchemes"] = _TOKENS
+            app.openapi_schema = found
+        return app.openapi_schema
+
+    return made
+
+
+def _complete(path: str, operation: dict[str, Any], token: bool) -> None:
+    responses = operation["responses"]
+    for status in [*responses]:
+        if status == "422":
+            responses[status] = {"description": "A parameter is missing or wrong.", "content": TEXT}
+    guarded = path not in OPEN
+    every = {**_ALL, **_SEVERAL, **(_GUARDED if guarded else {})}
+    for number, why in every.items():
+        if number != 401 or token:
+            responses.setdefault(str(number), {"description": why, "content": TEXT})
+    if "requestBody" in operation:
+        responses.setdefault("408", {"description": "The body did not come in time.", "content": TEXT})
+        responses.setdefault("400", {"description": "The body cannot be unpacked.", "content": TEXT})
+    operation["responses"] = dict(sorted(responses.items()))
+    if token and guarded:
+        operation["security"] = [{name: []} for name in _TOKENS]

@@ -1,0 +1,44 @@
+"""A server behind a proxy, below a path: `https://example.org/semcep/` leads to `http://127.0.0.1:8000/`."""
+
+from __future__ import annotations
+
+import re
+
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from cep.core.errors import CepError
+
+_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
+
+
+def root(text: str) -> str:
+    """The path without its last slash: `/semcep`; nothing for `/`. CepError: it is none."""
+    path = text.rstrip("/")
+    if not _PATH.fullmatch(path) or {"..", "."} & set(path.split("/")):
+        hint = "a path with a slash before it, as a browser asks for it: `--root-path /semcep`"
+        raise CepError(f"--root-path: `{text[:80]}` is no path", hint=hint, code="option")
+    return path
+
+
+class RootPath:
+    """Tells the application of its path, so that addresses it gives are those that are asked for outside.
+
+    A proxy may take the path away (`proxy_pass http://127.0.0.1:8000/;`) or leave it; who asks without a proxy does so
+    without it. What is asked for at the path itself is led to the page.
+    """
+
+    def __init__(self, app: ASGIApp, path: str) -> None:
+        self.app, self.path = app, path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not self.path:
+            await self.app(scope, receive, send)
+            return
+        path: str = scope["path"]
+        if path == self.path:
+            asked = scope["query_string"].decode("latin-1")
+            await RedirectResponse(f"{self.path}/{'?' if asked else ''}{asked}", 308)(scope, receive, send)
+            return
+        whole = path if path.startswith(self.path + "/") else self.path + path
+        await self.app({**scope, "root_path": self.path, "path": whole}, receive, send)

@@ -1,0 +1,74 @@
+"""The state folder of a server: one process has it at a time; its file `program` has the fingerprints of the events."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from cep.core import checksum
+from cep.core.errors import CepError
+
+PROGRAM = "program"
+
+_BEFORE = re.compile(r'({(["}].*)?)?|[0-9a-f]+', re.DOTALL)
+"""What earlier versions have written there, also when not to its end."""
+_WRITTEN = ("events", "events.nq", "alerts.db", "journal", "snapshot")
+"""What else a server writes there, always after `program`."""
+
+
+class StateFolder:
+    """Takes a folder for a program, by what its events and alerts mean. `changed`: those that meant something else
+    until now, or are no more in the program, by name. Raises CepError where another server has the folder, or what is
+    in it is not a server's.
+    """
+
+    def __init__(self, folder: Path, meanings: Mapping[str, str]) -> None:
+        if not (folder / PROGRAM).exists() and (others := [name for name in _WRITTEN if (folder / name).exists()]):
+            hint = "name a folder that is empty, or one that it has made"
+            text = f"--state {folder}: there is `{others[0]}` in it that no server has written"
+            raise CepError(text, hint=hint, code="store")
+        self._file = (folder / PROGRAM).open("a+b")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            hint = "one server has it at a time; another `--state` is another store"
+            raise CepError(
+                f"--state {folder}: it cannot be opened: another server has it", hint=hint, code="store"
+            ) from None
+        try:
+            earlier = self._earlier(folder)
+        except CepError:
+            self._file.close()
+            raise
+        self.changed = sorted(name for name, meaning in earlier.items() if meanings.get(name) != meaning)
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(checksum.MARK + checksum.record(json.dumps(dict(meanings)).encode(), b""))
+        self._file.flush()
+
+    def _earlier(self, folder: Path) -> dict[str, str]:
+        """What events meant until now; nothing where that was not written to its end."""
+        self._file.seek(0)
+        data = self._file.read()
+        try:
+            if checksum.marked(data):
+                return next((json.loads(head) for head, *_ in checksum.records(data, len(checksum.MARK))), {})
+        except checksum.Broken:
+            hint = "bring the folder back from a copy, or begin anew with another one"
+            raise CepError(f"--state {folder}: `{PROGRAM}` in it is damaged", hint=hint, code="store") from None
+        text = data.strip(b"\0").decode("utf-8", "replace")
+        if _BEFORE.fullmatch(text) is None:
+            hint = "name a folder that is empty, or one that it has made"
+            raise CepError(f"--state {folder}: no server has written `{PROGRAM}` in it", hint=hint, code="store")
+        try:
+            return dict(json.loads(text))
+        except (ValueError, TypeError):  # torn, or of a version that did not say so
+            return {}
+
+    def close(self) -> None:
+        """Another may have it."""
+        self._file.close()

@@ -1,0 +1,315 @@
+"""Why an event was derived, or was not, as JSON.
+
+A node has `event`, `text` (as a rule writes it), `arguments` by name, `start`, `end`, its `id`; of an input record
+`record` ({file, line} where known), of a derived event the `rule` (name, line, text), `also` (rules that gave the
+same), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out` (`cep.explain.derivation.Node`). A
+condition has `text`, `holds`,
+`values`, of a comparison the `sides`; `because`: the conditions of the static rule that it holds by; `triples`: what is
+known that it rests on, each as text with its proof in lines, and as `steps` of N-Triples terms. Times are ISO 8601 or
+seconds, durations seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cep.core.errors import CepError, Span
+from cep.core.literals import say_duration, write_duration
+from cep.engine import Engine
+from cep.events import Value
+from cep.explain.absence import Absence, Refusal, absence, fixed_of
+from cep.explain.derivation import DEEPEST, MOST, Node, derivation
+from cep.explain.judging import Bound, Fact, Facts, Judge, Judged, Typed
+from cep.explain.matching import Failure
+from cep.explain.occurrences import Memory, Occurrence
+from cep.explain.question import BEGINNING, END, Wanted
+from cep.operators.event import Atom
+from cep.plan.algebra import Rule
+from cep.plan.pattern import Pattern
+from cep.rules.graphs import on_one_line
+from cep.rules.printing import print_condition, print_expression
+from cep.rules.terms import Comparison, Condition, Constant, Predicate
+from connectors.rdf.identity import hashed
+from connectors.times import iso, seconds
+
+Origin = Callable[[Occurrence], tuple[str, int] | None]
+"""The file and line of an input record."""
+LONGEST = 240
+"""Characters of a graph pattern that are shown."""
+
+
+def _patient() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Explainer:
+    """An engine that remembers, asked. Not while it steps.
+
+    `facts`: what the answers of graph patterns rest on (`knowledge.provenance`); `calendar`: times as ISO 8601, else
+    seconds; `patience` is called now and then, and raises where it ends.
+    """
+
+    engine: Engine
+    facts: Facts | None = None
+    origin: Origin | None = None
+    calendar: bool = True
+    patience: Callable[[], None] = _patient
+
+    def why(self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST) -> dict[str, Any]:
+        """The tree of a derived event."""
+        judge = Judge(self.engine, self.facts, None, self.patience)
+        return self.node(derivation(Memory(self.engine), judge, occurrence, most, depth))
+
+    def why_not(self, wanted: Wanted, back: int | None = None) -> dict[str, Any]:
+        """Why there is no such event, for each rule; or that there is."""
+        judge = Judge(self.engine, self.facts, patience=self.patience)
+        return self.absence(absence(Memory(self.engine), judge, wanted, back))
+
+    # --- nodes ---
+
+    def node(self, node: Node) -> dict[str, Any]:
+        told = self.occurrence(node.occurrence, node.record)
+        if node.rule is not None:
+            told["rule"] = self.rule(node.rule)
+            told["also"] = [self.rule(each) for each in node.also]
+            told["variables"] = self.variables(node.bound or {})
+            told["conditions"] = [self.condition(each) for each in node.judged]
+            told["absent"] = [
+                {"pattern": self.written(pattern, node.bound or {}), "until": self.time(until)}
+                for pattern, until in node.silent
+            ]
+        told["parts"] = [self.node(part) for part in node.parts]
+        if node.chain:
+            told["chain"] = [self.node(link) for link in node.chain]
+        if node.again:
+            told["again"] = True
+        if node.left_out:
+            told["left_out"] = node.left_out
+        return {key: value for key, value in told.items() if value != [] or key == "conditions"}
+
+    def occurrence(self, one: Occurrence, record: bool) -> dict[str, Any]:
+        attributes = self.engine.plan.schemas[one.event].attributes
+        told: dict[str, Any] = {
+            "event": one.event,
+            "text": self.brief(one),
+            "arguments": {a.name: self.value((value, a.type)) for a, value in zip(attributes, one.args)},
+            "start": self.time(one.start),
+            "end": self.time(one.end),
+            "id": identity(one, "" if record else self.engine.meanings().get(one.event, "")),
+        }
+        if record:
+            told["record"] = {}
+            if self.origin is not None and (place := self.origin(one)) is not None:
+                told["record"] = {"file": place[0], "line": place[1]}
+        return told
+
+    def rule(self, rule: Rule) -> dict[str, Any]:
+        text = self.excerpt(rule.span)
+        return {"name": rule.label, "line": rule.span.line, "column": rule.span.column, "text": text}
+
+    def variables(self, bound: Bound) -> dict[str, Any]:
+        return {name: self.value(typed) for name, typed in bound.items() if not name.startswith("_")}
+
+    def condition(self, judged: Judged) -> dict[str, Any]:
+        told: dict[str, Any] = {"text": shown(judged.condition), "holds": judged.holds}
+        if judged.sides is not None and isinstance(judged.condition, Comparison):
+            operator = judged.condition.operator
+            told["sides"] = [self.value(side) for side in judged.sides]
+            left, right = (self.phrase(side, people=True) for side in judged.sides)
+            told["told"] = left if operator == "=" and left == right else f"{left} {operator} {right}"
+        told["values"] = {name: self.value((v, "any")) for name, v in judged.values.items() if not name.endswith(")")}
+        if judged.within:
+            told["because"] = [self.condition(each) for each in judged.within]
+        if judged.facts:
+            told["triples"] = [self.fact(fact) for fact in judged.facts]
+        return told
+
+    def fact(self, fact: Fact) -> dict[str, Any]:
+        steps = []
+        for step in fact.steps:
+            told: dict[str, Any] = {"triple": list(step.triple), "rule": step.rule}
+            steps.append(told | ({"from": [list(each) for each in step.premises]} if step.premises else {}))
+        return {"triple": fact.triple, "proof": list(fact.proof), "steps": steps}
+
+    # --- absence ---
+
+    def absence(self, found: Absence) -> dict[str, Any]:
+        asked = found.wanted
+        told: dict[str, Any] = {
+            "event": asked.event,
+            "asked": self.pattern(asked.event, asked.fixed),
+            "at": None if asked.since == BEGINNING else [self.time(asked.since), self.time(asked.until)],
+            "exists": bool(found.found),
+        }
+        if found.found:
+            memory = Memory(self.engine)
+            told["found"] = [self.occurrence(one, memory.is_input(one)) for one in found.found]
+            return told
+        told["rules"] = [self.refusal(each) for each in found.refusals]
+        return told | self._around(found.before, found.after)
+
+    def _around(self, before: Occurrence | None, after: Occurrence | None) -> dict[str, Any]:
+        told = {}
+        if before is not None:
+            told["before"] = self.occurrence(before, False)
+        if after is not None:
+            told["after"] = self.occurrence(after, False)
+        return told
+
+    def refusal(self, refusal: Refusal) -> dict[str, Any]:
+        attempt, failure = refusal.attempt, refusal.failure
+        told = {
+            "rule": self.rule(refusal.rule),
+            "since": None if refusal.since == BEGINNING else self.time(refusal.since),
+            "failure": {"kind": failure.kind, "told": self.failed(refusal)}
+            | ({"by": float(failure.by) / 1_000_000} if failure.by else {})
+            | ({"occurrence": self.occurrence(failure.occurrence, False)} if failure.occurrence else {})
+            | ({"conditions": [self.condition(each) for each in failure.judged]} if failure.judged else {})
+            | self._around(refusal.before, refusal.after),
+            "parts": [self.occurrence(part, False) for part in dict.fromkeys(attempt.parts)],
+            "variables": self.variables(attempt.bound),
+            "conditions": [self.condition(each) for each, _ in attempt.judged],
+        }
+        if refusal.because:
+            told["because"] = [self.refusal(each) for each in refusal.because]
+        return told
+
+    def failed(self, refusal: Refusal) -> str:
+        """The failure in a sentence."""
+        failure, attempt = refusal.failure, refusal.attempt
+        what = "" if failure.pattern is None else self.written(failure.pattern, attempt.bound)
+        match failure.kind:
+            case "missing":
+                return f"there is no {self.missing(failure)}{self._when(refusal)}"
+            case "condition":
+                return f"{' and '.join(f'`{shown(each.condition)}`' for each in failure.judged)} {_does(failure)} hold"
+            case "relation":
+                return f"they do not lie as `{what}` says"
+            case "deadline":
+                within = failure.pattern.within if failure.pattern is not None else None
+                bound = "" if within is None else f"WITHIN {write_duration(within)} "
+                return f"{bound}is exceeded by {say_duration(failure.by)}"
+            case "came":
+                came = "something" if failure.occurrence is None else self.brief(failure.occurrence)
+                at = "" if failure.occurrence is None else f", at {self.time(failure.occurrence.end)}"
+                return f"{came} came{at}"
+            case "open":
+                return f"it is not known yet: its time comes {say_duration(failure.by)} later"
+            case "head":
+                if failure.given is None:
+                    return "it gives other arguments"
+                return f"it gives {self.pattern(refusal.rule.event, dict(enumerate(failure.given)))}"
+            case "apart":
+                return f"it was over {say_duration(failure.by)} before the time asked for; all else holds"
+            case _:
+                assert failure.kind == "policy", "all kinds are told"
+                return "all holds, but its policy chose another partner"
+
+    def missing(self, failure: Failure) -> str:
+        pattern = failure.pattern
+        if isinstance(pattern, Atom):
+            return self.pattern(pattern.event, fixed_of(pattern, failure.values))
+        return f"`{'' if pattern is None else self.written(pattern, {})}`"
+
+    def _when(self, refusal: Refusal) -> str:
+        if refusal.since == BEGINNING:
+            return ""
+        return f" since {self.time(refusal.since)}"
+
+    # --- words ---
+
+    def pattern(self, event: str, fixed: Mapping[int, Value]) -> str:
+        """`warning("EWR", _)`."""
+        attributes = self.engine.plan.schemas[event].attributes
+        each = [self.phrase((fixed[i], a.type)) if i in fixed else "_" for i, a in enumerate(attributes)]
+        return f"{event}({', '.join(each)})" if each else event
+
+    def brief(self, one: Occurrence) -> str:
+        return self.pattern(one.event, dict(enumerate(one.args)))
+
+    def written(self, pattern: Pattern, bound: Bound) -> str:
+        """A pattern in the author's words; an event with the values that are known."""
+        if isinstance(pattern, Atom):
+            fixed: dict[int, Value] = {}
+            for place, argument in enumerate(pattern.arguments):
+                if isinstance(argument, Constant):
+                    fixed[place] = argument.value
+                elif argument.name in bound:
+                    fixed[place] = bound[argument.name][0]
+            return self.pattern(pattern.event, fixed)
+        return self.excerpt(pattern.span)
+
+    def excerpt(self, span: Span) -> str:
+        """What is written there, on one line and without whole lines of comment."""
+        source = self.engine.plan.source
+        lines = [source.line(number) for number in range(span.line, span.end_line + 1)]
+        lines[-1] = lines[-1][: span.end_column - 1]
+        lines[0] = lines[0][span.column - 1 :]
+        return " ".join(line.strip() for line in lines if not line.lstrip().startswith(("#", "%")))
+
+    def time(self, ticks: int) -> Any:
+        if not self.calendar:
+            text = seconds(ticks)
+            return float(text) if "." in text else int(text)
+        return iso(ticks)
+
+    def value(self, typed: Typed) -> Any:
+        value, type = typed
+        if value is None or isinstance(value, str | bool):
+            return None if value is None else value if isinstance(value, bool) else str(value)
+        if type == "time":
+            return self.time(int(value))
+        return float(value) / 1_000_000 if type == "duration" else value
+
+    def phrase(self, typed: Typed, people: bool = False) -> str:
+        """A value as a program writes it, a duration as `people` say it."""
+        value, type = typed
+        if value is None:
+            return "nothing"
+        if type == "time":
+            return str(self.time(int(value)))
+        if type == "duration":
+            return say_duration(int(value)) if people else write_duration(int(value))
+        if isinstance(value, float):
+            return f"{value:.6g}"
+        kind = "iri" if type == "iri" else {bool: "bool", int: "int", str: "string"}.get(value.__class__, "iri")
+        return print_expression(Constant(value, kind))
+
+
+def identity(one: Occurrence, meaning: str) -> str:
+    """The `@id` of an occurrence, as `connectors.rdf` gives it; of an input record without what it means."""
+    return hashed([f"{json.dumps(one.event)} {json.dumps([one.start, one.end, *one.args])}"], meaning)[0]
+
+
+def by_id(engine: Engine, id: str, event: str | None = None, end: int | None = None) -> Occurrence:
+    """The derived event that has an `@id`, with or without the `@`; it is found sooner where its `event` and its `end`
+    are told. Raises CepError where there is none."""
+    memory = Memory(engine)
+    since, until = (BEGINNING, END) if end is None else (end, end)
+    for name in engine.outputs if event is None else [event]:
+        for one in memory.find(name, {}, since, until):
+            if identity(one, engine.meanings()[name]) == id.removeprefix("@") and not memory.is_input(one):
+                return one
+    hint = "it is of another program or another input, or too long ago"
+    raise CepError(f"no derived event has the id `{id.removeprefix('@')}`", hint=hint, code="option")
+
+
+def why(engine: Engine, event: str | None, id: str, facts: Facts | None = None) -> dict[str, Any]:
+    """The tree of the derived event that has an `@id`. The engine was made with `remember`, and is not stepping."""
+    return Explainer(engine, facts).why(by_id(engine, id, event))
+
+
+def shown(condition: Condition) -> str:
+    """A condition on one line."""
+    if isinstance(condition, Predicate) and condition.graph is not None:
+        text = on_one_line(condition.graph.text, longest=LONGEST)
+        return f"not {text}" if condition.negated else text
+    return print_condition(condition)
+
+
+def _does(failure: Failure) -> str:
+    return "does not" if len(failure.judged) == 1 else "do not"
