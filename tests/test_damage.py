@@ -16,9 +16,9 @@ from cep.core import checksum
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
-from cep.operators import ring, window
-from cep.operators.contract import from_arrow, to_arrow
-from cep.operators.store import HEADER, NEXT, OTHER, SIDE, SLOT
+from cep.operators.goals import ring, window
+from cep.operators.goals.contract import from_arrow, to_arrow
+from cep.operators.goals.store import HEADER, NEXT, OTHER, SIDE, SLOT
 from cep.runtime import snapshot
 from cep.runtime.prior_state import PriorState
 from tests.damage import cut, flipped

@@ -75,7 +75,7 @@ def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: p
 
     def changed(path: str) -> set[str]:
         """The modules whose kernels have to be compiled again when a file changes."""
-        modules = (*(f"connectors.{one}" for one in ("columns", "csvscan", "lines")), "cep.operators.pairing")
+        modules = (*(f"connectors.{one}" for one in ("columns", "csvscan", "lines")), "cep.operators.goals.pairing")
         kernels._read.cache_clear()
         before = {name: made_of(name) for name in modules}
         file = copy / path
@@ -85,6 +85,6 @@ def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: p
 
     assert changed("connectors/numbers.py") == {"connectors.columns", "connectors.csvscan"}
     assert changed("connectors/times.py") == {"connectors.columns", "connectors.csvscan", "connectors.lines"}
-    assert changed("cep/operators/store.py") >= {"cep.operators.pairing"}
+    assert changed("cep/operators/goals/store.py") >= {"cep.operators.goals.pairing"}
     assert changed("connectors/tcp.py") == changed("cep/command.py") == set()
     kernels._read.cache_clear()

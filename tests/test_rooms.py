@@ -20,8 +20,8 @@ from cep.core.hashtable import Chains
 from cep.core.room import CHECKED
 from cep.engine import Engine, detect
 from cep.events import Event
-from cep.operators import aggregate, join, pairing, store, unless
-from cep.operators import keys as goal_keys
+from cep.operators.goals import aggregate, join, pairing, store, unless
+from cep.operators.goals import keys as goal_keys
 from connectors.lines import TextPieces, merged
 from knowledge.reasoning.relation import packed, unpacked
 from knowledge.reasoning.transitivity import reached

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.relation import Table
-from cep.operators import runs
-from cep.operators.lineage import DERIVED, Lineage
+from cep.operators.goals import runs
+from cep.operators.goals.lineage import DERIVED, Lineage
 
 SMALL = st.lists(st.integers(0, 30), max_size=20)
 

@@ -12,9 +12,9 @@ import pytest
 from cep.engine import Engine, detect
 from cep.events import Event
 from cep.language.syntax.cursor import DEEPEST
-from cep.operators.bytecode import LEFT, compile_stack, stack_cells
-from cep.operators.join import Join
-from cep.operators.linear_recursion import LinearRecursion
+from cep.operators.goals.bytecode import LEFT, compile_stack, stack_cells
+from cep.operators.goals.join import Join
+from cep.operators.goals.linear_recursion import LinearRecursion
 from cep.rules.typed import TypedCall, TypedConstant, TypedVariable
 
 DEPTH = DEEPEST - 4  # the pattern and the condition are levels of nesting too

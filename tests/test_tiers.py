@@ -19,9 +19,9 @@ from cep.core import tiers
 from cep.core.kernels import njit
 from cep.core.tiers import Tiered
 from cep.engine import Engine
-from cep.operators.intrinsics import as_bits, as_float, bare, prefetch
-from cep.operators.keys import _slots_of, mix
-from cep.operators.pairing import pair
+from cep.operators.goals.intrinsics import as_bits, as_float, bare, prefetch
+from cep.operators.goals.keys import _slots_of, mix
+from cep.operators.goals.pairing import pair
 from connectors.columns import _copy, _ints, _read_floats, _read_ticks
 from connectors.lines import _escape, _ticks
 from connectors.numbers import NUMBER, STRING

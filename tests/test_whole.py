@@ -12,11 +12,11 @@ from cep.core.errors import CepError
 from cep.core.time import Frontier
 from cep.engine import Engine
 from cep.events import Event
-from cep.operators import join, unless
-from cep.operators.aggregate import SlidingAggregate
-from cep.operators.join import Join
-from cep.operators.keys import Keys
-from cep.operators.unless import AbsenceDeadline
+from cep.operators.goals import join, unless
+from cep.operators.goals.aggregate import SlidingAggregate
+from cep.operators.goals.join import Join
+from cep.operators.goals.keys import Keys
+from cep.operators.goals.unless import AbsenceDeadline
 from tests.program_maker import SECOND
 
 PROGRAM = """

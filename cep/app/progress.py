@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cep.core.literals import write_time
-from cep.operators.arrival import take
+from cep.operators.goals.arrival import take
 from cep.runtime.run_stats import RunStats, count
 
 SIZES = ("B", "kB", "MB", "GB", "TB")

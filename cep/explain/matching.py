@@ -14,7 +14,7 @@ from cep.events import Value
 from cep.explain.judging import Bound, Judge, Judged, Typed
 from cep.explain.occurrences import Occurrence, same
 from cep.explain.windows import results
-from cep.operators.aggregate_facts import Window
+from cep.operators.aggregate import Window
 from cep.operators.event import Atom
 from cep.plan.pattern import Pattern
 from cep.rules.terms import Condition, Constant, Variable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cep.events import Value
 from cep.explain.judging import Judge, Typed
-from cep.operators.aggregate_facts import Window
+from cep.operators.aggregate import Window
 from cep.rules.terms import AggregateResult
 
 if TYPE_CHECKING:

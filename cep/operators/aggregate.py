@@ -1,300 +1,201 @@
-"""Sliding aggregates: what a group's latest occurrences come to, at each instant at which some enter.
-
-goal(W):  the last n occurrences of a group, or those that end in (t - d, t]; one result a group and instant.
-"""
+"""`p AGGREGATE A = avg(W) OVER LAST 5 EVENTS BY K`: a sliding window, and its results whenever something enters it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
+from cep.core.errors import NOWHERE, Span
+from cep.core.literals import say_duration
+from cep.core.suggest import did_you_mean
+from cep.operators.where import bounded_by, decided
+from cep.plan.binarise import Component
+from cep.plan.horizon import Horizon
+from cep.plan.lint.ranges import Ranges, Searcher
+from cep.plan.names import author_names, used_variables
+from cep.plan.node import Lasting, Meeting, Node, NodeFacts
+from cep.plan.pattern import Pattern, PatternFacts, renamer, variables
+from cep.plan.render import counted, places_of
+from cep.rules import pattern_text
+from cep.rules.pattern_text import Text
+from cep.rules.terms import AggregateResult, Variable, rename_expression
 
-from cep.core.relation import Table, empty, rows
-from cep.core.room import roomy
-from cep.core.time import BEGINNING, Frontier
-from cep.operators import partial, ring, window
-from cep.operators.arrival import by_arrival
-from cep.operators.contract import (
-    Arrays,
-    Bools,
-    Ints,
-    StateKeys,
-    Translation,
-    Untimed,
-    between,
-    demand,
-    from_arrow,
-    restored,
-    to_arrow,
-)
-from cep.operators.keyed_state import KeyedState, Parts
-from cep.operators.keys import Keys, capacity_for, reindex
-from cep.operators.lineage import Lineage
-from cep.operators.store import room
-from cep.operators.window import END, HEADER, NAME, SLOT
+if TYPE_CHECKING:
+    from cep.operators.build import Builder
+    from cep.plan.binarise import Builder as Binariser
+    from cep.plan.render import Rendering
+    from cep.plan.safety import Checker
+    from cep.plan.types import Column, Inference
 
-KINDS = {
-    ("sum", "int"): partial.SUM_INT,
-    ("sum", "duration"): partial.SUM_INT,
-    ("sum", "float"): partial.SUM_FLOAT,
-    ("avg", "float"): partial.AVG,
-    ("stddev", "float"): partial.STDDEV,
-    ("min", "float"): partial.MIN_FLOAT,
-    ("max", "float"): partial.MAX_FLOAT,
-}
-
-
-def kind_of(function: str, type: str, distinct: bool) -> int:
-    """The kernel's number for a function over values of a type (None: `count()`)."""
-    if function == "count":
-        return partial.DISTINCT if distinct else partial.COUNT_VALUES if type else partial.COUNT
-    if function == "first":
-        return partial.FIRST_FLOAT if type == "float" else partial.FIRST_VALUE
-    if function == "last":
-        return partial.LAST_FLOAT if type == "float" else partial.LAST_VALUE
-    if function in ("min", "max") and type != "float":
-        return partial.MIN_INT if function == "min" else partial.MAX_INT
-    return KINDS[function, type]
+COMMUTES = ("count", "min", "max")
+"""Functions whose result does not depend on the order of what they take; nor does a sum of whole numbers."""
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateSpec:
-    """A window of `events` occurrences, or of `duration` microseconds (the other is 0), `by` argument columns.
+class Window(Pattern):
+    """`pattern AGGREGATE results OVER LAST events|duration BY by`."""
 
-    `values` gives the bits of every result's argument, a row a result; `value_codes` says which are pool codes.
-    """
+    pattern: Pattern
+    results: tuple[AggregateResult, ...]
+    events: int | None
+    duration: int | None
+    by: tuple[Variable, ...]
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
 
-    events: int
-    duration: int
-    by: tuple[int, ...]
-    by_codes: tuple[int, ...]
-    kinds: tuple[int, ...]
-    values: Callable[[Table], Ints]
-    value_codes: tuple[int, ...]
-
-
-class SlidingAggregate(KeyedState, Untimed):
-    """The goal of one aggregation node."""
-
-    def __init__(self, spec: AggregateSpec, lineage: Lineage | None = None) -> None:
-        self.spec = spec
-        self.lineage = lineage
-        self.by = np.array(spec.by, np.int64)
-        self.kinds = np.array(spec.kinds, np.int64)
-        self.short = 0 < spec.events <= ring.SHORT
-        self.rings = np.zeros((0, ring.RING + spec.events * (2 + len(spec.kinds)) if self.short else 0), np.int64)
-        self.store = np.empty((roomy(0, 16), HEADER + 4 * len(spec.kinds)), np.int64)
-        self.count = 0
-        self.keys = Keys(len(spec.by))
-        self.groups = np.empty((0, window.GROUP + 3 * len(spec.kinds)), np.int64)
-        self.tally_index, self.tallies, self.tally_count = _no_tallies()
-        self.watched = 1024
-
-    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        table = inputs[0]
-        if not rows(table):
-            return empty(len(self.spec.by) + len(self.spec.kinds))
-        slots = self.keys.slots(table, self.by, True, True)
-        keys = self.keys.known
-        if self.short:
-            self.rings = _more_rings(self.rings, self.keys.count)
-            made, edges = ring.turn(
-                table, self.spec.values(table), slots, self.spec.events, self.kinds, self.rings, keys,
-                self.lineage is not None,
-            )  # fmt: skip
-            return self._named(made, edges)
-        self.groups = _more_groups(self.groups, self.keys.count)
-        self.store = room(self.store, self.count + rows(table))
-        self._make_room(rows(table) * self.spec.kinds.count(partial.DISTINCT))
-        made, edges, self.count, self.tally_count = window.slide(
-            table, self.spec.values(table), slots, self.spec.events, self.spec.duration, self.kinds, self.store,
-            self.count, self.groups, keys, self.tally_index, self.tallies, self.tally_count, self.lineage is not None,
-        )  # fmt: skip
-        return self._named(made, edges)
-
-    def _make_room(self, values: int) -> None:
-        """Room for so many more distinct values."""
-        needed = self.tally_count + values
-        self.tallies = room(self.tallies, needed)
-        if 2 * needed > len(self.tally_index):
-            keys = np.ascontiguousarray(self.tallies[:, :2])
-            self.tally_index = reindex(keys, self.tally_count, capacity_for(needed))
-
-    def _named(self, made: Table, edges: Ints) -> Table:
-        made = np.ascontiguousarray(made)
-        if self.lineage is not None:
-            self.lineage.link(self.lineage.name(made)[edges[:, 0]], edges[:, 1])
-        return by_arrival(made)
-
-    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        if self.count > self.watched or (wholly and not self.short):
-            self._compact(frontier.watermark)
-            self.watched = max(1024, 2 * self.count)
-
-    def _compact(self, watermark: int) -> None:
-        """Rows out of every window go; a group whose whole window has passed goes too."""
-        rows_ = self.store[: self.count]
-        tails = self.groups[: self.keys.count, window.G_TAIL]
-        used = tails >= 0
-        if self.spec.duration and watermark > BEGINNING:
-            used[used] = rows_[tails[used], END] > watermark - self.spec.duration
-        numbers = np.where(used, np.cumsum(used) - 1, -1)
-        slots = rows_[:, SLOT]
-        keep = np.flatnonzero((slots >= 0) & (numbers[slots] >= 0)) if self.keys.count else np.empty(0, np.int64)
-        fresh = _more_groups(np.empty((0, self.groups.shape[1]), np.int64), int(used.sum()))
-        made = window.regroup(self.store, keep, self.groups, numbers, fresh, self.kinds)
-        keys = Keys.of(self.keys.known[used], int(used.sum()))
-        self.store, self.tally_index, self.tallies, self.tally_count = made
-        self.groups, self.count, self.keys = fresh, len(keep), keys
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        arrays = from_arrow(state)
-        for name, columns in self._coded_columns().items():
-            for column in columns:
-                arrays[name][:, column] = codes(arrays[name][:, column])
-        return to_arrow(arrays)
-
-    def _coded_columns(self) -> dict[str, list[int]]:
-        """Which columns of the state's arrays hold pool codes."""
-        values, found = self.spec.value_codes, {"keys": list(self.spec.by_codes)}
-        if self.short:
-            step = 2 + len(self.spec.kinds)
-            return {"rings": [ring.RING + 2 + k + step * r for k in values for r in range(self.spec.events)], **found}
-        found["store"] = [HEADER + 4 * k + cell for k in values for cell in (0, 2)]
-        return found | {"groups": [window.GROUP + 3 * k + 1 for k in values]}
-
-    def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
-        places = keys.columns[0]
-        by = None if places is None else tuple(self.spec.by.index(column) for column in places)
-        going = StateKeys((by,), keys.tests).going(0, state["keys"])
-        return Parts(*(self._chosen(state, groups) for groups in (going, keys.staying(0, going), ~going)))
-
-    def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
-        return _joined(one, other)
-
-    def _chosen(self, state: Arrays, groups: Bools) -> Arrays:
-        """The state of these groups alone."""
-        if self.short:
-            return {name: array[groups] for name, array in state.items()}
-        numbers = np.where(groups, np.cumsum(groups) - 1, -1)
-        keep = np.flatnonzero(groups[state["store"][:, SLOT]])
-        fresh = _more_groups(np.empty((0, state["groups"].shape[1]), np.int64), int(groups.sum()))
-        store, *_ = window.regroup(state["store"], keep, state["groups"], numbers, fresh, self.kinds)
-        return {
-            "store": store[: len(keep)],
-            "keys": state["keys"][groups],
-            "groups": fresh[: int(groups.sum())],
-        }
-
-    def _state(self) -> Arrays:
-        if self.short:
-            return {"rings": self.rings[: self.keys.count], "keys": self.keys.known}
-        self._compact(BEGINNING)
-        return {"store": self.store[: self.count], "keys": self.keys.known, "groups": self.groups[: self.keys.count]}
-
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        keys = len(self.spec.by)
-        if self.short:
-            arrays = restored(batch, rings=self.rings.shape[1], keys=keys)
-            demand(len(arrays["rings"]) == len(arrays["keys"]))
-            between(arrays["rings"][:, ring.R_COUNT], 0, self.spec.events + 1)
-            between(arrays["rings"][:, ring.R_OLDEST], 0, self.spec.events)
-            return arrays
-        arrays = restored(batch, store=self.store.shape[1], keys=keys, groups=self.groups.shape[1])
-        demand(len(arrays["groups"]) == len(arrays["keys"]))
-        demand(_chained(arrays["store"], arrays["groups"]))
-        return arrays
-
-    def _become(self, state: Arrays) -> None:
-        self.keys.become(state["keys"], len(state["keys"]))
-        if self.short:
-            self.rings = state["rings"]
-            return
-        self.store, self.count, self.groups = state["store"], len(state["store"]), state["groups"]
-        self._compact(BEGINNING)
-
-    def codes(self) -> list[Ints]:
-        keys = self.keys.count
-        arrays = {"keys": self.keys.known, "store": self.store[: self.count], "groups": self.groups[:keys]}
-        arrays["rings"] = self.rings[:keys]
-        return [arrays[name][:, column] for name, columns in self._coded_columns().items() for column in columns]
-
-    def coded(self) -> list[Ints]:
-        return self.codes()
-
-    def names(self) -> list[Ints]:
-        if self.short:
-            step = 2 + len(self.spec.kinds)
-            return [self.rings[: self.keys.count, ring.RING + 1 + step * r] for r in range(self.spec.events)]
-        return [self.store[: self.count, NAME]]
+    def describe(self) -> PatternFacts:
+        names = [Variable(result.variable, result.span) for result in self.results]
+        return PatternFacts(
+            (self.pattern,),
+            binds=(*(v.name for v in self.by), *(r.variable for r in self.results)),
+            mentions=(*used_variables(self._arguments), *self.by, *names),
+            results=self.results,
+            duration=self.duration,
+            goal=True,
+        )
 
     @property
-    def size(self) -> tuple[int, int]:
-        if self.short:
-            words = self.rings.shape[1] + len(self.spec.by) + 2
-            return int(self.rings[: self.keys.count, ring.R_COUNT].sum()), 8 * self.keys.count * words
-        live = int((self.store[: self.count, SLOT] >= 0).sum())
-        used = self.count * self.store.shape[1] + self.keys.count * (self.groups.shape[1] + len(self.spec.by) + 2)
-        return live, 8 * (used + 5 * self.tally_count)
+    def _arguments(self) -> list[Any]:
+        return [result.argument for result in self.results if result.argument is not None]
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        other = renamer(names)
+        results = tuple(
+            replace(
+                result,
+                variable=names.get(result.variable, result.variable),
+                argument=None if result.argument is None else rename_expression(result.argument, names),
+            )
+            for result in self.results
+        )
+        return replace(self, pattern=self.pattern.renamed(names), by=tuple(map(other, self.by)), results=results)
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        child, inner = self.pattern.lower(builder, (), None)
+        names = {v: f"v{place}" for v, place in inner.items()}
+        results = tuple(
+            replace(
+                result,
+                variable=f"r{i}",
+                argument=None if result.argument is None else rename_expression(result.argument, names),
+            )
+            for i, result in enumerate(self.results)
+        )
+        places: dict[str, int] = {}
+        for v in self.by:
+            places.setdefault(v.name, len(places))
+        by = tuple(inner[v] for v in places)
+        for result in self.results:
+            places[result.variable] = len(places)
+        node = Aggregation(child, results, self.events, self.duration, by)
+        number = bounded_by(builder, builder.add(node, tuple(places), self.span), places, self)
+        return decided(builder, number, places, components, self.span), places
+
+    def check(self, checker: Checker, outside: frozenset[str]) -> None:
+        bound = variables(self.pattern)
+        for variable in [*used_variables(self._arguments), *self.by]:
+            if variable.name not in bound:
+                known = sorted(checker.written(bound))
+                checker.error(
+                    f"`{variable.name}` is not bound by the aggregated pattern",
+                    variable.span,
+                    did_you_mean(variable.name, known) or f"it binds {checker.listed(known) or 'nothing'}",
+                )
+        names: set[str] = set()
+        for result in self.results:
+            if result.variable in bound or result.variable in names:
+                what = "another result" if result.variable in names else "the aggregated pattern"
+                checker.error(
+                    f"`{result.variable}` has a value already, from {what}",
+                    result.span,
+                    "a new variable for each result",
+                )
+            names.add(result.variable)
+
+    def ranges(self, searcher: Searcher) -> Ranges:
+        groups = {variable.name for variable in self.by}
+        return {name: known for name, known in self.pattern.ranges(searcher).items() if name in groups}
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        groups = {variable.name for variable in self.by}
+        inner = matcher.attempts(self.pattern, {name: value for name, value in bound.items() if name in groups})
+        whole = [attempt for attempt in inner if attempt.failure is None]
+        made = matcher.windows(self, whole, bound)
+        failed = [replace(attempt, bound=bound) for attempt in inner if attempt.failure]
+        return made or failed or [matcher.missing(self.pattern, bound)]
 
 
-def _no_tallies() -> tuple[Ints, Ints, int]:
-    return np.full(32, -1, np.int64), np.empty((roomy(0, 16), 3), np.int64), 0
+@dataclass(frozen=True, slots=True)
+class Aggregation(Node):
+    """A sliding window. Columns: the `by` columns, then a column a result."""
 
+    child: int
+    results: tuple[AggregateResult, ...]
+    events: int | None
+    duration: int | None
+    by: tuple[int, ...]
 
-def _more_rings(rings: Ints, slots: int) -> Ints:
-    if rings.shape[0] >= slots:
-        return rings
-    larger = np.zeros((roomy(slots, max(16, 2 * rings.shape[0])), rings.shape[1]), np.int64)
-    larger[: rings.shape[0]] = rings
-    return larger
+    @property
+    def _arguments(self) -> list[Any]:
+        return [result.argument for result in self.results if result.argument is not None]
 
+    def describe(self) -> NodeFacts:
+        return NodeFacts(
+            "AGGREGATE",
+            "window",
+            remembers=True,
+            shows=(*(((0, column),) for column in self.by), *(() for _ in self.results)),
+            looks=tuple((0, column) for column in sorted({*self.by, *places_of(self._arguments)})),
+            groups=tuple((0, column) for column in self.by),
+            completes=(0,),
+            waits=(0,),
+            lasting=Lasting.AS_LONGEST if self.events == 1 else Lasting.MORE,
+            meeting=Meeting.GROUPS,
+            one_at_once=not self.by,
+        )
 
-def _more_groups(groups: Ints, slots: int) -> Ints:
-    if groups.shape[0] >= slots:
-        return groups
-    larger = np.zeros((roomy(slots, max(16, 2 * groups.shape[0])), groups.shape[1]), np.int64)
-    larger[:, :3] = -1
-    larger[: groups.shape[0]] = groups
-    return larger
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        child = inference.columns[self.child]
+        columns = [inference.column(child[c].type, False) for c in self.by]
+        return (*columns, *(inference.result(self.child, result) for result in self.results))
 
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return self.events == 1 and parts[0]
 
-def _chained(store: Ints, groups: Ints) -> bool:
-    """Whether each group's rows, in their order, are its chain, as a snapshot has them."""
-    count, number, slots = len(store), len(groups), store[:, SLOT]
-    if count and (int(slots.min()) < 0 or int(slots.max()) >= number):
-        return False
-    sizes = np.bincount(slots, minlength=number)
-    order, last = np.argsort(slots, kind="stable"), np.cumsum(sizes) - 1
-    first = last - sizes + 1
-    following, before = np.append(order[1:], -1)[:count], np.append(-1, order[:-1])[:count]
-    back = groups[:, window.G_BACK]
-    if not sizes.all() or (number and (int(back.min()) < -1 or int(back.max()) >= count)):
-        return False
-    following[last], before[first] = -1, -1
-    return bool(
-        (store[order, window.NEXT] == following).all()
-        and (store[order, window.PREVIOUS] == before).all()
-        and (groups[:, window.G_HEAD] == order[first]).all()
-        and (groups[:, window.G_TAIL] == order[last]).all()
-        and (groups[:, window.G_COUNT] == sizes).all()
-        and ((back < 0) | (slots[back] == np.arange(number))).all()
-    )
+    def horizon(self, parts: Sequence[bool]) -> Horizon:
+        return Horizon(self.duration, events=self.events)
 
+    def by_order(self, types: Sequence[str]) -> bool:
+        if self.events is not None:  # which of them are the last ones; how many there are does not
+            return not all(result.function == "count" and result.argument is None for result in self.results)
+        return not all(
+            result.function in COMMUTES or (result.function == "sum" and type in ("int", "duration"))
+            for result, type in zip(self.results, types[len(self.by) :], strict=True)
+        )
 
-def _joined(one: Arrays, other: Arrays) -> Arrays:
-    """Two states that have no group in common as one."""
-    made = {name: np.concatenate([one[name], other[name]]) for name in one}
-    if "store" in one:
-        rows_, groups = len(one["store"]), len(one["keys"])
-        store, more = made["store"][rows_:], made["groups"][groups:]
-        store[:, SLOT] += groups
-        for array, cells in (
-            (store, (window.NEXT, window.PREVIOUS)),
-            (more, (window.G_HEAD, window.G_TAIL, window.G_BACK)),
-        ):
-            for cell in cells:
-                array[array[:, cell] >= 0, cell] += rows_
-    return made
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        names = rendering.names[number]
+        inner = author_names((), rendering.below(number)[0], rendering.source)
+        results = [
+            replace(
+                result,
+                variable=name,
+                argument=None if result.argument is None else rename_expression(result.argument, inner),
+            )
+            for result, name in zip(self.results, names[len(self.by) :], strict=True)
+        ]
+        return pattern_text.aggregate(sides[0], results, self.events, self.duration, names[: len(self.by)])
+
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        newer = f"when {counted(self.events or 0, 'newer one')} of its group came"
+        return [
+            ("group", ", ".join(rendering.names[number][: len(self.by)]) or "none: one window for all"),
+            ("remembers", f"{sides[0]} in the window"),
+            ("forgets", newer if self.duration is None else f"after {say_duration(self.duration)}"),
+        ]
+
+    def goal(self, builder: Builder, number: int) -> Any:
+        return builder.aggregation(self)

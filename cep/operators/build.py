@@ -12,20 +12,20 @@ from cep.core.intervals import RELATIONS
 from cep.core.relation import Table, bits, rows
 from cep.core.time import Frontier
 from cep.core.values import Pool
-from cep.operators import relational
-from cep.operators.aggregate import AggregateSpec, SlidingAggregate, kind_of
-from cep.operators.aggregate_facts import Aggregation
-from cep.operators.bytecode import LEFT, RIGHT, Code, compile_stack
-from cep.operators.contract import Goal, Ints
+from cep.operators.aggregate import Aggregation
 from cep.operators.either import Union
 from cep.operators.event import Scan
-from cep.operators.join import Join, JoinSpec
-from cep.operators.lineage import Lineage
-from cep.operators.linear_recursion import LinearRecursion
+from cep.operators.goals import relational
+from cep.operators.goals.aggregate import AggregateSpec, SlidingAggregate, kind_of
+from cep.operators.goals.bytecode import LEFT, RIGHT, Code, compile_stack
+from cep.operators.goals.contract import Goal, Ints
+from cep.operators.goals.join import Join, JoinSpec
+from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.linear_recursion import LinearRecursion
+from cep.operators.goals.relational import Evaluation, columns_of
+from cep.operators.goals.unless import AbsenceDeadline, DeadlineSpec
 from cep.operators.pair import Join as JoinNode
-from cep.operators.relational import Evaluation, columns_of
-from cep.operators.unless import AbsenceDeadline, DeadlineSpec
-from cep.operators.unless_facts import Deadline
+from cep.operators.unless import Deadline
 from cep.operators.where import Select
 from cep.plan import types as planned
 from cep.plan.plan import Plan

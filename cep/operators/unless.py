@@ -1,218 +1,147 @@
-"""Absence after: what happens unless something else does, known when the deadline passes.
-
-goal(L, X):  L = [a, b] waits until b + q; an X that ends strictly between kills it; else [a, b + q] occurs.
-"""
+"""`L UNLESS X WITHIN q`: an occurrence of L stands, known at its deadline, unless an X that joins came before."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
+from cep.core.errors import NOWHERE, Span
+from cep.core.literals import say_duration, write_duration
+from cep.operators.where import bounded_by, decided
+from cep.plan.binarise import Component
+from cep.plan.horizon import Horizon
+from cep.plan.lint.ranges import Ranges, Searcher
+from cep.plan.node import Lasting, Meeting, Node, NodeFacts
+from cep.plan.pattern import Pattern, PatternFacts, variables
+from cep.rules import pattern_text
+from cep.rules.pattern_text import Text
 
-from cep.core.kernels import njit
-from cep.core.relation import END as T_END
-from cep.core.relation import IDENTITY, Table, empty, rows
-from cep.core.room import roomy
-from cep.core.time import Frontier
-from cep.operators.contract import Arrays, Ints, Translation, between, demand, from_arrow, restored, to_arrow
-from cep.operators.intrinsics import prefetch
-from cep.operators.keyed_state import KeyedState, recoded
-from cep.operators.keys import Keys
-from cep.operators.lineage import Lineage
-from cep.operators.store import (
-    END,
-    FAR,
-    GONE,
-    HEADER,
-    HOT,
-    NAME,
-    NEAR,
-    NEXT,
-    PREVIOUS,
-    SIDE,
-    SLOT,
-    kept,
-    link,
-    more_chains,
-    new_store,
-    put,
-    relink,
-    renumber,
-    room,
-    rows_table,
-    unlink,
-)
-
-# The slot of a waiting row outside every chain: no X can kill it any more (its key is missing, or its deadline has
-# passed).
-SAFE = -2
-
-
-@njit(cache=True)
-def _unless(  # type: ignore[no-untyped-def]
-    left, absent, left_slots, absent_slots, duration, store, cold, count, first, chains, watermark
-):
-    """Arrivals by end, X before L at one instant (X kills what ended strictly before it). Gives (count, first,
-    fired rows). The store has room for all of `left`, `chains` for all slots."""
-    i = 0
-    x = 0
-    n_left = left.shape[1]
-    n_absent = absent.shape[1]
-    width = cold.shape[1] - HEADER
-    while i < n_left or x < n_absent:
-        if x < n_absent and (i >= n_left or absent[T_END, x] <= left[T_END, i]):
-            if x + FAR < n_absent:
-                prefetch(chains, absent_slots[x + FAR])
-                ahead = absent_slots[x + NEAR]
-                if ahead >= 0:
-                    prefetch(store, chains[ahead, 0])
-            slot = absent_slots[x]
-            if slot >= 0:
-                y = absent[T_END, x]
-                p = chains[slot, 0]
-                while p >= 0 and store[p, END] < y:
-                    after = store[p, NEXT]
-                    if store[p, END] + duration <= y:
-                        cold[p, SLOT] = SAFE
-                    else:
-                        store[p, NEXT] = GONE
-                    p = after
-                chains[slot, 0] = p
-                if p < 0:
-                    chains[slot, 1] = -1
-                else:
-                    store[p, PREVIOUS] = -1
-            x += 1
-        else:
-            if i + FAR < n_left:
-                prefetch(chains, left_slots[i + FAR])
-                ahead = left_slots[i + NEAR]
-                if ahead >= 0:
-                    prefetch(store, chains[ahead, 1])
-            slot = left_slots[i]
-            put(store, cold, count, left, i, slot, 0, width)
-            if slot >= 0:
-                link(store, chains, slot, 0, count)
-            else:
-                cold[count, SLOT] = SAFE
-            count += 1
-            i += 1
-    fired = np.empty(count - first, np.int64)
-    n = 0
-    while first < count and store[first, END] + duration <= watermark:
-        if store[first, NEXT] != GONE:
-            fired[n] = first
-            n += 1
-            if cold[first, SLOT] >= 0:
-                unlink(store, chains, cold[first, SLOT], 0, first)
-            store[first, NEXT] = GONE
-        first += 1
-    return count, first, fired[:n]
+if TYPE_CHECKING:
+    from cep.operators.build import Builder
+    from cep.plan.binarise import Builder as Binariser
+    from cep.plan.render import Rendering
+    from cep.plan.types import Column, Inference
 
 
 @dataclass(frozen=True, slots=True)
-class DeadlineSpec:
-    """`left UNLESS absent WITHIN duration` (microseconds); keys are argument columns of one representation."""
+class Unless(Pattern):
+    """`left UNLESS absent WITHIN duration`, in microseconds."""
 
+    left: Pattern
+    absent: Pattern
     duration: int
-    width: int
-    left_key: tuple[int, ...]
-    absent_key: tuple[int, ...]
-    left_codes: tuple[int, ...]
+    within: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def describe(self) -> PatternFacts:
+        return PatternFacts((self.left,), (self.absent,), (self.left,), duration=self.duration, goal=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Pattern:
+        return replace(self, left=self.left.renamed(names), absent=self.absent.renamed(names))
+
+    def belongs_below(self, component: Component) -> bool:
+        return bool(component.variables) and not component.timed
+
+    def lower(
+        self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
+    ) -> tuple[int, dict[str, int]]:
+        down = tuple(c for c in components if not c.timed and c.variables)
+        here = tuple(c for c in components if c.timed or not c.variables)
+        left, places = self.left.lower(builder, down, self.within)
+        absent, absent_places = self.absent.lower(builder, (), None)
+        key = tuple((places[v], absent_places[v]) for v in places if v in absent_places)
+        node = builder.add(Deadline(left, absent, key, self.duration, len(places)), tuple(places), self.span)
+        node = bounded_by(builder, node, places, self)
+        return decided(builder, node, places, here, self.span), places
+
+    def ranges(self, searcher: Searcher) -> Ranges:
+        if self.within is not None and self.within < self.duration:
+            searcher.warn(
+                f"this UNLESS never occurs: it takes {say_duration(self.duration)}, "
+                f"and the WITHIN around it allows {say_duration(self.within)}",
+                self.span,
+                "a longer WITHIN outside, or a shorter one for the UNLESS",
+            )
+        self.absent.ranges(searcher)
+        return self.left.ranges(searcher)
+
+    def shortest(self) -> tuple[int, str] | None:
+        return self.duration, f"the UNLESS alone lasts {write_duration(self.duration)}"
+
+    def attempts(self, matcher: Any, bound: Mapping[str, Any]) -> list[Any]:
+        made = []
+        for left in matcher.attempts(self.left, bound):
+            if left.failure is not None:
+                made.append(left)
+                continue
+            due = left.end + self.duration
+            local = {name: value for name, value in left.bound.items() if name in variables(self.absent)}
+            came = [
+                other
+                for other in matcher.attempts(self.absent, local)
+                if other.failure is None and left.end < other.end < due
+            ]
+            failure = None
+            if came:
+                first = min(came, key=lambda other: (other.end, other.start))
+                near = min(first.end - left.end, due - first.end)
+                there = first.parts[-1] if first.parts else None
+                failure = matcher.failure("came", self, occurrence=there, by=near)
+            elif due > matcher.until:
+                failure = matcher.failure("open", self, by=due - matcher.until)
+            silent = (*left.silent, (self.absent, due))
+            made.append(replace(left, end=due, silent=silent, failure=failure))
+        return made
 
 
-class AbsenceDeadline(KeyedState):
-    """The goal of one UNLESS node. Inputs: left, absent."""
+@dataclass(frozen=True, slots=True)
+class Deadline(Node):
+    """`left UNLESS absent WITHIN duration`; key pairs columns of left and absent. Columns: the left's, `width`."""
 
-    def __init__(self, spec: DeadlineSpec, lineage: Lineage | None = None) -> None:
-        self.spec = spec
-        self.lineage = lineage
-        self.left_key = np.array(spec.left_key, np.int64)
-        self.absent_key = np.array(spec.absent_key, np.int64)
-        self.store, self.cold = new_store(spec.width)
-        self.count = self.first = 0
-        self.keys = Keys(len(spec.left_key))
-        self.chains = np.full((roomy(0, 16), 2), -1, np.int64)
+    left: int
+    absent: int
+    key: tuple[tuple[int, int], ...]
+    duration: int
+    width: int = field(default=0, compare=False)
 
-    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        left, absent = inputs
-        if not rows(left) and self.first == self.count:
-            return empty(self.spec.width)
-        left_slots = self.keys.slots(left, self.left_key)
-        absent_slots = self.keys.slots(absent, self.absent_key, False)
-        self.chains = more_chains(self.chains, self.keys.count)
-        needed = self.count + rows(left)
-        self.store, self.cold = room(self.store, needed), room(self.cold, needed)
-        self.count, self.first, fired = _unless(
-            left, absent, left_slots, absent_slots, self.spec.duration, self.store, self.cold, self.count, self.first,
-            self.chains, frontier.watermark,
-        )  # fmt: skip
-        table: Table = rows_table(self.store, self.cold, fired, self.spec.width)
-        table[T_END] += self.spec.duration
-        if self.lineage is not None:
-            parts = table[IDENTITY].copy()
-            self.lineage.link(self.lineage.name(table), parts)
-        return table
+    def describe(self) -> NodeFacts:
+        return NodeFacts(
+            "UNLESS",
+            "deadline",
+            remembers=True,
+            shows=tuple(((0, column),) for column in range(self.width)),
+            negated=1,
+            forbids=tuple(((1, absent), left) for left, absent in self.key),
+            earlier=(0, 1) if self.duration > 0 else (1,),
+            completes=(0,),
+            waits=(0,),
+            lasting=Lasting.MORE if self.duration else Lasting.AS_LONGEST,
+            meeting=Meeting.AGAINST,
+        )
 
-    def due(self) -> int | None:
-        """The earliest deadline still open."""
-        while self.first < self.count:
-            some = self.store[self.first : min(self.count, self.first + 64), NEXT] != GONE
-            if some.any():
-                self.first += int(some.argmax())
-                return int(self.store[self.first, END]) + self.spec.duration
-            self.first += len(some)
-        return None
+    def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
+        for mine, theirs in self.key:
+            inference.meet(number, (self.left, mine), (self.absent, theirs))
+        return inference.columns[self.left]
 
-    def pending(self) -> int:
-        """At most how many deadlines are open."""
-        return self.count - self.first
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return False
 
-    def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        if wholly or (self.count > 1024 and self.first > self.count // 2):
-            self._compact()
+    def horizon(self, parts: Sequence[bool]) -> Horizon:
+        return Horizon(self.duration)
 
-    def _compact(self) -> None:
-        alive = self.first + np.flatnonzero(self.store[self.first : self.count, NEXT] != GONE)
-        store, cold, count = kept(self.store, self.cold, alive)
-        keys = renumber(cold, count, self.keys)
-        chains = np.full((roomy(keys.count, 16), 2), -1, np.int64)
-        relink(store, cold, count, chains, True)
-        self.store, self.cold, self.count, self.first, self.keys, self.chains = store, cold, count, 0, keys, chains
+    def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
+        return pattern_text.unless(sides[0], sides[1], self.duration)
 
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        places = [(0, column) for column in self.spec.left_key]
-        return to_arrow(recoded(from_arrow(state), codes, (self.spec.left_codes, ()), places))
+    def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
+        left, absent = sides
+        names = rendering.names[number]
+        return [
+            ("key", ", ".join(names[c] for c, _ in self.key) or f"none: any {absent} will do"),
+            ("remembers", left),
+            ("forgets", f"after {say_duration(self.duration)}, or when {absent} comes"),
+        ]
 
-    def _state(self) -> Arrays:
-        self._compact()
-        return {"store": self.store[: self.count], "cold": self.cold[: self.count], "keys": self.keys.known}
-
-    def _read(self, batch: pa.RecordBatch) -> Arrays:
-        arrays = restored(batch, store=HOT, cold=self.cold.shape[1], keys=len(self.spec.left_key))
-        demand(len(arrays["store"]) == len(arrays["cold"]))
-        between(arrays["cold"][:, SLOT], SAFE, len(arrays["keys"]))
-        between(arrays["cold"][:, SIDE], 0, 1)
-        return arrays
-
-    def _become(self, state: Arrays) -> None:
-        self.store, self.cold, self.count, self.first = state["store"], state["cold"], len(state["store"]), 0
-        self.keys.become(state["keys"], len(state["keys"]))
-        self._compact()
-
-    def codes(self) -> list[Ints]:
-        return [*self.coded(), self.keys.known.reshape(-1)]
-
-    def coded(self) -> list[Ints]:
-        return [self.cold[self.first : self.count, HEADER + c] for c in self.spec.left_codes]
-
-    def names(self) -> list[Ints]:
-        return [self.cold[self.first : self.count, NAME]]
-
-    @property
-    def size(self) -> tuple[int, int]:
-        alive = int((self.store[self.first : self.count, NEXT] != GONE).sum())
-        used = (self.count - self.first) * (HOT + self.cold.shape[1]) + self.keys.count * (4 + len(self.spec.left_key))
-        return alive, 8 * used
+    def goal(self, builder: Builder, number: int) -> Any:
+        return builder.deadline(self)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cep.core.kernels import njit
 from cep.core.schema import ARRIVAL, TIE, Schema
 from cep.core.values import MISSING, Floats, Ints, Pool
-from cep.operators.keys import mix
+from cep.operators.goals.keys import mix
 from cep.plan.partition import Route, Stage
 
 PLACE = ["end", "start", ARRIVAL, TIE]

@@ -16,7 +16,7 @@ from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.core.time import FARTHEST
 from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri
-from cep.operators.keys import NAN
+from cep.operators.goals.keys import NAN
 
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64] | NDArray[np.float64]

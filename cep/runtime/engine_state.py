@@ -11,7 +11,7 @@ import pyarrow as pa
 from cep.core.errors import CepError
 from cep.core.relation import FIRST
 from cep.core.time import Frontier
-from cep.operators.contract import demand, from_arrow, to_arrow
+from cep.operators.goals.contract import demand, from_arrow, to_arrow
 from cep.runtime import prior_state, snapshot
 from cep.runtime.parts import Parts, coded
 from cep.runtime.prior_state import State

@@ -13,9 +13,9 @@ from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat,
 from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.events import Value
-from cep.operators import runs
-from cep.operators.contract import Ints, demand, from_arrow, to_arrow
-from cep.operators.lineage import DERIVED, Lineage
+from cep.operators.goals import runs
+from cep.operators.goals.contract import Ints, demand, from_arrow, to_arrow
+from cep.operators.goals.lineage import DERIVED, Lineage
 from cep.plan.plan import Plan
 from cep.runtime.decode import Made, values
 

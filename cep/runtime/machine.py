@@ -15,11 +15,11 @@ import pyarrow as pa
 from cep.core.errors import CepError
 from cep.core.relation import END, Table, empty, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.arrival import distinct
 from cep.operators.build import Builder
-from cep.operators.contract import Goal, Ints, Translation, demand
-from cep.operators.linear_recursion import LinearRecursion
-from cep.operators.relational import Project, Tick
+from cep.operators.goals.arrival import distinct
+from cep.operators.goals.contract import Goal, Ints, Translation, demand
+from cep.operators.goals.linear_recursion import LinearRecursion
+from cep.operators.goals.relational import Project, Tick
 from cep.plan import order
 from cep.plan.order import Group, Unit
 from cep.plan.plan import Plan

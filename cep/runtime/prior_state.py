@@ -13,7 +13,7 @@ from cep.core.errors import CepError
 from cep.core.relation import Table
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
-from cep.operators.contract import from_arrow
+from cep.operators.goals.contract import from_arrow
 from cep.plan.dependencies import Dependencies
 from cep.plan.order import Unit
 from cep.plan.plan import Plan

@@ -1,7 +1,7 @@
 """Recursion in general: slice by slice of equal end, in rounds where a cycle closes inside the instant (M6).
 
-The common iterative rule runs in a kernel of its own (`cep.operators.linear_recursion`); this way is the reference
-for it.
+The common iterative rule runs in a kernel of its own (`cep.operators.goals.linear_recursion`); this way is the
+reference for it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
 from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.arrival import by_arrival, distinct, take
-from cep.operators.contract import Goal
+from cep.operators.goals.arrival import by_arrival, distinct, take
+from cep.operators.goals.contract import Goal
 from cep.plan.order import Unit
 
 Reader = tuple[Unit, Goal, tuple[Unit, ...], str | None]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from cep.core.relation import END, Table, concat, rows, slice_until
 from cep.core.time import BEGINNING as BEGINNING
 from cep.core.time import END_OF_TIME as END_OF_TIME
-from cep.operators.arrival import by_arrival
-from cep.operators.contract import demand
+from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.contract import demand
 
 
 class ReorderBuffer:

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.operators.contract import DAMAGED as DAMAGED
-from cep.operators.contract import damaged
+from cep.operators.goals.contract import DAMAGED as DAMAGED
+from cep.operators.goals.contract import damaged
 
 VERSION = 2
 BEFORE = 1

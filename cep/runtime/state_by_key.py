@@ -22,7 +22,7 @@ from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Iri, Value
-from cep.operators.contract import Bools, Goal, StateKeys, Translation, demand, from_arrow, to_arrow
+from cep.operators.goals.contract import Bools, Goal, StateKeys, Translation, demand, from_arrow, to_arrow
 from cep.plan.copartitioning import EVERYWHERE, Place, Spread, spread
 from cep.plan.dependencies import Dependencies
 from cep.plan.node import Meeting

@@ -19,13 +19,13 @@ from cep.language.alerts import Alerting, alert_variables, alerting
 from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
 from cep.language.syntax.variables import pattern_variables
-from cep.operators.aggregate_facts import Window
+from cep.operators.aggregate import Window
 from cep.operators.either import Either
 from cep.operators.event import Atom
 from cep.operators.pair import Pair
 from cep.operators.time_point import Point
 from cep.operators.times import Repeat
-from cep.operators.unless_facts import Unless
+from cep.operators.unless import Unless
 from cep.operators.where import Given
 from cep.plan.algebra import Rule, Rules, Triples
 from cep.plan.pattern import Pattern, names_in, size

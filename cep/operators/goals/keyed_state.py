@@ -1,6 +1,6 @@
 """State by key: the rows of a store taken apart by key, and put together again.
 
-A state is arrays as a snapshot has them: rows, and the keys that they name by number (`cep.operators.store`).
+A state is arrays as a snapshot has them: rows, and the keys that they name by number (`cep.operators.goals.store`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from cep.operators.contract import Arrays, Bools, Ints, StateKeys, Translation, to_arrow
-from cep.operators.store import ARRIVAL, BEGIN, END, HEADER, OTHER, SIDE, SLOT
+from cep.operators.goals.contract import Arrays, Bools, Ints, StateKeys, Translation, to_arrow
+from cep.operators.goals.store import ARRIVAL, BEGIN, END, HEADER, OTHER, SIDE, SLOT
 
 ABSENT = 2
 """The input of a join that must not occur between."""
@@ -39,21 +39,21 @@ class KeyedState:
         return put_together(one, other)
 
     def snapshot(self) -> pa.RecordBatch:
-        """See `cep.operators.contract`."""
+        """See `cep.operators.goals.contract`."""
         return to_arrow(self._state())
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        """See `cep.operators.contract`."""
+        """See `cep.operators.goals.contract`."""
         self._become(self._read(batch))
 
     def extract(self, keys: StateKeys) -> pa.RecordBatch:
-        """See `cep.operators.contract`."""
+        """See `cep.operators.goals.contract`."""
         parts = self._taken_apart(self._state(), keys)
         self._become(parts.staying)
         return to_arrow(parts.going)
 
     def replace(self, keys: StateKeys, state: pa.RecordBatch) -> None:
-        """See `cep.operators.contract`."""
+        """See `cep.operators.goals.contract`."""
         given = self._read(state)
         self._become(self._put_together(self._taken_apart(self._state(), keys).others, given))
 

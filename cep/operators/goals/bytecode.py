@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from cep.core.kernels import njit
 from cep.events import Value
-from cep.operators.intrinsics import as_bits, as_float, bare
-from cep.operators.keys import MISSING
+from cep.operators.goals.intrinsics import as_bits, as_float, bare
+from cep.operators.goals.keys import MISSING
 from cep.rules.expressions import Typed, TypedCall, TypedConstant, TypedVariable
 
 LEFT, RIGHT, BEGIN, FINISH, LITERAL, TEST = 0, 1, 2, 3, 4, 5

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core.relation import IDENTITY, Table
-from cep.operators import runs
-from cep.operators.contract import Ints, demand, from_arrow, to_arrow
+from cep.operators.goals import runs
+from cep.operators.goals.contract import Ints, demand, from_arrow, to_arrow
 
 # Input events are named by their position in the input; what is derived, from here on.
 DERIVED = 2**48

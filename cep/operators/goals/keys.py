@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from cep.core.kernels import njit
 from cep.core.relation import FIRST, Table
 from cep.core.room import SPARE, roomy
-from cep.operators.intrinsics import bare, bare_linear, prefetch
+from cep.operators.goals.intrinsics import bare, bare_linear, prefetch
 
 Ints = NDArray[np.int64]
 

@@ -14,8 +14,8 @@ from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.core.room import SPARE, roomy
-from cep.operators.intrinsics import bare, prefetch
-from cep.operators.keys import MISSING, NAN, Keys
+from cep.operators.goals.intrinsics import bare, prefetch
+from cep.operators.goals.keys import MISSING, NAN, Keys
 
 Ints = NDArray[np.int64]
 

@@ -16,17 +16,27 @@ from cep.core import intervals
 from cep.core.relation import END, FIRST, Table, compact, empty, rows, slice_until
 from cep.core.room import roomy
 from cep.core.time import Frontier
-from cep.operators import pairing
-from cep.operators.arrival import order_of_arrival, take
-from cep.operators.bytecode import Code, stack_cells
-from cep.operators.contract import Arrays, Ints, Translation, Untimed, between, demand, from_arrow, restored, to_arrow
-from cep.operators.interval_kernels import bounds_of
-from cep.operators.keyed_state import KeyedState, recoded
-from cep.operators.keys import Keys
-from cep.operators.latest import latest
-from cep.operators.lineage import Lineage
-from cep.operators.pairs import assemble, consume
-from cep.operators.store import (
+from cep.operators.goals import pairing
+from cep.operators.goals.arrival import order_of_arrival, take
+from cep.operators.goals.bytecode import Code, stack_cells
+from cep.operators.goals.contract import (
+    Arrays,
+    Ints,
+    Translation,
+    Untimed,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.interval_kernels import bounds_of
+from cep.operators.goals.keyed_state import KeyedState, recoded
+from cep.operators.goals.keys import Keys
+from cep.operators.goals.latest import latest
+from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.pairs import assemble, consume
+from cep.operators.goals.store import (
     FOREVER,
     GONE,
     HEADER,
@@ -131,7 +141,7 @@ class Join(KeyedState, Untimed):
         self.code, self.literals = (NO_CODE, NOTHING) if spec.stack is None else spec.stack
         if spec.policy != "chronological":
             self.code, self.literals = NO_CODE, NOTHING
-        # What a recursive rule makes of a pair (`cep.operators.linear_recursion`).
+        # What a recursive rule makes of a pair (`cep.operators.goals.linear_recursion`).
         self.feeds = False
         self.head, self.head_literals, self.head_ends = NO_CODE, NOTHING, NOTHING
         self.hot, self.cold = new_store(max(spec.left_width, spec.right_width if self.keep_right else 0))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from cep.core.relation import END as T_END
 from cep.core.relation import START
-from cep.operators.choice import better, expire, left_is_next
-from cep.operators.intrinsics import bare
-from cep.operators.pairing import (
+from cep.operators.goals.choice import better, expire, left_is_next
+from cep.operators.goals.intrinsics import bare
+from cep.operators.goals.pairing import (
     A_COUNT,
     A_I,
     A_J,
@@ -23,7 +23,7 @@ from cep.operators.pairing import (
     S_WIDTH_LEFT,
     S_WITHIN,
 )
-from cep.operators.store import (
+from cep.operators.goals.store import (
     BEGIN,
     END,
     PREVIOUS,

@@ -18,9 +18,9 @@ from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.core.room import SPARE
-from cep.operators.intrinsics import prefetch
-from cep.operators.keys import MISSING, NAN, grow, mix
-from cep.operators.partial import DISTINCT, combine, lift, outcome
+from cep.operators.goals.intrinsics import prefetch
+from cep.operators.goals.keys import MISSING, NAN, grow, mix
+from cep.operators.goals.partial import DISTINCT, combine, lift, outcome
 
 # a row of a window: its header (LEAST: the least start from it to the youngest of the front), then four cells a result
 BEGIN, END, NEXT, PREVIOUS, ARRIVAL, NAME, SLOT, LEAST = range(8)

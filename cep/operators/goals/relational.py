@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Column, Table, bits, column, concat, empty, rows
 from cep.core.time import Frontier
-from cep.operators.arrival import as_set, by_arrival, take
-from cep.operators.contract import Ints, StateKeys, Translation, Untimed, demand, from_arrow, to_arrow
-from cep.operators.lineage import DERIVED, Lineage
+from cep.operators.goals.arrival import as_set, by_arrival, take
+from cep.operators.goals.contract import Ints, StateKeys, Translation, Untimed, demand, from_arrow, to_arrow
+from cep.operators.goals.lineage import DERIVED, Lineage
 from cep.rules.conditions import Conditions
 
 Columns = dict[str, Column]

@@ -15,13 +15,13 @@ import numpy as np
 
 from cep.core.relation import IDENTITY, Table, compact, concat, empty, rows
 from cep.core.time import Frontier
-from cep.operators import pairing
-from cep.operators.arrival import by_arrival
-from cep.operators.bytecode import Code, stack_cells
-from cep.operators.contract import Ints
-from cep.operators.join import NO_CODE, NOTHING, Join, JoinSpec
-from cep.operators.lineage import Lineage
-from cep.operators.store import NAME, more_chains, rows_table
+from cep.operators.goals import pairing
+from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.bytecode import Code, stack_cells
+from cep.operators.goals.contract import Ints
+from cep.operators.goals.join import NO_CODE, NOTHING, Join, JoinSpec
+from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.store import NAME, more_chains, rows_table
 
 
 class LinearRecursion(Join):

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, ORDER, START, Table, concat, rows
-from cep.operators.intrinsics import bare, bare_linear
-from cep.operators.keys import mix
+from cep.operators.goals.intrinsics import bare, bare_linear
+from cep.operators.goals.keys import mix
 
 
 @bare_linear

@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from cep.core.kernels import njit
-from cep.operators.intrinsics import as_bits, as_float
-from cep.operators.keys import MISSING, NAN
-from cep.operators.store import sortable
+from cep.operators.goals.intrinsics import as_bits, as_float
+from cep.operators.goals.keys import MISSING, NAN
+from cep.operators.goals.store import sortable
 
 (
     COUNT,

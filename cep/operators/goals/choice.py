@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, ORDER, START
-from cep.operators.bytecode import run
-from cep.operators.intrinsics import bare, inside
-from cep.operators.keys import MISSING, slot_of_key
-from cep.operators.store import BEGIN, END, HEADER, NEXT, PREVIOUS, feed, sortable, supersede, unlink
+from cep.operators.goals.bytecode import run
+from cep.operators.goals.intrinsics import bare, inside
+from cep.operators.goals.keys import MISSING, slot_of_key
+from cep.operators.goals.store import BEGIN, END, HEADER, NEXT, PREVIOUS, feed, sortable, supersede, unlink
 
 
 @inside

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, ORDER, START
-from cep.operators.bytecode import run
-from cep.operators.choice import better, expire, fed_back, first_partner, latest_start, left_is_next, slot_of_both
-from cep.operators.interval_kernels import MOST_BOUNDS, relates
-from cep.operators.intrinsics import bare
-from cep.operators.keys import MISSING
-from cep.operators.store import (
+from cep.operators.goals.bytecode import run
+from cep.operators.goals.choice import better, expire, fed_back, first_partner, latest_start, left_is_next, slot_of_both
+from cep.operators.goals.interval_kernels import MOST_BOUNDS, relates
+from cep.operators.goals.intrinsics import bare
+from cep.operators.goals.keys import MISSING
+from cep.operators.goals.store import (
     BEGIN,
     END,
     FOREVER,

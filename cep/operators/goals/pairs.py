@@ -7,9 +7,9 @@ import numpy as np
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
-from cep.operators.choice import better
-from cep.operators.intrinsics import bare_linear, prefetch
-from cep.operators.store import ARRIVAL, BEGIN, END, FAR, GONE, HEADER, NAME, NEXT, SLOT, unlink
+from cep.operators.goals.choice import better
+from cep.operators.goals.intrinsics import bare_linear, prefetch
+from cep.operators.goals.store import ARRIVAL, BEGIN, END, FAR, GONE, HEADER, NAME, NEXT, SLOT, unlink
 
 # Pairs of an instant are brought in order as they come, each by at most so many places.
 CLOSE = 32

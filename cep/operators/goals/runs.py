@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.relation import Table
-from cep.operators.contract import Ints
+from cep.operators.goals.contract import Ints
 
 
 def put(runs: list[Table], table: Table, key: int) -> None:

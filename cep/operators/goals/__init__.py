@@ -1,0 +1,1 @@
+"""What runs: goals with memory, and the compiled kernels behind them."""
