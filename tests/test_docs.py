@@ -37,8 +37,9 @@ from cep.core.schema import Attribute, Schema
 from cep.engine import Engine, detect
 from cep.events import Event
 from cep.language.syntax import parser
+from cep.rules.aggregates import AGGREGATES
 from cep.rules.functions import FUNCTIONS
-from cep.rules.keywords import AGGREGATES, KEYWORDS
+from cep.rules.keywords import KEYWORDS
 from connectors.rdf import triples
 from connectors.rdf.identity import identified
 from connectors.rdf.question import Question

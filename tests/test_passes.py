@@ -20,6 +20,7 @@ from cep.language.syntax.parser import parse
 from cep.plan import horizon, order, safety, types
 from cep.plan.binarise import binarise
 from cep.plan.partition import partition
+from cep.plan.pattern import Pattern
 from cep.plan.plan import plan
 from cep.rules.datalog import close
 
@@ -151,7 +152,7 @@ def tree(value: Any) -> Iterator[str]:
 
 
 def is_pattern(value: Any) -> bool:
-    return is_dataclass(value) and type(value).__module__ == "cep.plan.algebra"
+    return isinstance(value, Pattern)
 
 
 def parts(value: Any) -> list[tuple[str, Any]]:

@@ -23,7 +23,10 @@ from cep.explain.derivation import Node, derivation
 from cep.explain.judging import Judge
 from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import Wanted, interval, wanted
-from cep.plan.algebra import Atom, Pair, Rule, Window
+from cep.operators.aggregate import Window
+from cep.operators.event import Atom
+from cep.operators.pair import Pair
+from cep.plan.algebra import Rule
 from cep.plan.pattern import patterns
 from cep.rules.terms import Variable
 from connectors.why.text import Explainer, why

@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from knowledge.globe import LEAF, Globe
 
 from cep.rules.geodesy import cartesian
+from knowledge.point_index import LEAF, PointIndex
 from tests.long import examples
 
 
@@ -25,7 +25,7 @@ def points(random: Random, count: int) -> tuple[np.ndarray, np.ndarray]:
 def test_it_finds_what_a_look_at_all_finds(random: Random) -> None:
     count = random.choice((0, 1, 2, LEAF - 1, LEAF, LEAF + 1, 2 * LEAF, 2 * LEAF + 1, 500))
     lat, long = points(random, count)
-    made = Globe(lat, long)
+    made = PointIndex(lat, long)
     assert made.count == count and made.nbytes >= 0
     asked_lat, asked_long = points(random, random.randrange(30))
     some = len(asked_lat)
@@ -46,7 +46,7 @@ def test_it_finds_what_a_look_at_all_finds(random: Random) -> None:
 
 def test_a_place_may_have_more_points_than_a_piece_has_room_for() -> None:
     count = 9000
-    made = Globe(np.full(count, 48.0), np.full(count, 16.0))
+    made = PointIndex(np.full(count, 48.0), np.full(count, 16.0))
     asked = np.array([48.0, 0.0, 48.0]), np.array([16.0, 0.0, 16.0]), np.array([1.0, 1.0, 1.0])
     pieces = list(made.pieces(*asked))
     assert [len(rows) for _, rows in pieces] == [count, count] and count > 1 << 12
