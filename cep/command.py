@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import errno
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, ClassVar, NoReturn
 
 import typer
+from typer import Argument, Option
 
 from cep.app.cli_explain import explain
-from cep.app.cli_help import KNOWLEDGE, Sectioned
+from cep.app.cli_help import RULES, Sectioned
 from cep.app.cli_knowledge import fits, knowing
-from cep.app.cli_options import Facts, KnowledgeFiles, Policy, Reasoning, Rules
+from cep.app.cli_options import KnowledgeOptions, Policy, Rules
 from cep.app.cli_run import run
+from cep.app.command_line import takes
+from cep.app.durations import refuse
 from cep.app.terminal import (
     CLEAN,
     REFUSED,
@@ -87,23 +91,43 @@ def top(
     """
 
 
-def check(
-    rules: Annotated[
-        list[Path] | None, typer.Argument(metavar="RULES", help="Files of event rules.", show_default=False)
-    ] = None,
-    facts: Facts = None,
-    knowledge: KnowledgeFiles = None,
-    reasoning: Reasoning = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedKnowledge(KnowledgeOptions):
+    """What is known, and what it has to fit."""
+
     shapes: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            rich_help_panel=KNOWLEDGE,
-            help="SHACL shapes that the knowledge has to fit. Repeatable.",
-        ),
-    ] = None,
-) -> None:
+        tuple[Path, ...], Option(metavar="FILE", help="SHACL shapes that the knowledge has to fit. Repeatable.")
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """The options of `cep check`."""
+
+    rules: Annotated[tuple[Path, ...], Argument(metavar="RULES", help="Files of event rules.")] = ()
+    knowledge: CheckedKnowledge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOptions:
+    """How rules are evaluated."""
+
+    PANEL: ClassVar = RULES
+
+    policy: Policy = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """The options of `cep plan`."""
+
+    rules: Rules
+    evaluation: PolicyOptions
+    knowledge: KnowledgeOptions
+
+
+@takes(CheckOptions)
+def check(options: CheckOptions) -> int:
     """Read programs and say all that is wrong with them.
 
     \b
@@ -114,56 +138,50 @@ def check(
     Of knowledge, whether its stations have all that a station needs. A warning is no mistake, but worth knowing:
     what never forgets, for instance. The exit status is 2 if there is an error.
     """
-    with settled():
-        from cep.app.durations import refuse
-        from cep.engine import Engine
-        from cep.language.syntax.ast import EventRule
-        from cep.language.syntax.parser import parse
-        from cep.rules.terms import StaticRule
-        from cep.runtime.run_stats import count
+    from cep.engine import Engine
+    from cep.language.syntax.ast import EventRule
+    from cep.language.syntax.parser import parse
+    from cep.rules.terms import StaticRule
+    from cep.runtime.run_stats import count
 
-        refused = False
-        tables = facts_of(facts)
-        known = knowledge_of(knowledge, reasoning)
-        if known is None and not rules and not shapes:
-            raise refuse("there is nothing to check", "name a file of rules, or `--knowledge stations.ttl`")
-        if known is not None or shapes:
-            refused = not fits(known, shapes, knowledge or ())
-        for path in rules or ():
-            try:
-                text = text_of(path)
-                engine = Engine.from_text(text, name=str(path), facts=tables, knowledge=known, alerts=True)
-            except CepError as error:
-                refused = True
-                complain(error)
-                say(f"{path}: {count(len(error.errors) if isinstance(error, CepErrors) else 1, 'error')}")
-                continue
-            warnings = warnings_of(engine, path)
-            for number, warning in enumerate(warnings):
-                if number:
-                    typer.echo(err=True)
-                complain(warning)
-            for note in undeclared(engine):
-                typer.echo(f"{path}: {note}", err=True)
-            written = parse(text, str(path)).statements
-            counts = (
-                count(sum(isinstance(statement, EventRule | StaticRule) for statement in written), "rule"),
-                *([count(len(engine.alerts), "alert")] if engine.alerts else []),
-                count(len(engine.inputs | engine.outputs), "event type"),
-                count(0, "error"),
-                count(len(warnings), "warning"),
-            )
-            say(f"{path}: {', '.join(counts)}")
-    raise typer.Exit(REFUSED if refused else CLEAN)
+    refused = False
+    shapes = options.knowledge.shapes
+    tables = facts_of(options.knowledge.facts)
+    known = knowledge_of(options.knowledge.files, options.knowledge.reasoning)
+    if known is None and not options.rules and not shapes:
+        raise refuse("there is nothing to check", "name a file of rules, or `--knowledge stations.ttl`")
+    if known is not None or shapes:
+        refused = not fits(known, shapes, options.knowledge.files)
+    for path in options.rules:
+        try:
+            text = text_of(path)
+            engine = Engine.from_text(text, name=str(path), facts=tables, knowledge=known, alerts=True)
+        except CepError as error:
+            refused = True
+            complain(error)
+            say(f"{path}: {count(len(error.errors) if isinstance(error, CepErrors) else 1, 'error')}")
+            continue
+        warnings = warnings_of(engine, path, tables)
+        for number, warning in enumerate(warnings):
+            if number:
+                typer.echo(err=True)
+            complain(warning)
+        for note in undeclared(engine):
+            typer.echo(f"{path}: {note}", err=True)
+        written = parse(text, str(path)).statements
+        counts = (
+            count(sum(isinstance(statement, EventRule | StaticRule) for statement in written), "rule"),
+            *([count(len(engine.alerts), "alert")] if engine.alerts else []),
+            count(len(engine.inputs | engine.outputs), "event type"),
+            count(0, "error"),
+            count(len(warnings), "warning"),
+        )
+        say(f"{path}: {', '.join(counts)}")
+    return REFUSED if refused else CLEAN
 
 
-def plan(
-    rules: Rules,
-    policy: Policy = None,
-    facts: Facts = None,
-    knowledge: KnowledgeFiles = None,
-    reasoning: Reasoning = None,
-) -> None:
+@takes(PlanOptions)
+def plan(options: PlanOptions) -> None:
     """Show how a program is run.
 
     \b
@@ -171,19 +189,18 @@ def plan(
 
     Its binary goals in rule text, what they share, the keys they join on, what they remember and until when.
     """
-    with settled():
-        from cep.engine import Engine
-        from cep.plan.explain import explain as explained
+    from cep.engine import Engine
+    from cep.plan.explain import explain as explained
 
-        engine = Engine.from_text(
-            text_of(rules),
-            name=str(rules),
-            facts=facts_of(facts),
-            knowledge=knowledge_of(knowledge, reasoning),
-            policy=policy,
-            alerts=True,
-        )
-        say(explained(engine.plan, engine.chained, answers=engine.answers))
+    engine = Engine.from_text(
+        text_of(options.rules),
+        name=str(options.rules),
+        facts=facts_of(options.knowledge.facts),
+        knowledge=knowledge_of(options.knowledge.files, options.knowledge.reasoning),
+        policy=options.evaluation.policy,
+        alerts=True,
+    )
+    say(explained(engine.plan, engine.chained, answers=engine.answers))
 
 
 for command in (check, plan, run, explain, serve):

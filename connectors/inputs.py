@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.core.suggest import astray
+from cep.core.suggest import astray, missing
 from connectors.addresses import Address, address, bare, live
 from connectors.records import closest
 
@@ -135,12 +135,24 @@ def _files(path: str, spec: str, known: Set[str]) -> list[str]:
         files = sorted(file for file in new if not os.path.isdir(file))
         if files or len(new) < len(matched):
             return files
-        raise CepError(f"{bare(spec)}: no file matches", code="no-files")
+        raise CepError(f"{bare(spec)}: no file matches", hint=_instead(path), code="no-files")
     if (lost := astray(Path(path))) is not None:
         raise CepError(f"{bare(spec)}: {lost}", code="no-file")
-    beside = Path(path).parent
-    names = [entry.name for entry in sorted(beside.iterdir())] if beside.is_dir() else []
-    raise CepError(f"{bare(spec)}: no such file{closest(Path(path).name, names)}", code="no-file")
+    raise CepError(f"{bare(spec)}: no such file", hint=missing(Path(path)), code="no-file")
+
+
+def _instead(pattern: str) -> str:
+    """A hint for a pattern that matches nothing: what is in the folder before its first wildcard."""
+    parts = Path(pattern).parts
+    folder = Path(*parts[: next(at for at, part in enumerate(parts) if glob.has_magic(part))])
+    if not folder.is_dir():
+        return missing(folder / "*") or ""
+    with os.scandir(folder) as listed:
+        names = sorted(entry.name for entry in listed if known_format(entry.name))
+    if not names:
+        return f"the folder `{folder}` holds no file of records, perhaps its folders do: `{folder / '**' / parts[-1]}`"
+    shown = ", ".join(f"`{name}`" for name in names[:3])
+    return f"the folder `{folder}` holds {shown}" + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _listed(path: str, spec: str, known: Set[str]) -> list[str]:

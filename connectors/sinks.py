@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import signal
@@ -64,6 +65,9 @@ def writing(path: str) -> Iterator[None]:
 def unwritable(path: str, error: OSError) -> CepError:
     """Why a file, `-` for standard output, cannot be written."""
     reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno == errno.ELOOP:
+        hint = "name another file, or remove the link"
+        return CepError(f"cannot write {path}: the link leads back to itself", hint=hint, code="output")
     return CepError(f"cannot write {'standard output' if path == '-' else path}: {reason}", code="output")
 
 

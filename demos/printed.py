@@ -1,4 +1,4 @@
-"""What a demo prints, as one text: tables for people, in colours if standard output is a terminal."""
+"""The output of a demo as text: tables for people, in colours if standard output is a terminal."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 
-def printed(tell: Callable[[Console], None]) -> str:
-    """The text that `tell` prints, without its last line break. It is 80 columns wide where nothing says otherwise."""
+def rendered(draw: Callable[[Console], None]) -> str:
+    """The text that `draw` prints, without its last line break; 80 columns wide unless the environment says
+    otherwise."""
     text = StringIO()
     colours = True if sys.stdout is not None and sys.stdout.isatty() else None
-    tell(Console(file=text, highlight=False, force_terminal=colours))
+    draw(Console(file=text, highlight=False, force_terminal=colours))
     return text.getvalue().removesuffix("\n")
 
 

@@ -1,4 +1,4 @@
-"""A program over files and knowledge, run to its end, with all that it gave kept: what the demos have in common."""
+"""What the demos share: a program is run over files and knowledge, and its results are kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 
 from cep.app.durations import refuse
 from cep.app.pipeline import Interrupt, flow
-from cep.app.progress import shown
+from cep.app.progress import progress_display
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.knowledge_source import KnowledgeSource
@@ -25,32 +25,32 @@ ONTOLOGIES = Path(__file__).parents[1] / "ontologies"
 
 
 @dataclass(slots=True)
-class Found:
-    """What a run gave: events by type, what was read and what was not taken. It is where everything of the run goes."""
+class RunResult:
+    """The results of a run: events by type, input and dead letters. The run writes them here."""
 
     inputs: dict[str, Schema] = field(default_factory=dict)
-    tally: RunStats = field(default_factory=RunStats)
+    stats: RunStats = field(default_factory=RunStats)
     derived: dict[str, pl.DataFrame] = field(default_factory=dict)
     read: dict[str, pl.DataFrame] = field(default_factory=dict)
     dead: list[DeadLetter] = field(default_factory=list)
 
     def take(self, batch: Batch | None, tables: dict[str, pl.DataFrame]) -> None:
-        """A batch and what was derived of it."""
+        """Take a batch and the events derived of it."""
         for kept, new in ((self.read, {} if batch is None else batch.tables), (self.derived, tables)):
             for type, table in new.items():
                 kept[type] = pl.concat([kept[type], table]) if type in kept else table
 
     def add(self, records: Iterable[DeadLetter]) -> None:
-        """Records that cannot be read."""
+        """Take records that could not be read."""
         self.dead.extend(records)
 
     def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
-        """A record that the engine refused."""
+        """Take a record that the engine refused."""
         file, line, text = batch.origin(type, row)
         self.dead.append(DeadLetter(file, line, reason, code, text))
 
     def judged(self, type: str) -> pl.DataFrame:
-        """The events of a type that the engine took: nothing missing, nothing out of range."""
+        """The input events of a type that the engine accepted: no value missing or out of range."""
         events = self.read[type]
         for attribute in self.inputs[type].attributes:
             value = pl.col(attribute.name)
@@ -62,16 +62,16 @@ class Found:
 
 def run(
     program: Path, inputs: Sequence[str], knowledge: KnowledgeSource | None = None, output: str | None = None
-) -> Found:
+) -> RunResult:
     """Run a program over files (`name=file`); the derived events go to the file `output` too. Raises CepError, and
     KeyboardInterrupt where Ctrl-C ends it."""
     engine = Engine.from_file(program, knowledge=knowledge)
-    found, interrupt = Found(engine.inputs), Interrupt()
+    found, interrupt = RunResult(engine.inputs), Interrupt()
     batches = replay(list(inputs), engine.inputs)
     with nullcontext() if output is None else Writer(output, engine.outputs) as writer:
-        with shown(found.tally), interrupt.listening():
-            flow(engine, batches, found.tally, found.take, found, interrupt)
-        if interrupt.wished:
+        with progress_display(found.stats), interrupt.listening():
+            flow(engine, batches, found.stats, found.take, found, interrupt)
+        if interrupt.signal:
             raise KeyboardInterrupt
         if writer is not None:
             writer.write(found.derived)

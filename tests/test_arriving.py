@@ -34,7 +34,7 @@ Told = tuple[int, str]  # seconds, lines
 class Patient:
     """Nobody interrupts."""
 
-    wished = 0
+    signal = 0
 
     def next(self, pieces: Iterator[bytes]) -> bytes | None:
         return next(pieces, None)

@@ -304,21 +304,21 @@ def test_the_first_run_says_what_takes_so_long(tmp_path: Path) -> None:
         assert ran.stderr.startswith(COMPILING) == told, ran.stderr
 
 
-def test_whether_kernels_have_been_compiled_is_known(tmp_path: Path) -> None:
+def test_kernels_of_an_earlier_version_do_not_count_as_compiled(tmp_path: Path) -> None:
     assert isinstance(compiled(), bool)
+    index = "from cep.operators.arrival import take; index = take._cache._cache_file; "
+    keep = "index._save_index({'a signature': 'a file'}); "
     code = "from cep.app.progress import compiled; print(compiled())"
     root = Path(__file__).parent.parent
-    for made in (False, True):
+    for before, made in (("", False), (keep, True), ("index._source_stamp = 'of later sources'; ", False)):
         ran = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-c", index + before + code],
             cwd=root,
             env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
             capture_output=True,
             text=True,
         )
         assert ran.stdout == f"{made}\n", ran.stderr
-        (folder,) = [one for one in (tmp_path / "cache").iterdir() if one.name.startswith("operators_")]
-        (folder / "arrival.take-.py311.nbi").touch()
 
 
 def test_no_folder_for_kernels_is_told() -> None:
@@ -331,6 +331,40 @@ def test_no_folder_for_kernels_is_told() -> None:
         text=True,
     )
     assert ran.returncode == 2 and "NUMBA_CACHE_DIR" in ran.stderr and "Traceback" not in ran.stderr
+
+
+# --- run: what is there, and what is not ---
+
+
+def test_facts_that_no_rule_asks_for_are_warned_of() -> None:
+    Path("links.csv").write_text("one,other\nattic,cellar\n")
+    Path("linked.cep").write_text(PROGRAM + "near(R) <- heat(R, _) WHERE linked(R, _).\n")
+    told = "warning: --facts liked: no rule of linked.cep asks for `liked`\n"
+    result = cep("run", "linked.cep", "--input", "events.jsonl", "--facts", "linked=links.csv")
+    assert result.exit_code == 0 and "--facts" not in result.stderr
+    given = ["--facts", "linked=links.csv", "--facts", "liked=links.csv"]
+    result = cep("run", "linked.cep", "--input", "events.jsonl", *given)
+    assert result.exit_code == 0 and result.stderr.startswith(told), result.stderr
+    result = cep("check", "linked.cep", *given)
+    assert result.exit_code == 0 and result.stderr == told + "hint: did you mean `linked`?\n"
+    assert result.stdout.endswith("1 warning\n")
+    hint = "hint: a condition asks for them: `WHERE linked(...)`\n"
+    assert cep("check", "fire.cep", "--facts", "linked=links.csv").stderr.endswith(hint)
+
+
+@pytest.mark.parametrize("output", ["loop", "loop/out.jsonl"])
+@pytest.mark.parametrize("option", ["--output", "--dead-letter"])
+def test_an_output_that_is_a_link_to_itself(option: str, output: str) -> None:
+    Path("loop").symlink_to("loop")
+    result = cep("run", "fire.cep", "--input", "events.jsonl", option, output)
+    told = f"cannot write {output}: the link leads back to itself\nhint: name another file, or remove the link\n"
+    assert (result.exit_code, result.stderr) == (2, told)
+
+
+def test_a_state_that_is_a_link_to_itself() -> None:
+    Path("loop").symlink_to("loop")
+    result = cep("serve", "fire.cep", "--input", "events.jsonl", "--state", "loop")
+    assert (result.exit_code, result.stderr) == (2, "--state loop: the link leads back to itself\n")
 
 
 # --- run: live input ---
@@ -440,7 +474,11 @@ def test_strict_ends_with_1_if_there_were_dead_letters() -> None:
     ("arguments", "told"),
     [
         ([], "there is no --input"),
-        (["--input", "no.jsonl"], "no.jsonl"),
+        (["--input", "no.jsonl"], "no.jsonl: no such file"),
+        (["--input", "event.jsonl"], "event.jsonl: no such file\nhint: did you mean `events.jsonl`?"),
+        (["--input", "heat=here/events.jsonl"], "here/events.jsonl: no such file\nhint: there is no folder `here`"),
+        (["--input", "event*.csv"], "event*.csv: no file matches\nhint: the folder `.` holds `events.jsonl`"),
+        (["--input", "here/*.csv"], "here/*.csv: no file matches\nhint: there is no folder `here`"),
         (["--input", "events.txt"], "events.txt"),
         (["--input", "events.jsonl", "--format", "xml"], "xml"),
         (["--input", "ice=events.jsonl"], "ice"),
@@ -451,6 +489,7 @@ def test_strict_ends_with_1_if_there_were_dead_letters() -> None:
         (["--input", "events.jsonl", "--policy", "newest"], "newest"),
         (["--input", "events.jsonl", "--facts", "links.csv"], "expected `name=file`, found `links.csv`"),
         (["--input", "events.jsonl", "--facts", "linked=no.csv"], "there is no file `no.csv`"),
+        (["--input", "events.jsonl", "--facts", "linked=event.jsonl"], "`event.jsonl`\nhint: did you mean `events."),
         (["--input", "events.jsonl", "--facts", "linked=events.txt"], "of no known kind"),
         (["--input", "events.jsonl", "--output", "no/out.jsonl"], "no/out.jsonl"),
         (["--input", "events.jsonl", "--output", "./events.jsonl"], "is an input as well"),

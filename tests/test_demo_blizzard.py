@@ -109,7 +109,7 @@ def test_every_derived_event_is_as_by_hand(found: demo.Weather) -> None:
 
 def test_what_cannot_be_judged_is_a_dead_letter(found: demo.Weather) -> None:
     _, wrong = by_hand(15, 2, 34)
-    assert found.found.tally.records == 26_115
+    assert found.found.stats.records == 26_115
     assert sorted(record.code for record in found.found.dead) == sorted(wrong) == ["missing"] * 5 + ["range"]
     storm = next(record for record in found.found.dead if record.code == "range")
     assert storm.text is not None and "EWR,2013,2,12" in storm.text and "1048.36058" in storm.text

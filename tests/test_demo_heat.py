@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from cep.command import app
 from demos.heat import demo
-from demos.run import Found, weather
+from demos.run import RunResult, weather
 
 AREAS = {"EWR": "west of the Hudson", "JFK": "Long Island", "LGA": "Long Island"}
 
@@ -41,11 +41,11 @@ def note(hi: float) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def found() -> Found:
+def found() -> RunResult:
     return demo.find()
 
 
-def test_every_hot_hour_is_as_by_hand(found: Found) -> None:
+def test_every_hot_hour_is_as_by_hand(found: RunResult) -> None:
     expected = {}
     with weather().open(newline="") as file:
         for row in csv.DictReader(file):

@@ -79,10 +79,12 @@ def test_what_cannot_be_read_at_all_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "data.dat").write_text("")
     (tmp_path / "data.parquet").write_text("no parquet")
     (tmp_path / "empty").mkdir()
-    assert "data.cvs: no such file (`data.csv` comes near)" in refusal([f"{tmp_path}/data.cvs"], TICKS)
+    assert f"data.cvs: no such file\nhint: did you mean `{tmp_path}/data.csv`?" in refusal(
+        [f"{tmp_path}/data.cvs"], TICKS
+    )
     assert "add `--format jsonl`" in refusal([f"{tmp_path}/data.dat"], TICKS)
     assert "no file in this directory ends in" in refusal([f"{tmp_path}/empty"], TICKS)
-    assert "no file matches" in refusal([f"{tmp_path}/*.jsonl"], TICKS)
+    assert f"no file matches\nhint: the folder `{tmp_path}` holds `data.csv`" in refusal([f"{tmp_path}/*.jsonl"], TICKS)
     assert "uses an input event `tik` (`tick` comes near)" in refusal([f"tik={tmp_path}/data.csv"], BOTH)
     assert "bind it: `reading=" in refusal([f"{tmp_path}/data.csv"], BOTH)
     assert "no Parquet file" in refusal([f"tick={tmp_path}/data.parquet"], BOTH)

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cep.app.durations import waiting
+from cep.app.durations import idle_seconds
 from cep.app.pipeline import Interrupt, flow
 from cep.core.errors import CepError
 from cep.engine import Engine
@@ -60,9 +60,9 @@ def test_a_silence_is_told_again_and_again(idle: float | None, told: list[float]
 
 
 def test_files_are_never_silent() -> None:
-    assert waiting("2 s", False) == 2
+    assert idle_seconds("2 s", False) == 2
     with pytest.raises(CepError, match="files are never silent"):
-        waiting("2 s", True)
+        idle_seconds("2 s", True)
 
 
 def came(*seconds: int, room: str = "a") -> Batch:
@@ -100,7 +100,7 @@ def run(lateness: int, batches: list[Batch]) -> tuple[Late, Engine]:
     def each() -> Iterable[Batch]:
         for late.turn, batch in enumerate(batches):
             yield batch
-        interrupt.wished = 2  # it does not end
+        interrupt.signal = 2  # it does not end
 
     flow(engine, iter(each()), RunStats(), late.take, late, interrupt)
     return late, engine

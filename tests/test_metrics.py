@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cep.app import pipeline, progress, watch
 from cep.app.meter import Meter, charts
-from cep.app.metrics import address, served
+from cep.app.metrics import address, serving
 from cep.command import app
 from cep.core.errors import CepError
 from cep.core.logs import plain
@@ -83,7 +83,7 @@ def test_a_look_during_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
         urls.extend([str(fields["url"])] if event == "metrics" else [])
 
     monkeypatch.setattr(watch.Watch, "batch", looking)
-    monkeypatch.setattr("cep.app.cli_run.LOGS", {"text": log})
+    monkeypatch.setattr("cep.app.run_options.LOGS", {"text": log})
     assert run("--metrics", "0", "--lateness", "0", "--output", "out.jsonl").exit_code == 0
     first, last = seen[0], seen[-1]
     assert len(seen) == 2
@@ -122,7 +122,7 @@ def test_rules_and_goals_by_name() -> None:
         meter.take([Report.of_line(report.line())], 0.5)
     made = engine.advance(31 * 10**6)
     meter.take([Report.of(engine, {name: table.height for name, table in made.items()})], 0.5)
-    with served(meter, "0") as url:
+    with serving(meter, "0") as url:
         found = scraped(url)
     rules = {rule: number for (_, rule, _), number in found["semcep_rule_out_total"].items()}
     # two rules of one line are told apart; a recursion that runs in a kernel counts what it adds
@@ -141,7 +141,7 @@ def test_labels_of_any_text_are_escaped() -> None:
     meter = Meter(())
     odd = 'a "quoted" back\\slash\nand a line'
     meter.take([Report(read={odd: 3})], 0.1)
-    with served(meter, "0") as url:
+    with serving(meter, "0") as url:
         assert scraped(url)["semcep_events_read_total"] == {(odd,): 3}
 
 
@@ -170,7 +170,7 @@ def test_ports_that_are_none_or_taken() -> None:
     for text in ("99999", "http", ":80", ""):
         result = run("--metrics", text)
         assert (result.exit_code, result.stderr.splitlines()[0]) == (2, f"--metrics: `{text}` is no port")
-    with served(Meter(()), "0") as url:
+    with serving(Meter(()), "0") as url:
         port = url.split(":")[2].split("/")[0]
         result = run("--metrics", port)
         assert (result.exit_code, result.stderr) == (2, f"--metrics {port}: address already in use\n")
@@ -202,7 +202,7 @@ def test_progress_is_told_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> 
         told.clear()
         engine = Engine.from_text(PROGRAM)
         one = watch.Watch(charts(engine.plan), RunStats(), log, pause)
-        pipeline.flow(engine, batches(), one.tally, lambda *_: None, _Nothing(), pipeline.Interrupt(), one)
+        pipeline.flow(engine, batches(), one.stats, lambda *_: None, _Nothing(), pipeline.Interrupt(), one)
         progress_lines = [line for line in told if line["event"] == "progress"]
         assert len(progress_lines) == lines
     assert plain("progress", None) is None

@@ -6,11 +6,13 @@ import fcntl
 import io
 import os
 import select
+import signal
 import socket
+import subprocess
 import sys
 import termios
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,10 @@ from typer.testing import CliRunner
 from cep.command import app
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from cep.server.dead_letters import OFTEN, ReportedDeadLetters
+from cep.server.dead_letters import OFTEN, LoggedDeadLetters
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
 from connectors.batch import DeadLetter
-from connectors.dead_letters import DeadLetters
 from connectors.files import read
 from connectors.serving.service import Service
 from demos.blizzard import replay
@@ -41,7 +42,7 @@ def test_the_first_dead_letter_is_told_at_once_then_their_number_now_and_then(tm
     def log(event: str, text: str | None, level: str = "info", /, **more: Any) -> None:
         told.append((event, text, more))
 
-    letters = ReportedDeadLetters(DeadLetters(), log, False, lambda: now)
+    letters = LoggedDeadLetters(None, log, lambda: now)
     letters.add([])
     assert told == []
     letters.add([DeadLetter("-", 3, "temp: expected float, found `broken`", "ill-typed", "x")])
@@ -79,6 +80,45 @@ def test_a_port_that_another_program_has(tmp_path: Path) -> None:
         result = CliRunner().invoke(app, [*words, "--port", str(port)])
     assert result.exit_code == 2
     assert f"--port {port}: it is in use at 127.0.0.1" in result.output and f"`--port {port + 1}`" in result.output
+
+
+def started(folder: Path, knowledge: str) -> subprocess.Popen[str]:
+    (folder / "f.cep").write_text(FRIDGES)
+    (folder / "f.csv").write_text("time,fridge,temp\n2024-05-01 08:00,milk,4.1\n")
+    words = ["serve", "f.cep", "-i", "reading=f.csv", "--knowledge", knowledge, "--port", "0"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "cep", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_ctrl_c_ends_a_server_with_0(tmp_path: Path) -> None:
+    (tmp_path / "k.ttl").write_text(KITCHEN)
+    running = started(tmp_path, "k.ttl")
+    assert running.stderr is not None and any(line.startswith("serving http://") for line in running.stderr)
+    os.killpg(running.pid, signal.SIGINT)
+    running.communicate()
+    assert running.returncode == 0
+
+
+def test_ctrl_c_ends_a_server_that_still_loads_with_130(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "k.ttl")
+    running = started(tmp_path, "k.ttl")
+    with open(tmp_path / "k.ttl", "w"):  # the server reads its knowledge now, and waits for it
+        while running.poll() is None:  # the first one may come just before it waits
+            os.killpg(running.pid, signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                running.communicate(timeout=1)
+    assert running.returncode == 130
+
+
+def test_the_documents_say_how_a_server_ends() -> None:
+    text = " ".join((Path(__file__).parent.parent / "docs" / "serve.md").read_text(encoding="utf-8").split())
+    assert "The exit status is 0 then, once it serves" in text
 
 
 def test_the_replay_begins_with_its_reader_and_ends_after_the_last_alert(

@@ -52,7 +52,7 @@ def test_a_run_is_looked_at_while_it_lasts(tmp_path: Path, monkeypatch: pytest.M
         told(self, event)
         seen.append(scraped(urls[0]))
 
-    monkeypatch.setattr("cep.app.cli_run.LOGS", {"json": noted})
+    monkeypatch.setattr("cep.app.run_options.LOGS", {"json": noted})
     monkeypatch.setattr(listener.Listener, "onQueryProgress", looking)
     places = ["--output", "out", "--checkpoint", "state", "--buckets", "2", "--output-format", "jsonl"]
     options = ["--log", "json", "--metrics", "0", "--lateness", "1 s", "--files", "1", "--input", "days"]

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
+from typer import Argument, Option
 
+from cep.app.cli_help import INPUT
 from cep.app.cli_options import (
-    MOST_DERIVED,
-    Facts,
+    ChangingKnowledgeOptions,
+    EvaluationOptions,
     InputFormat,
     Inputs,
-    KnowledgeFiles,
-    MaxDerivations,
-    Policy,
-    Reasoning,
     Rules,
-    Updates,
 )
-from cep.app.terminal import compiles, facts_of, knowledge_of, say, settled, text_of
+from cep.app.command_line import takes
+from cep.app.durations import refuse
+from cep.app.terminal import announce_compiling, facts_of, knowledge_of, say, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,73 +28,91 @@ if TYPE_CHECKING:
     from cep.engine import Engine
     from connectors.why.text import Explainer
 
-QUESTION, ANSWER = "The question", "The answer"
 ALWAYS = 2**62
 """A time that is longer than any input."""
 
 
-def explain(
-    rules: Rules,
-    event: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="EVENT",
-            show_default=False,
-            help="`warning(EWR)`, `warning(station: EWR)`, `warning`, or the `@id` of one event; `_` is any value.",
-        ),
-    ] = None,
-    inputs: Inputs = None,
-    absent: Annotated[
-        str | None,
-        typer.Option(
-            "--not",
-            metavar="EVENT",
-            rich_help_panel=QUESTION,
-            show_default=False,
-            help="Why there is no such event; with --at.",
-        ),
-    ] = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordOptions:
+    """The records that the program is run over."""
+
+    PANEL: ClassVar = INPUT
+
+    inputs: Inputs = ()
+    input_format: InputFormat = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionOptions:
+    """The event that is asked for."""
+
+    PANEL: ClassVar = "The question"
+
+    absent: Annotated[str | None, Option("--not", metavar="EVENT", help="Why there is no such event; with --at.")] = (
+        None
+    )
     at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            rich_help_panel=QUESTION,
-            show_default=False,
-            help="The time that it touches: 2013-02-09T03:00, or TIME/TIME.",
-        ),
-    ] = None,
+        str | None, Option(metavar="TIME", help="The time that it touches: 2013-02-09T03:00, or TIME/TIME.")
+    ] = None
     back: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="DURATION",
-            rich_help_panel=QUESTION,
-            show_default=False,
             help="With --not: how long before that time what came counts; else a day, or the longest of the rule.",
         ),
-    ] = None,
-    events: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, rich_help_panel=ANSWER, help="Of many events that fit, so many of the latest."
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerOptions:
+    """How much is answered, and how it is written."""
+
+    PANEL: ClassVar = "The answer"
+
+    events: Annotated[int, Option(metavar="N", min=1, help="Of many events that fit, so many of the latest.")] = 1
+    most: Annotated[int, Option(metavar="N", min=1, help="How many events one tree holds.")] = 200
+    depth: Annotated[int, Option(metavar="N", min=1, help="How many rules deep it goes.")] = 20
+    format: Annotated[Literal["text", "json", "prov"], Option(help="prov: PROV-O in N-Triples.")] = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainOptions:
+    """The options of `cep explain`."""
+
+    rules: Rules
+    event: Annotated[
+        str | None,
+        Argument(
+            metavar="EVENT",
+            help="`warning(EWR)`, `warning(station: EWR)`, `warning`, or the `@id` of one event; `_` is any value.",
         ),
-    ] = 1,
-    most: Annotated[
-        int, typer.Option(metavar="N", min=1, rich_help_panel=ANSWER, help="How many events one tree holds.")
-    ] = 200,
-    depth: Annotated[
-        int, typer.Option(metavar="N", min=1, rich_help_panel=ANSWER, help="How many rules deep it goes.")
-    ] = 20,
-    format: Annotated[
-        Literal["text", "json", "prov"], typer.Option(rich_help_panel=ANSWER, help="prov: PROV-O in N-Triples.")
-    ] = "text",
-    input_format: InputFormat = None,
-    policy: Policy = None,
-    facts: Facts = None,
-    knowledge: KnowledgeFiles = None,
-    reasoning: Reasoning = None,
-    updates: Updates = None,
-    max_derivations: MaxDerivations = MOST_DERIVED,
-) -> None:
+    ] = None
+    records: RecordOptions
+    question: QuestionOptions
+    answer: AnswerOptions
+    evaluation: EvaluationOptions
+    knowledge: ChangingKnowledgeOptions
+
+    @property
+    def event_text(self) -> str:
+        """The event, whether it is asked why it is there or why it is not."""
+        return self.event or self.question.absent or ""
+
+    def check(self) -> None:
+        """CepError: an option is missing, or does not go with another."""
+        absent = self.question.absent
+        if (self.event is None) == (absent is None):
+            raise refuse("what is to be explained?", "either an event, or one after --not")
+        if absent is not None and self.answer.format == "prov":
+            raise refuse("--format prov: what is not there comes from nothing", "`--format text` or `json`")
+        if absent is not None and self.question.at is None:
+            raise refuse("--not: there is no --at", "when it might have been: `--at 2013-02-09T03:00`")
+        if not self.records.inputs:
+            raise refuse("there is no --input", "name a file")
+
+
+@takes(ExplainOptions)
+def explain(options: ExplainOptions) -> int:
     """Say why an event was derived, or why not.
 
     \b
@@ -105,70 +123,42 @@ def explain(
     It runs the program and shows the rule, its variables, conditions and knowledge, and the same of all that the event
     was made of. The exit status is 1 where no such event was derived; with --not, where it was.
     """
-    status = 0
-    with settled():
-        from cep.app.durations import duration, refuse
-        from cep.app.knowledge_feed import arrives, changing
-        from cep.engine import Engine
+    from cep.app.durations import duration
+    from cep.app.knowledge_feed import is_stream, knowledge_feed
+    from cep.engine import Engine
+    from cep.explain.question import wanted
 
-        if (event is None) == (absent is None):
-            raise refuse("what is to be explained?", "either an event, or one after --not")
-        if absent is not None and format == "prov":
-            raise refuse("--format prov: what is not there comes from nothing", "`--format text` or `json`")
-        if absent is not None and at is None:
-            raise refuse("--not: there is no --at", "when it might have been: `--at 2013-02-09T03:00`")
-        if not inputs:
-            raise refuse("there is no --input", "name a file")
-        for name in updates or ():
-            if arrives(name) and not Path(name).is_file():
-                raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
-        known = knowledge_of(knowledge, reasoning)
-        engine = Engine.from_text(
-            text_of(rules),
-            name=str(rules),
-            facts=facts_of(facts),
-            knowledge=known,
-            policy=policy,
-            remember=ALWAYS,
-            max_derivations=max_derivations,
-        )
-        told = ExplainOptions(
-            event or absent or "", at, None if back is None else duration(back, "--back"), events, most, depth
-        )
-        told.checked(engine)
-        compiles()
-        asked = _run(engine, inputs, input_format, changing(engine, updates, None))
-        if known is not None:
-            from dataclasses import replace
+    options.check()
+    question, given = options.question, options.knowledge
+    for name in given.updates:
+        if is_stream(name) and not Path(name).is_file():
+            raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
+    known = knowledge_of(given.files, given.reasoning)
+    engine = Engine.from_text(
+        text_of(options.rules),
+        name=str(options.rules),
+        facts=facts_of(given.facts),
+        knowledge=known,
+        policy=options.evaluation.policy,
+        remember=ALWAYS,
+        max_derivations=options.evaluation.max_derivations,
+    )
+    back = None if question.back is None else duration(question.back, "--back")
+    if not options.event_text.startswith("@"):
+        wanted(options.event_text, engine, question.at)  # mistakes are reported before anything runs
+    announce_compiling()
+    explainer = _run(
+        engine, options.records.inputs, options.records.input_format, knowledge_feed(engine, given.updates, None)
+    )
+    if known is not None:
+        from knowledge.provenance import Provenance
+        from knowledge.report import prefixes
 
-            from knowledge.provenance import Provenance
-            from knowledge.report import prefixes
-
-            asked = replace(asked, facts=Provenance(known, prefixes(knowledge or ())))
-        status = _not(asked, told, format) if absent is not None else _why(asked, told, format)
-    raise typer.Exit(status)
+        explainer = replace(explainer, facts=Provenance(known, prefixes(given.files)))
+    return _why(explainer, options) if question.absent is None else _not(explainer, options, back)
 
 
-class ExplainOptions:
-    """What is asked."""
-
-    def __init__(self, event: str, at: str | None, back: int | None, events: int, most: int, depth: int) -> None:
-        self.event = event
-        self.at = at
-        self.back = back
-        self.events = events
-        self.most = most
-        self.depth = depth
-
-    def checked(self, engine: Engine) -> None:
-        """Mistakes are told before anything runs."""
-        from cep.explain.question import wanted
-
-        if not self.event.startswith("@"):
-            wanted(self.event, engine, self.at)
-
-
-def _why(asked: Explainer, wish: ExplainOptions, format: str) -> int:
+def _why(explainer: Explainer, options: ExplainOptions) -> int:
     from cep.explain.occurrences import Memory
     from cep.explain.question import wanted
     from cep.runtime.run_stats import count
@@ -176,23 +166,24 @@ def _why(asked: Explainer, wish: ExplainOptions, format: str) -> int:
     from connectors.why.prov import provenance
     from connectors.why.text import by_id
 
-    if wish.event.startswith("@"):
-        found = [by_id(asked.engine, wish.event)]
+    if options.event_text.startswith("@"):
+        found = [by_id(explainer.engine, options.event_text)]
     else:
-        memory = Memory(asked.engine)
-        every = wanted(wish.event, asked.engine, wish.at).found(memory)
+        memory = Memory(explainer.engine)
+        every = wanted(options.event_text, explainer.engine, options.question.at).found(memory)
         found = [one for one in every if not memory.is_input(one)]
         if not found:
-            hint = f"`--not '{wish.event}' --at TIME` says why" if not every else "it was read, not derived"
-            say(f"no event {wish.event} was derived{'' if wish.at is None else f' at {wish.at}'}; {hint}")
+            hint = f"`--not '{options.event_text}' --at TIME` says why" if not every else "it was read, not derived"
+            at = "" if options.question.at is None else f" at {options.question.at}"
+            say(f"no event {options.event_text} was derived{at}; {hint}")
             return 1
-    shown = found[-wish.events :][::-1]
-    trees = [asked.why(one, wish.most, wish.depth) for one in shown]
-    match format:
+    shown = found[-options.answer.events :][::-1]
+    trees = [explainer.why(one, options.answer.most, options.answer.depth) for one in shown]
+    match options.answer.format:
         case "json":
             _say_json(trees)
         case "prov":
-            say("".join(provenance(each, asked.engine) for each in trees).rstrip("\n"))
+            say("".join(provenance(each, explainer.engine) for each in trees).rstrip("\n"))
         case _:
             texts = ["\n".join(tree(each)) for each in trees]
             if len(found) > len(shown):
@@ -202,19 +193,19 @@ def _why(asked: Explainer, wish: ExplainOptions, format: str) -> int:
     return 0
 
 
-def _not(asked: Explainer, wish: ExplainOptions, format: str) -> int:
+def _not(explainer: Explainer, options: ExplainOptions, back: int | None) -> int:
     from cep.explain.question import wanted
     from connectors.why.lines import refusals
 
-    told = asked.why_not(wanted(wish.event, asked.engine, wish.at), wish.back)
-    _say_json(told) if format == "json" else say("\n".join(refusals(told)))
-    return int(told["exists"])
+    answer = explainer.why_not(wanted(options.event_text, explainer.engine, options.question.at), back)
+    _say_json(answer) if options.answer.format == "json" else say("\n".join(refusals(answer)))
+    return int(answer["exists"])
 
 
-def _say_json(told: Any) -> None:
+def _say_json(answer: Any) -> None:
     import json
 
-    say(json.dumps(told, ensure_ascii=False, indent=2))
+    say(json.dumps(answer, ensure_ascii=False, indent=2))
 
 
 def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: KnowledgeFeed) -> Explainer:
@@ -232,9 +223,9 @@ def _run(engine: Engine, inputs: Sequence[str], format: str | None, feed: Knowle
 
     origins, interrupt = Origins(), Interrupt()
     batches = origins.noted(replay(inputs, engine.inputs, format=format))
-    with closing(DeadLetters(None)) as letters, interrupt.listening():
+    with closing(DeadLetters(None)) as dead_letters, interrupt.listening():
         times = form(find(inputs, engine.inputs, format), engine.inputs)
-        flow(engine, batches, RunStats(), lambda batch, tables: None, letters, interrupt, feed=feed)
-    if interrupt.wished:
-        raise typer.Exit(128 + interrupt.wished)
+        flow(engine, batches, RunStats(), lambda batch, tables: None, dead_letters, interrupt, feed=feed)
+    if interrupt.signal:
+        raise typer.Exit(128 + interrupt.signal)
     return Explainer(engine, None, origins, (times or origins.times) != SECONDS)

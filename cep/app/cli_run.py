@@ -7,50 +7,28 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from cep.app import cli_spark
-from cep.app.cli_help import INPUT, OUTPUT
-from cep.app.cli_options import (
-    MOST_DERIVED,
-    Batch,
-    DeadLetter,
-    Facts,
-    Idle,
-    InputFormat,
-    Inputs,
-    KnowledgeFiles,
-    Lateness,
-    Logging,
-    MaxDerivations,
-    Metrics,
-    On,
-    Policy,
-    Reasoning,
-    Rules,
-    Updates,
-)
+from cep.app.command_line import takes
 from cep.app.run_options import RunOptions
 from cep.app.terminal import (
     CLEAN,
     DEAD_LETTERS,
-    compiles,
+    announce_compiling,
     facts_of,
     knowledge_of,
-    of_sources,
-    settled,
+    source_log,
     text_of,
     warn,
     warnings_of,
 )
-from cep.core.logs import LOGS, objects
+from cep.core.logs import objects
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
-    from cep.app.conflicts import Apart
+    from cep.app.conflicts import OutputGuard
     from cep.app.knowledge_feed import KnowledgeFeed
     from cep.core.schema import Schema
     from cep.engine import Engine
@@ -60,76 +38,9 @@ if TYPE_CHECKING:
     from connectors.rdf.writer import RdfWriter
     from connectors.writers import Writer
 
-RECORDS = 131_072
-"""Records that are taken at a time, about, unless `--batch` says so."""
 
-
-def run(
-    context: typer.Context,
-    rules: Rules,
-    inputs: Inputs = None,
-    format: InputFormat = None,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="Where derived events go: a file, a directory, or a topic, `mqtt://host/topic`, "
-            "`kafka://host/topic`; on Spark a directory or a topic.",
-        ),
-    ] = "-",
-    output_format: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORMAT",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-            help="Of the output: also ntriples, turtle, trig; else the suffix tells; jsonl on standard output.",
-        ),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TYPE",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-            help="Write derived events of this type only. Repeatable.",
-        ),
-    ] = None,
-    policy: Policy = None,
-    lateness: Lateness = None,
-    idle: Idle = None,
-    dead_letter: DeadLetter = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", rich_help_panel=INPUT, help="Exit with 1 if there were dead letters.")
-    ] = False,
-    explain: Annotated[
-        bool,
-        typer.Option("--explain", rich_help_panel=OUTPUT, help="Add to each derived event the input it comes from."),
-    ] = False,
-    facts: Facts = None,
-    knowledge: KnowledgeFiles = None,
-    reasoning: Reasoning = None,
-    updates: Updates = None,
-    batch: Batch = RECORDS,
-    max_derivations: MaxDerivations = MOST_DERIVED,
-    metrics: Metrics = None,
-    log: Logging = "text",
-    on: On = None,
-    master: cli_spark.Master = None,
-    checkpoint: cli_spark.Checkpoint = None,
-    once: cli_spark.Once = False,
-    follow: cli_spark.Follow = False,
-    every: cli_spark.Every = None,
-    keep: cli_spark.Keep = None,
-    migrate: cli_spark.Migrate = False,
-    buckets: cli_spark.Buckets = None,
-    files: cli_spark.FilesEach = None,
-    conf: cli_spark.Conf = None,
-    packages: cli_spark.Packages = None,
-) -> None:
+@takes(RunOptions)
+def run(options: RunOptions, guard: OutputGuard) -> int:
     """Run a program over records and write the events it derives.
 
     \b
@@ -144,47 +55,11 @@ def run(
     is given; 2 if the program, an option or an input is wrong; 3 if a query on Spark has failed on its way;
     130 after Ctrl-C, 143 after SIGTERM.
     """
-    told = LOGS[log]
-    with settled(told):
-        wish = RunOptions(
-            rules=rules,
-            inputs=inputs,
-            format=format,
-            output=output,
-            output_format=output_format,
-            only=only,
-            policy=policy,
-            lateness=lateness,
-            dead_letter=dead_letter,
-            strict=strict,
-            facts=facts,
-            knowledge=knowledge,
-            reasoning=reasoning,
-            updates=updates,
-            max_derivations=max_derivations,
-            idle=idle,
-            explain=explain,
-            on=on,
-            master=master,
-            checkpoint=checkpoint,
-            once=once,
-            follow=follow,
-            every=every,
-            keep=keep,
-            migrate=migrate,
-            buckets=buckets,
-            files=files,
-            conf=conf,
-            packages=packages,
-            metrics=metrics,
-            log=told,
-        )
-        status = cli_spark.run(wish) if wish.spark else _here(wish, batch, context.obj)
-    raise typer.Exit(status)
+    return cli_spark.run(options) if options.on_spark else _here(options, guard)
 
 
-def _here(wish: RunOptions, batch: int, apart: Apart) -> int:
-    """The run in this process; the exit status."""
+def _here(options: RunOptions, guard: OutputGuard) -> int:
+    """Run in this process; the exit status."""
     from cep.app.meter import charts
     from cep.app.pipeline import Interrupt, flow
     from cep.app.watch import Watch
@@ -193,19 +68,19 @@ def _here(wish: RunOptions, batch: int, apart: Apart) -> int:
     from connectors.dead_letters import DeadLetters
     from connectors.time_format import ISO, form
 
-    source = _sourced(wish, batch)
+    source = _sourced(options)
     engine = source.engine
-    tally, interrupt = RunStats(), Interrupt()
-    warn(warnings_of(engine, wish.rules), wish.rules, wish.log)
-    letters = DeadLetters(wish.dead_letter)
-    watch = Watch(charts(engine.plan), tally, wish.log)
-    begins = {"program": str(wish.rules), "inputs": [bare(one) for one in wish.inputs or ()]}
+    stats, interrupt = RunStats(), Interrupt()
+    warn(warnings_of(engine, options.rules, options.knowledge.predicates), options.rules, options.log)
+    dead_letters = DeadLetters(options.source.dead_letter)
+    watch = Watch(charts(engine.plan), stats, options.log)
+    begins = {"program": str(options.rules), "inputs": [bare(one) for one in options.source.inputs]}
     with (
         interrupt.listening(),  # also while files are closed
-        closing(letters),
-        _writer(wish, source, apart) as writer,
-        _compiling(wish),  # outputs that cannot be written have been refused
-        watch.looking(wish.metrics, wish.output == "-" and sys.stdout.isatty(), **begins),
+        closing(dead_letters),
+        _writer(options, source, guard) as writer,
+        _compiling(options),  # outputs that cannot be written have been refused
+        watch.watching(options.watch.metrics, options.sink.output == "-" and sys.stdout.isatty(), **begins),
     ):
         times = form(source.found, engine.inputs)
         writer.times = times or ISO
@@ -218,22 +93,22 @@ def _here(wish: RunOptions, batch: int, apart: Apart) -> int:
             writer.write(tables)
 
         files = [one.path for one in source.found if one.address is None]
-        looked_at = watch if wish.metrics is not None or wish.log is objects else None
-        flow(engine, source.batches, tally, take, letters, interrupt, looked_at, source.changes)
-        tally.empty = [] if interrupt.wished else [name for name in files if name not in tally.held]
-        tally.written = Counter({type: number for type, number in writer.counts.items() if number})
-    closing_line = ("stopped: " if interrupt.wished else "") + tally.closing()
-    wish.log("stop", closing_line, signal=interrupt.wished or None, **tally.numbers())
-    if wish.dead_letter is None:
-        _first_dead(wish, letters)
-    if interrupt.wished:
-        return 128 + interrupt.wished
-    return DEAD_LETTERS if wish.strict and tally.dead else CLEAN
+        observed = watch if options.watch.metrics is not None or options.log is objects else None
+        flow(engine, source.batches, stats, take, dead_letters, interrupt, observed, source.changes)
+        stats.empty = [] if interrupt.signal else [name for name in files if name not in stats.held]
+        stats.written = Counter({type: number for type, number in writer.counts.items() if number})
+    closing_line = ("stopped: " if interrupt.signal else "") + stats.closing()
+    options.log("stop", closing_line, signal=interrupt.signal or None, **stats.numbers())
+    if options.source.dead_letter is None:
+        _first_dead(options, dead_letters)
+    if interrupt.signal:
+        return 128 + interrupt.signal
+    return DEAD_LETTERS if options.source.strict and stats.dead else CLEAN
 
 
 @dataclass(frozen=True, slots=True)
 class _Sourced:
-    """A program and what it is given. `derived`: the events that are wanted of it; `found`: the inputs."""
+    """A program and its input. `derived`: the events to be written; `found`: the inputs."""
 
     engine: Engine
     derived: Mapping[str, Schema]
@@ -243,71 +118,73 @@ class _Sourced:
 
 
 @contextmanager
-def _compiling(wish: RunOptions) -> Iterator[None]:
-    compiles(wish.log)
+def _compiling(options: RunOptions) -> Iterator[None]:
+    announce_compiling(options.log)
     yield
 
 
-def _sourced(wish: RunOptions, batch: int) -> _Sourced:
-    """The program over its inputs, of which nothing is read yet. CepError: an option is wrong."""
-    from cep.app.durations import duration, refuse, selected, waiting
-    from cep.app.knowledge_feed import arrives, changing
+def _sourced(options: RunOptions) -> _Sourced:
+    """Compile the program and open its input; nothing is read yet. CepError: an option is wrong."""
+    from cep.app.durations import duration, idle_seconds, refuse, selected
+    from cep.app.knowledge_feed import is_stream, knowledge_feed
     from cep.engine import Engine
     from connectors.files import read, replay, sizes
     from connectors.inputs import inputs as find
     from connectors.sources import Sources
 
     engine = Engine.from_text(
-        text_of(wish.rules),
-        name=str(wish.rules),
-        facts=facts_of(wish.facts),
-        knowledge=knowledge_of(wish.knowledge, wish.reasoning),
-        policy=wish.policy,
-        lateness=duration(wish.lateness or "0", "--lateness"),
-        explain=wish.explain,
-        max_derivations=wish.max_derivations,
+        text_of(options.rules),
+        name=str(options.rules),
+        facts=facts_of(options.knowledge.facts),
+        knowledge=knowledge_of(options.knowledge.files, options.knowledge.reasoning),
+        policy=options.evaluation.policy,
+        lateness=duration(options.source.lateness or "0", "--lateness"),
+        explain=options.sink.explain,
+        max_derivations=options.evaluation.max_derivations,
     )
-    if not wish.inputs:
+    if not options.source.inputs:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")
-    derived = selected(engine.outputs, wish.only or ())
-    found = find(wish.inputs, engine.inputs, wish.format)
-    live = [name for name in wish.updates or () if arrives(name)]
+    derived = selected(engine.outputs, options.sink.only)
+    found = find(options.source.inputs, engine.inputs, options.source.format)
+    live = [name for name in options.knowledge.updates if is_stream(name)]
     if [*live, *(one.path for one in found)].count("-") > 1:
         raise refuse("standard input is named twice", "it holds either events or changes of the knowledge")
     stored = all(size is not None for size in sizes(found)) and not live
-    silence = None if wish.idle is None else waiting(wish.idle, stored)
-    changes = changing(engine, wish.updates, silence)
-    batches = (read if wish.lateness else replay)(
-        wish.inputs,
+    silence = None if options.source.idle is None else idle_seconds(options.source.idle, stored)
+    changes = knowledge_feed(engine, options.knowledge.updates, silence)
+    batches = (read if options.source.lateness else replay)(
+        options.source.inputs,
         engine.inputs,
-        format=wish.format,
-        rows=batch,
-        chunk=batch * 128,
+        format=options.source.format,
+        rows=options.source.batch,
+        chunk=options.source.batch * 128,
         idle=silence,
-        sources=Sources(of_sources(wish.log)),
+        sources=Sources(source_log(options.log)),
     )
     return _Sourced(engine, derived, batches, changes, found)
 
 
-def _writer(wish: RunOptions, source: _Sourced, apart: Apart) -> Writer | RdfWriter:
+def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer | RdfWriter:
     from connectors.addresses import live as is_address
     from connectors.rdf.writer import RdfWriter, rdf_format
     from connectors.writers import Writer
 
-    rdf = None if is_address(wish.output) else rdf_format(wish.output, wish.output_format)
+    rdf = None if is_address(options.sink.output) else rdf_format(options.sink.output, options.sink.output_format)
     if rdf is not None:
-        return RdfWriter(wish.output, source.derived, source.engine, rdf)
-    inputs = source.engine.inputs if wish.explain else None
+        return RdfWriter(options.sink.output, source.derived, source.engine, rdf)
+    inputs = source.engine.inputs if options.sink.explain else None
 
     def opening(path: str) -> None:
-        apart.write("--output", path)
+        guard.write("--output", path)
 
-    return Writer(wish.output, source.derived, format=wish.output_format, inputs=inputs, opening=opening)
+    return Writer(
+        options.sink.output, source.derived, format=options.sink.output_format, inputs=inputs, opening=opening
+    )
 
 
-def _first_dead(wish: RunOptions, letters: DeadLetters) -> None:
-    """Where they are not kept, the first one is told."""
-    if (first := letters.first) is not None:
+def _first_dead(options: RunOptions, dead_letters: DeadLetters) -> None:
+    """Log the first dead letter, if they are not written to a file."""
+    if (first := dead_letters.first) is not None:
         file = "standard input" if first.file == "-" else first.file
         text = f"the first dead letter is {file}:{first.line}: {first.reason}; `--dead-letter FILE` keeps them"
-        wish.log("first_dead_letter", text)
+        options.log("first_dead_letter", text)

@@ -1,4 +1,5 @@
-"""What the options of every command read and what they write, in one place; nothing is written over what is read."""
+"""Which parameters of commands name files that are read, and which name files that are written; no command overwrites
+what it reads."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ READ: Mapping[str, str] = {
     "token_file": "the file of the token",
     "sparql": "the query",
 }
-"""The parameters of commands that name what is read, and what that is."""
+"""The parameters that name what is read, and what messages call it."""
 WRITTEN: Mapping[str, str] = {
     "output": "--output",
     "dead_letter": "--dead-letter",
@@ -39,15 +40,16 @@ WRITTEN: Mapping[str, str] = {
 """The parameters that name what is written, and their options."""
 
 _SECRETS = ("ca", "cert", "key")  # options of addresses that name files
-_OWN = ("--state", "--checkpoint")  # folders in which a run removes what it does not know
+_OWN = ("--state", "--checkpoint")  # folders in which a run removes files that it does not know
 _HINT = "name another file"
 
 Identity = tuple[int, int] | str
-"""A file or folder that is there by its device and number there, one that is not by its path; links are followed."""
+"""An existing file or folder by device and inode, any other by its path; links are followed."""
 
 
-class Apart:
-    """What a command reads; each file that it writes is told before it is opened. `spark`: its outputs are folders."""
+class OutputGuard:
+    """Checks that a command writes nothing over what it reads. `read`: what is read, as (what messages call it, path);
+    `spark`: outputs are folders."""
 
     def __init__(self, read: Iterable[tuple[str, str]], spark: bool = False) -> None:
         self._read = [(what, path) for what, text in read for path in _paths(text)]
@@ -55,9 +57,9 @@ class Apart:
         self._written: list[tuple[str, str]] = []
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any], also: Iterable[tuple[str, str]] = ()) -> Apart:
-        """By the parameters of a command, all of what it writes told. `also`: what else it reads. CepError: something
-        is written over what is read, or twice."""
+    def of(cls, parameters: Mapping[str, Any], also: Iterable[tuple[str, str]] = ()) -> OutputGuard:
+        """From the parameters of a command, after a check of all outputs they name. `also`: what else the command
+        reads. CepError: an output would overwrite an input, or two outputs are the same file."""
         read = [(what, text) for name, what in READ.items() for text in _texts(parameters.get(name))]
         found = cls([*read, *also], parameters.get("on") == "spark")
         for name, option in WRITTEN.items():
@@ -66,8 +68,8 @@ class Apart:
         return found
 
     def write(self, option: str, path: str) -> None:
-        """A file or folder is to be written. CepError: it is read, holds what is read, or is written by another option
-        too."""
+        """Check a file or folder before it is opened for writing. CepError: it is read, contains what is read, or
+        belongs to another option too."""
         if live(path):
             return
         found = _standard(1) if path == "-" else _identity(path)
@@ -90,14 +92,15 @@ class Apart:
             raise refuse(f"{option}: {shown} would be {place[0]} as well, by `{place[1]}`", _HINT)
 
     def _beside(self, option: str, path: str) -> None:
-        """CepError: a file lies in a folder that is another option's own, or such a folder has another's file in it."""
+        """CepError: an output lies in a folder that belongs to another option, or such a folder holds another
+        output."""
         for other, before in self._written:
             for inner, one, outer, folder in ((option, path, other, before), (other, before, option, path)):
                 if other != option and outer in _OWN and one != "-" and _identity(folder) in _above(one):
                     raise refuse(f"{inner}: `{one}` lies in the folder of {outer}, `{folder}`", _HINT)
 
     def _is(self, wanted: tuple[int, int]) -> str | None:
-        """What a file or folder is that is read, None: it is not."""
+        """What messages call the input that this file or folder is; None: it is none."""
         for what, path in self._read:
             if _identity(path) == wanted:
                 return what
@@ -109,7 +112,8 @@ class Apart:
         return None
 
     def _held(self, folder: Identity, option: str) -> tuple[str, str] | None:
-        """An input that lies in a folder; in one that is a run's own anything that is read, also deep in it."""
+        """The input that lies in a folder: (what messages call it, path). In a folder that belongs to a run, anything
+        that is read counts, at any depth."""
         deep = self._spark or option in _OWN
         for what, path in self._read:
             above = os.path.dirname(os.path.realpath(path))
@@ -121,7 +125,7 @@ class Apart:
         return None
 
     def _read_with(self, path: str) -> tuple[str, str] | None:
-        """The folder or pattern by which a file that is made would be read the next time."""
+        """The folder or pattern that would read a new file as input in the next run."""
         name, above = os.path.basename(path), _identity(os.path.dirname(os.path.abspath(path)))
         for what, one in self._read:
             if what != READ["inputs"]:
@@ -135,7 +139,7 @@ class Apart:
 
 
 def _above(path: str) -> Iterator[Identity | None]:
-    """The folders that a file lies in, however deep."""
+    """The folders above a file."""
     folder, above = os.path.realpath(path), os.path.dirname(os.path.realpath(path))
     while above != folder:
         yield _identity(above)
@@ -143,7 +147,7 @@ def _above(path: str) -> Iterator[Identity | None]:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Whether a pattern would find a file that is not there yet; `**` stands for any number of folders."""
+    """Whether a pattern would match a file that does not exist yet; `**` matches any number of folders."""
     parts = os.path.abspath(pattern).split(os.sep)
     fixed = next(at for at, part in enumerate(parts) if glob.has_magic(part))
     start = os.path.realpath(os.sep.join(parts[:fixed]) or os.sep)
@@ -162,16 +166,16 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def _texts(given: Any) -> list[str]:
-    """What a parameter names: of an option that may be repeated each, of one that is not given none."""
+    """The texts in the value of a parameter: none, one, or several of a repeatable option."""
     many = given if isinstance(given, list | tuple) else [given]
     return [str(one) for one in many if isinstance(one, str | os.PathLike)]
 
 
 def _paths(text: str) -> Iterator[str]:
-    """The files and folders that a text may stand for: itself, what stands behind `name=`, what matches it."""
+    """The files and folders that a text may name: the text itself, what follows `name=`, and what a pattern matches."""
     for path in dict.fromkeys((text, text.partition("=")[2], text.removeprefix("@"))):
         if live(path):
-            with suppress(CepError):  # told where it is opened
+            with suppress(CepError):  # reported where it is opened
                 options = address(path).options
                 yield from (options[one] for one in _SECRETS if one in options)
         elif path == "-" or (path and os.path.exists(path)):
@@ -182,7 +186,7 @@ def _paths(text: str) -> Iterator[str]:
 
 
 def _identity(path: str) -> Identity | None:
-    """None: it is neither a file nor a folder, but a device or a pipe."""
+    """The identity of a path; None: a device or a pipe."""
     if path == "-":
         return _standard(0)
     try:
@@ -192,7 +196,7 @@ def _identity(path: str) -> Identity | None:
 
 
 def _standard(descriptor: int) -> Identity | None:
-    """Standard input (0) or output (1), where it is a file."""
+    """The identity of standard input (0) or output (1), if it is a file."""
     stream = sys.stdout if descriptor else sys.stdin
     try:
         status = os.fstat(stream.fileno())

@@ -1,4 +1,4 @@
-"""Words of the command line: durations as the language writes them, tables by name."""
+"""Values of options: durations as in the language, `name=file`, names of events."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def duration(text: str, option: str) -> int:
         raise refuse(f"{option}: `{text}`: {error.message}", error.hint) from None
     except ValueError:  # several points in one number
         pass
-    raise refuse(f"{option}: `{text}` is no duration", _meant(written) or DURATION)
+    raise refuse(f"{option}: `{text}` is no duration", _with_known_unit(written) or DURATION)
 
 
-def _meant(written: str) -> str | None:
-    """For a number with a unit as others write it."""
+def _with_known_unit(written: str) -> str | None:
+    """A hint for a duration whose unit is written as elsewhere."""
     number = _PLAIN.fullmatch(written.lower())
     unit = number and FOREIGN_UNITS.get(number[2])
     return f"write `{number[1]}{unit}`; the units are `ms`, `s`, `min`, `h` and `d`" if number and unit else None
 
 
-def waiting(idle: str, stored: bool) -> float:
-    """The seconds of silence after which time goes on by itself. `stored`: the input is files only, which are never
+def idle_seconds(idle: str, stored: bool) -> float:
+    """The seconds of silence after which time goes on by the clock. `stored`: the input is files only, which are never
     silent.
     """
     if stored:
@@ -50,7 +50,7 @@ def waiting(idle: str, stored: bool) -> float:
 
 
 def named(text: str, option: str) -> tuple[str, str]:
-    """`name=file` cut in two."""
+    """Split `name=file`. CepError: one of them is missing."""
     name, equals, path = text.partition("=")
     if not (equals and name and path):
         raise refuse(
@@ -61,12 +61,12 @@ def named(text: str, option: str) -> tuple[str, str]:
 
 
 def refuse(message: str, hint: str | None = None) -> CepError:
-    """A mistake on the command line: no program text to point at."""
+    """The error of a wrong option; it points at no program text."""
     return CepError(message, hint=hint, code="option")
 
 
 def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Schema]:
-    """Those of `known` that are named by `--only`; all, where nothing is named."""
+    """The events that `--only` names; all, if it names none."""
     for name in names:
         if name not in known:
             derived = ", ".join(f"`{one}`" for one in known) or "nothing"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import polars as pl
 
 from cep.app.durations import refuse
-from cep.core.suggest import astray
+from cep.core.errors import Source, Warning
+from cep.core.suggest import astray, did_you_mean, missing
+from cep.rules.terms import Predicate
 
 
 def _csv(path: Path) -> pl.DataFrame:
@@ -39,7 +42,7 @@ def read_facts(name: str, path: Path) -> pl.DataFrame:
     if (lost := astray(path)) is not None:
         raise refuse(f"--facts {name}: `{path}`: {lost}")
     if not path.is_file():
-        raise refuse(f"--facts {name}: there is no file `{path}`")
+        raise refuse(f"--facts {name}: there is no file `{path}`", missing(path))
     try:
         table = reader(path)
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -49,3 +52,30 @@ def read_facts(name: str, path: Path) -> pl.DataFrame:
     if nested:
         raise refuse(f"--facts {name}: the column `{nested[0]}` of `{path}` holds lists or records, not values")
     return table
+
+
+def unused(tables: Collection[str], program: Source) -> list[Warning]:
+    """A warning for each table whose facts no condition of the program asks for."""
+    from cep.language.syntax.parser import parse
+
+    asked = set(_asked(parse(program.text, program.name).statements)) if tables else set()
+    found = []
+    for name in tables:
+        if name not in asked:
+            hint = did_you_mean(name, asked) or f"a condition asks for them: `WHERE {name}(...)`"
+            found.append(
+                Warning(f"--facts {name}: no rule of {program.name} asks for `{name}`", hint=hint, code="unused")
+            )
+    return found
+
+
+def _asked(value: object) -> Iterator[str]:
+    """The static predicates of all conditions in a tree of syntax."""
+    if isinstance(value, Predicate):
+        yield value.name
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _asked(each)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _asked(getattr(value, field.name))

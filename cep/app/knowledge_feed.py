@@ -1,4 +1,4 @@
-"""Knowledge that changes while events come: each change is given to the engine when its time comes, in order."""
+"""Changes of the knowledge during a run: each is given to the engine at its time, in order."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
     from knowledge.updates import Update
 
 
-class FeedRetry(Protocol):
-    """Awaits input, until `wished` says that it is enough."""
+class Interruptible(Protocol):
+    """Waits for input until a `signal` ends the waiting (`cep.app.pipeline.Interrupt`)."""
 
-    wished: int
+    signal: int
 
     def next(self, batches: Iterator[bytes], /) -> bytes | None: ...
 
 
 AHEAD = 64
-"""Changes that an engine holds before their time where it takes them one by one: each with the tables it makes."""
+"""How many changes an engine holds ahead of time if it takes them one by one: each has its tables."""
 TOGETHER = 1024
-"""Changes that it holds where it takes all at once."""
+"""How many it holds if it takes all of them at once."""
 LARGE = 1 << 24
-"""Bytes of N-Quads from which changes are read as they come."""
+"""Size in bytes from which a file of N-Quads is read as a stream."""
 PIECE = 1 << 16
-"""Bytes of them that are read at once."""
+"""Bytes of a stream that are read at a time."""
 
 
 class KnowledgeFeed:
-    """Changes that were read, and those that arrive in streams.
+    """Changes read from files, and changes arriving in streams.
 
-    One that was read and cannot be is an error; one that arrives too late, or cannot be, is a dead letter. So is each
-    that would bring values of another type than a rule's pattern had: it alone is refused.
+    A change from a file that cannot be applied is an error. A change from a stream that is late or cannot be applied is
+    a dead letter; so is any change that would give a rule's pattern values of another type.
     """
 
     def __init__(self, read: Sequence[Update], streams: Sequence[Arriving] = ()) -> None:
@@ -53,13 +53,14 @@ class KnowledgeFeed:
         self._put(read)
 
     def begin(self, engine: Engine) -> None:
-        """Few changes are given at once: what is wrong with them is told before the run. Raises CepError."""
+        """If there are few changes, apply them now, so that their errors are reported before the run. Raises
+        CepError."""
         if len(self._due) <= AHEAD and not self._streams:
             self._give(engine, [self._next() for _ in range(len({time for time, _, _ in self._due}))])
 
-    def bring(self, engine: Engine, until: int, patience: FeedRetry) -> Iterator[dict[str, pl.DataFrame]]:
-        """Advance the engine to `until`, with the changes up to there; gives what that completes. Streams are awaited
-        until they have come that far, have ended or are silent. Where the waiting is interrupted, it stops there.
+    def bring(self, engine: Engine, until: int, interrupt: Interruptible) -> Iterator[dict[str, pl.DataFrame]]:
+        """Advance the engine to `until`, applying the changes up to then; gives what each step completes. Waits for
+        each stream until it has reached that time, has ended or is silent; stops where the waiting is interrupted.
         """
         while True:
             behind = [each for each in self._streams if not each.over and not each.quiet and each.now <= until]
@@ -69,22 +70,23 @@ class KnowledgeFeed:
                 yield engine.advance(max(given, engine.watermark))
             if first is None:
                 break
-            self._put(first.read(patience.next))
+            self._put(first.read(interrupt.next))
             self._dead += [DeadLetter(*astuple(each)) for each in first.refused]
             first.refused.clear()
-            if patience.wished:
+            if interrupt.signal:
                 return
         for stream in self._streams:
             stream.quiet = False
         yield engine.advance(until)
 
     def take_dead(self) -> list[DeadLetter]:
-        """The changes that were refused since the last call."""
+        """The changes refused since the last call."""
         dead, self._dead = self._dead, []
         return dead
 
     def _give_up_to(self, engine: Engine, reached: int) -> int | None:
-        """Give the changes up to a time, but not too many; the time of the last, None where that were all."""
+        """Apply the changes up to a time, but not too many at once; the time of the last one, None if these were
+        all."""
         given: list[list[Update]] = []
         most = self._most
         while len(given) < most and self._due and self._due[0][0] <= reached:
@@ -93,7 +95,7 @@ class KnowledgeFeed:
         return given[-1][0].time if len(given) == most else None
 
     def _next(self) -> list[Update]:
-        """All changes of the next time, in the order in which they were told."""
+        """All changes of the next time, in the order in which they were read."""
         time, _, first = heappop(self._due)
         changes = [first]
         while self._due and self._due[0][0] == time:
@@ -101,7 +103,7 @@ class KnowledgeFeed:
         return changes
 
     def _give(self, engine: Engine, given: list[list[Update]]) -> None:
-        """Give changes, those of a time at once; where some cannot be, one time after the other tells which."""
+        """Apply changes, all of one time together; if some cannot be applied, time by time, to find which."""
         made = [(changes[0].time, *_sides(changes)) for changes in given]
         try:
             engine.updates(made)
@@ -127,13 +129,13 @@ class KnowledgeFeed:
 
 
 def _sides(changes: list[Update]) -> tuple[object, object]:
-    """What changes of one time add and remove."""
+    """What the changes of one time add and remove."""
     return [quad for each in changes for quad in each.add], [quad for each in changes for quad in each.remove]
 
 
-def changing(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeFeed:
-    """The changes of the knowledge that files hold. N-Quads are read as they come where they are large, come through a
-    pipe or from standard input; everything else is read at once. Raises CepError.
+def knowledge_feed(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeFeed:
+    """The feed of the changes in files. N-Quads that are large, or come through a pipe or standard input, are read as a
+    stream, everything else at once. Raises CepError.
     """
     if not files:
         return KnowledgeFeed(())
@@ -142,7 +144,7 @@ def changing(engine: Engine, files: Sequence[str] | None, idle: float | None) ->
 
     if engine.changes is None:
         raise CepError("--knowledge-updates: there is no --knowledge that could change", code="option")
-    streams = [name for name in files if arrives(name)]
+    streams = [name for name in files if is_stream(name)]
     feed = KnowledgeFeed(
         read([name for name in files if name not in streams]),
         [Arriving(name, _pieces(name, idle)) for name in streams],
@@ -151,8 +153,8 @@ def changing(engine: Engine, files: Sequence[str] | None, idle: float | None) ->
     return feed
 
 
-def arrives(name: str) -> bool:
-    """Whether changes of the knowledge are read as they come."""
+def is_stream(name: str) -> bool:
+    """Whether this file of changes is read as a stream."""
     if name == "-":
         return True
     path = Path(name)

@@ -1,4 +1,4 @@
-"""The numbers of a run: what reports of its work come to, by event, rule and goal."""
+"""The metrics of a run: sums of the reports of its batches, by event, rule and goal."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from cep.runtime.report import READING, Report
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A rule, or a goal: its name as in `cep plan`, the rules that use it (of a rule: the event it derives), the node
-    that makes its rows and what that reads."""
+    """A rule or goal: its name as in `cep plan`, the rules that use it (of a rule: the event it derives), the node
+    whose rows are counted, and the nodes that this one reads."""
 
     name: str
     users: str
@@ -29,14 +29,14 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What the rows that are counted in the nodes of a stage belong to."""
+    """The rules and goals of a stage, by the nodes whose rows are counted."""
 
     rules: tuple[Named, ...]
     goals: tuple[Named, ...]
 
     @classmethod
     def of(cls, plan: Plan, stage: Stage | None = None) -> Chart:
-        """Of a program, or of one of its stages, whose plan has its own numbers."""
+        """Of a whole program, or of one stage, whose plan numbers its nodes anew."""
         mine = plan if stage is None else staged(plan, stage.number)
         nodes = range(len(plan.nodes)) if stage is None else needed(plan, stage)
         heads = range(len(plan.heads)) if stage is None else stage.rules
@@ -54,7 +54,7 @@ class Chart:
 
 @dataclass(slots=True)
 class Goal:
-    """Of all buckets: the rows a node made, and nanoseconds; the rows and bytes that each holds."""
+    """Sums over all buckets: rows that a node made, nanoseconds it took; and rows and bytes that each bucket holds."""
 
     made: int = 0
     time: int = 0
@@ -84,7 +84,7 @@ class Meter:
         self.held: dict[tuple[int, int], tuple[int, int]] = {}
 
     def take(self, reports: Iterable[Report], seconds: float) -> None:
-        """What was done in a batch that took so long."""
+        """Add the reports of a batch that took so many seconds."""
         with self.lock:
             self.batches += 1
             self.seconds += seconds
@@ -119,22 +119,22 @@ class Meter:
 
     @property
     def state(self) -> tuple[int, int]:
-        """Rows and bytes that all engines hold."""
+        """Rows and bytes in the state of all engines."""
         return sum(rows for rows, _ in self.held.values()), sum(size for _, size in self.held.values())
 
     def made(self, stage: int, units: Iterable[Unit]) -> int:
-        """The rows that units of a stage made."""
+        """How many rows these nodes of a stage made."""
         found = (self.goals.get((stage, unit)) for unit in units)
         return sum(goal.made for goal in found if goal is not None)
 
 
 def charts(plan: Plan, stages: Sequence[Stage] | None = None) -> tuple[Chart, ...]:
-    """Those of a program that is run in these stages, None: as a whole."""
+    """The charts of a program that runs in these stages; None: as a whole."""
     return (Chart.of(plan),) if stages is None else tuple(Chart.of(plan, stage) for stage in stages)
 
 
 def _rules(plan: Plan) -> Mapping[int, str]:
-    """Rules by label or line, several of one line by their columns too."""
+    """Names of rules: the label or line; if a line has several rules, the column too."""
     names = {number: rules(plan, [number]) for number in range(len(plan.heads))}
     several = Counter(names.values())
     spans = [rule.span for rule in plan.rules.rules]

@@ -1,4 +1,4 @@
-"""The numbers of a run for Prometheus: its text format on a port, as long as the run lasts."""
+"""The metrics of a run for Prometheus: its text format, on a port, while the run lasts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SECOND = 1_000_000
 HERE = "127.0.0.1"
 
 
-class Exposition(Collector):
-    """A meter as metrics. Each look is at one moment, between two batches."""
+class MetricsCollector(Collector):
+    """A meter as Prometheus metrics. Each scrape sees the state between two batches."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
@@ -92,7 +92,7 @@ class Exposition(Collector):
 
 
 def address(text: str) -> tuple[str, int]:
-    """Host and port in `9464`, `0.0.0.0:9464`, `[::]:9464`. CepError: it is none."""
+    """Host and port in `9464`, `0.0.0.0:9464`, `[::]:9464`. CepError: there is no port."""
     host, colon, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535 or (colon and not host):
         hint = "a port, `--metrics 9464`, or where others may look too, `--metrics 0.0.0.0:9464`"
@@ -101,18 +101,18 @@ def address(text: str) -> tuple[str, int]:
 
 
 @contextmanager
-def served(meter: Meter, text: str) -> Iterator[str]:
-    """Answers on that port while the block runs; gives the address to ask. CepError: the port cannot be had."""
+def serving(meter: Meter, text: str) -> Iterator[str]:
+    """Answer on a port while the block runs; gives the URL. CepError: the port cannot be used."""
     host, port = address(text)
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Exposition(meter))
+    registry.register(MetricsCollector(meter))
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as error:
         raise CepError(f"--metrics {text}: {(error.strerror or str(error)).lower()}", code="option") from None
     try:
-        told = f"[{host}]" if ":" in host else host
-        yield f"http://{told}:{server.server_port}/metrics"
+        name = f"[{host}]" if ":" in host else host
+        yield f"http://{name}:{server.server_port}/metrics"
     finally:
         server.shutdown()
         server.server_close()

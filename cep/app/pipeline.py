@@ -1,4 +1,4 @@
-"""From records to derived events: batches are pushed through an engine until the input or the patience ends."""
+"""The run loop: pushes batches of records through an engine until the input ends or a signal stops it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from connectors.batch import Batch, DeadLetter
 
 Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
-"""Gets the batch just pushed, None at the end of the input, and the new derived events."""
+"""Takes the batch just pushed (None at the end of the input) and the events newly derived."""
 
 
 class DeadLetterSink(Protocol):
-    """Where records go that are no events: what could not be read, and what the engine refused of a batch."""
+    """Where dead letters go: records that could not be read, and rows of a batch that the engine refused."""
 
     def add(self, records: Iterable[DeadLetter]) -> None: ...
 
@@ -34,53 +34,53 @@ class DeadLetterSink(Protocol):
 
 
 class Interrupt:
-    """Ctrl-C (and SIGTERM) as a wish: granted while input is awaited, between two pieces of it
-    (`cep.core.signals`), else when the batch at hand is done.
+    """Ctrl-C and SIGTERM as a request to stop: obeyed at once while input is awaited (`cep.core.signals`), else after
+    the current batch.
 
-    `wished` is the signal's number, 0 while there is none.
+    `signal` is the number of the signal, 0 before any.
     """
 
     def __init__(self) -> None:
-        self.wished = 0
+        self.signal = 0
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """The signals that come while the block runs are wishes."""
-        with stops.listening(self._wish):
+        """Take signals as requests while the block runs."""
+        with stops.listening(self._request):
             yield
 
     def next(self, batches: Iterator[Piece]) -> Piece | None:
-        """The next batch, of events or of changes; None at the end of the input, or when the wish comes first."""
+        """The next batch of events or changes; None at the end of the input, or when a signal comes first."""
         try:
             stops.awaiting = True
-            return None if self.wished else next(batches, None)
+            return None if self.signal else next(batches, None)
         except KeyboardInterrupt:
-            if not self.wished:  # nobody is listening
+            if not self.signal:  # outside of `listening`
                 raise
             return None
         finally:
             stops.awaiting = False
 
-    def _wish(self, number: int) -> None:
-        self.wished = number
+    def _request(self, number: int) -> None:
+        self.signal = number
 
 
 def flow(
     engine: Engine,
     batches: Iterator[Batch],
-    tally: RunStats,
+    stats: RunStats,
     take: Take,
-    letters: DeadLetterSink,
+    dead_letters: DeadLetterSink,
     interrupt: Interrupt,
     watch: Watch | None = None,
     feed: KnowledgeFeed | None = None,
 ) -> None:
-    """Push every batch; derived events go to `take`, what is no event to `letters`, counts to `tally`, and
-    where there is a `watch` a report of each batch there. Changes of the knowledge come from the `feed`.
+    """Push every batch. Derived events go to `take`, dead letters to `dead_letters`, counts to `stats`, and a report of
+    each batch to `watch`, if there is one. Changes of the knowledge come from `feed`.
 
-    Where the batches say how far time has come, nothing is late. In a silence time goes on as the clock does, from
-    where it had come: what ends before and comes later is late. The end of the input closes what is open. An interrupt
-    does not: what was still to come is not known.
+    If batches carry watermarks, nothing is late. During a silence, time goes on by the clock from where it was; what
+    ends before and comes later is late. The end of the input closes every open window and deadline. A signal does not:
+    the input was not over.
     """
     seen: set[str] = set()
     silent: int | None = None  # how far time had come when the silence began
@@ -90,16 +90,16 @@ def flow(
         if batch.watermark is not None:
             engine.advance_only()  # the batches alone move the time
         engine.receive(batch.tables)
-        letters.add(batch.dead)
-        tally.dead.update(record.code for record in batch.dead)
+        dead_letters.add(batch.dead)
+        stats.dead.update(record.code for record in batch.dead)
         refused = engine.take_dead()
         for dead in refused:
-            letters.reject(batch, dead.type, dead.row, dead.code, dead.reason)
-            tally.dead[dead.code] += 1
-        tally.records += batch.rows + len(batch.dead)
+            dead_letters.reject(batch, dead.type, dead.row, dead.code, dead.reason)
+            stats.dead[dead.code] += 1
+        stats.records += batch.rows + len(batch.dead)
         seen |= batch.tables.keys()
-        tally.held.update(block.file for block in batch.blocks if block.count)
-        tally.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
+        stats.held.update(block.file for block in batch.blocks if block.count)
+        stats.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
         if not batch.silence:
             silent, until = None, engine.reached if batch.watermark is None else batch.watermark
         else:
@@ -107,43 +107,43 @@ def flow(
             until = silent if silent == BEGINNING else silent + batch.silence
         made: Counter[str] = Counter()
         for derived in feed.bring(engine, until, interrupt):
-            tally.watermark = engine.watermark
-            made += _count(engine, tally, derived)
+            stats.watermark = engine.watermark
+            made += _count(engine, stats, derived)
             take(batch, derived)
-        _bury(feed, letters, tally)
-        tally.batches += 1
+        _record_refused(feed, dead_letters, stats)
+        stats.batches += 1
         if batch.silence:
             engine.forget()
-            tally.state_rows, tally.state_bytes = engine.state_rows, engine.state_bytes
+            stats.state_rows, stats.state_bytes = engine.state_rows, engine.state_bytes
         if watch is not None:
             watch.batch([_read(batch, engine), _stepped(engine, made, refused)], perf_counter() - began)
-    tally.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]
-    if not interrupt.wished:
+    stats.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]
+    if not interrupt.signal:
         began = perf_counter()
         made = Counter()
         for derived in feed.bring(engine, END_OF_TIME, interrupt):
-            made += _count(engine, tally, derived)
+            made += _count(engine, stats, derived)
             take(None, derived)
-        _bury(feed, letters, tally)
+        _record_refused(feed, dead_letters, stats)
         if watch is not None:
             watch.batch([_stepped(engine, made, ())], perf_counter() - began)
 
 
-def _bury(feed: KnowledgeFeed, letters: DeadLetterSink, tally: RunStats) -> None:
+def _record_refused(feed: KnowledgeFeed, dead_letters: DeadLetterSink, stats: RunStats) -> None:
     dead = feed.take_dead()
-    letters.add(dead)
-    tally.dead.update(record.code for record in dead)
+    dead_letters.add(dead)
+    stats.dead.update(record.code for record in dead)
 
 
 def _read(batch: Batch, engine: Engine) -> Report:
-    """What was read."""
+    """The report of what was read."""
     read = {event: table.height for event, table in batch.tables.items()}
     dead = Counter(record.code for record in batch.dead)
     return Report(read=read, dead=dead, latest=engine.latest if any(read.values()) else None)
 
 
 def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[RefusedRow]) -> Report:
-    """What the engine made of it."""
+    """The report of what the engine derived."""
     return Report.of(
         engine,
         made,
@@ -152,8 +152,8 @@ def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[RefusedR
     )
 
 
-def _count(engine: Engine, tally: RunStats, derived: dict[str, pl.DataFrame]) -> Counter[str]:
+def _count(engine: Engine, stats: RunStats, derived: dict[str, pl.DataFrame]) -> Counter[str]:
     made = Counter({type: table.height for type, table in derived.items() if table.height})
-    tally.derived.update(made)
-    tally.state_rows, tally.state_bytes = engine.state_rows, engine.state_bytes
+    stats.derived.update(made)
+    stats.state_rows, stats.state_bytes = engine.state_rows, engine.state_bytes
     return made

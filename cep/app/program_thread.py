@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -12,19 +11,15 @@ from time import monotonic
 from typing import Any
 
 from cep.app.knowledge_feed import KnowledgeFeed
-from cep.app.meter import Meter
-from cep.app.pipeline import Interrupt, flow
+from cep.app.pipeline import DeadLetterSink, Interrupt, flow
 from cep.core.errors import CepError
 from cep.core.logs import Log
-from cep.core.time import FARTHEST
 from cep.engine import Engine
-from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
-from connectors.dead_letters import DeadLetters
 from connectors.journal import Journal, Point
 from connectors.serving.fair_lock import FairLock
-from connectors.serving.service import Round, Service
+from connectors.serving.service import Service
 
 OFTEN, SELDOM = 1.0, 10.0
 """Seconds between two snapshots of a program that reads live input: as often as it costs little of the time."""
@@ -36,8 +31,8 @@ _WRITTEN = 5.0  # seconds in which what was derived is mostly written
 
 
 class JournaledBatches:
-    """Batches one at a time, each in the journal, where there is one, before it is given out. Who takes them has the
-    `lock` while it works, not while it waits for the next one; none comes any more once they are `held`."""
+    """Batches, one at a time; each is written to the journal, if there is one, before it is given out. The consumer
+    holds the `lock` while it works and releases it while it waits. After `held` is set, no batch comes."""
 
     def __init__(self, batches: Iterator[Batch], journal: Journal | None = None) -> None:
         self._batches, self._journal = batches, journal
@@ -60,22 +55,22 @@ class JournaledBatches:
         return batch
 
     def close(self) -> None:
-        """What was given is worked off, and no more is wanted. Without the `lock`."""
+        """Close the source, once all batches given out are processed. Not to be called with the `lock`."""
         if isinstance(self._batches, Generator):
             self._batches.close()
 
 
-class Rest:
-    """Between two polls of brokers: whether they may be told that messages need not come again. A program that has
-    failed has not worked them off."""
+class Acknowledgements:
+    """Asked between two polls of brokers: whether messages may be acknowledged. Those that a failed program did not
+    process may not."""
 
     def __init__(self, journal: Journal | None = None) -> None:
-        self.run: Run | None = None
+        self.run: ProgramThread | None = None
         self._journal = journal
 
     @property
     def over(self) -> bool:
-        return self.run is not None and bool(self.run.interrupt.wished)
+        return self.run is not None and bool(self.run.interrupt.signal)
 
     @property
     def kept(self) -> bool:
@@ -95,26 +90,26 @@ class _Snapshot:
     cost: float
 
 
-class Run(threading.Thread):
-    """The program, in a thread of its own. `failed`: why it ended before its time. `journal`: where it is kept, None:
-    nowhere. `rest`: where there are brokers."""
+class ProgramThread(threading.Thread):
+    """A program in a thread of its own. `failed`: why it ended early; `journal`: where its state is kept, if it is;
+    `rest`: acknowledges messages to brokers, if there are any."""
 
     def __init__(
         self,
         engine: Engine,
         batches: JournaledBatches,
-        tally: RunStats,
+        stats: RunStats,
         service: Service,
-        letters: ServedDeadLetters,
+        dead_letters: DeadLetterSink,
         interrupt: Interrupt,
         journal: Journal | None,
-        told: Log,
+        log: Log,
         feed: KnowledgeFeed | None = None,
-        rest: Rest | None = None,
+        rest: Acknowledgements | None = None,
     ) -> None:
         super().__init__(name="program", daemon=True)
-        self.engine, self.batches, self.tally, self.service = engine, batches, tally, service
-        self.letters, self.interrupt, self.journal, self.told = letters, interrupt, journal, told
+        self.engine, self.batches, self.stats, self.service = engine, batches, stats, service
+        self.dead_letters, self.interrupt, self.journal, self.log = dead_letters, interrupt, journal, log
         self.feed = feed
         self.failed: str | None = None
         self.error: BaseException | None = None
@@ -141,27 +136,27 @@ class Run(threading.Thread):
         if self.journal is not None:
             self.engine.snapshot()  # the first one loads kernels, for which nothing is to wait later
         try:
-            flow(self.engine, self.batches, self.tally, take, self.letters, self.interrupt, feed=self.feed)
+            flow(self.engine, self.batches, self.stats, take, self.dead_letters, self.interrupt, feed=self.feed)
         except BaseException as error:
             if self._left:  # what it works with is closed
                 return
             self.error = error
             if isinstance(error, CepError):
                 self.failed = str(error).splitlines()[0]
-                self.told("failed", str(error), "error", code=error.code)
+                self.log("failed", str(error), "error", code=error.code)
             else:
                 self.failed = f"the program failed: {type(error).__name__}: {error}"
-                self.told("failed", self.failed, "error")
+                self.log("failed", self.failed, "error")
         else:
-            if not self.interrupt.wished:
-                text = f"the input has ended: {self.tally.closing()}; what there is is served until Ctrl-C"
-                self.told("input_ended", text, **self.tally.numbers())
+            if not self.interrupt.signal:
+                text = f"the input has ended: {self.stats.closing()}; what there is is served until Ctrl-C"
+                self.log("input_ended", text, **self.stats.numbers())
 
     def end(self) -> None:
         """After the batch at hand; what is open stays open, and is kept where there is a place for it."""
         if self.ident is None:
             return
-        self.interrupt.wished = self.interrupt.wished or 2
+        self.interrupt.signal = self.interrupt.signal or 2
         if self._rest is not None:  # it ends between two polls
             self.join(_ENDING)
         if self.batches.lock.acquire(timeout=0 if self.is_alive() and self._rest is not None else _ENDING):
@@ -201,47 +196,3 @@ class Run(threading.Thread):
         except Exception:  # the store has failed, or takes too long
             return
         self.journal.save(self.engine.snapshot())
-
-
-class ServedDeadLetters:
-    """Dead letters, those that were late also by event."""
-
-    def __init__(self, letters: DeadLetters) -> None:
-        self._letters = letters
-        self.late: Counter[str] = Counter()
-
-    def add(self, records: Any) -> None:
-        self._letters.add(records)
-
-    def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
-        if code == "late":
-            self.late[type] += 1
-        self._letters.reject(batch, type, row, code, reason)
-
-    def close(self) -> None:
-        self._letters.close()
-
-
-def measure(meter: Meter, engine: Engine, one: Round, letters: ServedDeadLetters, dead: Counter[str]) -> None:
-    """A round in the numbers for Prometheus."""
-    new = dead - meter.dead
-    late, letters.late = letters.late, Counter()
-    read = {event: table.height for event, table in one.inputs.items()}
-    refused = {code: number for code, number in new.items() if code == "late"}
-    unread = {code: number for code, number in new.items() if code != "late"}
-    meter.take(
-        [
-            Report(read=read, dead=unread, latest=engine.latest if any(read.values()) else None),
-            Report(
-                stage=1,
-                derived={event: table.height for event, table in one.derived.items()},
-                late=late,
-                dead=refused,
-                counts=one.counts,
-                rows=engine.state_rows,
-                bytes=engine.state_bytes,
-                watermark=one.watermark if -FARTHEST < one.watermark < FARTHEST else None,
-            ),
-        ],
-        0.0,
-    )

@@ -1,11 +1,11 @@
-"""What a run has done so far, shown on a terminal while it lasts."""
+"""The progress of a run, shown on a terminal."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from pickle import PickleError
 
 from cep.core.literals import write_time
 from cep.operators.goals.arrival import take
@@ -16,13 +16,15 @@ OUR_DAYS = (315_532_800_000_000, 4_102_444_800_000_000)  # 1980 to 2100
 
 
 def compiled() -> bool:
-    """Whether there are kernels that an earlier run has compiled."""
-    return any(Path(take.stats.cache_path or ".").glob("*.nbi"))
+    """Whether an earlier run has compiled the kernels as they are now."""
+    with suppress(AttributeError, EOFError, OSError, PickleError):  # none are kept, or the index is damaged
+        return bool(take._cache._cache_file._load_index())  # empty where it is of other sources
+    return False
 
 
 @contextmanager
-def shown(tally: RunStats, quiet: bool = False) -> Iterator[None]:
-    """Shows the tally on standard error while the block runs, if that is a terminal; leaves nothing behind."""
+def progress_display(stats: RunStats, quiet: bool = False) -> Iterator[None]:
+    """Show the stats on standard error while the block runs, if it is a terminal; leaves nothing behind."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield
         return
@@ -37,28 +39,28 @@ def shown(tally: RunStats, quiet: bool = False) -> Iterator[None]:
 
     def lines() -> Group:
         first = Table.grid(padding=(0, 1))
-        if not tally.batches:  # the kernels may still be compiled: how fast it will be is not known
-            first.add_row(spinner, Text(f"{tally.records:,} records", style="bold"))
+        if not stats.batches:  # the kernels may still be compiled: how fast it will be is not known
+            first.add_row(spinner, Text(f"{stats.records:,} records", style="bold"))
             return Group(first)
-        left = spinner if tally.done is None else ProgressBar(total=1.0, completed=tally.done, width=16)
-        rate = tally.records / max(tally.seconds, 1e-3)
-        at = "" if tally.watermark is None else f", at {moment(tally.watermark)}"
-        first.add_row(left, Text(f"{tally.records:,} records, {rate:,.0f}/s{at}", style="bold"))
-        dead = count(tally.dead.total(), "dead letter")
-        return Group(first, Text(f"{tally.derived.total():,} derived, {dead}, {_state(tally)}"))
+        left = spinner if stats.done is None else ProgressBar(total=1.0, completed=stats.done, width=16)
+        rate = stats.records / max(stats.seconds, 1e-3)
+        at = "" if stats.watermark is None else f", at {moment(stats.watermark)}"
+        first.add_row(left, Text(f"{stats.records:,} records, {rate:,.0f}/s{at}", style="bold"))
+        dead = count(stats.dead.total(), "dead letter")
+        return Group(first, Text(f"{stats.derived.total():,} derived, {dead}, {_state(stats)}"))
 
     with Live(get_renderable=lines, console=Console(stderr=True), transient=True, refresh_per_second=8):
         yield
 
 
-def _state(tally: RunStats) -> str:
-    size, unit = float(tally.state_bytes), 0
+def _state(stats: RunStats) -> str:
+    size, unit = float(stats.state_bytes), 0
     while size >= 1000 and unit < len(SIZES) - 1:
         size, unit = size / 1000, unit + 1
-    return f"{count(tally.state_rows, 'row')} of state, {size:.0f} {SIZES[unit]}"
+    return f"{count(stats.state_rows, 'row')} of state, {size:.0f} {SIZES[unit]}"
 
 
 def moment(ticks: int) -> str:
-    """A time as people read it: ISO 8601 to the second, or seconds where it is no time of our days."""
+    """A time for people: ISO 8601 to the second; as seconds outside of 1980 to 2100."""
     second = ticks - ticks % 1_000_000
     return write_time(second) if OUR_DAYS[0] <= ticks < OUR_DAYS[1] else f"{ticks / 1_000_000:g} s"

@@ -1,133 +1,211 @@
-"""What is asked of `cep run` where it may be for Spark: the options as they were given, and what of them cannot be."""
+"""The options of `cep run`, and what of them cannot be on Spark."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, ClassVar
 
+from typer import Option
+
+from cep.app.cli_help import OUTPUT, WATCHING
+from cep.app.cli_options import (
+    Batch,
+    ChangingKnowledgeOptions,
+    EvaluationOptions,
+    InputOptions,
+    Logging,
+    PlaceOptions,
+    Rules,
+)
+from cep.app.command_line import given
 from cep.app.durations import refuse
-from cep.core.logs import Log
+from cep.core.logs import LOGS, Log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions(InputOptions):
+    """The events that come in, and how they are taken."""
+
+    strict: Annotated[bool, Option(help="Exit with 1 if there were dead letters.")] = False
+    batch: Batch = 131_072
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """Which derived events are written, where and how."""
+
+    PANEL: ClassVar = OUTPUT
+
+    output: Annotated[
+        str,
+        Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where derived events go: a file, a directory, or a topic, `mqtt://host/topic`, "
+            "`kafka://host/topic`; on Spark a directory or a topic.",
+        ),
+    ] = "-"
+    output_format: Annotated[
+        str | None,
+        Option(
+            metavar="FORMAT",
+            help="Of the output: also ntriples, turtle, trig; else the suffix tells; jsonl on standard output.",
+        ),
+    ] = None
+    only: Annotated[
+        tuple[str, ...], Option(metavar="TYPE", help="Write derived events of this type only. Repeatable.")
+    ] = ()
+    explain: Annotated[bool, Option(help="Add to each derived event the input it comes from.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOptions:
+    """How a run is watched while it lasts."""
+
+    PANEL: ClassVar = WATCHING
+
+    metrics: Annotated[
+        str | None,
+        Option(metavar="PORT", help="Answer Prometheus there while it runs: 9464, 0.0.0.0:9464."),
+    ] = None
+    log: Logging = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions(PlaceOptions):
+    """How a program runs on Spark."""
+
+    master: Annotated[
+        str | None, Option(metavar="URL", help="The cluster, by default that of spark-submit, else `local[*]`.")
+    ] = None
+    checkpoint: Annotated[str | None, Option(metavar="FOLDER", help="Where the state is kept, to go on from.")] = None
+    once: Annotated[bool, Option(help="Take what there is, and leave open what is open, for the next time.")] = False
+    follow: Annotated[bool, Option(help="Wait for more files, until Ctrl-C or SIGTERM.")] = False
+    every: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="With --follow, from one micro-batch to the next, at least: 10s. By default 1s.",
+        ),
+    ] = None
+    keep: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="How long derived events stay in --output after their end, by the time of the events: 30d. By "
+            "default for good.",
+        ),
+    ] = None
+    migrate: Annotated[bool, Option(help="The rules have changed: go on with what the unchanged ones remember.")] = (
+        False
+    )
+    buckets: Annotated[int | None, Option(metavar="N", min=1, help="How many buckets keys have (16).")] = None
+    most_files: Annotated[
+        int | None, Option("--files", metavar="N", min=1, help="Files of a micro-batch, at most.")
+    ] = None
+    conf: Annotated[tuple[str, ...], Option(metavar="NAME=VALUE", help="A setting of the session. Repeatable.")] = ()
+    packages: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="NAMES",
+            help="Jars by their Maven names, as spark-submit takes them; with its connector for Kafka, topics are "
+            "read through that. Repeatable.",
+        ),
+    ] = ()
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether what is there now is not the end of the input."""
+        return self.once or self.follow
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Those of the session. CepError: one is none."""
+        return dict(_setting(one) for one in self.conf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The options of a run, as they were given."""
+    """The options of `cep run`, as they were given."""
 
-    rules: Path
-    inputs: list[str] | None
-    format: str | None
-    output: str
-    output_format: str | None
-    only: list[str] | None
-    policy: str | None
-    lateness: str | None
-    dead_letter: str | None
-    strict: bool
-    facts: list[str] | None
-    knowledge: list[str] | None
-    reasoning: str | None
-    updates: list[str] | None
-    max_derivations: int
-    idle: str | None
-    explain: bool
-    on: str | None
-    master: str | None
-    checkpoint: str | None
-    once: bool
-    follow: bool
-    every: str | None
-    keep: str | None
-    migrate: bool
-    buckets: int | None
-    files: int | None
-    conf: list[str] | None
-    packages: list[str] | None = None
-    metrics: str | None
-    log: Log
+    rules: Rules
+    source: SourceOptions
+    sink: SinkOptions
+    evaluation: EvaluationOptions
+    knowledge: ChangingKnowledgeOptions
+    watch: WatchOptions
+    spark: SparkOptions
 
     @property
-    def spark(self) -> bool:
-        """Whether it is for Spark. CepError: it is for what there is not, or half of it is."""
-        if self.on == "spark":
+    def log(self) -> Log:
+        """Where the run writes what happens."""
+        return LOGS[self.watch.log]
+
+    @property
+    def on_spark(self) -> bool:
+        """Whether the program runs on Spark. CepError: `--on` names something else, or an option needs Spark."""
+        if self.spark.on_spark:
             return True
-        if self.on is not None:
-            raise refuse(f"--on: `{self.on}` is nothing that programs run on", "`--on spark`, or none for one process")
-        given = {
-            "--master": self.master,
-            "--checkpoint": self.checkpoint,
-            "--once": self.once,
-            "--follow": self.follow,
-            "--every": self.every,
-            "--keep": self.keep,
-            "--migrate": self.migrate,
-            "--buckets": self.buckets,
-            "--files": self.files,
-            "--conf": self.conf,
-            "--packages": self.packages,
-        }
-        for option, value in given.items():
+        for option, value in given(self.spark):
             if value:
                 raise refuse(f"{option} is for Spark", "add `--on spark`")
         return False
 
-    @property
-    def open(self) -> bool:
-        """Whether what is there now is not the end of the input."""
-        return self.once or self.follow
-
-    def checked(self) -> tuple[list[str], Path]:
-        """The inputs and the checkpoint. CepError: what Spark cannot do, or needs to be told."""
-        if self.explain:
+    def checked(self) -> tuple[tuple[str, ...], Path]:
+        """The inputs and the checkpoint. CepError: an option is missing, or Spark cannot do what it asks for."""
+        if self.sink.explain:
             raise refuse("--explain is not for Spark", "run it in one process, without `--on spark`")
-        if not self.inputs:
+        if not self.source.inputs:
             raise refuse("there is no --input", "name files, or a folder: `--input readings/`")
-        if "-" in self.inputs:
+        if "-" in self.source.inputs:
             raise refuse("--input -: Spark cannot read standard input", "name files, or a folder")
-        if self.output == "-":
+        if self.sink.output == "-":
             raise refuse("there is no --output", "name a folder: `--output derived`")
         self._writable()
-        if self.checkpoint is None:
+        if self.spark.checkpoint is None:
             raise refuse("there is no --checkpoint", "name a folder, in which the state is kept: `--checkpoint state`")
-        self._folders(self.checkpoint)
+        self._folders(self.spark.checkpoint)
         self._times()
-        return self.inputs, Path(self.checkpoint).absolute()
-
-    def settings(self) -> dict[str, str]:
-        """Those of the session. CepError: one is none."""
-        return dict(_setting(one) for one in self.conf or ())
+        return self.source.inputs, Path(self.spark.checkpoint).absolute()
 
     def _writable(self) -> None:
         from connectors.sending import is_topic
 
-        if is_topic(self.output) and self.output_format not in (None, "jsonl"):
-            raise refuse(f"--output-format: messages are lines of JSON, not {self.output_format}")
-        if is_topic(self.output) and self.keep is not None:
+        if is_topic(self.sink.output) and self.sink.output_format not in (None, "jsonl"):
+            raise refuse(f"--output-format: messages are lines of JSON, not {self.sink.output_format}")
+        if is_topic(self.sink.output) and self.spark.keep is not None:
             raise refuse("--keep is for folders", "how long a broker keeps messages is for it to say")
-        if self.output_format not in (None, "jsonl", "parquet"):
-            raise refuse(f"--output-format: Spark does not write {self.output_format}", "jsonl or parquet")
+        if self.sink.output_format not in (None, "jsonl", "parquet"):
+            raise refuse(f"--output-format: Spark does not write {self.sink.output_format}", "jsonl or parquet")
 
     def _folders(self, checkpoint: str) -> None:
         from connectors.addresses import bare
         from connectors.sending import is_topic
 
-        output = None if is_topic(self.output) else self.output
-        for option, place in (("--output", output), ("--checkpoint", checkpoint), ("--dead-letter", self.dead_letter)):
+        output = None if is_topic(self.sink.output) else self.sink.output
+        for option, place in (
+            ("--output", output),
+            ("--checkpoint", checkpoint),
+            ("--dead-letter", self.source.dead_letter),
+        ):
             if place is not None and "://" in place:
                 hint = "a folder that all machines have, mounted at the same place"
                 raise refuse(f"{option}: `{bare(place)}` is an address, not a folder", hint)
 
     def _times(self) -> None:
-        if self.once and self.follow:
+        if self.spark.once and self.spark.follow:
             raise refuse("--once and --follow exclude each other")
-        if self.open and self.lateness is None:
-            option, hint = "--once" if self.once else "--follow", "how much later than others an event may come"
+        if self.spark.open_ended and self.source.lateness is None:
+            option, hint = "--once" if self.spark.once else "--follow", "how much later than others an event may come"
             raise refuse(f"{option} needs a --lateness", f"{hint}: `--lateness 10min`")
-        if self.idle is not None and not self.follow:
+        if self.source.idle is not None and not self.spark.follow:
             hint = "add `--follow`; a run that takes what there is leaves open what is open, or ends the input"
             raise refuse("--idle is for what comes live, and without --follow nothing does", hint)
-        if self.every is not None and not self.follow:
+        if self.spark.every is not None and not self.spark.follow:
             raise refuse("--every is for --follow", "without it a run takes what there is, and ends")
-        if self.files is not None and self.lateness is None:
+        if self.spark.most_files is not None and self.source.lateness is None:
             raise refuse("--files needs a --lateness", "without one, all files are one micro-batch, sorted by time")
 
 

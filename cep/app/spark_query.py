@@ -1,4 +1,4 @@
-"""A run on Spark from its options to a query that may begin: the program, what it reads, its checkpoint, its output."""
+"""A run on Spark, from its options to a query that is ready to start: program, input, checkpoint and output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cep.app.durations import duration, refuse, selected
 from cep.app.run_options import RunOptions
-from cep.app.terminal import compiles, facts_of, knowledge_of, text_of, warn, warnings_of
+from cep.app.terminal import announce_compiling, facts_of, knowledge_of, text_of, warn, warnings_of
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import count
@@ -35,17 +35,17 @@ from knowledge.growing import there
 BUCKETS = 16
 EVERY = "1s"
 MESSAGES = 500_000
-"""Of a live input, about how many messages a micro-batch has at most."""
+"""About how many messages of a live input a micro-batch holds at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What a wish comes to before anything is looked at but its rules: the program, in one engine by which it is
-    checked and cut, and what others are made of. `facts`: hashes of tables; `wanted`: the events that are written;
-    `checkpoint`: its folder; `settings`: of the session."""
+    """What is asked of Spark, from the options and the rules alone: the program in one `engine`, by which it is
+    checked and cut into stages, and as the `program` from which workers make theirs. `facts`: hashes of tables;
+    `wanted`: the events that are written; `checkpoint`: its folder; `settings`: those of the session."""
 
-    wish: RunOptions
-    inputs: list[str]
+    options: RunOptions
+    inputs: tuple[str, ...]
     checkpoint: Path
     settings: dict[str, str]
     engine: Engine
@@ -54,45 +54,45 @@ class JobRequest:
     wanted: tuple[str, ...]
 
     @classmethod
-    def of(cls, wish: RunOptions) -> JobRequest:
-        """CepError: the rules, or an option, are wrong; or there is no Java."""
-        inputs, checkpoint = wish.checked()
-        settings = packages.joined(wish.packages or (), wish.settings())
-        text = text_of(wish.rules)
-        options, engine = _engine(wish, text)
-        wanted = tuple(selected(engine.outputs, wish.only or ()))
+    def of(cls, options: RunOptions) -> JobRequest:
+        """CepError: a rule or an option is wrong, or there is no Java."""
+        inputs, checkpoint = options.checked()
+        settings = packages.joined(options.spark.packages, options.spark.settings)
+        text = text_of(options.rules)
+        shipped, engine = _engine(options, text)
+        wanted = tuple(selected(engine.outputs, options.sink.only))
         if not wanted:
             hint = "`warning(S) <- reading(S, W) WHERE W > 15.`"
-            raise refuse(f"{wish.rules} has no rules, so it derives nothing", hint)
-        program = ShippedProgram.of(engine, text, str(wish.rules), options, wish.buckets or BUCKETS)
+            raise refuse(f"{options.rules} has no rules, so it derives nothing", hint)
+        program = ShippedProgram.of(engine, text, str(options.rules), shipped, options.spark.buckets or BUCKETS)
         session.needs_java()
-        if wish.packages and session.submitted():
+        if options.spark.packages and session.submitted():
             raise refuse("--packages: Java runs already", "name them to spark-submit, which has started it")
-        if (master := wish.master or settings.get(startup.MASTER)) is not None:
+        if (master := options.spark.master or settings.get(startup.MASTER)) is not None:
             startup.checked(master)
-        facts = {name: hashlib.sha256(table).hexdigest() for name, table in options.facts.items()}
-        return cls(wish, inputs, checkpoint, settings, engine, program, facts, wanted)
+        facts = {name: hashlib.sha256(table).hexdigest() for name, table in shipped.facts.items()}
+        return cls(options, inputs, checkpoint, settings, engine, program, facts, wanted)
 
     @property
     def sent(self) -> bool:
-        """Whether what is derived goes to a broker."""
-        return is_topic(self.wish.output)
+        """Whether derived events go to a broker."""
+        return is_topic(self.options.sink.output)
 
     @property
     def schemas(self) -> dict[str, Schema]:
-        """Of the events that are written."""
+        """The schemas of the events that are written."""
         return {event: self.program.schemas[event] for event in self.wanted}
 
     @property
     def output(self) -> Path:
         """The folder of the sink."""
-        return self.checkpoint / OUTGOING if self.sent else Path(self.wish.output).absolute()
+        return self.checkpoint / OUTGOING if self.sent else Path(self.options.sink.output).absolute()
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
-    """What there is to read: `files` that were not read before, and how many were (`known`); live inputs by their
-    places: `live`, and those that Spark's own connector reads (`beside`)."""
+class JobInputs:
+    """The input: `files` not read before, and the number of those that were (`known`); live inputs by their position,
+    read by us (`live`) or by Spark's own connector (`beside`)."""
 
     files: list[str]
     known: int
@@ -100,25 +100,31 @@ class Reads:
     beside: dict[int, Input]
 
     @classmethod
-    def of(cls, asked: JobRequest) -> Reads:
-        """CepError: an input is wrong, or not there."""
-        wish, schemas = asked.wish, asked.engine.inputs
-        with kept.reached(asked.checkpoint):
-            known = FileList(str(asked.checkpoint / FILES)).known
-        absent = ("no-files",) if wish.open else ()  # they come later
-        found = [one.path for one in data_source.found(schemas, asked.inputs, wish.format, absent, known)]
-        every = {n: one for n, spec in enumerate(asked.inputs) for one in data_source.alive(schemas, spec, wish.format)}
-        named = packages.connected(session.inherited() | asked.settings)
+    def of(cls, request: JobRequest) -> JobInputs:
+        """CepError: an input is wrong or missing."""
+        options, schemas = request.options, request.engine.inputs
+        with kept.reached(request.checkpoint):
+            known = FileList(str(request.checkpoint / FILES)).known
+        absent = ("no-files",) if options.spark.open_ended else ()  # files may come later
+        found = [one.path for one in data_source.found(schemas, request.inputs, options.source.format, absent, known)]
+        every = {
+            n: one
+            for n, spec in enumerate(request.inputs)
+            for one in data_source.alive(schemas, spec, options.source.format)
+        }
+        named = packages.connected(session.inherited() | request.settings)
         beside = {n: one for n, one in every.items() if one.address and kafka_connector.reads(one.address, named)}
-        if beside and not wish.open:
-            told = "what Spark's own connector reads has no end"
-            raise refuse(f"{next(iter(beside.values())).path}: {told}", "add `--once` or `--follow`, and `--lateness`")
-        if beside and wish.migrate:
+        if beside and not options.spark.open_ended:
+            message = "what Spark's own connector reads has no end"
+            raise refuse(
+                f"{next(iter(beside.values())).path}: {message}", "add `--once` or `--follow`, and `--lateness`"
+            )
+        if beside and options.spark.migrate:
             raise refuse("--migrate: what Spark's own connector reads cannot be carried over", "start anew")
         for place, one in every.items():
             assert one.address is not None, "a live input has an address"
-            kafka_connector.check_same_reader(asked.checkpoint, place, one.address, place in beside)
-        kafka_connector.check_same_topics(asked.checkpoint, beside)
+            kafka_connector.check_same_reader(request.checkpoint, place, one.address, place in beside)
+        kafka_connector.check_same_topics(request.checkpoint, beside)
         for place, one in every.items():
             if place in beside and one.address is not None:
                 kafka_connector.check_reachable(one.address)
@@ -127,128 +133,130 @@ class Reads:
         return cls(found, len(known), {n: one for n, one in every.items() if n not in beside}, beside)
 
 
-def planned(asked: JobRequest, reads: Reads) -> Job:
-    """The query, its checkpoint aside. CepError: an option is wrong."""
-    wish = asked.wish
+def planned(request: JobRequest, reads: JobInputs) -> Job:
+    """The query, before its checkpoint is opened. CepError: an option is wrong."""
+    options = request.options
 
     def lasting(text: str | None, option: str) -> int | None:
         return None if text is None else duration(text, option)
 
     return Job(
-        asked.program,
-        tuple(asked.inputs),
-        str(asked.output),
-        str(asked.checkpoint),
-        asked.wanted,
-        lasting(wish.lateness, "--lateness"),
-        wish.output_format or ("jsonl" if asked.sent else "parquet"),
-        wish.format,
-        wish.files,
-        not wish.open,
-        None if wish.dead_letter is None else str(Path(wish.dead_letter).absolute()),
-        None if wish.lateness is None else MESSAGES,
-        duration(wish.every or EVERY, "--every"),
-        lasting(wish.idle, "--idle"),
-        lasting(wish.keep, "--keep"),
-        tuple(wish.updates or ()),
+        request.program,
+        request.inputs,
+        str(request.output),
+        str(request.checkpoint),
+        request.wanted,
+        lasting(options.source.lateness, "--lateness"),
+        options.sink.output_format or ("jsonl" if request.sent else "parquet"),
+        options.source.format,
+        options.spark.most_files,
+        not options.spark.open_ended,
+        None if options.source.dead_letter is None else str(Path(options.source.dead_letter).absolute()),
+        None if options.source.lateness is None else MESSAGES,
+        duration(options.spark.every or EVERY, "--every"),
+        lasting(options.source.idle, "--idle"),
+        lasting(options.spark.keep, "--keep"),
+        options.knowledge.updates,
         beside=reads.beside,
     )
 
 
-def claimed(asked: JobRequest, reads: Reads, held: ExitStack) -> Job:
-    """The query, whose checkpoint is this run's from now on, until what is `held` is let go of; and what killed runs
-    have left is away. CepError: the checkpoint is another program's, or in use; there is nothing to go on with, or
-    no room."""
-    wish, query, folder = asked.wish, planned(asked, reads), asked.checkpoint
-    warn(warnings_of(asked.engine, wish.rules), wish.rules, wish.log)
-    compiles(wish.log)
+def claimed(request: JobRequest, reads: JobInputs, held: ExitStack) -> Job:
+    """The query, after its checkpoint was locked (until `held` closes) and what killed runs left behind was removed.
+    CepError: the checkpoint belongs to another program or is in use, there is nothing to go on with, or no disk
+    space."""
+    options, query, folder = request.options, planned(request, reads), request.checkpoint
+    warn(warnings_of(request.engine, options.rules, options.knowledge.predicates), options.rules, options.log)
+    announce_compiling(options.log)
     with kept.reached(folder):
         before = (folder / CHECKPOINT).exists()
         if not before:
             kept.vacant(folder, query.output)  # before anything is put there
-    if asked.sent:
-        output_address(wish.output, asked.schemas)
+    if request.sent:
+        output_address(options.sink.output, request.schemas)
         if not before:
-            Sending(wish.output, asked.schemas).close()  # later what is derived waits, if it has to
+            Sending(options.sink.output, request.schemas).close()  # later what is derived waits, if it has to
     with kept.reached(folder):
         folder.mkdir(parents=True, exist_ok=True)
         held.enter_context(lock.locked(folder))
-        mine = _kept(asked, query, ISO if kept.begun(folder) else _times(asked))
-        state, moved = kept.claim(folder, mine, wish.migrate, query.lateness or 0, migratable=not reads.beside)
+        mine = _kept(request, query, ISO if kept.begun(folder) else _times(request))
+        state, moved = kept.claim(folder, mine, options.spark.migrate, query.lateness or 0, migratable=not reads.beside)
     check_writable("--checkpoint", folder)
-    _agrees(asked, reads, query, state)
+    _agrees(request, reads, query, state)
     if moved is not None:
         carried = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
-        wish.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
+        options.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
     mark = f"{state.name}-" if state.name else ""
     query = replace(query, generation=state.generation, mark=mark, times=state.times)
     check_writable("--output", Path(query.output))
     if query.dead_letters is not None:
         check_writable("--dead-letter", Path(query.dead_letters))
     _tidied(query, folder)
-    if not asked.sent:
-        _missed(wish, output_folder.missing(Path(query.output)))
+    if not request.sent:
+        _report_missing(options, output_folder.missing(Path(query.output)))
     changes.ChangeLog(folder, [os.path.abspath(one) for one in query.updates]).look(query.closing, strict=True)
     return query
 
 
-def _times(asked: JobRequest) -> str:
-    """How the files that are there when a checkpoint begins write their times."""
-    schemas, absent = asked.engine.inputs, ("no-file", "no-files")
-    return form(data_source.found(schemas, asked.inputs, asked.wish.format, absent), schemas) or ISO
+def _times(request: JobRequest) -> str:
+    """The form of times in the files that are there when a checkpoint begins."""
+    schemas, absent = request.engine.inputs, ("no-file", "no-files")
+    return form(data_source.found(schemas, request.inputs, request.options.source.format, absent), schemas) or ISO
 
 
-def _kept(asked: JobRequest, query: Job, times: str) -> kept.CheckpointInfo:
-    """What the checkpoint is to be of; `times`: how they are written, where it begins."""
-    engine = asked.engine
+def _kept(request: JobRequest, query: Job, times: str) -> kept.CheckpointInfo:
+    """What the checkpoint records; `times`: the form of times in the output, if the checkpoint is new."""
+    engine = request.engine
     return kept.CheckpointInfo(
         engine.program,
-        asked.program.text,
-        asked.wish.policy,
-        asked.facts,
+        request.program.text,
+        request.options.evaluation.policy,
+        request.facts,
         None if engine.changes is None else engine.changes.loaded.fingerprint,
-        asked.program.buckets,
+        request.program.buckets,
         query.output,
         query.format,
-        list(asked.wanted),
-        migration.StateLayout.of(engine, asked.wanted),
+        list(request.wanted),
+        migration.StateLayout.of(engine, request.wanted),
         times=times,
     )
 
 
-def _agrees(asked: JobRequest, reads: Reads, query: Job, state: kept.CheckpointInfo) -> None:
-    """See that the checkpoint is of one time with the output, and that there is more to come. CepError: it is not, or
-    its input has ended."""
-    wish, own = asked.wish, state.generation.spark(asked.checkpoint)
+def _agrees(request: JobRequest, reads: JobInputs, query: Job, state: kept.CheckpointInfo) -> None:
+    """Check that checkpoint and output belong together, and that the input is not over. CepError: they do not, or it
+    is."""
+    options, own = request.options, state.generation.spark(request.checkpoint)
     spark_files.mend(own)
     spark_files.sound(own)
     output_folder.agree(own, Path(query.output), state.generation.first)
-    told = spark_files.ends_sent(own) > 0
-    over = spark_files.input_ended(own) or (told and not query.closing)
-    if over and (wish.follow or reads.live or reads.beside or reads.files):
+    end_sent = spark_files.ends_sent(own) > 0
+    over = spark_files.input_ended(own) or (end_sent and not query.closing)
+    if over and (options.spark.follow or reads.live or reads.beside or reads.files):
         raise refuse(
-            f"--checkpoint: the input of {asked.checkpoint} has ended, what comes now would be late",
+            f"--checkpoint: the input of {request.checkpoint} has ended, what comes now would be late",
             "start anew with other folders; where more is to come, as it does live, run with `--once` or `--follow`",
         )
     if over:
-        wish.log("ended", f"the input of {asked.checkpoint} has ended: there is nothing new to read", "info")
-    if told and reads.files:
+        options.log("ended", f"the input of {request.checkpoint} has ended: there is nothing new to read", "info")
+    if end_sent and reads.files:
         found = reads.files
-        late = f"{count(len(found), 'file')} came after the end of the input was told, and will not be read"
-        wish.log("after", f"{late}: {', '.join(found[:3])}{', ...' if len(found) > 3 else ''}", "warning")
+        late = f"{count(len(found), 'file')} came after the end of the input was declared, and will not be read"
+        options.log("after", f"{late}: {', '.join(found[:3])}{', ...' if len(found) > 3 else ''}", "warning")
 
 
-def _missed(wish: RunOptions, gone: list[Path]) -> None:
-    """Tell of files of derived events that are not there any more."""
+def _report_missing(options: RunOptions, gone: list[Path]) -> None:
+    """Warn of files of derived events that are missing."""
     if gone:
         these = f"{', '.join(map(str, gone[:3]))}{', ...' if len(gone) > 3 else ''}"
-        told = f"--output: of what was written {count(len(gone), 'file')} {'is' if len(gone) == 1 else 'are'} missing"
+        message = (
+            f"--output: of what was written {count(len(gone), 'file')} {'is' if len(gone) == 1 else 'are'} missing"
+        )
         hint = "bring them back from a copy: whoever goes by the log of the folder, as Spark does, fails without"
-        wish.log("missing", f"{told}: {these}; {hint}", "warning", files=len(gone))
+        options.log("missing", f"{message}: {these}; {hint}", "warning", files=len(gone))
 
 
 def _tidied(query: Job, checkpoint: Path) -> None:
-    """Away with what a killed run has left. CepError: see `cep.spark.sink.output_folder`."""
+    """Remove what a killed run left behind. CepError: see `cep.spark.sink.output_folder`."""
     generation = query.generation
     output_folder.sweep(Path(query.output))
     bucket_states.sweep(generation.states(checkpoint))
@@ -257,25 +265,27 @@ def _tidied(query: Job, checkpoint: Path) -> None:
         remove_hidden(Path(query.dead_letters), query.mark)
 
 
-def _engine(wish: RunOptions, text: str) -> tuple[Options, Engine]:
-    """The program in one engine, and what others are made of."""
-    facts = facts_of(wish.facts)
-    knowledge = knowledge_of(wish.knowledge, wish.reasoning)
+def _engine(options: RunOptions, text: str) -> tuple[Options, Engine]:
+    """The program as one engine, and the options from which workers make theirs."""
+    facts = facts_of(options.knowledge.facts)
+    knowledge = knowledge_of(options.knowledge.files, options.knowledge.reasoning)
     pickled = None if knowledge is None else pickle.dumps(knowledge)
     engine = Engine.from_text(
         text,
-        name=str(wish.rules),
+        name=str(options.rules),
         facts=facts,
         knowledge=knowledge,
-        policy=wish.policy,
-        max_derivations=wish.max_derivations,
+        policy=options.evaluation.policy,
+        max_derivations=options.evaluation.max_derivations,
     )
-    if wish.updates and engine.changes is None:
+    if options.knowledge.updates and engine.changes is None:
         raise refuse("--knowledge-updates: there is no --knowledge that could change")
-    for name in wish.updates or ():
+    for name in options.knowledge.updates:
         if name == "-" or (Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir())):
             hint = "name files, or a folder"
             raise refuse(f"--knowledge-updates {name}: it cannot be read again, as Spark has to", hint)
-        if not (wish.open or there([name])):
+        if not (options.spark.open_ended or there([name])):
             raise refuse(f"--knowledge-updates: there is no file {name}")
-    return Options(wish.policy, packed_facts(facts), pickled, {}, wish.max_derivations), engine
+    return Options(
+        options.evaluation.policy, packed_facts(facts), pickled, {}, options.evaluation.max_derivations
+    ), engine

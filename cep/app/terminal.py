@@ -1,10 +1,10 @@
-"""What the commands share on the terminal: exit status, messages, what the options name read."""
+"""What the commands share at the terminal: exit statuses, messages, and readers of what options name."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import typer
 from cep.core.errors import CepError, Warning
 from cep.core.logs import Log, plain
 from cep.core.signals import stops
-from cep.core.suggest import astray, beside
+from cep.core.suggest import astray, missing
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -29,13 +29,13 @@ DATA = {
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".gz"), "--input "),
     **dict.fromkeys((".ttl", ".owl", ".rdf", ".nt", ".nq", ".trig"), "--knowledge "),
 }
-"""The suffixes of what no program is, and what it is given by."""
+"""Suffixes of data files, and the option that takes such a file."""
 
 
 @contextmanager
 def settled(log: Log = plain) -> Iterator[None]:
-    """An author's mistake is told and ends with status 2, a query that has failed with 3; a reader that has gone, as
-    `head` does, ends in silence."""
+    """Turn errors into messages and exit statuses: a CepError is reported and exits with 2, a query that failed with 3,
+    Ctrl-C with 130; a closed pipe, as after `head`, exits quietly."""
     try:
         yield
     except CepError as error:
@@ -59,14 +59,14 @@ def settled(log: Log = plain) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """A text on standard output. CepError: it cannot be written."""
+    """Write a text to standard output. CepError: it cannot be written."""
     from connectors.sinks import Sink
 
     Sink("-").write(text.encode("utf-8", "replace") + b"\n")
 
 
 def drain() -> None:
-    """What standard output still holds and cannot take is dropped: Python would write it again when it ends."""
+    """Drop what standard output still holds and cannot take: Python would try to write it again at exit."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -75,7 +75,7 @@ def drain() -> None:
 
 
 def text_of(path: Path) -> str:
-    """The text of a program. CepError: there is none."""
+    """Read the text of a program. CepError: it cannot be read."""
     from cep.language.syntax.parser import LONGEST, too_long
 
     if (option := DATA.get(path.suffix)) is not None:
@@ -88,10 +88,9 @@ def text_of(path: Path) -> str:
             raise too_long(str(path))
         return text.decode("utf-8-sig")
     except OSError as error:
-        meant = None if path.exists() else beside(path)
-        hint = None if meant is None else f"did you mean `{meant}`?"
-        told = astray(path) or (error.strerror or str(error)).lower()
-        raise CepError(f"{path}: {told}", hint=hint, code="option") from None
+        hint = None if path.exists() else missing(path)
+        reason = astray(path) or (error.strerror or str(error)).lower()
+        raise CepError(f"{path}: {reason}", hint=hint, code="option") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise CepError(
@@ -99,16 +98,16 @@ def text_of(path: Path) -> str:
         ) from None
 
 
-def facts_of(given: list[str] | None) -> dict[str, DataFrame]:
-    """The tables by predicate."""
+def facts_of(given: Sequence[str]) -> dict[str, DataFrame]:
+    """Read the tables of facts; {predicate: table}."""
     from cep.app.durations import named
     from cep.app.facts import read_facts
 
-    return {name: read_facts(name, Path(file)) for name, file in (named(one, "--facts") for one in given or ())}
+    return {name: read_facts(name, Path(file)) for name, file in (named(one, "--facts") for one in given)}
 
 
-def knowledge_of(files: list[str] | None, reasoning: str | None) -> Knowledge | None:
-    """What the files hold and what follows from it; None without files. Says what they import and do not hold."""
+def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledge | None:
+    """Load the files and close them under the reasoning; None without files. Warns of imports that were not loaded."""
     if not files:
         if reasoning is not None:
             raise CepError("--reasoning: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
@@ -122,15 +121,21 @@ def knowledge_of(files: list[str] | None, reasoning: str | None) -> Knowledge | 
     return known
 
 
-def warnings_of(engine: Engine, rules: Path) -> tuple[Warning, ...]:
-    """Those of the program, and that it does nothing if so; an engine that makes no alerts does not count them."""
-    if engine.outputs or engine.alerts:
-        return engine.warnings
-    return (Warning(f"{rules} has no rules, so it derives nothing", code="empty"), *engine.warnings)
+def warnings_of(engine: Engine, rules: Path, facts: Collection[str] = ()) -> tuple[Warning, ...]:
+    """The warnings of the program; also that it derives nothing, and which of the tables `facts` no rule asks for. An
+    engine that makes no alerts does not count them."""
+    from cep.app.facts import unused
+
+    empty = (
+        ()
+        if engine.outputs or engine.alerts
+        else (Warning(f"{rules} has no rules, so it derives nothing", code="empty"),)
+    )
+    return (*empty, *unused(facts, engine.plan.source), *engine.warnings)
 
 
 def undeclared(engine: Engine) -> list[str]:
-    """For every event that is read and not declared, what its records hold; no mistake, but worth knowing."""
+    """A note for each undeclared input event: which attributes its records have."""
     notes = []
     for name, schema in engine.inputs.items():
         if schema.attributes and not schema.declared:
@@ -142,7 +147,7 @@ def undeclared(engine: Engine) -> list[str]:
 
 
 def warn(warnings: Sequence[Warning], rules: Path, log: Log = plain) -> None:
-    """Before a run, a line for each of the first warnings that tell of a likely mistake; not of what never forgets."""
+    """Before a run, log the first line of the first warnings, except those of unbounded state."""
     from cep.runtime.run_stats import count
 
     likely = [warning for warning in warnings if warning.code != "unbounded"]
@@ -152,8 +157,8 @@ def warn(warnings: Sequence[Warning], rules: Path, log: Log = plain) -> None:
         log("warnings", f"{count(len(warnings), 'warning')} in all, `cep check {rules}` explains")
 
 
-def compiles(log: Log = plain) -> None:
-    """What takes so long, where it does: said when the first kernel is compiled."""
+def announce_compiling(log: Log = plain) -> None:
+    """Say that kernels are compiled, before the first one is, if no earlier run has compiled them."""
     from cep.app.progress import compiled
     from cep.core.tiers import tell
 
@@ -161,9 +166,9 @@ def compiles(log: Log = plain) -> None:
         tell(lambda: log("compiling", "compiling kernels, once: some seconds"))
 
 
-def complain(told: CepError | Warning) -> None:
-    """A message on standard error, whole; in colours on a terminal."""
-    for line in str(told).splitlines():
+def complain(message: CepError | Warning) -> None:
+    """Write a whole message to standard error; in colours on a terminal."""
+    for line in str(message).splitlines():
         if line.startswith("hint: "):
             typer.secho(line, err=True, fg="cyan")
         elif line.startswith("    "):
@@ -172,10 +177,10 @@ def complain(told: CepError | Warning) -> None:
             typer.secho(line, err=True, bold=bool(line))
 
 
-def of_sources(log: Log) -> SourceListener:
-    """Each source that is lost is a line of the log, and each that is there again."""
+def source_log(log: Log) -> SourceListener:
+    """A listener that logs each source that is lost, and each that is back."""
 
-    def tell(source: str, text: str, /, *, lost: bool) -> None:
+    def write(source: str, text: str, /, *, lost: bool) -> None:
         log("source", f"{source}: {text}", "warning" if lost else "info", source=source, lost=lost)
 
-    return tell
+    return write

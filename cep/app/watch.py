@@ -1,4 +1,4 @@
-"""Who looks at a run while it lasts: its numbers go to the display, to a log, and to whoever asks a port."""
+"""Observing a run: its numbers go to the terminal, to a log and to Prometheus."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from time import perf_counter
 
 from cep.app.meter import Chart, Meter
-from cep.app.progress import moment, shown
+from cep.app.progress import moment, progress_display
 from cep.core.logs import Log, objects
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
@@ -18,34 +18,35 @@ OFTEN = 10.0
 
 
 class Watch:
-    """What a run has done, for those who look. `pause`: seconds between two lines of progress, 0: one a batch."""
+    """The numbers of a run, shown while it lasts. `pause`: seconds between two log entries of progress, 0: one per
+    batch."""
 
-    def __init__(self, charts: Sequence[Chart], tally: RunStats, log: Log, pause: float = OFTEN) -> None:
+    def __init__(self, charts: Sequence[Chart], stats: RunStats, log: Log, pause: float = OFTEN) -> None:
         self.meter = Meter(charts)
-        self.tally = tally
+        self.stats = stats
         self.log = log
         self._pause = pause
-        self._told = perf_counter()
+        self._reported = perf_counter()
         self._before = 0
         self._late: Counter[str] = Counter()
         self._dead: Counter[str] = Counter()
 
     @contextmanager
-    def looking(self, port: str | None, quiet: bool, **start: object) -> Iterator[None]:
-        """All that look, while the block runs. `port`: where metrics are asked for, None: nowhere; `quiet`: nothing is
-        displayed; `start`: what the log begins with."""
+    def watching(self, port: str | None, quiet: bool, **start: object) -> Iterator[None]:
+        """Show the run while the block runs. `port`: where Prometheus asks, None: nowhere; `quiet`: show nothing on the
+        terminal; `start`: fields of the first log entry."""
         with ExitStack() as stack:
             if port is not None:
-                from cep.app.metrics import served
+                from cep.app.metrics import serving
 
-                where = stack.enter_context(served(self.meter, port))
+                where = stack.enter_context(serving(self.meter, port))
                 self.log("metrics", f"metrics: {where}", url=where)
             self.log("start", None, **start)
-            stack.enter_context(shown(self.tally, quiet or self.log is objects))
+            stack.enter_context(progress_display(self.stats, quiet or self.log is objects))
             yield
 
     def batch(self, reports: Sequence[Report], seconds: float, **more: object) -> None:
-        """A batch was run and took so long; `more`: what else is to be told of it."""
+        """Record a batch that took so many seconds; `more`: further fields of the log entry."""
         self.meter.take(reports, seconds)
         meter = self.meter
         for file in (file for one in reports for file in one.unread):
@@ -55,7 +56,7 @@ class Watch:
             self.log("dead_letters", None, "warning", reasons=dict(dead), late=dict(late))
             self._late, self._dead = meter.late.copy(), meter.dead.copy()
         now = perf_counter()
-        if now - self._told < self._pause:
+        if now - self._reported < self._pause:
             return
         rows, size = meter.state
         lag = None if meter.latest is None or meter.watermark is None else max(0, meter.latest - meter.watermark)
@@ -64,7 +65,7 @@ class Watch:
             None,
             batches=meter.batches,
             records=meter.records,
-            records_a_second=round((meter.records - self._before) / max(now - self._told, 1e-3)),
+            records_a_second=round((meter.records - self._before) / max(now - self._reported, 1e-3)),
             derived=dict(meter.derived),
             dead=meter.dead.total(),
             late=meter.late.total(),
@@ -75,11 +76,11 @@ class Watch:
             batch_seconds=round(seconds, 3),
             **more,
         )
-        self._told, self._before = now, meter.records
+        self._reported, self._before = now, meter.records
 
-    def tell(self) -> None:
-        """The display shows what the meter has, where nothing else counts."""
-        tally, meter = self.tally, self.meter
-        tally.records, tally.dead, tally.derived = meter.records, meter.dead, meter.derived
-        tally.batches, tally.watermark = meter.batches, meter.watermark
-        tally.state_rows, tally.state_bytes = meter.state
+    def show(self) -> None:
+        """Copy the meter's numbers to the display, if nothing else counts."""
+        stats, meter = self.stats, self.meter
+        stats.records, stats.dead, stats.derived = meter.records, meter.dead, meter.derived
+        stats.batches, stats.watermark = meter.batches, meter.watermark
+        stats.state_rows, stats.state_bytes = meter.state

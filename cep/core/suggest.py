@@ -60,6 +60,18 @@ def astray(path: Path) -> str | None:
     return None
 
 
+def missing(path: Path) -> str | None:
+    """A hint for a file that is not there: a near name in its folder, or that this is not there either."""
+    folder = path.parent
+    if folder.is_dir():
+        near = beside(path)
+        return None if near is None else f"did you mean `{near}`?"
+    while not folder.parent.is_dir():
+        folder = folder.parent
+    near = beside(folder)
+    return f"there is no folder `{folder}`" + ("" if near is None else f"; did you mean `{near}`?")
+
+
 def beside(path: Path) -> Path | None:
     """What stands in the folder of a file that is not there and has nearly its name."""
     names = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []

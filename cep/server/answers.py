@@ -1,8 +1,9 @@
-"""What is kept of a program while it runs, and the paths at which it is asked for."""
+"""The parts of a server: what stores the results of the program, and the paths that answer from it."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -11,17 +12,19 @@ from fastapi import APIRouter, FastAPI
 from prometheus_client import CollectorRegistry
 
 from cep.app.meter import Meter, charts
-from cep.app.metrics import Exposition
+from cep.app.metrics import MetricsCollector
 from cep.app.pipeline import Interrupt
-from cep.app.program_thread import Run, measure
+from cep.app.program_thread import ProgramThread
 from cep.core.errors import CepError
+from cep.core.time import FARTHEST
+from cep.engine import Engine
+from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
-from cep.server.dead_letters import ReportedDeadLetters
+from cep.server.dead_letters import LoggedDeadLetters
 from cep.server.options import ServeOptions
 from cep.server.program import ServedProgram
 from connectors.alerts.listener import Alerting
 from connectors.alerts.outbox import Outbox
-from connectors.dead_letters import DeadLetters
 from connectors.feeds import document
 from connectors.feeds import router as feeds
 from connectors.feeds.document import Origin
@@ -35,7 +38,7 @@ from connectors.serving.app import application
 from connectors.serving.gazette import Gazette
 from connectors.serving.guard import Limits
 from connectors.serving.scene import Scene
-from connectors.serving.service import Relay, Service
+from connectors.serving.service import Relay, Round, Service
 from connectors.sources import Sources
 from knowledge.provenance import Provenance
 from knowledge.rdf.prefixed_names import KNOWN
@@ -43,13 +46,13 @@ from knowledge.report import prefixes
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """`app` is asked, `run` is the program, to be started; `outbox`: the changes of its alerts, of which `origin` is
-    told as the one who speaks. The rest has to end before the server waits for its clients to go."""
+class ServerParts:
+    """`app` answers requests; `run` is the program, not started yet; `outbox` holds the changes of alerts, which are
+    sent in the name of `origin`. The rest is closed before the server waits for its clients to disconnect."""
 
     app: FastAPI
-    run: Run
-    tally: RunStats
+    run: ProgramThread
+    stats: RunStats
     outbox: Outbox
     origin: Origin
     stream: Stream
@@ -59,7 +62,7 @@ class Answers:
     questions: why.Questions | None
 
     async def close(self) -> None:
-        """What would be answered without an end ends."""
+        """End the responses that have no end of their own."""
         self.stream.close()
         self.store.refuse_questions()
         self.scene.close()
@@ -68,98 +71,139 @@ class Answers:
             self.questions.close()
 
 
-def answering(wish: ServeOptions, program: ServedProgram, token: str | None, stack: ExitStack) -> Answers:
-    """The knowledge is in the store when this returns. `token`: what requests have to bring. Raises CepError."""
-    engine, tally = program.engine, RunStats()
-    service = _service(wish, program, tally)
-    outbox = stack.enter_context(closing(Outbox(None if wish.state is None else program.folder / "alerts.db")))
-    threading.Thread(target=outbox.verify, args=[partial(_damaged, wish)], name="outbox", daemon=True).start()
-    alerting = Alerting(engine, outbox, lambda text, /, **more: wish.log("alert", text, "warning", **more))
+def assembled(options: ServeOptions, program: ServedProgram, token: str | None, stack: ExitStack) -> ServerParts:
+    """Put the parts together; the knowledge is in the store when this returns. `token`: what requests have to bring.
+    Raises CepError."""
+    engine, stats = program.engine, RunStats()
+    service = _service(options, program, stats)
+    outbox = stack.enter_context(
+        closing(Outbox(None if options.retention.state is None else program.folder / "alerts.db"))
+    )
+    threading.Thread(target=outbox.verify, args=[partial(_damaged, options)], name="outbox", daemon=True).start()
+    alerting = Alerting(engine, outbox, lambda text, /, **more: options.log("alert", text, "warning", **more))
     service.listen(alerting)  # before the store: alerts do not wait for it
-    vocabulary = Vocabulary(wish.base)
-    store = stack.enter_context(closing(StoreProcess(program.folder / "events", vocabulary, wish.query_memory)))
-    history = History(service, store, vocabulary, wish.kept, wish.readings, again=not program.live)
-    history.troubled = lambda text: wish.log("store", f"{text}; answers lack them", "error")
+    vocabulary = Vocabulary(options.retention.base)
+    store = stack.enter_context(
+        closing(StoreProcess(program.folder / "events", vocabulary, options.queries.query_memory))
+    )
+    history = History(
+        service, store, vocabulary, options.retention.kept, options.retention.readings, again=not program.live
+    )
+    history.troubled = lambda text: options.log("store", f"{text}; answers lack them", "error")
     history.begin(program.known)
-    name, sender = document.parse_sender(wish.sender or outbox.kept("sender", document.own_name(wish.base)))
-    origin = Origin(wish.rules.name, wish.base, sender, wish.status, name)
-    stream = Stream(outbox, wish.status)
+    name, sender = document.parse_sender(
+        options.alerts.sender or outbox.kept("sender", document.own_name(options.retention.base))
+    )
+    origin = Origin(options.rules.name, options.retention.base, sender, options.alerts.status, name)
+    stream = Stream(outbox, options.alerts.status)
     scene = Scene(service, Gazette.of(program.known))
     program.sources.listen(partial(_lost, program.sources, outbox, scene))
     meter = Meter(charts(engine.plan))
-    kept = wish.dead_letter is not None
-    letters = stack.enter_context(closing(ReportedDeadLetters(DeadLetters(wish.dead_letter), wish.log, kept)))
-    service.listen(lambda one: measure(meter, engine, one, letters, tally.dead))
-    run = Run(
-        program.teller or engine,
+    dead_letters = stack.enter_context(closing(LoggedDeadLetters(options.source.dead_letter, options.log)))
+    service.listen(lambda one: _measure(meter, engine, one, dead_letters, stats.dead))
+    run = ProgramThread(
+        program.alert_engine or engine,
         program.batches,
-        tally,
+        stats,
         service,
-        letters,
+        dead_letters,
         Interrupt(),
         program.journal,
-        wish.log,
+        options.log,
         program.changes,
         program.rest,
     )
     subscriptions = subscribe.Subscriptions(history, engine.outputs, subscribe.PollingRate())
-    questions = _questions(wish, program, why.ended(scene, store, vocabulary), vocabulary) if wish.explain else None
-    asking = sparql.SparqlOptions(wish.query_seconds, wish.query_bytes, {**KNOWN, **PREFIXES}, wish.log_queries)
-    lasting = None if wish.kept is None else f"PT{wish.kept // 1_000_000}S"
+    questions = (
+        _questions(options, program, why.ended(scene, store, vocabulary), vocabulary)
+        if options.retention.explain
+        else None
+    )
+    asking = sparql.SparqlOptions(
+        options.queries.query_seconds, options.queries.query_bytes, {**KNOWN, **PREFIXES}, options.queries.log_queries
+    )
+    lasting = None if options.retention.kept is None else f"PT{options.retention.kept // 1_000_000}S"
     routers: list[APIRouter] = [
-        sparql.router(store, asking, wish.log),
+        sparql.router(store, asking, options.log),
         subscribe.router(subscriptions, asking),
-        feeds.router(outbox, origin, stream, token is not None or wish.local),
-        page.router(scene, outbox, wish.status, vocabulary),
+        feeds.router(outbox, origin, stream, token is not None or options.server.local),
+        page.router(scene, outbox, options.alerts.status, vocabulary),
         why.router(questions),
         ldes.router(history, lasting),
     ]
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Exposition(meter))
+    registry.register(MetricsCollector(meter))
     registry.register(SourceMetrics(program.sources))
     registry.register(AlertMetrics(outbox, stream, alerting.lives.unplaced))
     app = application(
         routers,
-        Limits(token, wish.rate, hosts=wish.hosts, streams=wish.streams),
-        title=f"semcep: {wish.rules.name}",
+        Limits(token, options.server.rate, hosts=options.server.hosts, streams=options.server.streams),
+        title=f"semcep: {options.rules.name}",
         trouble=partial(_trouble, run, history, store),
         lost=lambda: program.sources.lost,
         registry=registry,
-        origins=wish.allow_origin,
-        root=wish.root,
+        origins=options.server.allow_origin,
+        root=options.server.root,
     )
-    return Answers(app, run, tally, outbox, origin, stream, store, scene, subscriptions, questions)
+    return ServerParts(app, run, stats, outbox, origin, stream, store, scene, subscriptions, questions)
 
 
-def _service(wish: ServeOptions, program: ServedProgram, tally: RunStats) -> Service:
-    engine, teller = program.engine, program.teller
-    if teller is None:
-        return Service(engine, program.text, wish.rules.name, tally)
+def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadLetters, dead: Counter[str]) -> None:
+    """Add a round to the metrics."""
+    new = dead - meter.dead
+    late, dead_letters.late = dead_letters.late, Counter()
+    read = {event: table.height for event, table in one.inputs.items()}
+    refused = {code: number for code, number in new.items() if code == "late"}
+    unread = {code: number for code, number in new.items() if code != "late"}
+    meter.take(
+        [
+            Report(read=read, dead=unread, latest=engine.latest if any(read.values()) else None),
+            Report(
+                stage=1,
+                derived={event: table.height for event, table in one.derived.items()},
+                late=late,
+                dead=refused,
+                counts=one.counts,
+                rows=engine.state_rows,
+                bytes=engine.state_bytes,
+                watermark=one.watermark if -FARTHEST < one.watermark < FARTHEST else None,
+            ),
+        ],
+        0.0,
+    )
+
+
+def _service(options: ServeOptions, program: ServedProgram, stats: RunStats) -> Service:
+    engine, alert_engine = program.engine, program.alert_engine
+    if alert_engine is None:
+        return Service(engine, program.text, options.rules.name, stats)
     for name in sorted({alert.name for alert in engine.alerts if alert.event not in engine.outputs}):
-        told = f"alert {name}: its event is read, not derived, so it is not in the folder"
-        wish.log("alert", told, "warning")
-    return Relay(engine, program.text, wish.rules.name, tally, teller)
+        text = f"alert {name}: its event is read, not derived, so it is not in the folder"
+        options.log("alert", text, "warning")
+    return Relay(engine, program.text, options.rules.name, stats, alert_engine)
 
 
-def _questions(wish: ServeOptions, program: ServedProgram, ended: why.Ended, vocabulary: Vocabulary) -> why.Questions:
-    """Who answers why, between two batches."""
+def _questions(
+    options: ServeOptions, program: ServedProgram, ended: why.Ended, vocabulary: Vocabulary
+) -> why.Questions:
+    """Answers why an event was derived, between two batches."""
     known = program.known
-    used = None if known is None else Provenance(known, prefixes(wish.knowledge or ()))
+    used = None if known is None else Provenance(known, prefixes(options.knowledge.files))
     lock = program.batches.lock
-    return why.Questions(program.engine, lock, ended, used, program.origins, wish.query_seconds, vocabulary)
+    return why.Questions(program.engine, lock, ended, used, program.origins, options.queries.query_seconds, vocabulary)
 
 
 def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:
-    """Whoever asks for alerts is told of sources that are lost, and so is the page."""
+    """Tell those who read alerts, and the page, which sources are lost."""
     outbox.lost = tuple(sources.lost)
     scene.without(outbox.lost)
 
 
-def _damaged(wish: ServeOptions, error: CepError) -> None:
-    """Old changes of alerts are; the server goes on, since who reads them is told so."""
-    wish.log("damaged", str(error), "error", code=error.code)
+def _damaged(options: ServeOptions, error: CepError) -> None:
+    """Log that old changes of alerts are damaged; the server goes on, since those who read them are told so."""
+    options.log("damaged", str(error), "error", code=error.code)
 
 
-def _trouble(run: Run, history: History, store: StoreProcess) -> str | None:
-    """Why nothing can be asked; None: it can."""
+def _trouble(run: ProgramThread, history: History, store: StoreProcess) -> str | None:
+    """Why requests cannot be answered; None: they can."""
     return run.failed or history.trouble or (None if store.alive else "the store is being opened again")

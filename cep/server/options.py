@@ -1,24 +1,37 @@
-"""What `cep serve` is asked for: its options as they were given, and what is wrong with them."""
+"""The options of `cep serve`, and the checks of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from typer import Option
+
+from cep.app.cli_help import WATCHING
+from cep.app.cli_options import (
+    Batch,
+    ChangingKnowledgeOptions,
+    EvaluationOptions,
+    InputOptions,
+    Logging,
+    PlaceOptions,
+    Rules,
+)
+from cep.app.command_line import given
 from cep.app.durations import duration, refuse
-from cep.app.knowledge_feed import arrives
-from cep.core.logs import Log
+from cep.core.logs import LOGS, Log
 from cep.core.suggest import did_you_mean
-from connectors.feeds import document
-from connectors.feeds.senders import targets
-from connectors.feeds.targets import Target
-from connectors.ip import here, named
-from connectors.serving import root_path
+
+if TYPE_CHECKING:
+    from connectors.feeds.targets import Target
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """Hosts by which only this machine reaches a server."""
+KEPT = "What is kept"
+ONE_PROCESS = ("--readings", "--explain", "--remember", "--format", "--lateness", "--idle", "--knowledge-updates")
+"""Options that are only for rules that run in this process."""
 
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*")
 REMEMBERED = "24h"
@@ -26,76 +39,60 @@ REMEMBERED = "24h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions:
-    """The options, named as on the command line but for `updates` (`--knowledge-updates`)."""
+class SourceOptions(InputOptions):
+    """The events that come in, and how they are taken."""
 
-    rules: Path
-    inputs: Sequence[str]
-    format: str | None
-    on: str | None
-    host: str
-    port: int
-    state: Path | None
-    keep: str | None
-    readings: bool
-    explain: bool
-    remember: str | None
-    feed: Sequence[str]
-    sender: str | None
-    status: str
-    base: str
-    token_file: Path | None
-    open: bool
-    allow_origin: Sequence[str]
-    allow_host: Sequence[str]
-    rate: float
-    streams: int | None
-    root_path: str
-    query_seconds: float
-    query_bytes: int
-    query_memory: int
-    log_queries: bool
-    policy: str | None
-    lateness: str | None
-    idle: str | None
-    dead_letter: str | None
-    facts: list[str] | None
-    knowledge: list[str] | None
-    reasoning: str | None
-    updates: Sequence[str]
-    batch: int
-    max_derivations: int
-    log: Log
+    batch: Batch = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Where the server answers, and whom."""
+
+    PANEL: ClassVar = "The server"
+
+    host: Annotated[str, Option(metavar="HOST", help="Where it is served; 0.0.0.0 is everywhere.")] = "127.0.0.1"
+    port: Annotated[int, Option(metavar="PORT", min=0, max=65_535, help="Where on the host; 0 takes a free one.")] = (
+        8000
+    )
+    token_file: Annotated[
+        Path | None, Option(metavar="FILE", help="A file with the token that requests have to bring.")
+    ] = None
+    open: Annotated[bool, Option(help="Whoever reaches --host may ask, without a token; there is no HTTPS either.")] = (
+        False
+    )
+    allow_origin: Annotated[
+        tuple[str, ...], Option(metavar="ORIGIN", help="Of whose pages browsers may ask (CORS). Repeatable.")
+    ] = ()
+    allow_host: Annotated[
+        tuple[str, ...], Option(metavar="NAME", help="A name by which it may be asked. Repeatable.")
+    ] = ()
+    rate: Annotated[float, Option(metavar="N", min=0, help="Requests a second of one client; 0: any.")] = 100.0
+    streams: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            min=0,
+            help="Event streams that one client may have open, 0: any number. Else 200, and any from this machine.",
+        ),
+    ] = None
+    root_path: Annotated[
+        str, Option(metavar="PATH", help="The path below which a proxy in front shows it: /semcep.")
+    ] = ""
 
     @property
     def local(self) -> bool:
-        """Only this machine reaches it."""
+        """Whether only this machine reaches it."""
+        from connectors.ip import here
+
         return here(self.host)
 
     @property
-    def elsewhere(self) -> bool:
-        """The rules run on Spark, and what they derive is read."""
-        return self.on is not None
-
-    @property
-    def kept(self) -> int | None:
-        """For how long after their end events are kept, microseconds; None: for good."""
-        return None if self.keep is None else duration(self.keep, "--keep")
-
-    @property
-    def remembered(self) -> int | None:
-        """For how long after its end an event can be asked why, microseconds; None: it cannot."""
-        return duration(self.remember or REMEMBERED, "--remember") if self.explain else None
-
-    @property
-    def receivers(self) -> list[Target]:
-        """Where alerts are sent."""
-        return targets(self.feed)
-
-    @property
     def hosts(self) -> frozenset[str]:
-        """The names by which a server on this machine is asked: pages of others cannot take one of them. Elsewhere
-        any."""
+        """The host names that requests may carry, if only this machine reaches the server: a page of another site
+        cannot use one of them. Empty: any."""
+        from connectors.ip import named
+
         if not self.local and not self.allow_host:
             return frozenset()
         return frozenset(map(named, (*LOCAL, self.host, *self.allow_host)))
@@ -103,6 +100,8 @@ class ServeOptions:
     @property
     def root(self) -> str:
         """The path below which a proxy shows it, without its last slash."""
+        from connectors.serving import root_path
+
         return root_path.root(self.root_path)
 
     def token(self) -> str | None:
@@ -114,44 +113,147 @@ class ServeOptions:
             raise refuse(f"--host {self.host}: there is no token, so whoever reaches it could ask", hint)
         return None
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionOptions:
+    """What is kept, where and for how long."""
+
+    PANEL: ClassVar = KEPT
+
+    state: Annotated[
+        Path | None,
+        Option(metavar="FOLDER", help="Where events and alerts are kept, to go on from; else they go when it ends."),
+    ] = None
+    keep: Annotated[str | None, Option(metavar="DURATION", help="How long events are kept after their end: 30d.")] = (
+        None
+    )
+    readings: Annotated[bool, Option(help="Keep input records too, as observations.")] = False
+    explain: Annotated[bool, Option(help="Keep which records an event comes from, and answer why it is there.")] = False
+    remember: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="With --explain: for how long after its end an event can be asked why, by the time of events (24h).",
+        ),
+    ] = None
+    base: Annotated[str, Option(metavar="IRI", help="What IRIs of events begin with.")] = "urn:semcep:"
+
+    @property
+    def kept(self) -> int | None:
+        """For how long after their end events are kept, microseconds; None: for good."""
+        return None if self.keep is None else duration(self.keep, "--keep")
+
+    @property
+    def remembered(self) -> int | None:
+        """For how long after its end an event can be asked why, microseconds; None: it cannot."""
+        return duration(self.remember or REMEMBERED, "--remember") if self.explain else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertOptions:
+    """Where alerts are sent, and how they are marked."""
+
+    PANEL: ClassVar = "Alerts"
+
+    feed: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="RECEIVER",
+            help="Where alerts are sent: cloudevents+https://, mqtt://, alertmanager+http://. Repeatable.",
+        ),
+    ] = ()
+    sender: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="Who sends alerts: alerts@example.org, which nobody else is, or 'Weather Service "
+            "<alerts@example.org>'. Else semcep@ and the host, as at the first start.",
+        ),
+    ] = None
+    status: Annotated[str, Option(metavar="STATUS", help="Of alerts: Actual, Exercise or Test.")] = "Actual"
+
+    @property
+    def receivers(self) -> list[Target]:
+        """Where alerts are sent."""
+        from connectors.feeds.senders import targets
+
+        return targets(self.feed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOptions:
+    """What a query may take."""
+
+    PANEL: ClassVar = "Questions"
+
+    query_seconds: Annotated[float, Option(metavar="N", min=0.1, help="How long a query may take.")] = 10.0
+    query_bytes: Annotated[int, Option(metavar="N", min=1024, help="How large an answer may be.")] = 1 << 26
+    query_memory: Annotated[int, Option(metavar="BYTES", min=1 << 28, help="What the store's process may have.")] = (
+        1 << 32
+    )
+    log_queries: Annotated[bool, Option(help="With --log json: what was asked too, not only how long it took.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """How the server writes what happens."""
+
+    PANEL: ClassVar = WATCHING
+
+    log: Logging = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """The options of `cep serve`, as they were given."""
+
+    rules: Rules
+    source: SourceOptions
+    place: PlaceOptions
+    server: ServerOptions
+    retention: RetentionOptions
+    alerts: AlertOptions
+    queries: QueryOptions
+    evaluation: EvaluationOptions
+    knowledge: ChangingKnowledgeOptions
+    logging: LogOptions
+
+    @property
+    def log(self) -> Log:
+        """Where the server writes what happens."""
+        return LOGS[self.logging.log]
+
     def check(self) -> None:
         """CepError: an option is wrong by itself, or does not go with another."""
-        _ = self.kept, self.remembered, self.receivers, self.root
-        if self.remember is not None and not self.explain and self.on is None:
+        from cep.app.knowledge_feed import is_stream
+        from connectors.feeds import document
+
+        kept, alerts = self.retention, self.alerts
+        _ = kept.kept, kept.remembered, alerts.receivers, self.server.root
+        if kept.remember is not None and not kept.explain and self.place.on is None:
             raise refuse("--remember: there is no --explain", "what led to events is kept with `--explain`")
-        if not self.inputs:
+        if not self.source.inputs:
             raise refuse("there is no --input", "name a file, or `--input -` for standard input")
-        self._check_on()
-        if self.status not in document.STATUSES:
-            meant = did_you_mean(self.status, document.STATUSES)
-            raise refuse(f"--status: `{self.status}` is none", meant or f"it is one of {', '.join(document.STATUSES)}")
-        if not _IRI.fullmatch(self.base):
-            raise refuse(f"--base: `{self.base}` begins no IRI", "e.g. `--base https://example.org/storms/`")
-        if self.sender is not None:
-            document.parse_sender(self.sender)
-        for name in self.updates:
-            if arrives(name) and not Path(name).is_file():
+        if self.place.on_spark:
+            self._check_spark()
+        if alerts.status not in document.STATUSES:
+            hint = did_you_mean(alerts.status, document.STATUSES) or f"it is one of {', '.join(document.STATUSES)}"
+            raise refuse(f"--status: `{alerts.status}` is none", hint)
+        if not _IRI.fullmatch(kept.base):
+            raise refuse(f"--base: `{kept.base}` begins no IRI", "e.g. `--base https://example.org/storms/`")
+        if alerts.sender is not None:
+            document.parse_sender(alerts.sender)
+        for name in self.knowledge.updates:
+            if is_stream(name) and not Path(name).is_file():
                 raise refuse(f"--knowledge-updates {name}: `cep serve` reads changes from files")
 
-    def _check_on(self) -> None:
-        """CepError: the rules run nowhere, or what is given is for a run in this process."""
-        if self.on is None:
-            return
-        if self.on != "spark":
-            raise refuse(f"--on: `{self.on}` is nothing that programs run on", "`--on spark`, or none for one process")
-        here = {
-            "--readings": self.readings,
-            "--explain": self.explain,
-            "--remember": self.remember,
-            "--format": self.format,
-            "--lateness": self.lateness,
-            "--idle": self.idle,
-            "--knowledge-updates": self.updates,
-        }
-        for option, value in here.items():
-            if value:
+    def _check_spark(self) -> None:
+        """CepError: an option is for rules that run in this process."""
+        values = dict(given(self))
+        for option in ONE_PROCESS:
+            if values[option]:
                 raise refuse(f"{option} is not for `--on spark`", "the folder holds what the job has derived")
-        if len(self.inputs) > 1:
+        if len(self.source.inputs) > 1:
             raise refuse("--on spark: there is more than one --input", "the one folder that the job writes")
 
 

@@ -1,4 +1,4 @@
-"""The program that is served: its engine, as it was left where it goes on, and what it reads."""
+"""The program that a server runs: its engine, restored if there is a snapshot, and its input."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cep.app.durations import duration, refuse, waiting
-from cep.app.knowledge_feed import KnowledgeFeed, changing
-from cep.app.program_thread import JournaledBatches, Rest
-from cep.app.terminal import compiles, facts_of, knowledge_of, of_sources, text_of, warn, warnings_of
+from cep.app.durations import duration, idle_seconds, refuse
+from cep.app.knowledge_feed import KnowledgeFeed, knowledge_feed
+from cep.app.program_thread import Acknowledgements, JournaledBatches
+from cep.app.terminal import announce_compiling, facts_of, knowledge_of, source_log, text_of, warn, warnings_of
 from cep.core.errors import CepError
+from cep.core.suggest import astray
 from cep.engine import Engine
 from cep.runtime.snapshot import DAMAGED
 from cep.server.options import ServeOptions
@@ -29,97 +30,103 @@ from connectors.why.origins import MOST, Origins
 from knowledge.graph import Knowledge
 
 IDLE = 1.0
-"""Seconds of silence after which time goes on by itself where input is live."""
+"""Seconds of silence after which time goes on by the clock, for live input."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedProgram:
-    """`teller`: of a program that runs on Spark, the engine of its ALERT statements, over what it has derived.
-    `live`: its input has no end of its own. `folder`: where the server keeps what it keeps; `journal`: where the
-    program is kept in it, None: nowhere. `sources`: what of the input is lost.
-    `origins`: where the records came from."""
+    """`alert_engine`: for a program that runs on Spark, an engine of its ALERT statements, over what was derived.
+    `live`: the input has no end of its own. `folder`: where the server keeps its state; `journal`: where it keeps the
+    program's, if it does. `sources`: which sources are lost. `origins`: where records came from."""
 
     text: str
     known: Knowledge | None
     engine: Engine
-    teller: Engine | None
+    alert_engine: Engine | None
     live: bool
     batches: JournaledBatches
     changes: KnowledgeFeed
-    rest: Rest | None
+    rest: Acknowledgements | None
     sources: Sources
     origins: Origins
     folder: Path
     journal: Journal | None
 
 
-def opened(wish: ServeOptions, stack: ExitStack) -> ServedProgram:
-    """Nothing is read yet but the knowledge. `stack`: what is let go of at its end. Raises CepError."""
-    text = text_of(wish.rules)
-    known = knowledge_of(wish.knowledge, wish.reasoning)
-    options: dict[str, Any] = {
-        "name": str(wish.rules),
-        "facts": facts_of(wish.facts),
+def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
+    """Compile the program and open its input; only the knowledge is read. `stack` closes what was opened. Raises
+    CepError."""
+    text = text_of(options.rules)
+    known = knowledge_of(options.knowledge.files, options.knowledge.reasoning)
+    common: dict[str, Any] = {
+        "name": str(options.rules),
+        "facts": facts_of(options.knowledge.facts),
         "knowledge": known,
-        "policy": wish.policy,
+        "policy": options.evaluation.policy,
         "alerts": True,
     }
     made = partial(
         Engine.from_text,
         text,
-        lateness=duration(wish.lateness or "0", "--lateness"),
-        explain=wish.explain,
-        remember=wish.remembered,
-        max_derivations=wish.max_derivations,
-        **options,
+        lateness=duration(options.source.lateness or "0", "--lateness"),
+        explain=options.retention.explain,
+        remember=options.retention.remembered,
+        max_derivations=options.evaluation.max_derivations,
+        **common,
     )
     engine = made()
-    teller = Engine.from_text(text, lateness=None, stage=0, **options) if wish.elsewhere else None
-    derived = None if teller is None else SinkReader(wish.inputs[0], engine.outputs)
-    found = find(wish.inputs, engine.inputs, wish.format) if derived is None else []
+    alert_engine = Engine.from_text(text, lateness=None, stage=0, **common) if options.place.on_spark else None
+    derived = None if alert_engine is None else SinkReader(options.source.inputs[0], engine.outputs)
+    found = find(options.source.inputs, engine.inputs, options.source.format) if derived is None else []
     live = any(one.size is None for one in found)
-    silence = _silence(wish, live)
-    warn(warnings_of(engine, wish.rules), wish.rules, wish.log)
-    compiles(wish.log)
-    folder = _folder(wish, engine, stack)
-    kept = wish.state is not None and live
-    if kept and wish.updates:
+    silence = _silence(options, live)
+    warn(warnings_of(engine, options.rules, options.knowledge.predicates), options.rules, options.log)
+    announce_compiling(options.log)
+    folder = _folder(options, engine, stack)
+    kept = options.retention.state is not None and live
+    if kept and options.knowledge.updates:
         hint = "without --state, or with input from files"
         raise refuse("--knowledge-updates: live input that goes on from a snapshot cannot have them", hint)
     journal = stack.enter_context(closing(Journal(folder, engine.inputs))) if kept else None
     if journal is not None and (blob := journal.snapshot()):
-        engine = _restored(wish, engine, made, blob)
-    changes = changing(engine, wish.updates, silence)
-    rest = Rest(journal) if any(one.address is not None and one.format != "nquads" for one in found) else None
-    sources = Sources(of_sources(wish.log), lasting=True)
+        engine = _restored(options, engine, made, blob)
+    changes = knowledge_feed(engine, options.knowledge.updates, silence)
+    rest = (
+        Acknowledgements(journal) if any(one.address is not None and one.format != "nquads" for one in found) else None
+    )
+    sources = Sources(source_log(options.log), lasting=True)
     origins = Origins(MOST, engine.position)
     batches = (
-        origins.noted(_batches(wish, engine, silence, rest, journal, sources)) if derived is None else derived.follow()
+        origins.noted(_batches(options, engine, silence, rest, journal, sources))
+        if derived is None
+        else derived.follow()
     )
     turns = JournaledBatches(batches, journal)
-    return ServedProgram(text, known, engine, teller, live, turns, changes, rest, sources, origins, folder, journal)
+    return ServedProgram(
+        text, known, engine, alert_engine, live, turns, changes, rest, sources, origins, folder, journal
+    )
 
 
 def _batches(
-    wish: ServeOptions,
+    options: ServeOptions,
     engine: Engine,
     silence: float | None,
-    rest: Rest | None,
+    rest: Acknowledgements | None,
     journal: Journal | None,
     sources: Sources,
 ) -> Iterator[Batch]:
-    """What came after the last snapshot of a run that was killed, then what comes."""
+    """What came after the last snapshot of a killed run, then what comes."""
     if journal is not None:
         if journal.behind:
-            wish.log("again", f"{journal.behind} records that came after the last snapshot", records=journal.behind)
+            options.log("again", f"{journal.behind} records that came after the last snapshot", records=journal.behind)
         yield from journal.replayed()
-    take = read if wish.lateness else replay
+    take = read if options.source.lateness else replay
     yield from take(
-        wish.inputs,
+        options.source.inputs,
         engine.inputs,
-        format=wish.format,
-        rows=wish.batch,
-        chunk=wish.batch * 128,
+        format=options.source.format,
+        rows=options.source.batch,
+        chunk=options.source.batch * 128,
         idle=silence,
         rest=rest,
         first=0 if journal is None else journal.first,
@@ -127,36 +134,37 @@ def _batches(
     )
 
 
-def _silence(wish: ServeOptions, live: bool) -> float | None:
-    """The seconds of silence after which time goes on by the clock, None: never. Live it does, unless `--idle` is
-    `never`: an alert is not to wait for a record that may not come."""
-    if wish.idle is not None and wish.idle.strip() != "never":
-        return waiting(wish.idle, not live)
-    if wish.idle is not None or not live:
+def _silence(options: ServeOptions, live: bool) -> float | None:
+    """The seconds of silence after which time goes on by the clock; None: never. For live input it does unless `--idle`
+    is `never`: an alert must not wait for a record that may never come."""
+    if options.source.idle is not None and options.source.idle.strip() != "never":
+        return idle_seconds(options.source.idle, not live)
+    if options.source.idle is not None or not live:
         return None
     after = f"when nothing has come for {IDLE:g} s, time goes on by the clock (less --lateness)"
-    wish.log("idle", f"{after}; `--idle` takes another duration, or `never`", seconds=IDLE)
+    options.log("idle", f"{after}; `--idle` takes another duration, or `never`", seconds=IDLE)
     return IDLE
 
 
-def _folder(wish: ServeOptions, engine: Engine, stack: ExitStack) -> Path:
-    """Where the server keeps what it keeps, for itself alone; tells which events mean something else than before."""
-    if wish.state is None:
+def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> Path:
+    """The folder of the server's state, which no other server may use; logs which events changed their meaning."""
+    if options.retention.state is None:
         return Path(stack.enter_context(TemporaryDirectory(prefix="semcep-")))
     try:
-        wish.state.mkdir(parents=True, exist_ok=True)
+        options.retention.state.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise refuse(f"--state {wish.state}: this is a file, not a folder") from None
+        reason = astray(options.retention.state) or "this is a file, not a folder"
+        raise refuse(f"--state {options.retention.state}: {reason}") from None
     except OSError as error:
-        raise refuse(f"--state {wish.state}: {(error.strerror or str(error)).lower()}") from None
-    changed = stack.enter_context(closing(StateFolder(wish.state, engine.meanings()))).changed
+        raise refuse(f"--state {options.retention.state}: {(error.strerror or str(error)).lower()}") from None
+    changed = stack.enter_context(closing(StateFolder(options.retention.state, engine.meanings()))).changed
     if changed:
-        wish.log("changed", f"{', '.join(changed)}: changed since the last start, or gone", events=changed)
-    return wish.state
+        options.log("changed", f"{', '.join(changed)}: changed since the last start, or gone", events=changed)
+    return options.retention.state
 
 
-def _restored(wish: ServeOptions, engine: Engine, made: Callable[..., Engine], blob: bytes) -> Engine:
-    """The engine with what was saved; of another program with that of the rules that mean the same."""
+def _restored(options: ServeOptions, engine: Engine, made: Callable[..., Engine], blob: bytes) -> Engine:
+    """The engine with the snapshot's state; if the program has changed, with that of the rules that mean the same."""
     from cep.runtime.prior_state import PriorState
 
     try:
@@ -168,11 +176,17 @@ def _restored(wish: ServeOptions, engine: Engine, made: Callable[..., Engine], b
     except CepError as error:
         if error.code == DAMAGED:
             raise refuse(
-                f"--state {wish.state}: {error.message}", "bring it back from a copy, or name another folder"
+                f"--state {options.retention.state}: {error.message}",
+                "bring it back from a copy, or name another folder",
             ) from None
-        wish.log("begins_anew", f"--state {wish.state}: {error}; the program begins anew", "warning", code=error.code)
+        options.log(
+            "begins_anew",
+            f"--state {options.retention.state}: {error}; the program begins anew",
+            "warning",
+            code=error.code,
+        )
         return made()
     on, anew = ([rule for rule, goes in engine.carried.items() if goes is way] for way in (True, False))
     what = f"the program has changed; go on: {', '.join(on) or 'none'}; begin empty: {', '.join(anew) or 'none'}"
-    wish.log("carried", what, carried=on, empty=anew)
+    options.log("carried", what, carried=on, empty=anew)
     return engine

@@ -13,8 +13,8 @@ from demos.blizzard import tables
 from demos.blizzard.areas import Area, gather
 from demos.blizzard.register import Register
 from demos.blizzard.storms import Storm, episodes, merge, settled
-from demos.printed import printed
-from demos.run import Found, run, weather
+from demos.printed import rendered
+from demos.run import RunResult, run, weather
 
 PROGRAM = Path(__file__).with_name("areas.cep")
 OFFICIAL = Path(__file__).with_name("noaa.cep")
@@ -33,7 +33,7 @@ MAP_SUBTITLE = (
 class Weather:
     """What a run over the readings gave: all of it, and the storms and areas in it."""
 
-    found: Found
+    found: RunResult
     readings: pl.DataFrame
     storms: list[Storm]
     areas: list[Area]
@@ -69,10 +69,10 @@ def show(noaa: bool, picture: Path | None, chart: Path | None, output: str | Non
             path.parent.mkdir(parents=True, exist_ok=True)
             drawing(path, seen, register)
         drawn.append(f"The {name} is in {path}.")
-    return printed(lambda console: _tell(console, program, seen, register, drawn))
+    return rendered(lambda console: _print(console, program, seen, register, drawn))
 
 
-def _tell(console: Console, program: Path, seen: Weather, register: Register | None, drawn: list[str]) -> None:
+def _print(console: Console, program: Path, seen: Weather, register: Register | None, drawn: list[str]) -> None:
     if seen.storms:
         console.print(tables.storms(seen.storms))
     else:
@@ -87,7 +87,7 @@ def _tell(console: Console, program: Path, seen: Weather, register: Register | N
             console.print(right, style="dim", soft_wrap=True)
         console.print()
     console.print(tables.dead(seen.found.dead, weather()))
-    console.print(f"{program.name}: {seen.found.tally.closing()}", style="dim", soft_wrap=True)
+    console.print(f"{program.name}: {seen.found.stats.closing()}", style="dim", soft_wrap=True)
     for line in drawn:
         console.print(line, soft_wrap=True)
 
@@ -95,7 +95,7 @@ def _tell(console: Console, program: Path, seen: Weather, register: Register | N
 def _timeline(path: Path, seen: Weather, register: Register | None) -> None:
     from demos.blizzard.picture import Scene, draw
 
-    title = f"{_counted(len(episodes(seen.storms)), 'winter storm')} in {seen.found.tally.records:,} hourly readings"
+    title = f"{_counted(len(episodes(seen.storms)), 'winter storm')} in {seen.found.stats.records:,} hourly readings"
     draw(path, title, SUBTITLE, Scene(seen.readings, seen.met, seen.storms))
 
 

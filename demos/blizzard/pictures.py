@@ -107,10 +107,10 @@ def _served() -> Iterator[str]:
     pipe = subprocess.PIPE
     with subprocess.Popen(_SERVE, stdin=pipe, stderr=pipe, text=True) as server:
         assert server.stdin is not None and server.stderr is not None, "they are pipes"
-        told = (json.loads(line) for line in server.stderr)
-        rest = threading.Thread(target=lambda: list(told))  # a full pipe would stop it
+        records = (json.loads(line) for line in server.stderr)
+        rest = threading.Thread(target=lambda: list(records))  # a full pipe would stop it
         try:
-            url = next((str(each["url"]) for each in told if "url" in each), None)
+            url = next((str(each["url"]) for each in records if "url" in each), None)
             if url is None:
                 raise SystemExit("it cannot be served")
             rest.start()

@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _await_reader() -> None:
-    """Until what was written is taken from the pipe, or who reads has gone; not at all where the system cannot tell."""
+    """Wait until the pipe is empty or its reader has gone; not at all if the system cannot say."""
     with suppress(ImportError, OSError):
         import fcntl
         import termios

@@ -16,7 +16,7 @@ from demos.moments import clock, days, moment
 from demos.printed import table as empty
 
 SHOWN = {True: 10, False: 5}
-"""How many towns, how many airports are told by name."""
+"""How many towns, and how many airports, are listed by name."""
 SIDE_BY_SIDE = 3
 """Areas that fit in the width."""
 
@@ -58,7 +58,7 @@ def areas(found: Sequence[Area]) -> Table:
 
 
 def places(found: Sequence[Area]) -> list[Table]:
-    """The largest towns and the airports that the areas affect: a column an area, when told, and how far from whom."""
+    """The largest towns and airports that each area affects: when they were warned, how far from a station."""
     tables: list[Table] = []
     for first in range(0, len(found), SIDE_BY_SIDE):
         side = found[first : first + SIDE_BY_SIDE]
@@ -86,17 +86,17 @@ def dead(found: Sequence[DeadLetter], file: Path) -> Text:
     """What was not taken, each record with its reason, and where it stands."""
     with file.open(encoding="utf-8") as lines:
         names = lines.readline().strip().split(",")
-    told = Text(f"{count(len(found), 'record')} of {file.name} could not be judged:\n", style="bold")
+    text = Text(f"{count(len(found), 'record')} of {file.name} could not be judged:\n", style="bold")
     for record in found:
         fields = dict(zip(names, (record.text or "").split(","), strict=False))
-        told.append(
+        text.append(
             f"  line {record.line}, {fields.get('origin')} {fields.get('time_hour', '')[:16]}: ", style="not bold"
         )
-        told.append(f"{record.reason}", style="not bold")
-        told.append(
+        text.append(f"{record.reason}", style="not bold")
+        text.append(
             f" ({float(fields['wind_speed']):.0f} mph)\n" if record.code == "range" else "\n", style="not bold red"
         )
-    return told
+    return text
 
 
 def _rank(place: Place) -> tuple[int, float, str]:

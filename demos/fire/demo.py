@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from demos.moments import moment
-from demos.printed import printed, table
-from demos.run import ONTOLOGIES, Found, run
+from demos.printed import rendered, table
+from demos.run import ONTOLOGIES, RunResult, run
 from knowledge.graph import Knowledge
 
 HERE = Path(__file__).parent
@@ -17,7 +17,7 @@ EVENTS = HERE / "events.jsonl"
 KNOWLEDGE = (ONTOLOGIES / "weather.ttl", HERE / "observations.ttl")
 
 
-def find(reasoning: str = "owlrl") -> Found:
+def find(reasoning: str = "owlrl") -> RunResult:
     """Run the program with the knowledge closed in this way: `none`, `rdfs`, `owlrl`."""
     return run(PROGRAM, [str(EVENTS)], Knowledge.load(KNOWLEDGE, reasoning=reasoning))
 
@@ -25,10 +25,10 @@ def find(reasoning: str = "owlrl") -> Found:
 def show(reasoning: str) -> str:
     """What `cep demo fire` prints."""
     found = find(reasoning)
-    return printed(lambda console: _tell(console, found, reasoning))
+    return rendered(lambda console: _print(console, found, reasoning))
 
 
-def _tell(console: Console, found: Found, reasoning: str) -> None:
+def _print(console: Console, found: RunResult, reasoning: str) -> None:
     rows = table(f"Fires with wind within three hours (reasoning: {reasoning})", "fire wind observation", "mph from to")
     for fire, observation, kind, speed, start, end in (
         found.derived["enhanced_fire"].select("fire", "observation", "kind", "speed", "start", "end").iter_rows()
@@ -39,4 +39,4 @@ def _tell(console: Console, found: Found, reasoning: str) -> None:
             fire, kind.rpartition("#")[2], observation.rpartition(":")[2], str(speed), moment(start), moment(end)
         )
     console.print(rows)
-    console.print(f"{PROGRAM.name}: {found.tally.closing()}", style="dim", soft_wrap=True)
+    console.print(f"{PROGRAM.name}: {found.stats.closing()}", style="dim", soft_wrap=True)

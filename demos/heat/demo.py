@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from demos.moments import moment
-from demos.printed import printed, table
-from demos.run import Found, run, weather
+from demos.printed import rendered, table
+from demos.run import RunResult, run, weather
 from knowledge.graph import Knowledge
 
 HERE = Path(__file__).parent
@@ -18,7 +18,7 @@ CLASSES = ("caution", "extreme caution", "danger", "extreme danger")
 WORST = 10
 
 
-def find() -> Found:
+def find() -> RunResult:
     """Run the program over the readings."""
     return run(PROGRAM, [f"reading={weather()}"], Knowledge.load(KNOWLEDGE))
 
@@ -26,10 +26,10 @@ def find() -> Found:
 def show() -> str:
     """What `cep demo heat` prints."""
     found = find()
-    return printed(lambda console: _tell(console, found))
+    return rendered(lambda console: _print(console, found))
 
 
-def _tell(console: Console, found: Found) -> None:
+def _print(console: Console, found: RunResult) -> None:
     heat = found.derived["heat"]
     classes = [name for name in CLASSES if (heat["class"] == name).any()]
     hours = table("Hours of 2013 by heat index", "area station", " ".join(name.replace(" ", "_") for name in classes))
@@ -42,4 +42,4 @@ def _tell(console: Console, found: Found) -> None:
     for area, station, name, start, index in hottest.select("area", "station", "class", "start", "index").iter_rows():
         worst.add_row(area, station, name, moment(start), f"{index:.1f} °F")
     console.print(worst)
-    console.print(f"{PROGRAM.name}: {found.tally.closing()}", style="dim", soft_wrap=True)
+    console.print(f"{PROGRAM.name}: {found.stats.closing()}", style="dim", soft_wrap=True)

@@ -13,7 +13,7 @@ from cep.engine import Engine
 from demos.jetstream.positions import positions
 from demos.jetstream.routes import LOWEST, routes, triples
 from demos.moments import clock
-from demos.printed import printed, table
+from demos.printed import rendered, table
 from knowledge.graph import Knowledge
 
 PROGRAM = Path(__file__).with_name("jetstream.cep")
@@ -59,10 +59,10 @@ def find() -> Found:
 def show() -> str:
     """What `cep demo jetstream` prints."""
     found = find()
-    return printed(lambda console: _tell(console, found))
+    return rendered(lambda console: _print(console, found))
 
 
-def _tell(console: Console, found: Found) -> None:
+def _print(console: Console, found: Found) -> None:
     warnings = found.of("jet_stream_warning").join(
         found.of("confirmed").select("flight", "told_by", shaken="end"), on=["flight", "told_by"], how="left"
     )
@@ -79,14 +79,14 @@ def _tell(console: Console, found: Found) -> None:
     high = found.positions.filter(pl.col("altitude") >= LOWEST)["callsign"].n_unique()
     thrown = found.of("shaken")["flight"].n_unique()
     warned, right = warnings["flight"].n_unique(), warnings.filter(pl.col("shaken").is_not_null())["flight"].n_unique()
-    told = (
+    lines = (
         f"{found.positions.height:,} positions; {high:,} flights above {LOWEST:,} feet; "
         f"{found.routes['route'].n_unique()} streams of {found.routes.height} points in them.",
         f"{thrown} flights were shaken up there, {thrown / high:.0%}; of the {warned} that were warned {right} were, "
         "within half an hour.",
         "Shaken: level to 100 feet for two minutes, and yet climbing and sinking by 192 feet a minute or more.",
     )
-    console.print("\n".join(told), soft_wrap=True)
+    console.print("\n".join(lines), soft_wrap=True)
     console.print(
         "Positions: OpenSky Network, in the package traffic, © Xavier Olive, MIT", style="dim", soft_wrap=True
     )

@@ -1,0 +1,105 @@
+"""Commands from dataclasses: a field of one is an option of the command, declared there and nowhere else.
+
+A field is annotated with its type and a `typer.Option` (or `Argument`): `lateness: Annotated[str | None,
+typer.Option(metavar="DURATION", help="...")] = None`. The option is called as the field is, unless it names itself; an
+option that may be repeated is a tuple. A field that is a dataclass itself is a group of options; `PANEL` of a group is
+the section of the help in which they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import MISSING, Field, fields, is_dataclass
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import typer
+from typer.models import OptionInfo, ParameterInfo
+
+from cep.app.terminal import CLEAN, settled
+from cep.core.logs import LOGS
+
+Options = TypeVar("Options")
+Body = Callable[..., int | None]
+"""What a command does with its options, and with its `cep.app.conflicts.Apart` if it takes a second argument; gives
+the exit status, None for 0."""
+
+
+def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:
+    """Make a command of typer from a function of these options, with its name and docstring. A CepError is reported,
+    and ends the command (`cep.app.terminal.settled`)."""
+
+    def decorate(body: Body) -> Callable[..., None]:
+        asks_guard = len(signature(body).parameters) > 1
+
+        def command(context: typer.Context, **values: Any) -> None:
+            with settled(LOGS[values.get("log", "text")]):
+                made = parsed(options, values)
+                status = body(made, context.obj) if asks_guard else body(made)
+            raise typer.Exit(status or CLEAN)
+
+        first = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        parameters = [first, *_parameters(options)]
+        command.__name__, command.__doc__, command.__module__ = body.__name__, body.__doc__, body.__module__
+        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def parsed(options: type[Options], values: Mapping[str, Any]) -> Options:
+    """The options from the values of all parameters of a command."""
+    made: dict[str, Any] = {}
+    for field, type, declared in _declared(options):
+        if declared is None:
+            made[field.name] = parsed(type, values)
+        else:
+            value = values[field.name]
+            made[field.name] = tuple(value or ()) if get_origin(type) is tuple else value
+    return options(**made)
+
+
+def given(options: Any) -> Iterator[tuple[str, Any]]:
+    """Every option of such a dataclass, groups included, as it is written on the command line, with its value."""
+    for field, _, declared in _declared(type(options)):
+        value = getattr(options, field.name)
+        if declared is None:
+            yield from given(value)
+        elif isinstance(declared, OptionInfo):
+            yield _flag(field.name, declared), value
+
+
+def _declared(options: type[Any]) -> Iterator[tuple[Field[Any], Any, ParameterInfo | None]]:
+    """The fields with their types and how they are declared, None: as a group."""
+    hints = get_type_hints(options, include_extras=True)
+    for field in fields(options):
+        hint = hints[field.name]
+        if is_dataclass(hint):
+            yield field, hint, None
+        else:
+            assert get_origin(hint) is Annotated, f"{options.__name__}.{field.name} declares no option"
+            type, declared = get_args(hint)
+            yield field, type, declared
+
+
+def _parameters(options: type[Any]) -> Iterator[Parameter]:
+    for field, type, declared in _declared(options):
+        if declared is None:
+            yield from _parameters(type)
+            continue
+        declared = copy(declared)
+        default = Parameter.empty if field.default is MISSING else field.default
+        declared.show_default = default is not Parameter.empty and bool(default)
+        if isinstance(declared, OptionInfo):
+            declared.default = _flag(field.name, declared)  # in `Annotated` it is the first name
+            declared.rich_help_panel = getattr(options, "PANEL", None)
+        if get_origin(type) is tuple:  # typer knows lists only
+            type, default = list.__class_getitem__(get_args(type)[0]) | None, None
+        annotation = Annotated[type, declared]  # type: ignore[valid-type]
+        yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _flag(name: str, declared: ParameterInfo) -> str:
+    return f"--{name.replace('_', '-')}" if declared.default is ... else str(declared.default)

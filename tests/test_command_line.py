@@ -1,0 +1,171 @@
+"""The command line is made from dataclasses: every option is declared in one place, and all that is given arrives."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
+
+import pytest
+import typer
+from typer import Argument, Option
+from typer.models import OptionInfo
+from typer.testing import CliRunner
+
+from cep.app.cli_explain import ExplainOptions
+from cep.app.cli_help import Sectioned
+from cep.app.command_line import given, parsed, takes
+from cep.app.run_options import RunOptions
+from cep.command import CheckOptions, PlanOptions, app
+from cep.core.errors import CepError
+from cep.server.options import ONE_PROCESS, ServeOptions
+
+COMMANDS = {
+    "check": CheckOptions,
+    "plan": PlanOptions,
+    "run": RunOptions,
+    "explain": ExplainOptions,
+    "serve": ServeOptions,
+}
+OWN_MEANING = {
+    "--explain": ("run", "serve"),  # of output, of what is kept
+    "--format": ("explain", "run", "serve"),  # of the answer, of the input
+    "--keep": ("run", "serve"),
+    "RULES": ("check", "explain", "plan", "run", "serve"),  # of one file, of many
+}
+"""Words by which commands mean different things, each of which is an option of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Options of the test."""
+
+    PANEL: ClassVar = "The group"
+
+    names: Annotated[tuple[str, ...], Option("--name", "-n", help="Repeatable.")] = ()
+    kind: Annotated[Literal["a", "b"], Option(help="Which.")] = "a"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """A command of the test."""
+
+    place: Annotated[Path, Argument(metavar="PLACE", help="Where.")]
+    group: Group
+    fast_now: Annotated[bool, Option(help="At once.")] = False
+    count: Annotated[int | None, Option(metavar="N", min=1, help="How many.")] = None
+
+
+def made(answers: list[Whole], status: int | None = None) -> typer.Typer:
+    command = typer.Typer(rich_markup_mode=None)
+
+    @command.command(cls=Sectioned)
+    @takes(Whole)
+    def whole(options: Whole) -> int | None:
+        """Say what was given."""
+        answers.append(options)
+        if options.count == 13:
+            raise CepError("--count: 13 is unlucky", hint="12 or 14", code="option")
+        return status
+
+    return command
+
+
+def test_what_is_given_arrives() -> None:
+    answers: list[Whole] = []
+    line = ["here", "-n", "x", "--name", "y", "--kind", "b", "--fast-now", "--count", "3"]
+    assert CliRunner().invoke(made(answers), line).exit_code == 0
+    assert answers == [Whole(place=Path("here"), group=Group(names=("x", "y"), kind="b"), fast_now=True, count=3)]
+    values = [("--name", ("x", "y")), ("--kind", "b"), ("--fast-now", True), ("--count", 3)]
+    assert list(given(answers[0])) == values
+
+
+def test_what_is_not_given_is_the_default() -> None:
+    answers: list[Whole] = []
+    assert CliRunner().invoke(made(answers), ["here"]).exit_code == 0
+    assert answers == [Whole(place=Path("here"), group=Group())]
+    assert (
+        parsed(Whole, {"place": Path("here"), "names": None, "kind": "a", "fast_now": False, "count": None}) in answers
+    )
+
+
+def test_the_status_is_what_the_command_gives() -> None:
+    assert CliRunner().invoke(made([], 1), ["here"]).exit_code == 1
+
+
+def test_mistakes_end_with_2() -> None:
+    for line, text in (
+        (["here", "--count", "13"], "--count: 13 is unlucky\nhint: 12 or 14\n"),
+        (["here", "--count", "0"], "Invalid value for '--count'"),
+        (["here", "--kind", "c"], "Invalid value for '--kind'"),
+        ([], "Missing argument 'PLACE'."),
+        (["here", "--fats-now"], "--fats-now"),
+    ):
+        result = CliRunner().invoke(made([]), line)
+        assert result.exit_code == 2 and text in result.stderr, result.stderr
+
+
+def test_the_help_has_a_section_for_each_group() -> None:
+    text = " ".join(CliRunner().invoke(made([]), ["--help"]).stdout.split())
+    assert text.index("The group:") < text.index("-n, --name") < text.index("Options:") < text.index("--fast-now")
+    assert "Which. [default: a]" in text and "--count N How many. [x>=1]" in text and "--no-fast-now" not in text
+
+
+def declared(options: type[Any]) -> Iterator[tuple[str, str]]:
+    """The options of a dataclass: each as it is written, and its help."""
+    hints = get_type_hints(options, include_extras=True)
+    for field in fields(options):
+        hint = hints[field.name]
+        if is_dataclass(hint):
+            yield from declared(hint)  # type: ignore[arg-type]
+            continue
+        info = get_args(hint)[1]
+        flag = f"--{field.name.replace('_', '-')}" if info.default is ... else str(info.default)
+        yield flag if isinstance(info, OptionInfo) else info.metavar, info.help
+
+
+def test_every_option_has_one_meaning() -> None:
+    meanings: dict[str, dict[str, list[str]]] = {}
+    for command, options in COMMANDS.items():
+        names = [name for name, _ in declared(options)]
+        assert len(names) == len(set(names)), f"cep {command} has an option twice"
+        for name, help in declared(options):
+            meanings.setdefault(name, {}).setdefault(help, []).append(command)
+    several = {
+        name: tuple(sorted(chain.from_iterable(found.values()))) for name, found in meanings.items() if len(found) > 1
+    }
+    assert several == OWN_MEANING
+
+
+def test_every_option_is_declared_once() -> None:
+    """Its help is written in one place."""
+    root = Path(__file__).parent.parent
+    modules = [path for folder in ("cep", "demos") for path in (root / folder).rglob("*.py")]
+    written = Counter(
+        node.value
+        for path in modules
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    for options in COMMANDS.values():
+        for name, help in declared(options):
+            assert written[help] == 1, f"{name}: {help}"
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_a_command_has_no_option_besides_those_of_its_dataclass(command: str) -> None:
+    found = next(one for one in app.registered_commands if (one.callback.__name__ if one.callback else "") == command)
+    group = typer.main.get_group(app)
+    parameters = group.commands[command].params  # type: ignore[attr-defined]
+    assert found.cls is Sectioned
+    own = {name for name, _ in declared(COMMANDS[command])}
+    written = {one.opts[0] if one.param_type_name == "option" else str(one.metavar) for one in parameters}
+    assert {name for name in written if not name.startswith("-h")} - {"--help"} == own
+
+
+def test_options_for_one_process_are_options_of_serve() -> None:
+    assert {name for name, _ in declared(ServeOptions)} >= set(ONE_PROCESS)
