@@ -13,7 +13,7 @@ from cep.plan.order import Unit
 from cep.plan.plan import Plan
 from cep.plan.staged import staged, telling
 from cep.rules.alert import Alert
-from cep.rules.conditions import Relation
+from cep.rules.relations import Relation
 from cep.rules.terms import Graph
 from cep.runtime import prior_state
 from cep.runtime.fingerprint import Fingerprints

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cep.core.values import Areas, Ints
-from cep.rules.conditions import Column, Relation
 from cep.rules.materialized import Rows
+from cep.rules.relations import Column, Relation
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from cep.events import Value
 from cep.explain.occurrences import encoded
 from cep.plan.algebra import Triples
 from cep.rules.binding_order import arrange
-from cep.rules.conditions import Column, Conditions, Relation, compile_conditions
+from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.evaluate import compile
 from cep.rules.expressions import check
+from cep.rules.relations import Column, Relation
 from cep.rules.rule_predicate import enter
 from cep.rules.terms import (
     Comparison,

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from cep.core.intervals import RELATIONS
 from cep.core.relation import Table, bits, rows
-from cep.core.time import Frontier
 from cep.core.values import Pool
 from cep.operators.aggregate import Aggregation
 from cep.operators.either import Union
@@ -19,20 +18,23 @@ from cep.operators.goals import relational
 from cep.operators.goals.aggregate import AggregateSpec, SlidingAggregate, kind_of
 from cep.operators.goals.bytecode import LEFT, RIGHT, Code, compile_stack
 from cep.operators.goals.contract import Goal, Ints
-from cep.operators.goals.join import Join, JoinSpec
+from cep.operators.goals.join import Join
+from cep.operators.goals.join_spec import JoinSpec
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.linear_recursion import LinearRecursion
 from cep.operators.goals.relational import Evaluation, columns_of
 from cep.operators.goals.unless import AbsenceDeadline, DeadlineSpec
+from cep.operators.goals.widened import Widened, widened
 from cep.operators.pair import Join as JoinNode
 from cep.operators.unless import Deadline
 from cep.operators.where import Select
 from cep.plan import types as planned
 from cep.plan.plan import Plan
 from cep.plan.types import TIMES
-from cep.rules.conditions import Conditions, Relation, compile_conditions
+from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.evaluate import compile, constant_value
 from cep.rules.expressions import check, check_comparison
+from cep.rules.relations import Relation
 from cep.rules.terms import Comparison, Condition, Variable
 from cep.rules.typed import Typed, TypedConstant, TypedVariable, coerced, common_type, fitted
 
@@ -178,7 +180,7 @@ class Builder:
 
     def join(self, node: JoinNode) -> Goal:
         spec, _, widenings = self._join(node)
-        return _widened(Join(spec, self.lineage), widenings, [self._types(part) for part in node.parts])
+        return widened(Join(spec, self.lineage), widenings, [self._types(part) for part in node.parts])
 
     def union(self, node: Union, number: int) -> Goal:
         left, right, order = node.left, node.right, node.right_columns
@@ -243,11 +245,11 @@ class Builder:
                 ),
                 self.lineage,
             )
-            widened = _Widened(inner, (left_added, absent_added), (left, absent))
-            widened.drop = len(left_added)
-            return widened
+            wide = Widened(inner, (left_added, absent_added), (left, absent))
+            wide.drop = len(left_added)
+            return wide
         spec = DeadlineSpec(node.duration, len(left), left_key, absent_key, _codes(left))
-        return _widened(AbsenceDeadline(spec, self.lineage), ((), absent_added), (left, absent))
+        return widened(AbsenceDeadline(spec, self.lineage), ((), absent_added), (left, absent))
 
     def aggregation(self, node: Aggregation) -> Goal:
         types = self._types(node.child)
@@ -381,36 +383,3 @@ def _moved(code: Code, take: Sequence[int]) -> Code:
         if row[0] == LEFT:
             row[1] = take[row[1]]
     return moved
-
-
-class _Widened:
-    """A goal behind inputs that get converted key columns appended, `drop` of which leave the output again."""
-
-    def __init__(self, goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> None:
-        self.goal = goal
-        self.added = added
-        self.types = types
-        self.drop = 0
-        self.due, self.pending, self.evict = goal.due, goal.pending, goal.evict
-        self.snapshot, self.restore = goal.snapshot, goal.restore
-        self.extract, self.replace, self.recoded = goal.extract, goal.replace, goal.recoded
-        self.codes, self.coded, self.names = goal.codes, goal.coded, goal.names
-
-    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        wide = []
-        for i, table in enumerate(inputs):
-            if i < len(self.added) and self.added[i]:
-                named = columns_of(table, self.types[i])
-                more = [bits(e(named, rows(table)))[None, :] for e in self.added[i]]
-                table = np.concatenate([table, *more], axis=0)
-            wide.append(table)
-        made = self.goal.step(wide, frontier)
-        return made[: made.shape[0] - self.drop] if self.drop else made
-
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.goal.size
-
-
-def _widened(goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> Goal:
-    return _Widened(goal, added, types) if any(added) else goal

@@ -22,7 +22,7 @@ from cep.plan.lint.unused import idle
 from cep.plan.node import Node
 from cep.plan.order import Group
 from cep.plan.types import Column
-from cep.rules.conditions import Relation
+from cep.rules.relations import Relation
 from cep.rules.typed import Typed
 
 

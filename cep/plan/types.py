@@ -17,8 +17,9 @@ from cep.plan.algebra import Head
 from cep.plan.binarise import Binarised
 from cep.plan.names import author_names, excerpt
 from cep.plan.order import Group, Unit, settle
-from cep.rules.conditions import Conditions, Relation, compile_conditions
+from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.expressions import check
+from cep.rules.relations import Relation
 from cep.rules.terms import (
     AggregateResult,
     Condition,

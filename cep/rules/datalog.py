@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +11,15 @@ import polars as pl
 
 from cep.core.errors import NOWHERE, CepError, CepErrors, Mistakes, Source, Span
 from cep.core.values import MISSING, Pool
-from cep.rules.conditions import Column, Conditions, Relation, compile_conditions
-from cep.rules.evaluate import Evaluation, constant_value
-from cep.rules.expressions import check, compile, variables
+from cep.rules.conditions import compile_conditions
+from cep.rules.evaluate import constant_value
+from cep.rules.expressions import check, variables
+from cep.rules.fixpoint import Fixpoint, entries
 from cep.rules.materialized import MaterializedRelation, column_of, present, type_of
+from cep.rules.relations import Column, Relation
 from cep.rules.rule_predicate import RulePredicate, enter, fit_head, grown, order_of
 from cep.rules.strata import strata
-from cep.rules.terms import Call, Condition, Expression, Predicate, StaticRule, Variable
+from cep.rules.terms import Expression, Predicate, StaticRule, Variable
 from cep.rules.typed import TypedConstant
 
 MAX_ROUNDS = 100_000
@@ -69,10 +71,10 @@ def close(
     `max_rounds` bounds recursive rules that make new values, `max_rows` every group of recursive rules.
     Raises all mistakes of the rules at once.
     """
-    return _Closing(rules, tables, pool, source, types or {}, given or {}, max_rounds, max_rows).run()
+    return Closing(rules, tables, pool, source, types or {}, given or {}, max_rounds, max_rows).run()
 
 
-class _Closing:
+class Closing:
     def __init__(
         self,
         rules: Sequence[StaticRule],
@@ -160,7 +162,7 @@ class _Closing:
         for table in stored.values():
             self.load(table)
         if rules:
-            _Fixpoint(self, stored, rules, recursive).run()
+            Fixpoint(self, stored, rules, recursive).run()
 
     def stands_alone(self, rule: StaticRule, recursive: bool) -> bool:
         """Whether the body alone binds the head. Raises where it could not even if the head were bound."""
@@ -288,124 +290,6 @@ class _Closing:
     def value(self, argument: Expression, type: str) -> int | float | str | bool | None:
         typed = fit_head(check(argument, {}, self.source), type)
         return typed.value if isinstance(typed, TypedConstant) else constant_value(typed)
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A rule as it is run: once (`delta` is None), or on the new rows of one recursive predicate of its body.
-
-    `names`: the variables that the columns of these rows are; `conditions`: the rest of the body.
-    """
-
-    delta: str | None
-    names: Mapping[int, str]
-    types: Mapping[str, str]
-    conditions: tuple[Condition, ...]
-
-
-def entries(rule: StaticRule, tables: Mapping[str, MaterializedRelation]) -> Iterator[_Entry]:
-    """All ways in which new rows of `tables` make new answers of the rule."""
-    once = True
-    for i, condition in enumerate(rule.conditions):
-        if isinstance(condition, Predicate) and not condition.negated and condition.name in tables:
-            once = False
-            entry = enter(condition.arguments, range(len(condition.arguments)))
-            types = {name: tables[condition.name].types[j] for j, name in entry.names.items()}
-            rest = entry.conditions + rule.conditions[:i] + rule.conditions[i + 1 :]
-            yield _Entry(condition.name, entry.names, types, rest)
-    if once:
-        yield _Entry(None, {}, {}, rule.conditions)
-
-
-@dataclass(frozen=True, slots=True)
-class _Variant:
-    """An entry ready to run."""
-
-    name: str
-    entry: _Entry
-    conditions: Conditions
-    head: tuple[Evaluation, ...]
-
-
-class _Fixpoint:
-    """The tables of one group grown until nothing new comes: `delta` rows joined with all rows, in rounds."""
-
-    def __init__(
-        self,
-        closing: _Closing,
-        tables: Mapping[str, MaterializedRelation],
-        rules: Sequence[StaticRule],
-        recursive: bool,
-    ) -> None:
-        self.closing = closing
-        self.tables = tables
-        self.rules = rules
-        self.recursive = recursive
-
-    def variant(self, rule: StaticRule, entry: _Entry) -> _Variant:
-        pool, source = self.closing.pool, self.closing.source
-        compiled = compile_conditions(entry.conditions, entry.types, self.closing.relations, pool, source)
-        known = {**entry.types, **compiled.binds}
-        head = tuple(
-            compile(fit_head(check(argument, known, source), type), pool)
-            for argument, type in zip(rule.arguments, self.tables[rule.name].types)
-        )
-        return _Variant(rule.name, entry, compiled, head)
-
-    def run(self) -> None:
-        variants = [self.variant(rule, entry) for rule in self.rules for entry in entries(rule, self.tables)]
-        for variant in variants:
-            if variant.entry.delta is None:
-                self.derive(variant, {}, 1)
-        takers: dict[str, list[int]] = {}  # by predicate: the variants that take its new rows
-        for number, variant in enumerate(variants):
-            if variant.entry.delta is not None:
-                takers.setdefault(variant.entry.delta, []).append(number)
-        done = dict.fromkeys(self.tables, 0)
-        makers = [rule for rule in self.rules if _makes_values(rule)]
-        rounds, rows = 0, 0
-        grown = set(self.tables)
-        while self.recursive:
-            counts = {name: count for name in grown if (count := self.tables[name].count) > done[name]}
-            if not counts:
-                return
-            rounds += 1
-            rows += sum(count - done[name] for name, count in counts.items())
-            endless = bool(makers) and rounds > self.closing.max_rounds
-            if endless or rows > self.closing.max_rows:
-                raise self.endless(makers, rounds, rows)
-            grown = set()
-            for number in sorted(each for name in counts for each in takers.get(name, ())):
-                variant = variants[number]
-                delta = variant.entry.delta
-                assert delta is not None, "it takes new rows"
-                table, start, stop = self.tables[delta], done[delta], counts[delta]
-                given = {name: table.column(i, start, stop) for i, name in variant.entry.names.items()}
-                self.derive(variant, given, stop - start)
-                grown.add(variant.name)
-            done |= counts
-
-    def derive(self, variant: _Variant, given: dict[str, Column], rows: int) -> None:
-        index, binds = variant.conditions.answers(given, rows)
-        columns = {name: column[index] for name, column in given.items()} | binds
-        found, rows = present([head(columns, len(index)) for head in variant.head], len(index))
-        self.tables[variant.name].add(found, rows)
-
-    def endless(self, makers: Sequence[StaticRule], rounds: int, rows: int) -> CepError:
-        rule = (makers or self.rules)[0]
-        names = " and ".join(f"`{name}`" for name in self.tables)
-        much = f"{rows} rows" if rows > self.closing.max_rows else f"{rounds - 1} rounds"
-        message = f"the rules of {names} do not come to an end: stopped after {much}"
-        hint = "each round makes new values; a condition bounds them: `..., X < 1000`" if makers else None
-        return self.closing.error(message, rule.span, hint, "endless")
-
-
-def _makes_values(rule: StaticRule) -> bool:
-    """Only with a function in it can a rule go on for ever."""
-    sides = list(rule.arguments)
-    for condition in rule.conditions:
-        sides += condition.arguments if isinstance(condition, Predicate) else (condition.left, condition.right)
-    return any(isinstance(side, Call) for side in sides)
 
 
 def _all_variables(expression: Expression) -> list[Variable]:

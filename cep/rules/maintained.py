@@ -16,11 +16,12 @@ import polars as pl
 
 from cep.core.errors import CepError, Source
 from cep.core.values import Pool
-from cep.rules.conditions import Column, Conditions, Relation, compile_conditions
+from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.datalog import close
 from cep.rules.evaluate import Evaluation
 from cep.rules.expressions import check, compile
 from cep.rules.materialized import MaterializedRelation, Rows, present
+from cep.rules.relations import Column, Relation
 from cep.rules.rule_predicate import RulePredicate, enter, fit_head, grown
 from cep.rules.strata import Group, strata
 from cep.rules.terms import Predicate, StaticRule

@@ -6,7 +6,7 @@ import numpy as np
 
 from cep.core.errors import Source, Warning
 from cep.core.values import BOOL, FLOAT, INT, IRI, STRING, Ints, Pool
-from cep.rules.conditions import Column
+from cep.rules.relations import Column
 from cep.rules.terms import Graph
 from cep.rules.typed import a
 

@@ -15,9 +15,9 @@ from cep.events import Iri
 from cep.plan.algebra import Rules, Triples
 from cep.plan.expected_types import Place, wanted
 from cep.plan.pattern import conditions as pattern_conditions
-from cep.rules.conditions import Column, Mask, Probe, Relation
 from cep.rules.materialized import MaterializedRelation
 from cep.rules.mixed_kinds import mingled
+from cep.rules.relations import Column, Mask, Probe, Relation
 from cep.rules.terms import Graph, Predicate
 from cep.rules.views import Chosen
 

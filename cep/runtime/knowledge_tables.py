@@ -12,10 +12,10 @@ from cep.core.errors import CepError
 from cep.core.values import MISSING, Areas, Ints, Pool
 from cep.moments import Moment
 from cep.plan.algebra import Rules, Triples
-from cep.rules.conditions import Column, Relation
 from cep.rules.datalog import Statics
 from cep.rules.maintained import Edit, Maintained, edit_between
 from cep.rules.materialized import MaterializedRelation, Rows, words
+from cep.rules.relations import Column, Relation
 from cep.rules.typed import a
 from cep.runtime.knowledge_source import Answers, KnowledgeSource, Known, answers, relation
 

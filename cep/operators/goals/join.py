@@ -5,12 +5,10 @@ goal(L, R):  L waits under its join key; R arrives, finds its partner, completes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from cep.core import intervals
 from cep.core.relation import END, FIRST, Table, compact, empty, rows, slice_until
@@ -18,7 +16,7 @@ from cep.core.room import roomy
 from cep.core.time import Frontier
 from cep.operators.goals import pairing
 from cep.operators.goals.arrival import order_of_arrival, take
-from cep.operators.goals.bytecode import Code, stack_cells
+from cep.operators.goals.bytecode import stack_cells
 from cep.operators.goals.contract import (
     Arrays,
     Ints,
@@ -31,6 +29,7 @@ from cep.operators.goals.contract import (
     to_arrow,
 )
 from cep.operators.goals.interval_kernels import bounds_of
+from cep.operators.goals.join_spec import JoinSpec
 from cep.operators.goals.keyed_state import KeyedState, recoded
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.latest import latest
@@ -60,39 +59,6 @@ from cep.operators.goals.store import (
 NOTHING: Ints = np.empty(0, np.int64)
 NO_CODE: Ints = np.empty((0, 2), np.int64)
 CHUNK = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class JoinSpec:
-    """A join with everything resolved to columns.
-
-    `left_key`, `right_key`: argument columns, already of one representation. `absent_key`: columns of the absent side;
-    `absent_from`: for each, (0, left column) or (1, right column). `within` None: unbounded. `point`: every right side
-    is an instant. `gap`: of a `SEQ[g, h]`. `by`: columns of `recent(by V)`, -1 for none. `stack`: what decides, as
-    bytecode; `test`: the same on tables, where the machine cannot run it, or where the choice comes first.
-    """
-
-    relation: str
-    policy: str
-    tie: str
-    within: int | None
-    point: bool
-    left_width: int
-    right_width: int
-    left_key: tuple[int, ...]
-    right_key: tuple[int, ...]
-    take_left: tuple[int, ...]
-    take_right: tuple[int, ...]
-    left_codes: tuple[int, ...]
-    right_codes: tuple[int, ...]
-    absent_key: tuple[int, ...] = ()
-    absent_from: tuple[tuple[int, int], ...] = ()
-    absent: bool = False
-    by: tuple[int, int] = (-1, -1)
-    by_float: bool = False
-    gap: tuple[int, int] | None = None
-    stack: tuple[Code, Code] | None = None
-    test: Callable[[Table], NDArray[np.bool_]] | None = None
 
 
 class Join(KeyedState, Untimed):

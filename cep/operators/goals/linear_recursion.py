@@ -19,7 +19,8 @@ from cep.operators.goals import pairing
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.bytecode import Code, stack_cells
 from cep.operators.goals.contract import Ints
-from cep.operators.goals.join import NO_CODE, NOTHING, Join, JoinSpec
+from cep.operators.goals.join import NO_CODE, NOTHING, Join
+from cep.operators.goals.join_spec import JoinSpec
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.store import NAME, more_chains, rows_table
 

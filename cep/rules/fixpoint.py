@@ -1,0 +1,137 @@
+"""The least fixpoint of recursive static rules, by semi-naive evaluation: each round over what the last one found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cep.core.errors import CepError
+from cep.rules.conditions import Conditions, compile_conditions
+from cep.rules.evaluate import Evaluation
+from cep.rules.expressions import check, compile
+from cep.rules.materialized import MaterializedRelation, present
+from cep.rules.relations import Column
+from cep.rules.rule_predicate import enter, fit_head
+from cep.rules.terms import Call, Condition, Predicate, StaticRule
+
+if TYPE_CHECKING:
+    from cep.rules.datalog import Closing
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A rule as it is run: once (`delta` is None), or on the new rows of one recursive predicate of its body.
+
+    `names`: the variables that the columns of these rows are; `conditions`: the rest of the body.
+    """
+
+    delta: str | None
+    names: Mapping[int, str]
+    types: Mapping[str, str]
+    conditions: tuple[Condition, ...]
+
+
+def entries(rule: StaticRule, tables: Mapping[str, MaterializedRelation]) -> Iterator[_Entry]:
+    """All ways in which new rows of `tables` make new answers of the rule."""
+    once = True
+    for i, condition in enumerate(rule.conditions):
+        if isinstance(condition, Predicate) and not condition.negated and condition.name in tables:
+            once = False
+            entry = enter(condition.arguments, range(len(condition.arguments)))
+            types = {name: tables[condition.name].types[j] for j, name in entry.names.items()}
+            rest = entry.conditions + rule.conditions[:i] + rule.conditions[i + 1 :]
+            yield _Entry(condition.name, entry.names, types, rest)
+    if once:
+        yield _Entry(None, {}, {}, rule.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """An entry ready to run."""
+
+    name: str
+    entry: _Entry
+    conditions: Conditions
+    head: tuple[Evaluation, ...]
+
+
+class Fixpoint:
+    """The tables of one group grown until nothing new comes: `delta` rows joined with all rows, in rounds."""
+
+    def __init__(
+        self,
+        closing: Closing,
+        tables: Mapping[str, MaterializedRelation],
+        rules: Sequence[StaticRule],
+        recursive: bool,
+    ) -> None:
+        self.closing = closing
+        self.tables = tables
+        self.rules = rules
+        self.recursive = recursive
+
+    def variant(self, rule: StaticRule, entry: _Entry) -> _Variant:
+        pool, source = self.closing.pool, self.closing.source
+        compiled = compile_conditions(entry.conditions, entry.types, self.closing.relations, pool, source)
+        known = {**entry.types, **compiled.binds}
+        head = tuple(
+            compile(fit_head(check(argument, known, source), type), pool)
+            for argument, type in zip(rule.arguments, self.tables[rule.name].types)
+        )
+        return _Variant(rule.name, entry, compiled, head)
+
+    def run(self) -> None:
+        variants = [self.variant(rule, entry) for rule in self.rules for entry in entries(rule, self.tables)]
+        for variant in variants:
+            if variant.entry.delta is None:
+                self.derive(variant, {}, 1)
+        takers: dict[str, list[int]] = {}  # by predicate: the variants that take its new rows
+        for number, variant in enumerate(variants):
+            if variant.entry.delta is not None:
+                takers.setdefault(variant.entry.delta, []).append(number)
+        done = dict.fromkeys(self.tables, 0)
+        makers = [rule for rule in self.rules if _makes_values(rule)]
+        rounds, rows = 0, 0
+        grown = set(self.tables)
+        while self.recursive:
+            counts = {name: count for name in grown if (count := self.tables[name].count) > done[name]}
+            if not counts:
+                return
+            rounds += 1
+            rows += sum(count - done[name] for name, count in counts.items())
+            endless = bool(makers) and rounds > self.closing.max_rounds
+            if endless or rows > self.closing.max_rows:
+                raise self.endless(makers, rounds, rows)
+            grown = set()
+            for number in sorted(each for name in counts for each in takers.get(name, ())):
+                variant = variants[number]
+                delta = variant.entry.delta
+                assert delta is not None, "it takes new rows"
+                table, start, stop = self.tables[delta], done[delta], counts[delta]
+                given = {name: table.column(i, start, stop) for i, name in variant.entry.names.items()}
+                self.derive(variant, given, stop - start)
+                grown.add(variant.name)
+            done |= counts
+
+    def derive(self, variant: _Variant, given: dict[str, Column], rows: int) -> None:
+        index, binds = variant.conditions.answers(given, rows)
+        columns = {name: column[index] for name, column in given.items()} | binds
+        found, rows = present([head(columns, len(index)) for head in variant.head], len(index))
+        self.tables[variant.name].add(found, rows)
+
+    def endless(self, makers: Sequence[StaticRule], rounds: int, rows: int) -> CepError:
+        rule = (makers or self.rules)[0]
+        names = " and ".join(f"`{name}`" for name in self.tables)
+        much = f"{rows} rows" if rows > self.closing.max_rows else f"{rounds - 1} rounds"
+        message = f"the rules of {names} do not come to an end: stopped after {much}"
+        hint = "each round makes new values; a condition bounds them: `..., X < 1000`" if makers else None
+        return self.closing.error(message, rule.span, hint, "endless")
+
+
+def _makes_values(rule: StaticRule) -> bool:
+    """Only with a function in it can a rule go on for ever."""
+    sides = list(rule.arguments)
+    for condition in rule.conditions:
+        sides += condition.arguments if isinstance(condition, Predicate) else (condition.left, condition.right)
+    return any(isinstance(side, Call) for side in sides)
