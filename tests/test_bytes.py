@@ -20,6 +20,7 @@ import pytest
 
 from cep.core.schema import Schema
 from cep.engine import Engine
+from cep.spark.storage.layout import SINK_LOG
 from connectors import streams
 from connectors.files import read
 from connectors.header import bind
@@ -196,9 +197,9 @@ def test_files_of_a_sink_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.
 
     schema = Engine.from_text("event a(k: string, n: int). x(K, N) <- a(K, N).").outputs
     lines = [{"type": "x", "start": n, "end": n, "k": f"k{n % 3}", "n": n} for n in range(3000)]
-    (tmp_path / reader.LOG).mkdir()
+    (tmp_path / SINK_LOG).mkdir()
     (tmp_path / "part-0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (tmp_path / reader.LOG / "0").write_text("v1\n" + json.dumps({"path": (tmp_path / "part-0.jsonl").as_uri()}))
+    (tmp_path / SINK_LOG / "0").write_text("v1\n" + json.dumps({"path": (tmp_path / "part-0.jsonl").as_uri()}))
     sizes: list[int] = []
     before = LineReader.read
 

@@ -270,7 +270,7 @@ def test_answers_are_counted() -> None:
         ["knowledge", "{", "?x", "wt:code", "?S", ";", "wt:height", "4", "}", "#", "1", "answer"],
         ["S:", "string;", "changes", "by", "difference"],
         ["triple(_,", "<http://example.org/w#code>,", "_)", "#", "2", "answers"],
-        ["subject:", "iri,", "object:", "string;", "asked", "anew", "when", "the", "knowledge", "changes"],
+        ["subject:", "iri,", "object:", "string;", "changes", "by", "difference"],
         ["{", "?x", "wt:height", "5", ";", "wt:code", "?S", ";", "wt:elevation", "60", "}", "#", "0", "answers"],
         ["S:", "any;", "changes", "by", "difference"],
         ["{", "?x", "wt:code", "?S", "FILTER(?S", "=", '"A")', "}", "#", "1", "answer"],

@@ -292,7 +292,7 @@ def test_rules_see_what_they_would_in_knowledge_loaded_afresh(
     lines: list[str], steps: Steps, snapshots: list[bool], way: str, data: st.DataObject
 ) -> None:
     def program() -> Engine:
-        return Engine(PROGRAM, knowledge=known_of(loaded), lateness=None)
+        return Engine.from_text(PROGRAM, knowledge=known_of(loaded), lateness=None)
 
     def known_of(state: set[str]) -> Knowledge:
         return knowledge_of({*state, *SOME}, "none")
@@ -306,7 +306,7 @@ def test_rules_see_what_they_would_in_knowledge_loaded_afresh(
         remove = [line for line in remove if line not in SOME]
         state = after(state, add, remove)
         told.append((n * 10, "\n".join(add), "\n".join(remove)))
-        fresh = Engine(PROGRAM, knowledge=known_of(state), lateness=None)
+        fresh = Engine.from_text(PROGRAM, knowledge=known_of(state), lateness=None)
         expected += rows(fresh.push([Event("e", (n,), n * 10 + 5, n * 10 + 5)])) + rows(fresh.close())
     with always():
         engine = program()

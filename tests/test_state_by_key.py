@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cep.compile import compile
@@ -62,7 +62,10 @@ class Moving(Buckets):
 @given(keyed_programs(), st.data())
 def test_keys_move(program: Program, data: st.DataObject) -> None:
     events = in_order(program.events)
-    expected = detect(program.text, events)
+    try:
+        expected = detect(program.text, events)
+    except CepError:
+        assume(False)  # a type that no event of the stream gives
     given_types = types(events)
     run = Moving(program.text, data.draw(st.integers(1, 4)), Random(data.draw(st.integers(0, 999))), types=given_types)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(events)), max_size=5)))

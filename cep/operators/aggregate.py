@@ -198,4 +198,6 @@ class Aggregation(Node):
         ]
 
     def goal(self, builder: Builder, number: int) -> Any:
-        return builder.aggregation(self)
+        from cep.operators.goals.aggregate import window_of
+
+        return window_of(self, builder)

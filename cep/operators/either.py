@@ -98,4 +98,6 @@ class Union(Node):
         return pattern_text.joined(sides[0], "OR", sides[1])
 
     def goal(self, builder: Builder, number: int) -> Any:
-        return builder.union(self, number)
+        from cep.operators.goals.relational import union_of
+
+        return union_of(self, builder, number)

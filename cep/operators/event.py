@@ -132,7 +132,9 @@ class Scan(Node):
         return pattern_text.event(self.event, [arguments[i] for i in there], attributes)
 
     def goal(self, builder: Builder, number: int) -> Any:
-        return builder.scan(self)
+        from cep.operators.goals.relational import scan_of
+
+        return scan_of(self, builder)
 
 
 def _constant(inference: Inference, event: str, attribute: Attribute, constant: Constant) -> None:

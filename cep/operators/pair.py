@@ -345,7 +345,12 @@ class Join(Node):
         return f"chronological: the oldest{allowed}, of equal ends the {which}; both are then used up"
 
     def goal(self, builder: Builder, number: int) -> Any:
-        return builder.join(self)
+        from cep.operators.goals.join import Join as JoinGoal
+        from cep.operators.goals.join_spec import spec_of
+        from cep.operators.goals.widened import widened
+
+        spec, _, widenings = spec_of(self, builder)
+        return widened(JoinGoal(spec, builder.lineage), widenings, [builder.types(part) for part in self.parts])
 
 
 def _lasting(relation: Relation) -> Lasting:

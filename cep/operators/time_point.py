@@ -62,4 +62,6 @@ class Tick(Node):
         return pattern_text.time_point(self.ticks)
 
     def goal(self, builder: Builder, number: int) -> Any:
-        return builder.tick(self.ticks)
+        from cep.operators.goals import relational
+
+        return relational.Tick(self.ticks)

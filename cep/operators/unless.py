@@ -144,4 +144,6 @@ class Deadline(Node):
         ]
 
     def goal(self, builder: Builder, number: int) -> Any:
-        return builder.deadline(self)
+        from cep.operators.goals.unless import deadline_of
+
+        return deadline_of(self, builder)

@@ -123,7 +123,9 @@ class Select(Node):
         return restricted(sides[0], self.within, self.conditions, made)
 
     def goal(self, builder: Builder, number: int) -> Any:
-        return builder.select(self)
+        from cep.operators.goals.relational import select_of
+
+        return select_of(self, builder)
 
 
 def select(

@@ -18,7 +18,7 @@ from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import Builder
 from cep.operators.goals.arrival import distinct
 from cep.operators.goals.contract import Goal, Ints, Translation, demand
-from cep.operators.goals.linear_recursion import LinearRecursion
+from cep.operators.goals.linear_recursion import LinearRecursion, chain_of
 from cep.operators.goals.relational import Project, Tick
 from cep.plan import order
 from cep.plan.order import Group, Unit
@@ -85,7 +85,7 @@ class Machine:
         events = [unit for unit in group.units if isinstance(unit, str)]
         if len(group.units) != 3 or len(events) != 1:
             return None
-        found = self.builder.chain(events[0])
+        found = chain_of(self.builder, events[0])
         if found is None:
             return None
         chain, join_node, last = found

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from cep.core.relation import Table, empty, rows
+from cep.core.relation import Table, bits, empty, rows
 from cep.core.room import roomy
 from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals import partial, ring, window
@@ -19,6 +20,7 @@ from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import (
     Arrays,
     Bools,
+    Goal,
     Ints,
     StateKeys,
     Translation,
@@ -29,11 +31,21 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
+from cep.operators.goals.encoded import CODED
 from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import Keys, capacity_for, reindex
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.relational import columns_of
 from cep.operators.goals.store import room
 from cep.operators.goals.window import END, HEADER, NAME, SLOT
+from cep.rules.evaluate import Evaluation, compile
+from cep.rules.expressions import check
+from cep.rules.typed import coerced
+
+if TYPE_CHECKING:
+    from cep.operators.aggregate import Aggregation
+    from cep.operators.build import Builder
+
 
 KINDS = {
     ("sum", "int"): partial.SUM_INT,
@@ -298,3 +310,38 @@ def _joined(one: Arrays, other: Arrays) -> Arrays:
             for cell in cells:
                 array[array[:, cell] >= 0, cell] += rows_
     return made
+
+
+def window_of(node: Aggregation, builder: Builder) -> Goal:
+    """The goal of a node."""
+    types = builder.types(node.child)
+    names = {f"v{i}": type for i, type in enumerate(types)}
+    kinds, coded = [], []
+    evaluations: list[Evaluation | None] = []
+    for k, result in enumerate(node.results):
+        if result.argument is None:
+            kinds.append(kind_of("count", "", False))
+            evaluations.append(None)
+            continue
+        typed = check(result.argument, names, builder.plan.source)
+        wanted = typed.type
+        if result.function in ("avg", "stddev") or (typed.type == "any" and result.function in ("sum", "min", "max")):
+            wanted = "float"
+        fitted = coerced(typed, wanted)
+        assert fitted is not None, "arguments that are no numbers were refused"
+        kinds.append(kind_of(result.function, wanted, result.distinct))
+        evaluations.append(compile(fitted, builder.pool))
+        if wanted in CODED:
+            coded.append(k)
+
+    def values(table: Table) -> Ints:
+        named = columns_of(table, types)
+        made = np.zeros((len(evaluations), rows(table)), np.int64)
+        for k, evaluate in enumerate(evaluations):
+            if evaluate is not None:
+                made[k] = bits(evaluate(named, rows(table)))
+        return made
+
+    by_codes = tuple(i for i, c in enumerate(node.by) if types[c] in CODED)
+    spec = AggregateSpec(node.events or 0, node.duration or 0, node.by, by_codes, tuple(kinds), values, tuple(coded))
+    return SlidingAggregate(spec, builder.lineage)

@@ -6,6 +6,7 @@ goal(L, R):  L waits under its join key; R arrives, finds its partner, completes
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +56,10 @@ from cep.operators.goals.store import (
     shrunk,
     tidied,
 )
+
+if TYPE_CHECKING:
+    pass
+
 
 NOTHING: Ints = np.empty(0, np.int64)
 NO_CODE: Ints = np.empty((0, 2), np.int64)

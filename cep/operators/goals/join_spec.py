@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.core.relation import Table
-from cep.operators.goals.bytecode import Code
+from cep.core.relation import Table, rows
+from cep.operators.goals.bytecode import LEFT, RIGHT, Code, compile_stack
+from cep.operators.goals.encoded import codes_of, others
+from cep.operators.goals.relational import Evaluation, columns_of
+from cep.plan.types import TIMES, Column
+from cep.rules.expressions import check_comparison
+from cep.rules.terms import Comparison
+
+if TYPE_CHECKING:
+    from cep.operators import pair
+    from cep.operators.build import Builder
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +53,81 @@ class JoinSpec:
     gap: tuple[int, int] | None = None
     stack: tuple[Code, Code] | None = None
     test: Callable[[Table], NDArray[np.bool_]] | None = None
+
+
+def places_of(node: pair.Join, builder: Builder) -> dict[str, tuple[int, int]]:
+    """Output columns as (side, column), for the stack machine."""
+    left = len(builder.plan.columns[node.left])
+    places = {f"v{i}": (LEFT, i) for i in range(left)}
+    taken = {r for _, r in node.key}
+    own = [r for r in range(len(builder.plan.columns[node.right])) if r not in taken]
+    return places | {f"v{left + i}": (RIGHT, r) for i, r in enumerate(own)}
+
+
+def spec_of(node: pair.Join, builder: Builder) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
+    """The join resolved, whether its conditions are the stack machine's (or it has none), and the converted key
+    columns that its left, right and absent inputs get appended."""
+    plan = builder.plan
+    left, right = builder.types(node.left), builder.types(node.right)
+    mine, theirs = builder.keys(node.key, left, right)
+    left_key, left_added = builder.widened_key(mine, left)
+    right_key, right_added = builder.widened_key(theirs, right)
+    taken = {r for _, r in node.key}
+    places = places_of(node, builder)
+    out = [*left, *(right[r] for r in range(len(right)) if r not in taken)]
+    absent_key: tuple[int, ...] = ()
+    absent_added: tuple[Evaluation, ...] = ()
+    absent_from: list[tuple[int, int]] = []
+    extra: tuple[list[Evaluation], list[Evaluation]] = ([], [])
+    further: tuple[list[str], list[str]] = ([], [])
+    if node.absent is not None:
+        absent = builder.types(node.absent)
+        wanted, _ = builder.keys(node.absent_key, absent, out)
+        absent_key, absent_added = builder.widened_key(wanted, absent)
+        for (_, type), (_, column) in zip(wanted, node.absent_key, strict=True):
+            side, place = places[f"v{column}"]
+            types, added = (left, left_added) if side == LEFT else (right, right_added)
+            if types[place] != type:
+                extra[side].append(builder.key(f"v{place}", types[place], type))
+                further[side].append(type)
+                place = len(types) + len(added) + len(extra[side]) - 1
+            absent_from.append((side, place))
+    stack, test, decided = None, None, True
+    if node.decide:
+        compiled = builder.conditions(node.decide, [Column(type, True) for type in out])
+        if all(isinstance(c, Comparison) for c in node.decide) and not compiled.binds:
+            types_out = {f"v{i}": type for i, type in enumerate(out)} | TIMES
+            tests = [check_comparison(c, types_out, plan.source) for c in compiled.order if isinstance(c, Comparison)]
+            stack = compile_stack(tests, places, builder.pool.code, True)
+        decided = stack is not None
+
+        def decide(table: Table) -> NDArray[np.bool_]:
+            return compiled.holds(columns_of(table, out, True), rows(table))
+
+        test = decide
+    by = tuple(-1 if column is None else column for column in node.by)
+    by_types = {types[c] for types, c in zip((left, right), node.by, strict=True) if c is not None}
+    spec = JoinSpec(
+        relation=node.relation,
+        policy=node.policy,
+        tie=node.tie,
+        within=node.within,
+        point=plan.points[node.right],
+        left_width=len(left) + len(left_added) + len(extra[0]),
+        right_width=len(right) + len(right_added) + len(extra[1]),
+        left_key=left_key,
+        right_key=right_key,
+        take_left=tuple(range(len(left))),
+        take_right=tuple(r for r in range(len(right)) if r not in taken),
+        left_codes=codes_of([*left, *others(mine, left), *further[0]]),
+        right_codes=codes_of([*right, *others(theirs, right), *further[1]]),
+        absent_key=absent_key,
+        absent_from=tuple(absent_from),
+        absent=node.absent is not None,
+        by=(by[0], by[1]),
+        by_float="float" in by_types,
+        gap=node.gap,
+        stack=stack,
+        test=test,
+    )
+    return spec, decided, ((*left_added, *extra[0]), (*right_added, *extra[1]), absent_added)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,16 @@ from cep.core.time import Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, take
 from cep.operators.goals.contract import Ints, StateKeys, Translation, Untimed, demand, from_arrow, to_arrow
 from cep.operators.goals.lineage import DERIVED, Lineage
+from cep.plan.types import Column as TypedColumn
 from cep.rules.conditions import Conditions
+from cep.rules.evaluate import compile, constant_value
+from cep.rules.terms import Comparison, Condition, Variable
+from cep.rules.typed import Typed, TypedConstant, fitted
+
+if TYPE_CHECKING:
+    from cep.operators import either, event, where
+    from cep.operators.build import Builder
+
 
 Columns = dict[str, Column]
 Evaluation = Callable[[Columns, int], Column]
@@ -249,3 +259,53 @@ class Project(Memoryless):
             names = of[kinds]
         derived = (rules >= 0) & (names >= DERIVED)
         lineage.follow(names[derived], rules[derived])
+
+
+def scan_of(scan: event.Scan, builder: Builder) -> Scan:
+    """The goal of a node."""
+    attributes = builder.plan.schemas[scan.event].attributes
+    constants: list[tuple[int, int | None]] = []
+    for position, constant in scan.constants:
+        typed = fitted(TypedConstant(constant.value, constant.type), attributes[position].type)
+        there = typed is not None and constant_value(typed) is not None
+        constants.append((position, _bits(builder, typed) if typed is not None and there else None))
+    types = [a.type for a in attributes]
+    equal = []
+    for one, two in scan.equal:
+        test = _test(builder, [Comparison("=", Variable(f"v{one}"), Variable(f"v{two}"))], types)
+        equal.append((test, two))
+    return Scan(constants, equal, scan.take, len(attributes))
+
+
+def _bits(builder: Builder, typed: Typed) -> int:
+    column = compile(typed, builder.pool)({}, 1)
+    return int(bits(column)[0])
+
+
+def _test(
+    builder: Builder, conditions: Sequence[Condition], types: Sequence[str]
+) -> Callable[[Table], NDArray[np.bool_]]:
+    columns = [TypedColumn(type, True) for type in types]
+    compiled = builder.conditions(conditions, columns)
+
+    def test(table: Table) -> NDArray[np.bool_]:
+        return compiled.holds(columns_of(table, types, True), rows(table))
+
+    return test
+
+
+def select_of(node: where.Select, builder: Builder) -> Select:
+    """The goal of a node."""
+    compiled = builder.conditions(node.conditions, builder.plan.columns[node.child]) if node.conditions else None
+    return Select(builder.types(node.child), compiled, node.binds, node.within)
+
+
+def union_of(node: either.Union, builder: Builder, number: int) -> Union:
+    """The goal of a node."""
+    left, right, order = node.left, node.right, node.right_columns
+    wanted = builder.types(number)
+    sides: list[list[Evaluation]] = []
+    for child, columns in ((left, range(len(order))), (right, order)):
+        types = builder.types(child)
+        sides.append([builder.converted(f"v{c}", types[c], wanted[i]) for i, c in enumerate(columns)])
+    return Union(sides[0], sides[1], (builder.types(left), builder.types(right)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,18 @@ from cep.core.relation import END as T_END
 from cep.core.relation import IDENTITY, Table, empty, rows
 from cep.core.room import roomy
 from cep.core.time import Frontier
-from cep.operators.goals.contract import Arrays, Ints, Translation, between, demand, from_arrow, restored, to_arrow
+from cep.operators.goals.contract import (
+    Arrays,
+    Goal,
+    Ints,
+    Translation,
+    between,
+    demand,
+    from_arrow,
+    restored,
+    to_arrow,
+)
+from cep.operators.goals.encoded import codes_of, others
 from cep.operators.goals.intrinsics import prefetch
 from cep.operators.goals.keyed_state import KeyedState, recoded
 from cep.operators.goals.keys import Keys
@@ -44,6 +56,12 @@ from cep.operators.goals.store import (
     rows_table,
     unlink,
 )
+from cep.operators.goals.widened import Widened, widened
+
+if TYPE_CHECKING:
+    from cep.operators.build import Builder
+    from cep.operators.unless import Deadline
+
 
 # The slot of a waiting row outside every chain: no X can kill it any more (its key is missing, or its deadline has
 # passed).
@@ -216,3 +234,28 @@ class AbsenceDeadline(KeyedState):
         alive = int((self.store[self.first : self.count, NEXT] != GONE).sum())
         used = (self.count - self.first) * (HOT + self.cold.shape[1]) + self.keys.count * (4 + len(self.spec.left_key))
         return alive, 8 * used
+
+
+def deadline_of(node: Deadline, builder: Builder) -> Goal:
+    """The goal of a node."""
+    left, absent = builder.types(node.left), builder.types(node.absent)
+    mine, theirs = builder.keys(node.key, left, absent)
+    left_key, left_added = builder.widened_key(mine, left)
+    absent_key, absent_added = builder.widened_key(theirs, absent)
+    if left_added:
+        # The output is the left side itself; a converted key is dropped again.
+        inner = AbsenceDeadline(
+            DeadlineSpec(
+                node.duration,
+                len(left) + len(left_added),
+                left_key,
+                absent_key,
+                codes_of([*left, *others(mine, left)]),
+            ),
+            builder.lineage,
+        )
+        wide = Widened(inner, (left_added, absent_added), (left, absent))
+        wide.drop = len(left_added)
+        return wide
+    spec = DeadlineSpec(node.duration, len(left), left_key, absent_key, codes_of(left))
+    return widened(AbsenceDeadline(spec, builder.lineage), ((), absent_added), (left, absent))
