@@ -13,7 +13,6 @@ from cep.events import Iri
 SECOND = 1_000_000
 UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
 PAIRINGS = ("seq", "and", "par", "or", "equals", "meets", "overlaps", "during", "starts", "finishes")
-KEYWORDS = (*PAIRINGS, "cnot", "unless", "times", "within", "where", "policy", "aggregate", "over")
 
 
 @dataclass(frozen=True)

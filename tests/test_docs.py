@@ -39,7 +39,7 @@ from cep.events import Event
 from cep.language.syntax import parser
 from cep.rules.aggregates import AGGREGATES
 from cep.rules.functions import FUNCTIONS
-from cep.rules.keywords import KEYWORDS
+from cep.rules.keywords import BINARY_OPERATORS, KEYWORDS
 from connectors.rdf import triples
 from connectors.rdf.identity import identified
 from connectors.rdf.question import Question
@@ -258,6 +258,13 @@ def test_the_grammar_is_that_of_the_parser() -> None:
     (shown,) = [block for block in blocks(LANGUAGE) if block.kind == "ebnf"]
     assert shown.text.strip() in grammar
     assert shown.text.startswith("program ") and "\noperand " in shown.text
+    assert all(f'"{name}"' in shown.text for name in BINARY_OPERATORS)
+
+
+def test_every_relation_is_highlighted_and_is_no_function() -> None:
+    page = (ROOT / "connectors" / "serving" / "page" / "rules.js").read_text(encoding="utf-8")
+    assert all(f"|{name}|" in page for name in BINARY_OPERATORS)
+    assert not {name.lower() for name in BINARY_OPERATORS} & FUNCTIONS.keys()
 
 
 def test_every_word_of_the_language_is_explained() -> None:

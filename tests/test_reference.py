@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep.core import intervals
 from cep.events import Event, Iri
 from tests import reference_parser as p
 from tests.cases_format import difference, read_event, sort_key, write_event
@@ -54,7 +55,7 @@ def test_two_ways_to_say_the_same(pair: tuple[str, str], events: list[Event]) ->
     assert derived(pair[0], events) == derived(pair[1], events)
 
 
-RELATIONS = ["SEQ", "AND", "PAR", "EQUALS", "MEETS", "OVERLAPS", "DURING", "STARTS", "FINISHES", "SEQ[1, 3]"]
+RELATIONS = [*intervals.RELATIONS, "SEQ[1, 3]"]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

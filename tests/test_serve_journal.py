@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.app.pipeline import Interrupt, flow
-from cep.app.program_thread import JournaledBatches, Run, ServedDeadLetters
+from cep.app.program_thread import JournaledBatches, ProgramThread
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.engine import Engine
@@ -158,8 +158,8 @@ def test_a_run_that_is_killed_derives_what_one_derives_that_is_not(
 def test_a_program_does_not_wait_for_what_it_derives_to_be_written(tmp_path: Path) -> None:
     """A snapshot is saved only when that is; what came in between stays in the journal."""
     engine = Engine.from_text(PROGRAM)
-    tally, interrupt = RunStats(), Interrupt()
-    service = Service(engine, PROGRAM, "rules.cep", tally)
+    stats, interrupt = RunStats(), Interrupt()
+    service = Service(engine, PROGRAM, "rules.cep", stats)
     written: list[Future[None]] = []
 
     def flush() -> Future[None]:
@@ -176,11 +176,11 @@ def test_a_program_does_not_wait_for_what_it_derives_to_be_written(tmp_path: Pat
             written[0].set_result(None)
             yield readings(8, (8.0, "milk", 8.0))
             saved.append(journal.snapshot())
-            interrupt.wished = 2
+            interrupt.signal = 2
 
         batches = JournaledBatches(coming(), journal)
-        letters = ServedDeadLetters(DeadLetters())
-        one = Run(engine, batches, tally, service, letters, interrupt, journal, lambda *_, **__: None)
+        dead_letters = DeadLetters()
+        one = ProgramThread(engine, batches, stats, service, dead_letters, interrupt, journal, lambda *_, **__: None)
         one._due = 0.0  # a snapshot is due at once
         one.run()
         assert one.error is None and len(saved[0]) > 0

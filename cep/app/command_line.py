@@ -22,8 +22,8 @@ from cep.core.logs import LOGS
 
 Options = TypeVar("Options")
 Body = Callable[..., int | None]
-"""What a command does with its options, and with its `cep.app.conflicts.Apart` if it takes a second argument; gives
-the exit status, None for 0."""
+"""What a command does with its options, and with its `cep.app.conflicts.OutputGuard` if it takes a second argument;
+gives the exit status, None for 0."""
 
 
 def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:

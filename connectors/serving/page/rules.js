@@ -2,7 +2,7 @@
 
 import { by, counted, el, say } from "./elements.js";
 
-const TOKEN = /(<[^\s<>"]*:[^\s<>"]*>|#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(<-|:-)|\b(event|policy|PREFIX|SEQ|AND|OR|PAR|EQUALS|MEETS|DURING|STARTS|FINISHES|UNLESS|WHERE|WITHIN|AGGREGATE|OVER|LAST|BY|POLICY|ALERT|ON|SEVERITY|URGENCY|CERTAINTY|CATEGORY|TITLE|TEXT|INSTRUCTION|FOR|KEYED|AT|RADIUS|AREA|TIME|FROM|AS|in|not|TIMES|EVENTS)\b|\b(\d+(?:\.\d+)?(?: (?:ms|s|min|h|d)\b)?)/g;
+const TOKEN = /(<[^\s<>"]*:[^\s<>"]*>|#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(<-|:-)|\b(event|policy|PREFIX|SEQ|AND|OR|PAR|EQUALS|MEETS|OVERLAPS|DURING|STARTS|FINISHES|CNOT|UNLESS|WHERE|WITHIN|AGGREGATE|OVER|LAST|BY|POLICY|ALERT|ON|SEVERITY|URGENCY|CERTAINTY|CATEGORY|TITLE|TEXT|INSTRUCTION|FOR|KEYED|AT|RADIUS|AREA|TIME|FROM|AS|in|not|TIMES|EVENTS)\b|\b(\d+(?:\.\d+)?(?: (?:ms|s|min|h|d)\b)?)/g;
 
 const LONG = 8; // lines between rules that are folded
 
