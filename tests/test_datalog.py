@@ -328,7 +328,9 @@ def test_closing_is_the_least_model(statements: list[str]) -> None:
     try:
         closed = close(rules, {}, pool, program.source)
     except CepError as error:
-        assert all(one.code in ("unsafe", "endless") for one in (error.errors if isinstance(error, CepErrors) else [error]))
+        assert all(
+            one.code in ("unsafe", "endless") for one in (error.errors if isinstance(error, CepErrors) else [error])
+        )
         return
     model = naive(rules)
     for name in "efpqr":

@@ -104,6 +104,8 @@ class KnowledgeFeed:
 
     def _give(self, engine: Engine, given: list[list[Update]]) -> None:
         """Apply changes, all of one time together; if some cannot be applied, time by time, to find which."""
+        if not given:
+            return
         made = [(changes[0].time, *_sides(changes)) for changes in given]
         try:
             engine.updates(made)

@@ -70,9 +70,9 @@ class Pair(Pattern):
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
-        return self.goal(builder, components, True)
+        return self.paired(builder, components, True)
 
-    def goal(self, builder: Binariser, components: tuple[Component, ...], push: bool) -> tuple[int, dict[str, int]]:
+    def paired(self, builder: Binariser, components: tuple[Component, ...], push: bool) -> tuple[int, dict[str, int]]:
         """Its node; conditions go to a side that has all their variables where `push` lets them."""
         bound = variables(self.left), variables(self.right)
         down: tuple[list[Component], list[Component]] = ([], [])

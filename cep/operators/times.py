@@ -38,7 +38,7 @@ class Repeat(Pattern):
         self, builder: Builder, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
         if len(self.links) > 1 and isinstance(self.chain, Pair):
-            return self.chain.goal(builder, components, False)
+            return self.chain.paired(builder, components, False)
         node, places = self.chain.lower(builder, (), bounded)
         return decided(builder, node, places, components, self.span), places
 
