@@ -306,7 +306,7 @@ def test_the_first_run_says_what_takes_so_long(tmp_path: Path) -> None:
 
 def test_kernels_of_an_earlier_version_do_not_count_as_compiled(tmp_path: Path) -> None:
     assert isinstance(compiled(), bool)
-    index = "from cep.operators.arrival import take; index = take._cache._cache_file; "
+    index = "from cep.operators.goals.arrival import take; index = take._cache._cache_file; "
     keep = "index._save_index({'a signature': 'a file'}); "
     code = "from cep.app.progress import compiled; print(compiled())"
     root = Path(__file__).parent.parent
