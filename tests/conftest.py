@@ -53,6 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background: commands would not hear Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         long.choose(long.Share.read(config.getoption("long")), FUZZ)
     except ValueError as wrong:
