@@ -11,7 +11,7 @@ from cep.core.values import Pool
 from cep.operators.build import Builder
 from cep.plan.order import Unit
 from cep.plan.plan import Plan
-from cep.plan.staged import staged, telling
+from cep.plan.staged import alerts_alone, staged
 from cep.rules.alert import Alert
 from cep.rules.relations import Relation
 from cep.rules.terms import Graph
@@ -39,7 +39,7 @@ def started(
     keep_freed()
     bound, plan = program.bind(), program.plan
     if stage is not None:
-        plan = staged(plan, stage) if stage else telling(plan, program.alerts)
+        plan = staged(plan, stage) if stage else alerts_alone(plan, program.alerts)
     for table in bound.statics.stored.values():
         for codes in table.codes():
             bound.pool.pin(codes)

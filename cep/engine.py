@@ -155,7 +155,7 @@ class Engine(Described):
         """With lineage: give these columns of `cep.runtime.history` with each occurrence, `because` or `constituents`
         or both."""
         if self.history is not None:
-            self.history.tells = columns
+            self.history.gives = columns
 
     @wholly()
     def forget(self) -> None:

@@ -176,7 +176,7 @@ class LineLog(AppendLog[dict[str, Any]]):
 class CrcRecordLog(AppendLog[tuple[tuple[int, ...], bytes]]):
     """Records as an earlier version wrote them, with a CRC-32 each; nothing is added to them. An entry has the fields
     of its `head`, and the bytes behind that. The fields begin with the check sum of all that follows it, and the sizes
-    of two parts; a damaged record cannot be told from a torn one but by what is behind it."""
+    of two parts; a damaged record differs from a torn one only by what follows it."""
 
     def __init__(self, path: Path, head: Struct) -> None:
         super().__init__(path)

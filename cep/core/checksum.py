@@ -1,4 +1,4 @@
-"""Bytes with a hash: what a run goes on from is what was written, or it is told, before anything else reads it.
+"""Bytes with a hash: what a run goes on from is what was written, or the damage is reported before it is used.
 
 Whole (`seal`): a mark and a hash stand before the content. One by one: records of bytes (`record`), of which the last
 may be torn, and lines of JSON (`Chain`), each with a hash of all until it.

@@ -23,7 +23,7 @@ class Span:
 NOWHERE = Span(1, 1, 1, 1)
 
 MOST = 100
-"""Mistakes that are told at once."""
+"""Mistakes that are reported together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ class CepErrors(CepError):
         self.errors = tuple(sorted(errors, key=_position))
 
     def __str__(self) -> str:
-        told = [str(error) for error in self.errors]
-        if len(told) >= MOST:
-            told.append(f"these are {len(told)} mistakes; more are looked for when they are mended")
-        return "\n\n".join(told)
+        texts = [str(error) for error in self.errors]
+        if len(texts) >= MOST:
+            texts.append(f"these are {len(texts)} mistakes; more are looked for when they are mended")
+        return "\n\n".join(texts)
 
 
 class Mistakes(list[CepError]):

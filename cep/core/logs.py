@@ -29,9 +29,9 @@ def plain(event: str, text: str | None, level: Level = "info", /, **fields: obje
 def objects(event: str, text: str | None, level: Level = "info", /, **fields: object) -> None:
     """`{"time": "2026-11-21T08:00:00.000Z", "level": "info", "event": "start", "text": ..., ...}`."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    told = {"time": now, "level": level, "event": event, **({} if text is None else {"text": text}), **fields}
+    record = {"time": now, "level": level, "event": event, **({} if text is None else {"text": text}), **fields}
     if sys.stderr is not None:
-        sys.stderr.write(json.dumps(told, ensure_ascii=False, default=str) + "\n")
+        sys.stderr.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
         sys.stderr.flush()
 
 

@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM. A handler that raises does so in the midst of anything: of compiled code it makes a crash.
 
 So none does. While a command works, either signal ends it at once, without an exception, by its status. Where work in
-progress is to be ended well, somebody is `listening`: then the first is a wish, granted where the work `looks` for it
+progress must end cleanly, somebody is `listening`: then the first is a request, granted where the work `looks` for it
 between two steps; the second ends the command at once. What waits for input waits here, and is woken.
 """
 
@@ -25,14 +25,14 @@ _LONGEST = 2**31 - 1  # milliseconds, of poll
 
 
 class Stops:
-    """Of this process. `wished`: the number of the signal that somebody listened to, 0: none came. `awaiting`: input
-    is awaited, so a wish is granted wherever it is looked for. `status`: that of the command once it has ended."""
+    """Of this process. `requested`: the number of the signal that somebody listened to, 0: none came. `awaiting`: input
+    is awaited, so a request is granted wherever it is looked for. `status`: that of the command once it has ended."""
 
     def __init__(self) -> None:
-        self.wished = 0
+        self.requested = 0
         self.awaiting = False
         self.status: int | None = None
-        self._wish: Callable[[int], None] | None = None
+        self._on_request: Callable[[int], None] | None = None
         self._woken: int | None = None
         self._breaking = False
 
@@ -41,16 +41,16 @@ class Stops:
         atexit.register(self._end)  # the first to be told is the last to be done
         for number in STOPS:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._heard)
+                signal.signal(number, self._handle)
 
     @contextmanager
-    def listening(self, wish: Callable[[int], None]) -> Iterator[None]:
-        """The first signal that comes while the block runs is a wish."""
+    def listening(self, on_request: Callable[[int], None]) -> Iterator[None]:
+        """The first signal that comes while the block runs is a request."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
-        self.wished, self._wish, self._woken = 0, wish, reading
-        before = [(number, signal.signal(number, self._heard)) for number in STOPS]
+        self.requested, self._on_request, self._woken = 0, on_request, reading
+        before = [(number, signal.signal(number, self._handle)) for number in STOPS]
         waking = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         try:
             yield
@@ -58,23 +58,23 @@ class Stops:
             signal.set_wakeup_fd(waking)
             for number, handler in before:
                 signal.signal(number, handler)
-            self._wish = self._woken = None
+            self._on_request = self._woken = None
             os.close(reading)
             os.close(writing)
 
     @property
     def code(self) -> int:
-        """The exit status of who has granted the wish."""
-        return 128 + (self.wished or signal.SIGINT)
+        """The exit status of who has granted the request."""
+        return 128 + (self.requested or signal.SIGINT)
 
     def look(self) -> None:
-        """Between two steps of reading: KeyboardInterrupt where the wish is granted here."""
-        if self.wished and self.awaiting:
+        """Between two steps of reading: KeyboardInterrupt where the request is granted here."""
+        if self.requested and self.awaiting:
             raise KeyboardInterrupt
 
     def wait(self, descriptor: int | None, seconds: float | None) -> bool:
         """Until there is something to read, or the end; no longer than so many seconds, None: any. Whether there is.
-        KeyboardInterrupt: the wish came first."""
+        KeyboardInterrupt: the request came first."""
         until = None if seconds is None else monotonic() + seconds
         poll = select.poll()
         for each in (descriptor, self._woken):
@@ -95,7 +95,7 @@ class Stops:
 
     @contextmanager
     def breaking(self) -> Iterator[None]:
-        """While the block runs, which calls what waits by itself and is not compiled, a granted wish breaks it off."""
+        """While the block runs, which calls what waits by itself and is not compiled, a granted request ends it."""
         self._breaking = True
         try:
             self.look()
@@ -103,13 +103,13 @@ class Stops:
         finally:
             self._breaking = False
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
-        wish = self._wish
-        if wish is None or self.wished:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        on_request = self._on_request
+        if on_request is None or self.requested:
             _leave(number)
             return
-        self.wished = number
-        wish(number)
+        self.requested = number
+        on_request(number)
         if self._breaking:
             self.look()
 

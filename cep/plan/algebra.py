@@ -36,8 +36,8 @@ class Triples:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """A lowered program: the schemas of all events, the rules in program order, the static rules; what conditions ask
-    of the background knowledge, by the name of the predicate; the mistakes of the rules that are not among them,
-    which the plan tells with its own; and what alerts say of their occurrences, which are made by rules like others."""
+    of the background knowledge, by the name of the predicate; the mistakes of the rules that are not among them, to be
+    reported with those of the plan; and what alerts say of their occurrences, which are made by rules like others."""
 
     schemas: Mapping[str, Schema]
     rules: tuple[Rule, ...]

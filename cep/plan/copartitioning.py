@@ -17,7 +17,7 @@ from cep.rules.typed import TICKS, Typed, TypedCall, TypedVariable
 
 Place = frozenset[int] | None
 """The columns (of an event: the arguments) that hold the key by which an occurrence has its bucket, all the same value;
-none where nothing of the occurrence tells its one bucket. EVERYWHERE: it is in every bucket."""
+none where no column says which one bucket it is in. EVERYWHERE: it is in every bucket."""
 EVERYWHERE = None
 
 
@@ -258,8 +258,8 @@ class _Spreading:
         return Failure(number, f"the BY of {self.text(number)} leaves out {known or 'the key of what is in it'}")
 
     def kept_apart(self, number: int) -> bool:
-        """Whether a part that is in one bucket has a key for some other reason than this goal, where the one that is in
-        every bucket is made of events: what is large is not to be told from what is small by anything else."""
+        """Whether the part that is dealt out has a key for another goal too, where the other part is in every bucket.
+        Else nothing says which of the two is the large one."""
         one, other = self.plan.nodes[number].parts[:2]
         inputs = self.below[one] | self.below[other]
         return not inputs & self.everywhere or bool((inputs - self.everywhere) & self.book.apart)

@@ -80,8 +80,8 @@ class _Listing:
         kinds = Counter(facts.kind for facts in self.written.facts if facts.kind is not None)
         kept = [keeps for node in plan.nodes if (keeps := horizon(node, plan.points)) is not None]
         for_ever = sum(not keeps.forgets for keeps in kept)
-        told = f"{counted(len(self.alerts), 'alert')}, " if self.alerts else ""
-        line = f"{plan.source.name}: {counted(len(plan.heads) - len(self.alerts), 'rule')}, {told}"
+        alerts = f"{counted(len(self.alerts), 'alert')}, " if self.alerts else ""
+        line = f"{plan.source.name}: {counted(len(plan.heads) - len(self.alerts), 'rule')}, {alerts}"
         line += counted(kinds.total(), "goal")
         if kinds:
             line += f" ({', '.join(counted(kinds[kind], kind) for kind in KINDS if kinds[kind])})"

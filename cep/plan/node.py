@@ -137,7 +137,7 @@ class Node(ABC):
 
     @abstractmethod
     def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:
-        """The types of its columns, from those of its parts; its mistakes are told to `inference`."""
+        """The types of its columns, from those of its parts; its mistakes go to `inference`."""
 
     def instants(self, parts: Sequence[bool]) -> bool:
         """Whether all it gives are instants, where those of its parts are (M11)."""

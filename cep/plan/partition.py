@@ -211,7 +211,7 @@ class _Drawing:
         return _Draft(rules, inputs, None, tuple(sorted(reasons, key=lambda reason: reason.rule)))
 
     def reasons(self, unit: tuple[int, ...], given: Set[str]) -> list[Reason]:
-        """Why rules that belong together can run by no key, as told by the choice of keys that goes farthest."""
+        """Why rules that belong together can run by no key, by the choice of keys that goes farthest."""
         if mine := [self.forced[rule] for rule in unit if rule in self.forced]:
             return mine
         inputs = self.inputs(unit, given)
@@ -219,13 +219,15 @@ class _Drawing:
         choices = sorted(candidates(self.book, unit, inputs), key=lambda held: held.keys() <= small)
         ways = [(held, small - held.keys()) for held in choices]
         tries = [spread(self.book, unit, *way, given).failures for way in [*ways, ({}, set[str]())]]
-        told: list[dict[int, Failure]] = [
+        failed: list[dict[int, Failure]] = [
             {rule: failure for rule, failure in failures.items() if failure.node >= 0} for failures in tries
         ]
-        told = [failures for failures in told if failures]
-        if not told:
+        failed = [failures for failures in failed if failures]
+        if not failed:
             return [Reason(unit[0], None, "a time point has no key")]
-        farthest = max(told, key=lambda failures: (-len(failures), max(failure.node for failure in failures.values())))
+        farthest = max(
+            failed, key=lambda failures: (-len(failures), max(failure.node for failure in failures.values()))
+        )
         return [Reason(rule, failure.node, failure.reason) for rule, failure in farthest.items()]
 
 

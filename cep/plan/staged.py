@@ -25,20 +25,20 @@ def staged(plan: Plan, number: int) -> Plan:
     return _part(plan, stages[number - 1])
 
 
-def telling(plan: Plan, alerts: Sequence[Alert]) -> Plan:
+def alerts_alone(plan: Plan, alerts: Sequence[Alert]) -> Plan:
     """The part that makes the occurrences of alerts, over what the program derives: nothing of it remembers
     anything."""
-    book, told = Dependencies(plan), {alert.table for alert in alerts}
-    rules = tuple(number for number, head in enumerate(plan.heads) if head.event in told)
+    book, tables = Dependencies(plan), {alert.table for alert in alerts}
+    rules = tuple(number for number, head in enumerate(plan.heads) if head.event in tables)
     read = frozenset[str]().union(*(book.reads[rule] for rule in rules))
-    derived = frozenset(plan.derived) - told
+    derived = frozenset(plan.derived) - tables
     stage = Stage(
         0,
         False,
         rules,
         dict.fromkeys(sorted(read | derived), "single"),
         read - derived,
-        tuple(sorted(told)),
+        tuple(sorted(tables)),
         frozenset(),
         (),
     )

@@ -185,15 +185,15 @@ class Inference:
         return tuple(typed)
 
     def checked(self, argument: Expression, types: Mapping[str, str], names: Sequence[str]) -> Typed | None:
-        """An expression over columns, typed; its mistakes are told in the author's names for them."""
+        """An expression over columns, typed; its mistakes are in the author's names for them."""
         try:
             return check(argument, types, self.source)
         except CepError:
             named = author_names([argument], names, self.source)
             try:
                 check(rename_expression(argument, named), _renamed(types, named), self.source)
-            except CepError as retold:
-                error = retold
+            except CepError as in_words:
+                error = in_words
             self.error(error)
             return None
 
@@ -207,12 +207,12 @@ class Inference:
         one, two = (self.columns[node][column].type for node, column in (left, right))
         if UNKNOWN in (one, two) or common_type(one, two) is not None:
             return
-        told = [
+        both = [
             f"{a(type)} on the {side}" if (place := self.origin(*where)) is None else f"{a(type)} as {place}"
             for type, side, where in ((one, "left", left), (two, "right", right))
         ]
         self.complain(
-            f"`{self.names[left[0]][left[1]]}` never joins: it is {told[0]} and {told[1]}",
+            f"`{self.names[left[0]][left[1]]}` never joins: it is {both[0]} and {both[1]}",
             self.spans[number],
             "the same type for both, or another variable for one of them",
         )
@@ -252,7 +252,7 @@ class Inference:
     def conditions(
         self, conditions: Sequence[Condition], columns: Sequence[Column], names: Sequence[str]
     ) -> Conditions | None:
-        """Conditions over columns, compiled; their mistakes are told in the author's `names` for the columns."""
+        """Conditions over columns, compiled; their mistakes are in the author's `names` for the columns."""
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
         try:
             return compile_conditions(conditions, types, self.relations, self.pool, self.source)
@@ -261,8 +261,8 @@ class Inference:
             written = [rename_condition(condition, named) for condition in conditions]
             try:
                 compile_conditions(written, _renamed(types, named), self.relations, self.pool, self.source)
-            except CepError as retold:
-                error = retold
+            except CepError as in_words:
+                error = in_words
             for one in error.errors if isinstance(error, CepErrors) else (error,):
                 self.error(advised(one, written, self.schemas, self.source))
             return None

@@ -78,7 +78,7 @@ def read_all(texts: Sequence[str]) -> tuple[Shapes, dict[int, WrongArea]]:
 
 
 def _parsed(texts: list[str]) -> tuple[Shapes, dict[int, WrongArea]]:
-    with np.errstate(all="ignore"):  # a number beyond the floats is told as a coordinate that is none
+    with np.errstate(all="ignore"):  # a number beyond the floats is reported as no coordinate
         try:
             return np.atleast_1d(shapely.from_wkt(texts)), {}
         except (shapely.errors.GEOSException, NotImplementedError) as error:  # the latter of curves, which it lacks

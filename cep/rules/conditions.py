@@ -166,7 +166,7 @@ class _Builder:
             except CepError as error:
                 self.errors.add(error)
                 for variable in binding(condition, self.types):
-                    self.types[variable] = "any"  # one mistake is told once
+                    self.types[variable] = "any"  # one mistake is reported once
         if self.errors:
             raise self.errors[0] if len(self.errors) == 1 else CepErrors(self.errors)
         return tuple(self.steps)

@@ -289,7 +289,7 @@ class _Checker:
         return TypedCall(operator, (sides[0], sides[1]), "bool")
 
     def within_reach(self, expression: Expression, typed: Typed, type: str) -> None:
-        """Refuses a number that as a time or duration is out of reach: it would be missing, and nobody told."""
+        """Refuses a number that as a time or duration is out of reach: it would be missing without a word."""
         if type not in TICKS or not isinstance(typed, TypedConstant) or typed.type not in ("int", "float"):
             return
         if abs(float(typed.value)) * 1_000_000 > FARTHEST:

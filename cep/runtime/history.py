@@ -29,12 +29,12 @@ class History:
     """`sources`: records taken, `kept`: occurrences made, by event in runs sorted by name; `lineage`: which made which.
 
     Kept is what something still waiting goes back to, and with `remember` what ended in the last so many microseconds.
-    `tells`: the columns that occurrences get.
+    `gives`: the columns that occurrences get.
     """
 
     def __init__(self, remember: int | None) -> None:
         self.remember = remember
-        self.tells: tuple[str, ...] = (BECAUSE,)
+        self.gives: tuple[str, ...] = (BECAUSE,)
         self.lineage = Lineage()
         self.sources: dict[str, list[Table]] = {}
         self.kept: dict[str, list[Table]] = {}
@@ -47,16 +47,16 @@ class History:
 
     def made(self, made: Made) -> None:
         """Occurrences come out of them."""
-        if self.remember is not None or CONSTITUENTS in self.tells:
+        if self.remember is not None or CONSTITUENTS in self.gives:
             for name, tables in made.items():
                 runs.put(self.kept.setdefault(name, []), concat(tables), IDENTITY)
 
     def columns(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
         """The columns that occurrences of an event get."""
         made = []
-        if BECAUSE in self.tells:
+        if BECAUSE in self.gives:
             made.append(self.because(table, plan.schemas, pool))
-        if CONSTITUENTS in self.tells:
+        if CONSTITUENTS in self.gives:
             made.append(self.constituents(event, table, plan, pool))
         return made
 
@@ -144,7 +144,7 @@ class History:
         which made which."""
         needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting]))
         records = {name: _those(concat(tables), needed) for name, tables in self.sources.items() if tables}
-        if CONSTITUENTS in self.tells:
+        if CONSTITUENTS in self.gives:
             records |= {_MADE + name: _those(concat(tables), needed) for name, tables in self.kept.items() if tables}
         return [to_arrow(records), self.lineage.snapshot(needed)]
 

@@ -189,7 +189,7 @@ def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation
 class Project(Memoryless):
     """The occurrences of an event as a set: input, and what the rules' heads make, rules in program order.
 
-    `rules`: the heads' numbers in the plan, which `lineage` is told where there are several.
+    `rules`: the heads' numbers in the plan, which `lineage` keeps where there are several.
     """
 
     def __init__(

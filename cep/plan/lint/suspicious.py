@@ -156,16 +156,16 @@ def _unstarted(rules: Rules) -> list[Warning]:
     for name, others in needs.items():
         for other in others:
             needed_by.setdefault(other, []).append(name)
-    told: set[str] = set()  # and what needs one that is told of
+    reported: set[str] = set()  # and what needs one of these
     found: dict[str, Warning] = {}
     for rule in rules.rules:
-        if rule.event not in cyclic or rule.event in told:
+        if rule.event not in cyclic or rule.event in reported:
             continue
         todo = [rule.event]
         while todo:
             name = todo.pop()
-            if name not in told:
-                told.add(name)
+            if name not in reported:
+                reported.add(name)
                 todo += needed_by.get(name, ())
         hint = f"a rule that starts it, without `{rule.event}`; or `event {rule.event}(...)` where it is read as well"
         message = f"`{rule.event}` can never occur: it takes one to make one"
