@@ -40,6 +40,12 @@ _stand_ins: dict[int, tuple[Any, Callable[..., Any]]] = {}
 _twins: dict[int, Callable[..., Any]] = {}
 
 
+def compile_at_once() -> None:
+    """From now on compile each kernel at its first call: where a stream is live, it is not to pause for that later."""
+    global MODE
+    MODE = MODE or "compiled"
+
+
 def tell(beforehand: Callable[[], None]) -> None:
     """Call this once, before the first kernel is compiled that this process needs."""
     _told[:] = [beforehand]

@@ -16,6 +16,7 @@ from cep.app.program_thread import Acknowledgements, JournaledBatches
 from cep.app.terminal import announce_compiling, facts_of, knowledge_of, source_log, text_of, warn, warnings_of
 from cep.core.errors import CepError
 from cep.core.suggest import astray
+from cep.core.tiers import compile_at_once
 from cep.engine import Engine
 from cep.runtime.snapshot import DAMAGED
 from cep.server.options import ServeOptions
@@ -79,6 +80,8 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     derived = None if alert_engine is None else SinkReader(options.source.inputs[0], engine.outputs)
     found = find(options.source.inputs, engine.inputs, options.source.format) if derived is None else []
     live = any(one.size is None for one in found)
+    if live:
+        compile_at_once()
     silence = _silence(options, live)
     warn(warnings_of(engine, options.rules, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
