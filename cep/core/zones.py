@@ -1,0 +1,123 @@
+"""Time zones as tables: local times of many instants at once, and the other way round.
+
+The rules are those of the IANA time zone database, read through Python's `zoneinfo`: the system's copy, or that of the
+package `tzdata` where there is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
+
+import numpy as np
+from numpy.typing import NDArray
+
+SECONDS = 86_400
+DAY = SECONDS * 1_000_000
+MICROSECOND = timedelta(microseconds=1)
+CYCLE = 146_097 * DAY
+"""400 years: after so long, dates fall on the same days of the week again, so rules without an end repeat."""
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_FIRST, _LAST = date(1840, 1, 1).toordinal(), date(2500, 1, 1).toordinal()
+"""Days between which changes are looked for: before, no zone has any; after, they repeat."""
+_DENSE = range(date(1900, 1, 1).toordinal(), date(2040, 1, 1).toordinal())
+"""Days of which each is looked at; before and after them, changes are more than a week apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Zone:
+    """A time zone: from `instants[i]` on (microseconds UTC; the first is before every time) local time is UTC and
+    `offsets[i]` microseconds."""
+
+    name: str
+    instants: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    _ends: NDArray[np.int64]
+    """The local time at which offset i ends, not included."""
+    _starts: NDArray[np.int64]
+    """The local time at which offset i begins."""
+
+    def local(self, instants: Any) -> NDArray[np.int64]:
+        """The local times at instants, both int64 microseconds: a local time is counted as if its clock were UTC's."""
+        times: NDArray[np.int64] = np.asarray(instants, np.int64)
+        return times + self.offsets[np.searchsorted(self.instants, times - _cycles(times), "right") - 1]
+
+    def utc(self, local: Any, later: bool = False) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The instants at which clocks show local times, and whether they ever do.
+
+        Of a time that clocks show twice it is the earlier instant, or the later. For one that they skip it is the
+        instant at which they skip it.
+        """
+        local = np.asarray(local, np.int64)
+        cycles = _cycles(local)
+        within = local - cycles
+        if later:
+            place = np.searchsorted(self._starts, within, "right") - 1
+            shown = within < self._ends[place]
+            skipped = self.instants[np.minimum(place + 1, len(self.instants) - 1)]
+        else:
+            place = np.searchsorted(self._ends, within, "right")
+            shown = within >= self._starts[place]
+            skipped = self.instants[place]
+        return np.where(shown, within - self.offsets[place], skipped) + cycles, shown
+
+
+@lru_cache(maxsize=64)
+def zone(name: str) -> Zone:
+    """The zone of a name such as `Europe/Zurich`.
+
+    Raises ValueError where the database has none of that name (`names()` are those it has).
+    """
+    if name not in names():
+        raise ValueError(f"there is no time zone `{name}`")
+    info = ZoneInfo(name)
+    last, old = _FIRST, _ahead(info, datetime.fromordinal(_FIRST))
+    instants, offsets = [-(2**62)], [old]
+    for day in (*range(_FIRST, _DENSE.start, 7), *_DENSE, *range(_DENSE.stop, _LAST, 7), _LAST):
+        new = _ahead(info, datetime.fromordinal(day))
+        if new != old:
+            instants.append(_change(info, last, day, new))
+            offsets.append(new)
+        last, old = day, new
+    at, by = np.array(instants, np.int64), np.array(offsets, np.int64)
+    return Zone(name, at, by, np.append(at[1:] + by[:-1], np.int64(2**62)), at + by)
+
+
+@lru_cache(maxsize=1)
+def names() -> frozenset[str]:
+    """The names of all zones."""
+    return frozenset(available_timezones())
+
+
+def _ahead(info: ZoneInfo, local: datetime) -> int:
+    """Microseconds that a local time is ahead of UTC."""
+    ahead = info.utcoffset(local)
+    assert ahead is not None
+    return ahead // MICROSECOND
+
+
+def _change(info: ZoneInfo, before: int, after: int, new: int) -> int:
+    """The instant, in microseconds from 1970, from which on local time is `new` ahead: between two local dates."""
+    begin = datetime.fromordinal(before - 1).replace(tzinfo=info)
+
+    def changed(second: int) -> bool:
+        return _ahead(info, info.fromutc(begin + timedelta(seconds=second))) == new
+
+    low, high = 0, (after - before + 2) * SECONDS
+    for step in (3600, 1):  # nearly all are at a full hour
+        while high - low > step:
+            middle = low + (high - low) // (2 * step) * step
+            low, high = (low, middle) if changed(middle) else (middle, high)
+        if not changed(high - 1):
+            break
+    return ((before - 1 - _EPOCH) * SECONDS + high) * 1_000_000
+
+
+def _cycles(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What brings times after the table's end back into its last 400 years."""
+    beyond = times - (_LAST - _EPOCH) * DAY
+    return np.where(beyond >= 0, (beyond // CYCLE + 1) * CYCLE, 0)
