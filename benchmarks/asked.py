@@ -18,10 +18,10 @@ from benchmarks.serve import SCHEMA, SECOND, STATIONS
 from connectors.rdf import triples
 from connectors.rdf.evaluation import evaluate
 from connectors.rdf.identity import identified
-from connectors.rdf.question import Question, Refused
+from connectors.rdf.question import QueryRefused, Question
 from connectors.rdf.store import EventStore
 from connectors.rdf.time_index import TimeIndex
-from connectors.rdf.vocabulary import PREFIXES, Vocabulary
+from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from knowledge.rdf.prefixed_names import KNOWN
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +63,7 @@ def _of(attribute: str) -> str:
 
 def filled(folder: str, events: int) -> EventStore:
     """Warnings of thirty days, the last at LAST, of stations of which a few have places; and other places."""
-    store = EventStore(folder, Vocabulary())
+    store = EventStore(folder, EventVocabulary())
     step = 30 * 86_400 * SECOND // events
     for first in range(0, events, BATCH):
         number = pl.int_range(first, min(events, first + BATCH), eager=True)
@@ -71,7 +71,10 @@ def filled(folder: str, events: int) -> EventStore:
         station = "s" + (number * 7919 % STATIONS).cast(pl.String)
         table = pl.DataFrame({"start": end - 600 * SECOND, "end": end, "station": station, "readings": number})
         text = triples.events(
-            identified(table, SCHEMA, "p"), SCHEMA, Vocabulary(), Vocabulary().derivation("p", "warning", ["1"])
+            identified(table, SCHEMA, "p"),
+            SCHEMA,
+            EventVocabulary(),
+            EventVocabulary().derivation("p", "warning", ["1"]),
         )
         store.add(text.encode())
     wgs, gn = KNOWN["wgs84"], KNOWN["gn"]
@@ -96,7 +99,9 @@ def main() -> None:
     options = parser.parse_args()
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         kept = options.store is not None and Path(options.store).exists()
-        store = EventStore(options.store, Vocabulary()) if kept else filled(options.store or folder, options.events)
+        store = (
+            EventStore(options.store, EventVocabulary()) if kept else filled(options.store or folder, options.events)
+        )
         index = TimeIndex(store.store, store.spans)
         for name, text in examples().items():
             with_it = [_told(_seconds(store.store, text, index)) for _ in range(3)]
@@ -112,7 +117,7 @@ def _seconds(store: ox.Store, text: str, index: TimeIndex | None) -> float | Non
     began = time.process_time()
     try:
         evaluate(store, Question(text, prefixes=tuple({**KNOWN, **PREFIXES}.items()), table="csv", seconds=60.0), index)
-    except Refused as error:
+    except QueryRefused as error:
         assert error.code == "slow", error
         return None
     return time.process_time() - began

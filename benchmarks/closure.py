@@ -76,13 +76,13 @@ def ours(stations: int) -> dict[str, Any]:
 
 def change(stations: int) -> dict[str, Any]:
     """One station's triples added, and taken away again."""
-    from knowledge.rdf.triples import Triples
+    from knowledge.rdf.triples import TripleSet
     from knowledge.reasoning.closure import close
 
     terms, triples = network.loaded(stations)
     station = terms.id_of(f"{network.PREFIXES['id']}station-{stations // 2}")
     its = (triples.s == station) | (triples.o == station)
-    less, more = (Triples.of(*(column[rows] for column in triples.columns)) for rows in (~its, its))
+    less, more = (TripleSet.of(*(column[rows] for column in triples.columns)) for rows in (~its, its))
     closed = close(terms, less, "owlrl")
     seconds = {}
     for name in ("more", "less"):

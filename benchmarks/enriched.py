@@ -39,7 +39,7 @@ def register(stations: int, features: int = 0) -> Any:
     from knowledge.graph import Knowledge
     from knowledge.rdf import load
     from knowledge.rdf.terms import NONE, Terms
-    from knowledge.rdf.triples import Triples
+    from knowledge.rdf.triples import TripleSet
 
     terms = Terms()
     said = load.load([ONTOLOGIES / f"{name}.ttl" for name in ("sensors", "weather", "places")], terms)
@@ -49,7 +49,7 @@ def register(stations: int, features: int = 0) -> Any:
         with TemporaryDirectory() as folder:
             dump = load.load(registers.dump(Path(folder), features), terms)
         parts.append((dump.s, dump.p, dump.o))
-    every = Triples.of(*(np.concatenate(columns) for columns in zip(*parts)))
+    every = TripleSet.of(*(np.concatenate(columns) for columns in zip(*parts)))
     return Knowledge(terms, {NONE: every}, "owlrl")
 
 
@@ -85,10 +85,10 @@ def places() -> Any:
     """Places spread over the United States."""
     from knowledge.graph import Knowledge
     from knowledge.rdf.terms import NONE, Terms
-    from knowledge.rdf.triples import Triples
+    from knowledge.rdf.triples import TripleSet
 
     terms = Terms()
-    return Knowledge(terms, {NONE: Triples.of(*registers.stations(PLACES, seed=2).triples(terms))}, "none")
+    return Knowledge(terms, {NONE: TripleSet.of(*registers.stations(PLACES, seed=2).triples(terms))}, "none")
 
 
 def visits(events: int, keys: int) -> Stream:

@@ -11,7 +11,7 @@ import polars as pl
 import pyoxigraph as ox
 
 from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 
 PREFIXES = {
     "": "http://example.org/weather#",
@@ -62,14 +62,14 @@ PLACES = 10
 """Stations to a place; places to a district; districts to a country."""
 
 
-def loaded(stations: int) -> tuple[Terms, Triples]:
+def loaded(stations: int) -> tuple[Terms, TripleSet]:
     """Ontology and stations as ids of terms."""
     terms = Terms()
     prefixes = "".join(f"@prefix {name}: <{iri}> .\n" for name, iri in PREFIXES.items())
     schema = [tuple(quad.triple) for quad in ox.parse(prefixes + ONTOLOGY, ox.RdfFormat.TURTLE)]
     rows = triples(stations)
     columns = [np.concatenate([terms.ids([row[i] for row in schema]), terms.tokens(rows["spo"[i]])]) for i in range(3)]
-    return terms, Triples.of(*columns)
+    return terms, TripleSet.of(*columns)
 
 
 def turtle(stations: int) -> str:

@@ -20,7 +20,7 @@ from connectors.rdf import triples
 from connectors.rdf.identity import identified
 from connectors.rdf.question import Question
 from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import PREFIXES, Vocabulary
+from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 
 SCHEMA = Schema("warning", (Attribute("station", "string"), Attribute("readings", "int")), True, False)
 STATIONS, SECOND = 5000, 1_000_000
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=20_000)
     parser.add_argument("--pause", type=float, default=0.05, help="seconds between two queries while events come")
     options = parser.parse_args()
-    words = Vocabulary()
+    words = EventVocabulary()
     with TemporaryDirectory() as folder, closing(StoreProcess(folder, words)) as store:
 
         def ask(number: int) -> float:

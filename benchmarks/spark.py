@@ -24,7 +24,7 @@ from pyspark.sql import functions as sql
 from cep.engine import Engine
 from cep.spark.driver.session import session
 from cep.spark.job import Job, start
-from cep.spark.program import Options, ShippedProgram
+from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.storage.layout import BUCKETS
 
 WARM = 6
@@ -108,7 +108,7 @@ def join(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
 
 def seq(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
     """The SEQ as a rule, its input left open."""
-    program = ShippedProgram.of(Engine.from_text(load.text), load.text, "<benchmark>", Options(), 16)
+    program = ShippedProgram.of(Engine.from_text(load.text), load.text, "<benchmark>", ProgramOptions(), 16)
     inputs = tuple(f"{event}={folder / event}" for event in ("a", "b"))
     (out / "state").mkdir(parents=True)
     places = str(out / "derived"), str(out / "state")

@@ -14,7 +14,7 @@ from typer import Argument, Option
 from cep.app.cli_explain import explain
 from cep.app.cli_help import RULES, Sectioned
 from cep.app.cli_knowledge import fits, knowing
-from cep.app.cli_options import KnowledgeOptions, Policy, Rules
+from cep.app.cli_options import KnowledgeOptions, PolicyName, RuleFile
 from cep.app.cli_run import run
 from cep.app.command_line import takes
 from cep.app.durations import refuse
@@ -114,14 +114,14 @@ class PolicyOptions:
 
     PANEL: ClassVar = RULES
 
-    policy: Policy = None
+    policy: PolicyName = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
     """The options of `cep plan`."""
 
-    rules: Rules
+    rules: RuleFile
     evaluation: PolicyOptions
     knowledge: KnowledgeOptions
 

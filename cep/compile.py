@@ -24,7 +24,7 @@ from cep.rules.alert import Alert
 from cep.rules.datalog import Statics, close
 from cep.rules.terms import PolicyChoice
 from cep.runtime import snapshot
-from cep.runtime.knowledge_source import KnowledgeSource, Known, ask, source_of
+from cep.runtime.knowledge_source import KnowledgeSource, ProgramKnowledge, ask, source_of
 
 COMPILED = ("facts", "knowledge", "types", "policy", "alerts")
 """The options of `compile`; all others are those of an engine."""
@@ -35,7 +35,7 @@ class Binding:
     """What static predicates hold, as codes of one pool of values: an engine has one of its own."""
 
     pool: Pool
-    known: Known
+    known: ProgramKnowledge
     statics: Statics
 
 
@@ -106,7 +106,7 @@ def _bound(rules: Rules, facts: Mapping[str, pl.DataFrame], knowledge: Knowledge
     return Binding(pool, known, close(rules.statics, facts, pool, rules.source, given=known.relations(rules)))
 
 
-def _all(rules: Rules, known: Known, error: CepError) -> list[CepError]:
+def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepError]:
     """Every mistake once: of the rules, of what they ask, and of the plan."""
     found = error.errors if isinstance(error, CepErrors) else (error,)
     if known.errors:  # without what was asked no type is known

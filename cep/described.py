@@ -17,12 +17,12 @@ from cep.rules.relations import Relation
 from cep.rules.terms import Graph
 from cep.runtime import prior_state
 from cep.runtime.fingerprint import Fingerprints
-from cep.runtime.history import History
+from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.knowledge_source import RelationInfo
 from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
-from cep.runtime.parts import Parts
+from cep.runtime.parts import EngineParts
 from cep.runtime.reorder_buffer import ReorderBuffer
 
 
@@ -34,7 +34,7 @@ def started(
     remember: int | None,
     fast_recursion: bool,
     max_derivations: int,
-) -> Parts:
+) -> EngineParts:
     """The parts of a program that nothing has come to yet; the options are those of `Engine`."""
     keep_freed()
     bound, plan = program.bind(), program.plan
@@ -43,7 +43,7 @@ def started(
     for table in bound.statics.stored.values():
         for codes in table.codes():
             bound.pool.pin(codes)
-    history = None if not explain and remember is None else History(remember)
+    history = None if not explain and remember is None else OccurrenceHistory(remember)
     changes = None
     if program.knowledge is not None:
         rules, facts = program.rules, program.facts
@@ -52,7 +52,7 @@ def started(
             changes.remember(remember)
     builder = Builder(plan, bound.statics.relations, bound.pool, None if history is None else history.lineage)
     machine = Machine(plan, builder, fast_recursion, max_derivations)
-    return Parts(plan, bound.pool, machine, ReorderBuffer(lateness), history, changes)
+    return EngineParts(plan, bound.pool, machine, ReorderBuffer(lateness), history, changes)
 
 
 class Described:
@@ -64,14 +64,14 @@ class Described:
     are none.
     """
 
-    def __init__(self, program: CompiledProgram, stage: int | None, parts: Parts) -> None:
+    def __init__(self, program: CompiledProgram, stage: int | None, parts: EngineParts) -> None:
         self.plan: Plan = parts.plan
         self.program: str = program.fingerprint + ("" if stage is None else f" stage {stage}")
         self.alerts: tuple[Alert, ...] = program.alerts
         self.stage = stage
         self.pool: Pool = parts.pool
         self.relations: Mapping[str, Relation] = parts.machine.builder.relations
-        self.history: History | None = parts.history
+        self.history: OccurrenceHistory | None = parts.history
         self.changes: KnowledgeChanges | None = parts.changes
         self._parts, self._machine, self._clock = parts, parts.machine, parts.clock
         self._whole: Plan = program.plan

@@ -19,13 +19,13 @@ from cep.core.time import END_OF_TIME, FARTHEST, Frontier
 from cep.described import Described, started
 from cep.events import Event, types_of
 from cep.runtime import engine_state, snapshot
-from cep.runtime.admission import Batch, receive
+from cep.runtime.admission import EventBatch, receive
 from cep.runtime.atomic_step import wholly
 from cep.runtime.counts import Count
 from cep.runtime.decode import frames, places, to_events
 from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
-from cep.runtime.prior_state import PriorState, State
+from cep.runtime.prior_state import PriorState, SnapshotParts
 from cep.runtime.state_by_key import KeyedStage, Keys, StateByKey
 from cep.runtime.stepping import step, update
 
@@ -70,7 +70,7 @@ class Engine(Described):
         self._by_key: StateByKey | None = None
         self.carried: dict[str, bool] = {}
         if before is not None:
-            state = State.of(before)
+            state = SnapshotParts.of(before)
             with snapshot.restoring():
                 taken = engine_state.carry(self._parts, state, self._goals(), self._loaded)
             self.carried = {rule: goals <= taken for rule, goals in self.goals().items()}
@@ -89,7 +89,7 @@ class Engine(Described):
 
     # --- running ---
 
-    def push(self, batch: Batch) -> Frames:
+    def push(self, batch: EventBatch) -> Frames:
         """Take a batch, {type: table} or events, sorted or not; gives what it completes.
 
         A table has Int64 `start` and `end` (or `time`), a column an attribute, and may have `@order`, each row's
@@ -100,7 +100,7 @@ class Engine(Described):
         return self._run(self._clock.reached())
 
     @wholly(refuses=True)
-    def receive(self, batch: Batch) -> None:
+    def receive(self, batch: EventBatch) -> None:
         """Take a batch as `push` does and complete nothing: `advance(reached)` goes on."""
         receive(self._parts, batch)
 

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from cep.core import checksum
-from cep.core.append_log import CrcRecordLog, Record, RecordLog
+from cep.core.append_log import CrcRecordLog, RecordBytes, RecordLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError
 from cep.core.schema import Schema
@@ -197,7 +197,7 @@ class Journal:
         begun = _encoded({"follows": name, "first": point.first, "places": places}, numbers.tobytes())
         return self._written([begun, *_since(point)])
 
-    def _written(self, records: Sequence[Record]) -> RecordLog:
+    def _written(self, records: Sequence[RecordBytes]) -> RecordLog:
         self._part.unlink(missing_ok=True)
         log = RecordLog(self._part)
         log.append(records)
@@ -229,7 +229,7 @@ def _silence(length: int, before: int) -> int:
     return length and max(1, length - before)
 
 
-def _since(point: Point) -> Iterator[Record]:
+def _since(point: Point) -> Iterator[RecordBytes]:
     """The batches behind a point, as they stand in the journal that follows its snapshot."""
     before = point.silence
     for head, tables, silence in point.since:
@@ -237,7 +237,7 @@ def _since(point: Point) -> Iterator[Record]:
         yield _encoded({**head, "silence": _silence(silence, before)}, tables)
 
 
-def _encoded(head: Mapping[str, Any], tables: bytes) -> Record:
+def _encoded(head: Mapping[str, Any], tables: bytes) -> RecordBytes:
     return json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"), tables
 
 

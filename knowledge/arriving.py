@@ -13,7 +13,7 @@ import pyoxigraph as ox
 
 from cep.core.errors import CepError
 from knowledge.rdf.parse_errors import plain
-from knowledge.updates import Graphs, Refused, Update
+from knowledge.updates import Graphs, RefusedUpdate, Update
 
 BEGINNING = -(2**62)
 Awaited = Callable[[Iterator[bytes]], bytes | None]
@@ -36,7 +36,7 @@ class Arriving:
         self.name = name
         self.now = BEGINNING
         self.over = self.quiet = False
-        self.refused: list[Refused] = []
+        self.refused: list[RefusedUpdate] = []
         self._pieces = pieces
         self._graphs = Graphs("")
         self._line = 0
@@ -141,4 +141,4 @@ class Arriving:
                 del self._graphs.known[name]
 
     def _refuse(self, line: int, reason: str, code: str, text: bytes) -> None:
-        self.refused.append(Refused(self.name, line, reason, code, text.decode("utf-8", "replace").strip()))
+        self.refused.append(RefusedUpdate(self.name, line, reason, code, text.decode("utf-8", "replace").strip()))

@@ -10,7 +10,7 @@ from rdflib import OWL, RDF, RDFS, SH, BNode, Graph, Literal, URIRef
 from cep.core.values import Ints
 from knowledge.namespaces import XSD
 from knowledge.rdf.terms import BLANK, IRI, NONE, Terms
-from knowledge.rdf.triples import TripleColumns, Triples
+from knowledge.rdf.triples import TripleColumns, TripleSet
 
 if TYPE_CHECKING:
     from rdflib.term import Node
@@ -19,7 +19,7 @@ _ANYTHING = (SH.sparql, SH.closed, SH.target, SH.rule, SH.select, SH.ask, SH.js)
 """Words of shapes that may ask for any triple."""
 
 
-def data_graph(terms: Terms, triples: Triples, shapes: Graph) -> Graph:
+def data_graph(terms: Terms, triples: TripleSet, shapes: Graph) -> Graph:
     """The targets of shapes, what lies on paths from them, and the classes of all these; what any shape of them asks
     for is there. All triples, where shapes may ask for any.
     """
@@ -42,7 +42,7 @@ def data_graph(terms: Terms, triples: Triples, shapes: Graph) -> Graph:
     return rdflib_graph(terms, [*parts, triples.match(p=below)])
 
 
-def _targets(terms: Terms, triples: Triples, shapes: Graph) -> Ints:
+def _targets(terms: Terms, triples: TripleSet, shapes: Graph) -> Ints:
     of_class: set[Node] = {*shapes.objects(None, SH.targetClass)}
     of_class |= {one for kind in (RDFS.Class, OWL.Class) for one in shapes.subjects(RDF.type, kind)}
     classes = _known(terms, of_class)
@@ -61,7 +61,7 @@ def _known(terms: Terms, nodes: set[Node]) -> list[int]:
     return [id for id in ids if id != NONE]
 
 
-def _of(triples: Triples, predicate: int, place: int, nodes: Ints) -> TripleColumns:
+def _of(triples: TripleSet, predicate: int, place: int, nodes: Ints) -> TripleColumns:
     # The triples with this predicate and one of these nodes at a place.
     s, p, o = triples.match(p=predicate)
     kept = np.isin((s, p, o)[place], nodes)

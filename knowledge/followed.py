@@ -9,7 +9,7 @@ import pyoxigraph as ox
 from knowledge.graph import Knowledge
 from knowledge.query import store
 from knowledge.rdf.terms import NONE
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 
 
 class Followed:
@@ -28,16 +28,16 @@ class Followed:
         self._known.forget()
         return written
 
-    def _graphs(self) -> dict[int, Triples]:
+    def _graphs(self) -> dict[int, TripleSet]:
         return {**self._known.graphs, NONE: self._known.seen}
 
-    def _written(self, some: dict[int, Triples], others: dict[int, Triples]) -> bytes:
+    def _written(self, some: dict[int, TripleSet], others: dict[int, TripleSet]) -> bytes:
         return b"".join(self._lines(some, others))
 
-    def _lines(self, some: dict[int, Triples], others: dict[int, Triples]) -> Iterator[bytes]:
+    def _lines(self, some: dict[int, TripleSet], others: dict[int, TripleSet]) -> Iterator[bytes]:
         """The quads that are in some graphs and not in others."""
         for graph, triples in some.items():
-            other = others.get(graph, Triples.empty())
+            other = others.get(graph, TripleSet.empty())
             if triples is not other and len(only := triples.minus(other)):
                 written = ox.serialize(store.quads(self._known.terms, only, graph), format=ox.RdfFormat.N_QUADS)
                 assert written is not None, "without an output the text is given"

@@ -19,7 +19,7 @@ from cep.rules.relations import Column, Mask, Probe
 from knowledge.namespaces import GEO, WGS84
 from knowledge.point_index import PointIndex
 from knowledge.rdf.terms import IRI, NONE, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 
 GEOMETRIES = (GEO + "hasGeometry", GEO + "hasDefaultGeometry")
 LINKS = (WGS84 + "location", *GEOMETRIES)
@@ -38,7 +38,7 @@ class Geometries:
     that cannot be read.
     """
 
-    def __init__(self, terms: Terms, triples: Triples) -> None:
+    def __init__(self, terms: Terms, triples: TripleSet) -> None:
         self._terms = terms
         self._triples = triples
 
@@ -163,7 +163,7 @@ class Geometries:
 
     def _pairs(self, property: str, subject: str, object: str) -> pl.DataFrame:
         id = self._terms.id_of(property)
-        s, _, o = self._triples.match(p=id) if id != NONE else Triples.empty().columns
+        s, _, o = self._triples.match(p=id) if id != NONE else TripleSet.empty().columns
         return pl.DataFrame({subject: s, object: o})
 
     def _refused(self, thing: int, property: str, reason: str, count: int, wrong: WrongArea | None = None) -> CepError:

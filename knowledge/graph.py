@@ -28,14 +28,14 @@ from knowledge.query.frames import frame, in_order
 from knowledge.query.locality import locality
 from knowledge.query.pattern_tables import PatternTable
 from knowledge.query.refreshed import Refreshed, following, names, refreshed
-from knowledge.query.sparql import Constant, basic, tokens
+from knowledge.query.sparql import ConstantTerm, basic, tokens
 from knowledge.rdf import interop, load
 from knowledge.rdf.canonical import Canonical
 from knowledge.rdf.change import Change, merge
 from knowledge.rdf.fingerprint import fingerprint
 from knowledge.rdf.named_graphs import by_graph, changed, differing, holds, union
 from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.closure import Closure
 from knowledge.reasoning.owlrl_rules import OwlrlClosure
 from knowledge.reasoning.regime import closed_under
@@ -58,7 +58,7 @@ class Knowledge:
     Numbers, times and the like are one term in patterns if they are one value (knowledge/rdf/canonical.py).
     """
 
-    def __init__(self, terms: Terms, graphs: Mapping[int, Triples], reasoning: str | type[Any] = "none") -> None:
+    def __init__(self, terms: Terms, graphs: Mapping[int, TripleSet], reasoning: str | type[Any] = "none") -> None:
         """Of triples by the id of their graph, NONE for the default graph. `reasoning`: none, rdfs, owlrl, or a rule
         set of one's own, a class of owlrl or its name, `module:Class` (knowledge/reasoning/owlrl_rules.py).
 
@@ -70,7 +70,7 @@ class Knowledge:
         self.reasoning, self.closure = closed_under(terms, self.asserted, reasoning)
         self.closed = self.asserted if self.closure is None else self.closure.triples
         self.canonical = Canonical(terms)
-        self._asked: Triples | None = None
+        self._asked: TripleSet | None = None
         self._stores: dict[bool, ox.Store] = {}
         self._lent = False  # whether a fork has these stores too
         self.loaded: Knowledge | None = None  # what this is a state of, with a dictionary of its own
@@ -184,7 +184,7 @@ class Knowledge:
         """`triple(S, P, O)` where some are given: a column for each that is not."""
         ids = [None if term is None else self.terms.id_of(str(term)) for term in fixed]
         wanted = [i for i, id in enumerate(ids) if id is None]
-        columns = self.closed.match(*ids) if NONE not in ids else Triples.empty().columns
+        columns = self.closed.match(*ids) if NONE not in ids else TripleSet.empty().columns
         made = answered(self.terms, [columns[i] for i in wanted], len(columns[0]), pool)
         self._single[fixed] = made.rows == len(columns[0])
         return made
@@ -279,8 +279,8 @@ class Knowledge:
         self,
         terms: Terms,
         canonical: Canonical,
-        graphs: Mapping[int, Triples],
-        triples: tuple[Triples, Triples, Triples],
+        graphs: Mapping[int, TripleSet],
+        triples: tuple[TripleSet, TripleSet, TripleSet],
         closure: Closure | None,
         tables: Mapping[_Asked, PatternTable | None],
     ) -> None:
@@ -360,7 +360,7 @@ class Knowledge:
         self.graphs, self.asserted, self.closure, self.closed = graphs, asserted, closure, closed
         self._asked, self.tables, self._fingerprint = seen, tables, None
 
-    def _renew_stores(self, graphs: Mapping[int, Triples], new: Triples, gone: Triples) -> None:
+    def _renew_stores(self, graphs: Mapping[int, TripleSet], new: TripleSet, gone: TripleSet) -> None:
         kept = self._stores.get(False)
         self._stores = {}
         if self._lent or kept is None or (len(new) + len(gone)) * _MANY > len(self.closed):
@@ -369,7 +369,7 @@ class Knowledge:
         self._stores[False] = kept
         store.follow(kept, self.terms, [(NONE, gone, new), *differing(self.graphs, graphs)])
 
-    def placed(self, *changed: Triples) -> bool:
+    def placed(self, *changed: TripleSet) -> bool:
         """Whether some of these triples say where something is."""
         if not any(map(len, changed)):
             return False
@@ -379,17 +379,17 @@ class Knowledge:
     # --- inside ---
 
     @property
-    def seen(self) -> Triples:
+    def seen(self) -> TripleSet:
         """The triples as patterns and stores have them: with one literal for each value."""
         return self._seen
 
     @property
-    def _seen(self) -> Triples:
+    def _seen(self) -> TripleSet:
         if self._asked is None:
             self._asked = self.canonical.triples(self.closed)
         return self._asked
 
-    def _id(self, constant: Constant) -> int:
+    def _id(self, constant: ConstantTerm) -> int:
         """The id that a term in a pattern has among the triples seen."""
         return self.canonical.find(constant.text, constant.datatype, constant.language)
 

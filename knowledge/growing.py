@@ -16,7 +16,7 @@ from cep.core.errors import CepError
 from knowledge.rdf.change import Change
 from knowledge.rdf.load import files
 from knowledge.rdf.parse_errors import plain
-from knowledge.updates import Graphs, Refused, Update, read
+from knowledge.updates import Graphs, RefusedUpdate, Update, read
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class News:
     """`changes` by time, one for each; and what could not be taken."""
 
     changes: list[Update] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedUpdate] = field(default_factory=list)
 
     def join(self, other: News) -> None:
         """With that of another file."""
@@ -74,8 +74,8 @@ class Growing:
             update.file = self._file
         return news
 
-    def _refused(self, line: int, reason: str, code: str, text: bytes) -> Refused:
-        return Refused(self._file, line, reason, code, text.decode("utf-8", "replace").strip())
+    def _refused(self, line: int, reason: str, code: str, text: bytes) -> RefusedUpdate:
+        return RefusedUpdate(self._file, line, reason, code, text.decode("utf-8", "replace").strip())
 
 
 def whole(file: str) -> News:

@@ -14,7 +14,7 @@ from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 from knowledge.graph import Knowledge
 from knowledge.query.cross_products import group_patterns
-from knowledge.query.sparql import Constant, TriplePattern, VarOrTerm, basic
+from knowledge.query.sparql import ConstantTerm, TriplePattern, VarOrTerm, basic
 from knowledge.rdf.lexical_forms import equal, first_like
 from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import NONE, Term
@@ -25,7 +25,7 @@ MOST = 50
 MOST_SOLUTIONS = 2_000
 """Solutions of a pattern, and forms of a literal, that are looked through for the one that was the answer."""
 
-Asked = Term | Value
+TermOrValue = Term | Value
 """A term, or a value that a term stands for."""
 
 
@@ -45,7 +45,7 @@ class Provenance:
         self.knowledge = then if isinstance(then, Knowledge) else self.loaded
         if isinstance(asked, Graph):
             return self._of_graph(asked, given)
-        slots: list[VarOrTerm] = [f"x{i}" if term is None else Constant(str(term)) for i, term in enumerate(asked)]
+        slots: list[VarOrTerm] = [f"x{i}" if term is None else ConstantTerm(str(term)) for i, term in enumerate(asked)]
         values = {f"x{i}": given[str(i)] for i, term in enumerate(asked) if term is None and str(i) in given}
         return self._facts([TriplePattern((slots[0], slots[1], slots[2]), 0, 0)], values, {})
 
@@ -63,7 +63,7 @@ class Provenance:
         return []
 
     def _facts(
-        self, patterns: list[TriplePattern], known: Mapping[str, Asked], prefixes: Mapping[str, str]
+        self, patterns: list[TriplePattern], known: Mapping[str, TermOrValue], prefixes: Mapping[str, str]
     ) -> list[Fact]:
         knowledge, known = self.knowledge, dict(known)
         shown = {**self.prefixes, **prefixes}
@@ -82,7 +82,7 @@ class Provenance:
                 break
         return list(made.values())
 
-    def _triple(self, asked: Sequence[Asked]) -> tuple[int, int, int] | None:
+    def _triple(self, asked: Sequence[TermOrValue]) -> tuple[int, int, int] | None:
         """The first triple of these terms (None: any). A literal is found in whatever form it was written."""
         terms, thing = self.knowledge.terms, asked[2]
         ids = [None if (node := _node(each)) is None else terms.id_of(node) for each in asked]
@@ -149,7 +149,7 @@ def _filters(given: Mapping[str, Value], numbers: bool) -> str:
     return " ".join(found)
 
 
-def _term(constant: Constant) -> Term:
+def _term(constant: ConstantTerm) -> Term:
     if constant.language:
         return ox.Literal(constant.text, language=constant.language)
     if constant.datatype:
@@ -157,7 +157,7 @@ def _term(constant: Constant) -> Term:
     return ox.NamedNode(constant.text)
 
 
-def _node(asked: Asked) -> ox.NamedNode | ox.BlankNode | None:
+def _node(asked: TermOrValue) -> ox.NamedNode | ox.BlankNode | None:
     """An IRI or a blank node, None for what is neither."""
     if isinstance(asked, Iri):
         return ox.BlankNode(asked[2:]) if asked.startswith("_:") else ox.NamedNode(asked)

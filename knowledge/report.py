@@ -18,7 +18,7 @@ from knowledge.places import attributions
 from knowledge.rdf.load import files
 from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import NONE
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 
 _PREFIX = re.compile(r"^\s*@?prefix\s+([^\s:]*):\s*<([^>]*)>", re.IGNORECASE | re.MULTILINE)
 _DECLARED = 1 << 16  # characters of a file in which prefixes are looked for
@@ -61,7 +61,7 @@ def stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
     names = PrefixedNames(knowledge.terms, prefixes)
     closed, asserted = knowledge.closed, knowledge.asserted
     kind = knowledge.terms.id_of(RDF_TYPE)
-    nothing = Triples.empty().columns
+    nothing = TripleSet.empty().columns
     types, given = (each.match(p=kind) if kind != NONE else nothing for each in (closed, asserted))
     used = np.unique(np.concatenate(closed.columns))
     return Stats(

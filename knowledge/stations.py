@@ -18,7 +18,7 @@ import pyoxigraph as ox
 from cep.core.errors import CepError
 from cep.rules.geodesy import distance
 from knowledge.gazetteers import airports, cities
-from knowledge.gazetteers.gazetteer import OWN, Origin, Property, described, joined
+from knowledge.gazetteers.gazetteer import OWN, DatasetOrigin, Property, described, joined
 from knowledge.namespaces import GN, RDF_TYPE, WGS84, XSD
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleColumns
@@ -83,7 +83,7 @@ class Register:
     stations: pl.DataFrame
     sensors: pl.DataFrame
     near: pl.DataFrame
-    origins: tuple[Origin, ...]
+    origins: tuple[DatasetOrigin, ...]
 
     def triples(self, terms: Terms) -> TripleColumns:
         """All of it as triples, station by station, then sensor by sensor."""

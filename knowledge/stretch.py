@@ -24,11 +24,11 @@ from cep.runtime.knowledge_source import Spanned
 from knowledge.query.answers import spanned
 from knowledge.query.bindings import Bindings, TooLarge, solve
 from knowledge.query.graph_patterns import MOST_CELLS
-from knowledge.query.pattern_tables import Component, PatternTable, Resolve
+from knowledge.query.pattern_tables import PatternComponent, PatternTable, Resolve
 from knowledge.query.valid_time import ValidTimeRows, always, joined
 from knowledge.rdf.change import Change, parsed, unnamed
 from knowledge.rdf.terms import NONE
-from knowledge.rdf.triples import TripleColumns, Triples, expand
+from knowledge.rdf.triples import TripleColumns, TripleSet, expand
 
 if TYPE_CHECKING:
     from knowledge.graph import Knowledge
@@ -97,7 +97,7 @@ class Stretch:
             since, until = since[together], until[together]
         return ValidTimeRows(tuple(columns[name] for name in whole.variables), since, until)
 
-    def _piece(self, whole: Component, rest: Component, resolve: Resolve, most: int) -> ValidTimeRows:
+    def _piece(self, whole: PatternComponent, rest: PatternComponent, resolve: Resolve, most: int) -> ValidTimeRows:
         names = whole.wanted
         lasting = always(tuple(rest.found.columns[name] for name in names), rest.found.rows)
         if whole is rest:
@@ -135,13 +135,13 @@ class Stretch:
         return ValidTimeRows(tuple(column[index[kept]] for column in made.columns), since[kept], until[kept])
 
     @property
-    def _groups(self) -> tuple[Triples, Ints, Ints]:
+    def _groups(self) -> tuple[TripleSet, Ints, Ints]:
         """The triples that come or go, each once, with where its spans begin and how many they are."""
         s, p, o = self.seen.columns
         first = np.ones(len(s), dtype=np.bool_)
         first[1:] = (s[1:] != s[:-1]) | (p[1:] != p[:-1]) | (o[1:] != o[:-1])
         begins = np.flatnonzero(first)
-        return Triples((s[begins], p[begins], o[begins])), begins, np.diff(np.append(begins, len(s)))
+        return TripleSet((s[begins], p[begins], o[begins])), begins, np.diff(np.append(begins, len(s)))
 
 
 def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch | None:
@@ -159,7 +159,7 @@ def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch 
     except CepError:
         return None
     s, p, o = spans.columns
-    changing = Triples.of(s, p, o)
+    changing = TripleSet.of(s, p, o)
     lasting = rest.closed.has(s, p, o)
     if before.placed(changing) or len(whole.closed) != len(rest.closed) + len(changing.minus(rest.closed)):
         return None
@@ -182,7 +182,7 @@ def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Val
     of = [triples.setdefault(t, len(triples)) for t in zip(quads.s.tolist(), quads.p.tolist(), quads.o.tolist())]
     graph = quads.g.tolist()
     number = {line: i for i, line in enumerate(every)}
-    s, p, o = (np.array(column, dtype=np.int64) for column in zip(*triples)) if triples else Triples.empty().columns
+    s, p, o = (np.array(column, dtype=np.int64) for column in zip(*triples)) if triples else TripleSet.empty().columns
     held: list[set[int]] = [set() for _ in triples]
     for name, asserted in before.graphs.items():
         for i in np.flatnonzero(asserted.has(s, p, o)).tolist():

@@ -48,7 +48,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedUpdate:
     """What could not be taken: file, line, the reason, a short name for it, the text."""
 
     file: str
@@ -59,7 +59,7 @@ class Refused:
 
 
 @dataclass(slots=True)
-class Timed:
+class TimedGraph:
     """A named graph: when its quads come and go (microseconds), those not yet made changes of, those it has brought."""
 
     line: int
@@ -75,20 +75,20 @@ class Graphs:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.known: dict[str, Timed] = {}
+        self.known: dict[str, TimedGraph] = {}
 
     def take(self, quad: ox.Quad, line: int = 0) -> str:
         """Take a quad, the next; gives the name of the graph that it belongs to or speaks of. Raises CepError."""
         if not isinstance(quad.graph_name, ox.DefaultGraph):
             name = str(quad.graph_name)
-            self.known.setdefault(name, Timed(line)).fresh.append(quad)
+            self.known.setdefault(name, TimedGraph(line)).fresh.append(quad)
             return name
         name, word = str(quad.subject), quad.predicate.value
         time = self._time(quad) if word in (FROM, UNTIL) else None
         if time is None and word.startswith(PROV) and (near := _meant(word)):
             hint = f"did you mean `prov:{near}`?"
             raise self._refused(f"`prov:{word.removeprefix(PROV)}` says no time of a graph", hint)
-        graph = self.known.setdefault(name, Timed(line))
+        graph = self.known.setdefault(name, TimedGraph(line))
         if time is None:
             graph.about = graph.about or quad
             return name

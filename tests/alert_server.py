@@ -11,9 +11,9 @@ from pathlib import Path
 import polars as pl
 
 from cep.core.time import END_OF_TIME
-from connectors.alerts.lifecycle import AlertLifecycle, Change, alert_fingerprints
+from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.document import Origin
+from connectors.feeds.document import Publisher
 from connectors.feeds.senders import sending, targets
 from tests.test_alerts import TABLES, tables
 from tests.waiting import pause, until
@@ -29,7 +29,7 @@ def rounds() -> Iterator[tuple[dict[str, pl.DataFrame], int]]:
     yield {}, END_OF_TIME
 
 
-def expected() -> list[Change]:
+def expected() -> list[AlertChange]:
     """What every receiver is to be told."""
     schemas = {alert.table: TABLES.plan.schemas[alert.table] for alert in TABLES.alerts}
     lives = AlertLifecycle(TABLES.alerts, schemas, TABLES.inputs, TABLES.meanings())
@@ -41,7 +41,9 @@ def serve(state: Path, feeds: list[str]) -> None:
     live, reached = outbox.begin(alert_fingerprints(TABLES.alerts, TABLES.meanings()))
     schemas = {alert.table: TABLES.plan.schemas[alert.table] for alert in TABLES.alerts}
     lives = AlertLifecycle(TABLES.alerts, schemas, TABLES.inputs, TABLES.meanings(), live, reached)
-    with sending(outbox, targets(feeds), Origin("storm.cep"), lambda name, text, **more: print(name, text, flush=True)):
+    with sending(
+        outbox, targets(feeds), Publisher("storm.cep"), lambda name, text, **more: print(name, text, flush=True)
+    ):
         print("runs", flush=True)
         for given, watermark in rounds():
             outbox.add(lives.take(given, watermark), lives.reached)

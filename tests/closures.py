@@ -9,7 +9,7 @@ from rdflib import BNode, Literal, URIRef
 from rdflib.term import Node
 
 from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.closure import Closure, close
 from knowledge.reasoning.proof import Proof
 from knowledge.reasoning.ruleset import Reasoning
@@ -31,16 +31,16 @@ def read(turtle: str) -> list[ox.Triple]:
     return [quad.triple for quad in ox.parse(HEADER + turtle, ox.RdfFormat.TURTLE)]
 
 
-def loaded(triples: Iterable[ox.Triple | Triple]) -> tuple[Terms, Triples]:
+def loaded(triples: Iterable[ox.Triple | Triple]) -> tuple[Terms, TripleSet]:
     terms, rows = Terms(), [tuple(triple) for triple in triples]
-    return terms, Triples.of(*(terms.ids([row[i] for row in rows]) for i in range(3)))
+    return terms, TripleSet.of(*(terms.ids([row[i] for row in rows]) for i in range(3)))
 
 
 def closed(triples: Iterable[ox.Triple | Triple], reasoning: Reasoning = "owlrl") -> Closure:
     return close(*loaded(triples), reasoning, PREFIXES)
 
 
-def triples_of(closed: Closure, some: Triples | None = None) -> set[Triple]:
+def triples_of(closed: Closure, some: TripleSet | None = None) -> set[Triple]:
     """Its triples."""
     terms = [term(closed.terms.term(id)) for id in range(len(closed.terms))]
     columns = (closed.triples if some is None else some).columns

@@ -16,11 +16,11 @@ from prometheus_client import CollectorRegistry
 
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.listener import Alerting
+from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.batch import Batch
 from connectors.feeds import router as alerts
-from connectors.feeds.document import Origin
+from connectors.feeds.document import Publisher
 from connectors.feeds.sse import Stream
 from connectors.serving import page, why
 from connectors.serving.app import application
@@ -109,7 +109,7 @@ class Shown:
     def start(self) -> None:
         self.scene.closed = False
         self.stream = Stream(self.outbox, self.status)
-        origin = Origin("heat.cep", status=self.status)
+        origin = Publisher("heat.cep", status=self.status)
         routers = [
             page.router(self.scene, self.outbox, self.status),
             alerts.router(self.outbox, origin, self.stream),
@@ -151,7 +151,7 @@ def shown(
     engine = Engine.from_text(text, knowledge=knowledge, explain=True, remember=remember, alerts=True)
     service = Service(engine, text, "rules/heat.cep", RunStats())
     with closing(Outbox(None)) as outbox:
-        service.listen(Alerting(engine, outbox))
+        service.listen(AlertListener(engine, outbox))
         one = Shown(engine, service, Scene(service, Gazette.of(knowledge)), outbox, status=status, root=root)
         one.limits = limits or one.limits
         if remember is not None:

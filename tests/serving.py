@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch
-from connectors.rdf.history import History
+from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import PREFIXES, Vocabulary
+from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from connectors.serving import ldes, sparql, subscribe
 from connectors.serving.app import application
 from connectors.serving.guard import Limits
@@ -54,7 +54,7 @@ class Served:
     engine: Engine
     service: Service
     store: StoreProcess
-    history: History
+    history: StoreListener
     url: str = ""
 
     def push(self, *readings: tuple[int, str, float]) -> None:
@@ -84,9 +84,9 @@ def program(
     """A program with its store; `options` of its history."""
     engine = Engine.from_text(text, knowledge=knowledge, explain=True)
     service = Service(engine, text, "fridge.cep", RunStats())
-    words = Vocabulary()
+    words = EventVocabulary()
     with closing(StoreProcess(folder / "events", words)) as store:
-        history = History(service, store, words, **options)  # type: ignore[arg-type]
+        history = StoreListener(service, store, words, **options)  # type: ignore[arg-type]
         history.begin(knowledge)
         yield Served(engine, service, store, history)
 

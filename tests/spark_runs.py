@@ -16,7 +16,7 @@ from cep.rules.typed import TICKS
 from cep.spark.driver.running import StopRequest, run
 from cep.spark.driver.session import OLDEST, java, session
 from cep.spark.job import Job, start
-from cep.spark.program import Options, ShippedProgram
+from cep.spark.program import ProgramOptions, ShippedProgram
 from connectors.files import read
 from connectors.times import iso
 from knowledge.updates import FROM, UNTIL
@@ -104,7 +104,7 @@ def job(
     """What Spark is to do, with all that it writes in a folder."""
     engine = Engine.from_text(text, types=types, knowledge=knowledge)
     pickled = None if knowledge is None else pickle.dumps(knowledge)
-    made = Options(knowledge=pickled, types=types or {})
+    made = ProgramOptions(knowledge=pickled, types=types or {})
     program = ShippedProgram.of(engine, text, "<program>", made, buckets)
     (folder / "state").mkdir(parents=True, exist_ok=True)
     places = str(folder / "derived"), str(folder / "state")

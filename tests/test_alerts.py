@@ -18,13 +18,13 @@ from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.lifecycle import AlertLifecycle, Change, alert_fingerprints
-from connectors.alerts.listener import Alerting
+from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
+from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.places import MOST, place
 from connectors.alerts.text import LONGEST, clean, fill_template, moment, shown
 from connectors.feeds import alertmanager, atom, cap
-from connectors.feeds.document import Origin, document, parse_sender
+from connectors.feeds.document import Publisher, document, parse_sender
 from connectors.files import replay
 from connectors.serving.service import Service
 from demos.run import weather
@@ -102,7 +102,7 @@ def test_a_life() -> None:
     assert updated.alert == first.alert != changes[7].alert and updated.first == first.last != updated.last
     assert (updated.start, updated.end, updated.until) == (0, 12_000_000, 22_000_000)
     assert [c.name for c in changes if c.name == "wind" and c.title == "Strong wind" and not c.place] == ["wind"] * 2
-    assert Change.load(first.dump()) == first
+    assert AlertChange.load(first.dump()) == first
 
 
 TABLES = engine()
@@ -309,7 +309,7 @@ def test_what_can_never_be_a_place_is_a_mistake_and_what_happens_to_be_none_is_c
     Engine.from_text(statement + 'AT -90, 190 RADIUS 0 AREA "MULTIPOINT((0 0), (2 0), (2 1))".')
 
     running, outbox, warned = Engine.from_text(PLACED, alerts=True), Outbox(None), []
-    alerting = Alerting(running, outbox, lambda text, /, **fields: warned.append((text, fields)))
+    alerting = AlertListener(running, outbox, lambda text, /, **fields: warned.append((text, fields)))
     square = "POLYGON((0 0, 1 0, 1 1, 0 1, 0 0))"
     rows = [("good", 1.0, 2.0, square), ("lat", 91.0, 2.0, square), ("wkt", 1.0, 2.0, "no"), ("none", None, None, None)]
     events = [Event("e", row, at * 10**6, at * 10**6) for at, row in enumerate(rows)]
@@ -336,8 +336,8 @@ def test_what_to_do_how_soon_and_how_sure_are_told_in_every_feed() -> None:
     first, over = outbox.after(0)
     told = document(first.change)
     assert [told[name] for name in ("urgency", "certainty", "instruction")] == ["Expected", "Likely", "Leave lab: 9"]
-    assert Change.load(first.change.dump()) == first.change
-    origin = Origin("p.cep", sender="a@example.org", name=parse_sender("Weather Service <a@example.org>")[0])
+    assert AlertChange.load(first.change.dump()) == first.change
+    origin = Publisher("p.cep", sender="a@example.org", name=parse_sender("Weather Service <a@example.org>")[0])
     messages = [etree.fromstring(cap.to_xml(entry, origin, [])) for entry in (first, over)]
     for message, said in zip(messages, (["Expected", "Likely", "Leave lab: 9"], ["Past", "Likely", None])):
         SCHEMA.assertValid(message)
@@ -355,5 +355,5 @@ def test_what_to_do_how_soon_and_how_sure_are_told_in_every_feed() -> None:
     before = json.loads(first.change.dump())
     for name in ("urgency", "certainty", "instruction"):
         del before[name]
-    old = Change.load(json.dumps(before))
+    old = AlertChange.load(json.dumps(before))
     assert (old.urgency, old.certainty, old.instruction) == ("Unknown", "Observed", "")

@@ -10,11 +10,11 @@ from starlette.testclient import TestClient
 
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.lifecycle import Change
-from connectors.alerts.listener import Alerting
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.batch import Batch
-from connectors.feeds.document import Origin
+from connectors.feeds.document import Publisher
 from connectors.feeds.router import router
 from connectors.feeds.sse import Stream
 from connectors.serving.service import Service
@@ -33,7 +33,7 @@ def ended(*readings: tuple[int, str, float], before: Outbox | None = None) -> Ou
     engine = Engine.from_text(RULES, alerts=True)
     outbox = before or Outbox(None)
     service = Service(engine, RULES, "p.cep", RunStats())
-    service.listen(Alerting(engine, outbox))
+    service.listen(AlertListener(engine, outbox))
     for minute, room, degrees in readings:
         at = [EIGHT + minute * MINUTE]
         row = {"start": at, "end": at, "room": [room], "temp": [degrees], "@order": [minute]}
@@ -44,7 +44,7 @@ def ended(*readings: tuple[int, str, float], before: Outbox | None = None) -> Ou
 
 
 def states(outbox: Outbox) -> list[tuple[str, str, int]]:
-    changes: list[Change] = [entry.change for entry in outbox.after(0)]
+    changes: list[AlertChange] = [entry.change for entry in outbox.after(0)]
     return [(one.title, one.state, (one.time - EIGHT) // MINUTE) for one in changes]
 
 
@@ -60,7 +60,7 @@ def test_what_lasts_longer_than_the_input_is_not_resolved_by_its_end() -> None:
     ]
     assert outbox.ended and outbox.open == 2
     app = FastAPI()
-    app.include_router(router(outbox, Origin("p.cep"), Stream(outbox)))
+    app.include_router(router(outbox, Publisher("p.cep"), Stream(outbox)))
     client, last = TestClient(app), datetime(2024, 5, 1, 8, 20, tzinfo=UTC)
     open_now = client.get("/feeds/alerts").json()
     assert {one["state"] for one in open_now} == {"firing"}

@@ -20,10 +20,10 @@ import pytest
 
 from connectors.rdf.fair_queue import PLACES, SHARE, FairQueue
 from connectors.rdf.query_process import Gate, QueryProcess
-from connectors.rdf.question import Question, Refused
+from connectors.rdf.question import QueryRefused, Question
 from connectors.rdf.store import EventStore
 from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import Vocabulary
+from connectors.rdf.vocabulary import EventVocabulary
 from tests.serving import served
 from tests.waiting import pause, until
 
@@ -39,7 +39,7 @@ def endless(client: str) -> Question:
 
 @pytest.fixture
 def store(tmp_path: Path) -> StoreProcess:
-    one = StoreProcess(tmp_path / "events", Vocabulary(), 1 << 32)
+    one = StoreProcess(tmp_path / "events", EventVocabulary(), 1 << 32)
     one.add(TRIPLES)
     one.flush()
     return one
@@ -84,10 +84,10 @@ def test_one_client_does_not_keep_the_others_from_asking(store: StoreProcess) ->
 def test_the_time_of_a_question_counts_from_when_it_comes(store: StoreProcess) -> None:
     flood = [store.ask(endless("greedy")) for _ in range(SHARE)]
     behind = store.ask(Question("ASK {}", seconds=0.2, client="greedy"))
-    with pytest.raises(Refused, match=r"waited for others, longer than 0\.2 s") as told:
+    with pytest.raises(QueryRefused, match=r"waited for others, longer than 0\.2 s") as told:
         behind.result()
     assert told.value.code == "slow" and not any(future.done() for future in flood)
-    with pytest.raises(Refused, match=r"longer than 0\.3 s"):
+    with pytest.raises(QueryRefused, match=r"longer than 0\.3 s"):
         store.ask(Question(PRODUCT, seconds=0.3)).result()
     store.close()
 
@@ -111,7 +111,7 @@ def test_nothing_that_is_asked_ends_the_process_of_the_store(store: StoreProcess
         store.add("<urn:s0> <urn:p> <urn:o0> .\n")
         try:
             asked.result()
-        except Refused as error:
+        except QueryRefused as error:
             assert error.code in ("slow", "failed", "large", "syntax"), text[:40]
     assert not beside.done() and beside.cancel()
     assert store.ask(MANY).result().body.split() == [b"n", b"300"]
@@ -163,7 +163,7 @@ def test_what_a_client_that_has_gone_asked_is_ended(tmp_path: Path) -> None:
 
 def test_a_fork_that_waits_for_a_lock_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that sleeps is no use; here the first two do."""
-    store, made = EventStore(str(tmp_path / "events"), Vocabulary()), 0
+    store, made = EventStore(str(tmp_path / "events"), EventVocabulary()), 0
     fork = os.fork
 
     def counted() -> int:
@@ -181,11 +181,11 @@ def test_a_fork_that_waits_for_a_lock_is_made_again(tmp_path: Path, monkeypatch:
     gate = Gate()
     assert QueryProcess().answer(work, gate, time.monotonic() + HOUR, 0, []) == 0 and made == 3
     monkeypatch.undo()
-    with pytest.raises(Refused, match="longer"):
+    with pytest.raises(QueryRefused, match="longer"):
         QueryProcess().answer(lambda: sum(iter(int, 1)), gate, time.monotonic() + 0.2, 0, [])
-    with pytest.raises(Refused, match="broke its process"):
+    with pytest.raises(QueryRefused, match="broke its process"):
         QueryProcess().answer(lambda: os.kill(os.getpid(), signal.SIGKILL), gate, time.monotonic() + HOUR, 0, [])
-    with pytest.raises(Refused, match=r"MemoryError|broke"):
+    with pytest.raises(QueryRefused, match=r"MemoryError|broke"):
         QueryProcess().answer(lambda: len(bytearray(1 << 30)), gate, time.monotonic() + HOUR, 1 << 28, [])
 
 
@@ -198,11 +198,11 @@ def test_what_keeps_a_fork_from_its_answer_is_told_and_leaves_nothing(monkeypatc
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     for name in ("fork", "pipe"):
-        with monkeypatch.context() as patch, pytest.raises(Refused, match="no room for another process") as told:
+        with monkeypatch.context() as patch, pytest.raises(QueryRefused, match="no room for another process") as told:
             patch.setattr(os, name, full)
             QueryProcess().answer(lambda: 1, gate, later, 0, [])
         assert told.value.code == "busy"
-    with monkeypatch.context() as patch, pytest.raises(Refused, match="broke its process"):
+    with monkeypatch.context() as patch, pytest.raises(QueryRefused, match="broke its process"):
         patch.setattr(pickle, "dumps", lambda told: b"\x80\x04\x95\xff")
         QueryProcess().answer(lambda: 1, gate, later, 0, [])
 
@@ -229,7 +229,7 @@ def test_what_keeps_a_fork_from_its_answer_is_told_and_leaves_nothing(monkeypatc
     teller.start()
     assert QueryProcess().answer(lambda: 7, half, later, 0, []) == 7 and made == 1
     teller.join()
-    with pytest.raises(Refused, match="being loaded"):
+    with pytest.raises(QueryRefused, match="being loaded"):
         QueryProcess().answer(lambda: 1, Gate(lambda: False), time.monotonic(), 0, [])
     assert len(os.listdir("/proc/self/fd")) == files
     with pytest.raises(ChildProcessError):

@@ -13,7 +13,7 @@ from rdflib.namespace import OWL, RDF
 
 from benchmarks import network
 from cep.core.errors import CepError
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning import delete_rederive, join, same_as, saturation, transitivity
 from knowledge.reasoning.closure import Closure, close
 from knowledge.reasoning.proof import Proof
@@ -38,8 +38,8 @@ def ids(closed: Closure) -> set[tuple[int, int, int]]:
     return set(zip(*(column.tolist() for column in closed.triples.columns)))
 
 
-def without(triples: Triples, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Triples:
-    return Triples(tuple(column[~chosen] for column in triples.columns))  # type: ignore[arg-type]
+def without(triples: TripleSet, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> TripleSet:
+    return TripleSet(tuple(column[~chosen] for column in triples.columns))  # type: ignore[arg-type]
 
 
 # --- what follows ---
@@ -128,9 +128,9 @@ def test_what_a_proof_rests_on_is_enough(random: Random) -> None:
     lists = {triple for triple in graph if triple[1] in (RDF.first, RDF.rest)}  # written within the axioms
     for triple in random.sample(inferred, min(3, len(inferred))):
         proof = found.proof(*triple)
-        rests_on = triples_of(found, Triples.of(*(np.array(column) for column in zip(*proof.asserted, (0, 0, 0)))))
+        rests_on = triples_of(found, TripleSet.of(*(np.array(column) for column in zip(*proof.asserted, (0, 0, 0)))))
         known, _ = closed_by(CorrectedOwlRl, (rests_on & {tuple(map(typed, triple)) for triple in graph}) | lists)
-        proved = triples_of(found, Triples.of(*(np.array([id]) for id in triple)))
+        proved = triples_of(found, TripleSet.of(*(np.array([id]) for id in triple)))
         assert comparable(proved) <= comparable(known)
 
 
@@ -250,7 +250,7 @@ def test_what_contradicts_is_not_added() -> None:
     before = closed(read(":A owl:disjointWith :B . :x a :A . :y a :B ."))
     kind, y, of = (before.terms.iri(iri) for iri in (str(RDF.type), "http://example.org/y", "http://example.org/A"))
     with pytest.raises(CepError, match="inconsistent: disjoint classes have a common member"):
-        before.plus(Triples.of(np.array([y]), np.array([kind]), np.array([of])))
+        before.plus(TripleSet.of(np.array([y]), np.array([kind]), np.array([of])))
     assert len(before.triples) == len(closed(read(":A owl:disjointWith :B . :x a :A . :y a :B .")).triples)
 
 

@@ -18,7 +18,7 @@ from cep.app.cli_knowledge import knowing
 from cep.core.errors import CepError
 from knowledge.graph import Knowledge
 from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning import cache, closure
 from knowledge.reasoning.cache import close_once, folder, key
 from knowledge.reasoning.closure import Closure, close
@@ -45,7 +45,7 @@ def times_closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A mark for each time that something is really closed."""
     marks: list[str] = []
 
-    def counted(terms: Terms, triples: Triples, reasoning: closure.Reasoning, prefixes: dict[str, str]) -> Closure:
+    def counted(terms: Terms, triples: TripleSet, reasoning: closure.Reasoning, prefixes: dict[str, str]) -> Closure:
         marks.append(reasoning)
         return closure.close(terms, triples, reasoning, prefixes)
 
@@ -71,7 +71,7 @@ def test_what_was_found_goes_on_changing(kept: Path) -> None:
     terms, triples = loaded(said)
     close_once(*loaded(said), "owlrl")
     found = close_once(terms, triples, "owlrl")
-    more = Triples.of(*(np.array([terms.iri(f"http://example.org/{name}")]) for name in ("jfk", "hosts", "s1")))
+    more = TripleSet.of(*(np.array([terms.iri(f"http://example.org/{name}")]) for name in ("jfk", "hosts", "s1")))
     whole = closed([*said, *read(":jfk :hosts :s1 .")])
     assert triples_of(found.plus(more)) == triples_of(whole)
     assert same(found.plus(more).minus(more), found)

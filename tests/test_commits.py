@@ -17,7 +17,7 @@ from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
 from cep.spark.sink import commit_log
 from cep.spark.sink.commit_log import COMING, COMPACTED, CommitLog, OutputFile, place
-from cep.spark.sink.file_sink import FileWriter, SinkOptions, TaskFiles
+from cep.spark.sink.file_sink import FileSinkOptions, FileWriter, TaskFiles
 from cep.spark.sink.output_folder import agree, sweep
 from cep.spark.sink.reader import SinkReader
 from cep.spark.storage import lock, spark_files
@@ -48,7 +48,7 @@ def written(folder: Path, name: str, rows: int, end: int | None = None) -> Outpu
 
 @pytest.mark.long
 def test_files_of_micro_batches_count_once(tmp_path: Path) -> None:
-    writer = FileWriter(SinkOptions(str(tmp_path), "parquet", {"found": FOUND}, frozenset()))
+    writer = FileWriter(FileSinkOptions(str(tmp_path), "parquet", {"found": FOUND}, frozenset()))
     counting = set()
     for batch in range(2 * COMPACTED + 3):
         mine = [written(tmp_path, f"{task}-{batch}", 0 if task == 0 else batch) for task in range(2)]
@@ -129,7 +129,9 @@ def test_what_a_killed_run_left_goes_and_what_is_left_of_it_adds_nothing(tmp_pat
     out.mkdir()
     own = spark(state, range(0), range(4))
     with lock.locked(state):
-        outlet = SinkOptions(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(state), lock.holder(state))
+        outlet = FileSinkOptions(
+            str(out), "parquet", {"found": FOUND}, frozenset(), None, str(state), lock.holder(state)
+        )
         writer = FileWriter(outlet)
         writer.commit([TaskFiles([written(out, "0", 3)])], 0)
         with pytest.raises(CepError, match="in use"):
@@ -201,7 +203,7 @@ def test_a_micro_batch_counts_whole_or_not_at_all_wherever_it_is_cut(
 
     while True:
         folder = tmp_path / str(steps)
-        writer = FileWriter(SinkOptions(str(folder), "parquet", {"found": FOUND}, frozenset()))
+        writer = FileWriter(FileSinkOptions(str(folder), "parquet", {"found": FOUND}, frozenset()))
         for batch in range(9):
             writer.commit([TaskFiles([written(folder, f"0-{batch}-0", 1)])], batch)
         killed = cut(steps)
@@ -262,7 +264,7 @@ def test_what_counts_is_on_disk_and_what_a_cut_of_power_emptied_is_done_again(
     monkeypatch.setattr(spark_files, "sync", lambda file: synced.append(Path(file.name).name))
     monkeypatch.setattr(spark_files, "sync_names", lambda folder: synced.append(folder.name))
     monkeypatch.setattr(commit_log, "sync_names", lambda folder: synced.append(folder.name))
-    outlet = SinkOptions(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(tmp_path / "state"))
+    outlet = FileSinkOptions(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(tmp_path / "state"))
     FileWriter(outlet).commit([], 7)
     assert synced == ["7", "8.changelog", "offsets", SINK_LOG] and CommitLog(out).last == 7
     assert [path.name for path in spark_files.mend(own)] == ["8.zip"], "it is torn"

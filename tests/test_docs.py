@@ -44,7 +44,7 @@ from connectors.rdf import triples
 from connectors.rdf.identity import identified
 from connectors.rdf.question import Question
 from connectors.rdf.store import EventStore
-from connectors.rdf.vocabulary import PREFIXES, Vocabulary
+from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from tests import reference
 from tests.cases_format import difference, known, read_event, read_events, sort_key, write_event
 from tests.reference_knowledge import read
@@ -222,7 +222,7 @@ def untimed(printed: str) -> str:
 def test_the_query_of_the_tour(tmp_path: Path) -> None:
     """It finds the place that is near, once, and not that of a warning of before."""
     (query,) = re.findall(r"--data-urlencode 'query=\n(.*?)'\n```", TOUR.read_text(encoding="utf-8"), re.DOTALL)
-    store = EventStore(str(tmp_path / "store"), Vocabulary())
+    store = EventStore(str(tmp_path / "store"), EventVocabulary())
     facts = "".join(
         f'[] gn:name "{name}" ; wgs84:lat {lat} ; wgs84:long {long} .\n'
         for name, lat, long in (("Newark", 40.74, -74.17), ("Albany", 41.9, -73.75), ("Newark upon Trent", 53.07, -0.8))
@@ -236,7 +236,7 @@ def test_the_query_of_the_tour(tmp_path: Path) -> None:
     schema = Schema("warning", (Attribute("station", "string"),), True, False)
     times = [1_360_447_200_000_000 + hour * 3_600_000_000 for hour in (0, 1, -2)]  # 22, 23 and 20 o'clock
     table = pl.DataFrame({"start": times, "end": times, "station": ["EWR", "EWR", "ALB"]})
-    store.add(triples.events(identified(table, schema, "p"), schema, Vocabulary(), None).encode())
+    store.add(triples.events(identified(table, schema, "p"), schema, EventVocabulary(), None).encode())
     known = tuple(PREFIXES.items())
     assert store.ask(Question(query, table="csv", prefixes=known, seconds=600)).body.split() == [b"name", b"Newark"]
 

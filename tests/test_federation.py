@@ -17,8 +17,8 @@ import pyoxigraph as ox
 import pytest
 
 from connectors.rdf.federation import refuse_federation
-from connectors.rdf.question import Question, Refused
-from connectors.rdf.vocabulary import Vocabulary
+from connectors.rdf.question import QueryRefused, Question
+from connectors.rdf.vocabulary import EventVocabulary
 from knowledge.query.sparql import tokens
 from tests.serving import served
 
@@ -94,14 +94,14 @@ def test_service_is_found_wherever_it_hides(listener: Listener) -> None:
             list(store.query(text))  # type: ignore[arg-type]
         assert listener.come > before, f"Oxigraph asks elsewhere: {text}"
         before = listener.come
-        with pytest.raises(Refused, match="asks no other one") as refused:
+        with pytest.raises(QueryRefused, match="asks no other one") as refused:
             refuse_federation(text, {"x": "http://x/"})
         assert refused.value.code == "service" and listener.come == before
     for query in FINE:
         refuse_federation(query, {"service": "http://x/", "ex": "http://x/"})
-    with pytest.raises(Refused, match="asks no other one"):
+    with pytest.raises(QueryRefused, match="asks no other one"):
         refuse_federation("ASK { \\u0053ERVICE SILENT ?x {} }", {})
-    with pytest.raises(Refused) as slip:
+    with pytest.raises(QueryRefused) as slip:
         refuse_federation("SELECT ?service { ?service a }", {})
     assert slip.value.code == "syntax"
 
@@ -133,7 +133,15 @@ def test_what_gets_through_reaches_nobody(tmp_path: Path, listener: Listener) ->
     if sys.platform != "linux":
         return
     here, there = socket.socketpair()
-    command = [sys.executable, "-c", BYPASSED, str(there.fileno()), str(tmp_path / "store"), Vocabulary().base, "0"]
+    command = [
+        sys.executable,
+        "-c",
+        BYPASSED,
+        str(there.fileno()),
+        str(tmp_path / "store"),
+        EventVocabulary().base,
+        "0",
+    ]
     with subprocess.Popen(command, pass_fds=[there.fileno()], cwd=Path(__file__).parents[1]) as process:
         there.close()
         connection = Connection(here.detach())

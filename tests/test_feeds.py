@@ -28,13 +28,13 @@ from lxml import etree
 from starlette.testclient import TestClient
 
 from cep.core.errors import CepError
-from connectors.alerts.lifecycle import Change
-from connectors.alerts.outbox import Entry, Outbox
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.outbox import Outbox, OutboxEntry
 from connectors.alerts.text import clean
 from connectors.feeds import alertmanager, atom, cap
 from connectors.feeds.alertmanager import Alertmanager, alert
 from connectors.feeds.document import SCHEMA as SCHEMA_OF_CHANGES
-from connectors.feeds.document import Origin, document, own_name, sender
+from connectors.feeds.document import Publisher, document, own_name, sender
 from connectors.feeds.http_post import post
 from connectors.feeds.mqtt import Topics, place
 from connectors.feeds.router import router
@@ -49,12 +49,12 @@ from tests.ports import free_port
 from tests.receiver import receiver
 from tests.waiting import PATIENCE, Received, Started, pause, until
 
-ORIGIN = Origin("storm.cep")
+ORIGIN = Publisher("storm.cep")
 WHOLE = expected()
 HOSTILE = "]]><script>\x00\x1b</script>&amp; \u202egnp.exe \ufffe \"' \U0001f328 " + "x" * 1_000_000
 
 
-def filled(changes: list[Change]) -> Outbox:
+def filled(changes: list[AlertChange]) -> Outbox:
     outbox = Outbox(None)
     outbox.add(changes, {"p": 0})
     return outbox
@@ -557,14 +557,14 @@ def test_a_broker_is_connected_to_at_the_address_that_was_judged(monkeypatch: py
 
 def test_cap_of_the_largest_times() -> None:
     far = replace(WHOLE[0], time=2**62, end=2**62, until=2**62 + 5, start=-(2**62))
-    SCHEMA.assertValid(etree.fromstring(cap.to_xml(Entry(1, far), ORIGIN, [])))
-    SCHEMA.assertValid(etree.fromstring(cap.to_xml(Entry(1, far, 2**62), ORIGIN, [])))
+    SCHEMA.assertValid(etree.fromstring(cap.to_xml(OutboxEntry(1, far), ORIGIN, [])))
+    SCHEMA.assertValid(etree.fromstring(cap.to_xml(OutboxEntry(1, far, 2**62), ORIGIN, [])))
 
 
 def test_cap_goes_by_the_clock_and_says_who_and_whether_it_is_meant(tmp_path: Path) -> None:
     """Of a storm in 1970 that is told of now: it is in force, as long as its alert lasts. The same after a restart."""
     path, before = tmp_path / "alerts.db", int(time.time())
-    origin = Origin("p.cep", sender=sender("alerts@example.org"), status="Exercise")
+    origin = Publisher("p.cep", sender=sender("alerts@example.org"), status="Exercise")
     with closing(Outbox(path)) as outbox:
         outbox.begin({"storm": "one"})
         outbox.add(WHOLE[:1], {"one": 0})

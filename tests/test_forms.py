@@ -23,7 +23,7 @@ from connectors.files import read
 from connectors.inputs import inputs
 from connectors.rdf import triples
 from connectors.rdf.store import Question
-from connectors.rdf.vocabulary import Vocabulary
+from connectors.rdf.vocabulary import EventVocabulary
 from connectors.sending import Message, Sending
 from connectors.times import SECOND, iso
 from connectors.writers import Writer
@@ -97,7 +97,10 @@ def test_literals_are_in_the_form_in_which_the_store_gives_them_back() -> None:
     table = table.with_columns(pl.Series("@id", [f"{n:032x}" for n in range(600)]))
     none = tuple(Attribute(f"no_{kind}", kind, True) for kind in kinds[:5])
     schema = Schema("e", tuple(Attribute(kind, kind) for kind in kinds) + none, True, True)
-    for text in (triples.events(table, schema, Vocabulary(), None), triples.readings(table, schema, Vocabulary())):
+    for text in (
+        triples.events(table, schema, EventVocabulary(), None),
+        triples.readings(table, schema, EventVocabulary()),
+    ):
         written = set(ox.parse(text, ox.RdfFormat.N_QUADS))
         store = ox.Store()
         store.extend(written)

@@ -23,7 +23,7 @@ from knowledge.geometry import Geometries, Near
 from knowledge.graph import Knowledge
 from knowledge.point_index import PointIndex
 from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 
 PREFIXES = """
 PREFIX : <http://e/>
@@ -44,7 +44,7 @@ def places(turtle: str) -> Geometries:
     terms = Terms()
     quads = list(ox.parse((PREFIXES + turtle).encode(), format=ox.RdfFormat.TURTLE))
     s, p, o = (terms.ids([getattr(quad, part) for quad in quads]) for part in ("subject", "predicate", "object"))
-    return Geometries(terms, Triples.of(s, p, o))
+    return Geometries(terms, TripleSet.of(s, p, o))
 
 
 def gazetteer(features: Sequence[Sequence[Point]]) -> Geometries:
@@ -245,7 +245,7 @@ def test_many_places_are_ready_soon() -> None:
         terms.literals(pl.Series(x).cast(pl.String), "http://www.w3.org/2001/XMLSchema#double") for x in (lat, long)
     ]
     properties = [terms.iri(f"http://www.w3.org/2003/01/geo/wgs84_pos#{name}") for name in ("lat", "long")]
-    triples = Triples.of(np.tile(things, 2), np.repeat(properties, count), np.concatenate(numbers))
+    triples = TripleSet.of(np.tile(things, 2), np.repeat(properties, count), np.concatenate(numbers))
     known = Geometries(terms, triples)
     found = Asked(known).answers({0: lat[:2000].tolist(), 1: long[:2000].tolist(), 2: [50_000.0] * 2000}, (3, 4))
     each = [(index, Iri(f"http://e/f{index}"), 0.0) for index in range(2000)]

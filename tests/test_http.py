@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 
 from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.document import Origin
+from connectors.feeds.document import Publisher
 from connectors.feeds.router import router
 from connectors.feeds.sse import Stream
 from connectors.feeds.targets import public, target
@@ -184,7 +184,7 @@ def test_every_path_answers_head_and_options(page: Shown, fridges: Served) -> No
 
 def feed_of(outbox: Outbox) -> TestClient:
     app = FastAPI()
-    app.include_router(router(outbox, Origin("storm.cep"), Stream(outbox)))
+    app.include_router(router(outbox, Publisher("storm.cep"), Stream(outbox)))
     return TestClient(app)
 
 

@@ -18,7 +18,7 @@ from cep.rules.materialized import series_of
 from knowledge.namespaces import XSD
 from knowledge.rdf.interop import of_rdflib, to_rdflib
 from knowledge.rdf.terms import BLANK, IRI, LITERAL, NONE, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 
 letters = st.text(st.characters(exclude_categories=["Cs"]))
 iris = st.text("abc/é-", max_size=6).map(lambda text: ox.NamedNode("http://ex.org/" + text))
@@ -182,9 +182,9 @@ few = st.integers(0, 3)
 rows = st.lists(st.tuples(few, few, few), max_size=40)
 
 
-def table(triples: list[tuple[int, ...]]) -> Triples:
+def table(triples: list[tuple[int, ...]]) -> TripleSet:
     matrix = np.array(triples, dtype=np.int64).reshape(-1, 3)
-    return Triples.of(matrix[:, 0], matrix[:, 1], matrix[:, 2])
+    return TripleSet.of(matrix[:, 0], matrix[:, 1], matrix[:, 2])
 
 
 def listed(columns: tuple[Any, ...]) -> list[tuple[int, ...]]:

@@ -22,14 +22,14 @@ from starlette.testclient import TestClient
 from cep.core import checksum
 from cep.core.errors import CepError
 from connectors.alerts import outbox_tables
-from connectors.alerts.lifecycle import Change
-from connectors.alerts.outbox import Entry, Outbox
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.outbox import Outbox, OutboxEntry
 from connectors.feeds import http_post, senders
-from connectors.feeds.document import Origin, document
+from connectors.feeds.document import Publisher, document
 from connectors.feeds.http_post import post
 from connectors.feeds.metrics import AlertMetrics
 from connectors.feeds.router import router
-from connectors.feeds.sender import Refused, Sender, ServerError, Unreachable
+from connectors.feeds.sender import DeliveryRefused, Sender, ServerError, Unreachable
 from connectors.feeds.senders import sending, targets
 from connectors.feeds.sse import Stream
 from tests.alert_server import expected
@@ -184,7 +184,7 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.Mo
     def tell(name: str, text: str, /, **fields: str) -> None:
         told.append((text, fields))
 
-    with sending(outbox, targets(feeds), Origin("p.cep"), tell) as (sender,):
+    with sending(outbox, targets(feeds), Publisher("p.cep"), tell) as (sender,):
         outbox.add(whole[1:4], {"p": 0})
         while not told:
             all_there.wait(0.02)
@@ -205,7 +205,7 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.Mo
         assert not any(sender.name in text for text, _ in told), "it is a field"
 
         app = FastAPI()
-        app.include_router(router(outbox, Origin("p.cep"), stream := Stream(outbox)))
+        app.include_router(router(outbox, Publisher("p.cep"), stream := Stream(outbox)))
         client = TestClient(app)
         (standing,) = client.get("/feeds/receivers").json()
         shown = client.get(f"/{standing['letters']}").json()
@@ -221,7 +221,7 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.Mo
         assert client.post("/feeds/receivers/mqtt%3A%2F%2Fnobody/dead/retry").status_code == 404
         assert client.get("/feeds/receivers/mqtt%3A%2F%2Fnobody/dead").status_code == 404
         shut = FastAPI()
-        shut.include_router(router(outbox, Origin("p.cep"), stream, may_send=False))
+        shut.include_router(router(outbox, Publisher("p.cep"), stream, may_send=False))
         assert TestClient(shut).post(f"/{standings_retry(standing)}").status_code == 403
         del answers[whole[1].id]
         answer = client.post(f"/{standings_retry(standing)}")
@@ -258,13 +258,13 @@ def test_whose_trouble_an_answer_is(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     for kind, numbers in (
         (Unreachable, (408, 425, 429, 502, 503, 504)),
         (ServerError, (302, 401, 403, 404, 405, 410, 500, 501, 507, 599)),
-        (Refused, (400, 406, 409, 411, 413, 414, 415, 418, 422, 431, 451)),
+        (DeliveryRefused, (400, 406, 409, 411, 413, 414, 415, 418, 422, 431, 451)),
     ):
         for status in numbers:
-            with pytest.raises((Unreachable, Refused)) as caught:
+            with pytest.raises((Unreachable, DeliveryRefused)) as caught:
                 post(aim, "/in", b"{}", {})
             assert type(caught.value) is kind and str(status) in str(caught.value)
-            assert kind is Refused or caught.value.wait == 7  # type: ignore[union-attr]
+            assert kind is DeliveryRefused or caught.value.wait == 7  # type: ignore[union-attr]
     server.shutdown()
     server.server_close()
     waits, pause = 0.0, 0.1
@@ -283,7 +283,7 @@ def test_senders_stop_together() -> None:
         def __init__(self, began: threading.Event) -> None:
             self.began = began
 
-        def give(self, entries: Sequence[Entry]) -> None:
+        def give(self, entries: Sequence[OutboxEntry]) -> None:
             self.began.set()
             goes_on.wait()
 
@@ -297,7 +297,7 @@ def test_senders_stop_together() -> None:
         slow = iter(begun)
         patched.setattr(senders, "delivery", lambda *given: Slow(next(slow)))
         patched.setattr(senders, "PATIENCE", 0.05)
-        with sending(outbox, targets([f"mqtt://h/{n}" for n in range(5)]), Origin("p.cep"), print) as found:
+        with sending(outbox, targets([f"mqtt://h/{n}" for n in range(5)]), Publisher("p.cep"), print) as found:
             outbox.add(expected()[:1], {"p": 0})
             for one in begun:
                 one.wait()
@@ -316,7 +316,7 @@ def test_a_receiver_that_is_still_at_it_when_all_is_closed(tmp_path: Path) -> No
     class Slow:
         most = 1
 
-        def give(self, entries: Sequence[Entry]) -> None:
+        def give(self, entries: Sequence[OutboxEntry]) -> None:
             begun.set()
             goes_on.wait()
             given.extend(entry.number for entry in entries)
@@ -360,7 +360,7 @@ def test_a_webhook_is_asked_first_whether_it_wants_to_be_told(tmp_path: Path) ->
     feed = f"cloudevents+http://127.0.0.1:{port}/in#private=yes&origin=alerts.example&attempts=1"
     told: list[str] = []
     with closing(Outbox(None)) as outbox:
-        with sending(outbox, targets([feed]), Origin("p.cep"), lambda name, text, **more: told.append(text)):
+        with sending(outbox, targets([feed]), Publisher("p.cep"), lambda name, text, **more: told.append(text)):
             outbox.add(expected()[:3], {"p": 0})
             while outbox.statuses()[0].waiting:
                 outbox.wait(outbox.last, 0.02)
@@ -381,12 +381,12 @@ def test_a_disk_that_is_full_while_alerts_are_sent(tmp_path: Path) -> None:
     class Fussy:
         most = 2
 
-        def give(self, entries: Sequence[Entry]) -> None:
+        def give(self, entries: Sequence[OutboxEntry]) -> None:
             if any(entry.change == whole[4] for entry in entries):
-                raise Refused("not this one")
+                raise DeliveryRefused("not this one")
             given.extend(entry.change.id for entry in entries)
 
-        def again(self, entry: Entry, now: Change) -> None:
+        def again(self, entry: OutboxEntry, now: AlertChange) -> None:
             raise AssertionError("nobody has asked for it")
 
         def rest(self, outbox: Outbox) -> None:

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from cep.engine import Engine
-from connectors.rdf.vocabulary import Vocabulary
+from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving import scene, vendor
 from connectors.serving.gazette import Gazette, SubjectColumns
 from connectors.serving.outline import outline
@@ -109,7 +109,7 @@ def test_what_is_served(tmp_path: Path) -> None:
         assert client.get(f"/api/event/{state['alerts'][0]['last']}").json()["because"][0]["temp"] == 20.0
         program = client.get("/api/program").json()
         (rule, alert) = program["rules"]
-        told = outline(one.scene.service, Vocabulary("http://e.org/"))
+        told = outline(one.scene.service, EventVocabulary("http://e.org/"))
         event = next(each for each in told["events"] if each["name"] == "warm")
         assert (told["base"], event["iri"]) == ("http://e.org/", "http://e.org/type/warm")
         assert event["attributes"][0]["iri"] == "http://e.org/attribute/warm/station"

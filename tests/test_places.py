@@ -36,7 +36,7 @@ from knowledge.gazetteers.regions import GEONAMES, SWS
 from knowledge.graph import Knowledge
 from knowledge.namespaces import GN, WGS84
 from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleColumns, Triples
+from knowledge.rdf.triples import TripleColumns, TripleSet
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -355,7 +355,7 @@ def test_a_large_dump_has_its_divisions_as_parents(tmp_path: Path) -> None:
     assert set(county.select("iri", "other").iter_rows()) == expected
     assert gazetteer.links.filter(relation="parentFeature").height == size - 1, "all but the country are in something"
     columns = gazetteer.triples(Terms())
-    assert len(Triples.of(*columns)) == len(columns[0]), "nothing is said twice"
+    assert len(TripleSet.of(*columns)) == len(columns[0]), "nothing is said twice"
 
 
 # --- registers in packages ---

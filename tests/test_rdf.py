@@ -29,10 +29,10 @@ from cep.runtime.history import CONSTITUENTS
 from connectors.rdf import triples
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.identity import identified
-from connectors.rdf.question import Page, Question, Refused
+from connectors.rdf.question import Page, QueryRefused, Question
 from connectors.rdf.store import EventStore
 from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import PREFIXES, Vocabulary
+from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from connectors.serving import ldes
 from connectors.why.lines import tree as lines
 from connectors.why.prov import provenance
@@ -90,7 +90,7 @@ def test_every_value_is_a_term_and_none_breaks_out_of_it() -> None:
         }
     )
     found: dict[str, list[str]] = {}
-    for quad in ox.parse(triples.events(table, schema, Vocabulary("http://e.org/"), None), ox.RdfFormat.N_QUADS):
+    for quad in ox.parse(triples.events(table, schema, EventVocabulary("http://e.org/"), None), ox.RdfFormat.N_QUADS):
         if "attribute" in quad.predicate.value:
             found.setdefault(quad.predicate.value.rpartition("/")[2], []).append(str(quad.object))
     xsd = "^^<http://www.w3.org/2001/XMLSchema#"
@@ -162,8 +162,8 @@ def test_a_page_reads_what_ends_in_it_however_much_there_is_beside(tmp_path: Pat
 
     def stored(folder: str, ends: list[int]) -> EventStore:
         table = pl.DataFrame({"start": ends, "end": ends, "n": range(len(ends))})
-        made = EventStore(str(tmp_path / folder), Vocabulary())
-        made.add(triples.events(identified(table, schema, "p"), schema, Vocabulary(), None).encode())
+        made = EventStore(str(tmp_path / folder), EventVocabulary())
+        made.add(triples.events(identified(table, schema, "p"), schema, EventVocabulary(), None).encode())
         made.store = Counted(made.store)  # type: ignore[assignment]
         return made
 
@@ -190,12 +190,12 @@ def test_a_page_reads_what_ends_in_it_however_much_there_is_beside(tmp_path: Pat
     alone = stored("alone", [end for end in ends if end // MINUTE == EIGHT // MINUTE + 30])
     page, count = read(store, "2024-05-01T08:30")
     assert read(alone, "2024-05-01T08:30")[1] == count and page is not None and len(page.members) == 117
-    with pytest.raises(Refused, match="longer"):
+    with pytest.raises(QueryRefused, match="longer"):
         store.page("2024-05-01T08", 1, 500, -1.0)
     old = tmp_path / "old"  # hours held instants themselves
-    before = EventStore(str(old), Vocabulary())
+    before = EventStore(str(old), EventVocabulary())
     text = triples.events(identified(pl.DataFrame({"start": [EIGHT], "end": [EIGHT], "n": [1]}), schema, "p"),
-                          schema, Vocabulary(), None)  # fmt: skip
+                          schema, EventVocabulary(), None)  # fmt: skip
     before.add(re.sub(r"<[^>]*T08> <[^>]*> <[^>]*T08:00> .\n", "", text).replace("T08:00> ", "T08> ").encode())
     for _ in range(2):
         for span in ("2024-05-01T08", "2024-05-01T08:00", "2024-05-01T08:00:00"):
@@ -239,7 +239,7 @@ def test_a_page_is_over_when_all_that_ends_in_it_is_written(tmp_path: Path, monk
         assert waiting <= len(texts) and one.history.reached == one.engine.watermark
         assert "immutable" in control()
         one.push((90, "a", 8.0), (100, "a", 1.0))
-        texts[-1][1].set_exception(Refused("failed", "the disk is full"))
+        texts[-1][1].set_exception(QueryRefused("failed", "the disk is full"))
         reached = one.history.reached
         one.push((200, "a", 1.0))
         assert one.history.trouble and one.history.reached == reached < one.engine.watermark
@@ -273,7 +273,7 @@ def test_a_store_goes_on_with_what_means_the_same(tmp_path: Path) -> None:
     with program(tmp_path, TWICE, again=True) as one:
         assert len(rows(one, labels)) == 2, "rules that are no more are not told of either"
         with pytest.raises(CepError, match="cannot be opened"):
-            StoreProcess(tmp_path / "events", Vocabulary())
+            StoreProcess(tmp_path / "events", EventVocabulary())
 
 
 def test_knowledge_is_replaced_and_events_stay(tmp_path: Path) -> None:
@@ -312,14 +312,14 @@ def test_a_query_without_an_end_ends_and_takes_nothing_with_it(tmp_path: Path) -
         first, second = one.store.ask(endless), one.store.ask(endless)
         one.push((70, "a", 8.0))
         for slow in (first, second):
-            with pytest.raises(Refused, match="longer than") as told:
+            with pytest.raises(QueryRefused, match="longer than") as told:
                 slow.result()
             assert told.value.code == "slow"
         one.close()
         assert one.store.ask(counted).result().body.split()[1] == b"61"
-        with pytest.raises(Refused, match="LIMIT"):
+        with pytest.raises(QueryRefused, match="LIMIT"):
             one.store.ask(Question("SELECT * { ?a ?b ?c . ?d ?e ?f }", bytes=10_000)).result()
-        with pytest.raises(Refused, match="broke"):
+        with pytest.raises(QueryRefused, match="broke"):
             one.store.ask(Question("SELECT * " + "{" * 200_000 + "}" * 200_000)).result()
         assert one.store.ask(counted).result().body.split()[1] == b"61"
 
@@ -332,13 +332,13 @@ def test_a_store_closes_whatever_becomes_of_its_process_and_of_who_asked(tmp_pat
         assert one.store.ask(endless).cancel(), "who is gone is not waited for"
         waiting = one.store.ask(endless)
         one.store.refuse_questions()
-        with pytest.raises(Refused, match="stopping"):
+        with pytest.raises(QueryRefused, match="stopping"):
             waiting.result()
         one.push((70, "a", 8.0), (71, "a", 1.0))
         os.kill(one.store.process, signal.SIGTERM)  # to all that belong to a service: it is not for this one
         os.kill(one.store.process, signal.SIGKILL)
     assert one.store.restarts == 1
-    with pytest.raises(Refused, match="closed"):
+    with pytest.raises(QueryRefused, match="closed"):
         one.store.flush()
     with program(tmp_path, TWICE) as one:
         counted = Question("SELECT (COUNT(*) AS ?n) { ?e a <urn:semcep:type/warm> }", table="csv")
@@ -399,7 +399,7 @@ def led(engine: Engine, records: list[tuple[str, int]], again: bool = False) -> 
             engine.tell(CONSTITUENTS)
             engine.restore(blob)
         pushed = step and [Event(type, ("s",), EIGHT + t * MINUTE, EIGHT + t * MINUTE) for type, t in step]
-        made = Derivations(engine.plan, engine.meanings(), Vocabulary(), frozenset(engine.outputs))
+        made = Derivations(engine.plan, engine.meanings(), EventVocabulary(), frozenset(engine.outputs))
         for name, table in (engine.close() if pushed is None else engine.push(pushed)).items():
             text += made.events(identified(table, engine.outputs[name], engine.meanings()[name]), engine.outputs[name])
     return made.rules() + text
@@ -454,7 +454,7 @@ def test_a_reading_has_the_time_of_what_it_is_about() -> None:
     schema = Schema("count", (cars,), True, False)
     table = pl.DataFrame({"start": [EIGHT, EIGHT], "end": [EIGHT, EIGHT + MINUTE], "cars": [3, 4]})
     graph = ox.Store()
-    graph.load(triples.readings(table, schema, Vocabulary()), ox.RdfFormat.N_TRIPLES, lenient=True)
+    graph.load(triples.readings(table, schema, EventVocabulary()), ox.RdfFormat.N_TRIPLES, lenient=True)
     found = graph.query(
         """SELECT ?n ?since ?until { ?o a sosa:Observation ; sosa:hasSimpleResult ?n ; sosa:phenomenonTime ?p .
         OPTIONAL { ?p time:hasBeginning/time:inXSDDateTimeStamp ?since ; time:hasEnd/time:inXSDDateTimeStamp ?until }

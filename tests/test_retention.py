@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from cep.core.schema import Attribute, Schema
 from connectors.rdf import retention, triples
-from connectors.rdf.history import History
+from connectors.rdf.history import StoreListener
 from connectors.rdf.identity import identified
 from connectors.rdf.retention import Retention
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.time_tree import TimeTree
-from connectors.rdf.vocabulary import PROV, Vocabulary
+from connectors.rdf.vocabulary import PROV, EventVocabulary
 
 EIGHT, SECOND = 1_714_550_400_000_000, 1_000_000  # 2024-05-01T08:00:00Z
 BEAT = Schema("beat", (Attribute("n", "int"),), True, False)
@@ -36,10 +36,11 @@ def written(made: Beats) -> str:
     starts = [end - long * SECOND for end, (_, long, _) in zip(ends, made)]
     table = pl.DataFrame({"start": starts, "end": ends, "n": range(len(made))}, schema_overrides={"n": pl.Int64})
     named = identified(table, BEAT, "p")
-    text = triples.events(named, BEAT, Vocabulary(), "urn:rule")
+    text = triples.events(named, BEAT, EventVocabulary(), "urn:rule")
     for id, (_, _, record) in zip(named["@id"], made):
         text += (
-            f"<{Vocabulary().event(id)}> <{PROV}wasDerivedFrom> <urn:r{record}> .\n<urn:r{record}> <urn:is> <urn:R> .\n"
+            f"<{EventVocabulary().event(id)}> <{PROV}wasDerivedFrom> <urn:r{record}> .\n"
+            f"<urn:r{record}> <urn:is> <urn:R> .\n"
         )
     return text
 
@@ -62,7 +63,7 @@ def test_what_stays_is_what_would_be_there_without_what_goes(made: Beats, times:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retention, "_STEP", step)
         store = loaded(written(made))
-        old = Retention(store, TimeTree(store, Vocabulary()))
+        old = Retention(store, TimeTree(store, EventVocabulary()))
         for time in times:
             until = triples.stamp(EIGHT + time * SECOND)
             for gone in old.steps(until):
@@ -108,7 +109,7 @@ def _without(whole: list[str], names: set[str]) -> list[str]:
 
 def test_what_comes_is_written_between_two_steps(tmp_path: Path) -> None:
     """Four thousand events go, more than an hour's at once: what came after that was told is there first."""
-    with closing(StoreProcess(tmp_path / "events", Vocabulary())) as store:
+    with closing(StoreProcess(tmp_path / "events", EventVocabulary())) as store:
         store.add(written([(n // 10, 0, 0) for n in range(4_000)]))
         store.flush()
         done: list[str] = []
@@ -121,7 +122,7 @@ def test_what_comes_is_written_between_two_steps(tmp_path: Path) -> None:
 
 def test_who_writes_does_not_wait_while_little_is_waiting(tmp_path: Path) -> None:
     """However many texts: here the process stands still."""
-    with closing(StoreProcess(tmp_path / "events", Vocabulary())) as store:
+    with closing(StoreProcess(tmp_path / "events", EventVocabulary())) as store:
         os.kill(store.process, signal.SIGSTOP)
         try:
             futures = [store.add(f"<urn:s{n}> <urn:p> <urn:o> .\n") for n in range(200)]
@@ -133,7 +134,7 @@ def test_who_writes_does_not_wait_while_little_is_waiting(tmp_path: Path) -> Non
 
 def test_what_could_not_be_stored_is_told_once() -> None:
     """A disk that is full: who starts the server sees it, not only who asks `/ready`."""
-    history, told = object.__new__(History), list[str]()
+    history, told = object.__new__(StoreListener), list[str]()
     history._trouble, history._listeners, history.troubled = None, [], told.append
     failed = Future[None]()
     failed.set_exception(OSError("No space left on device"))

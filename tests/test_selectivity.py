@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from connectors.rdf import evaluation, place_index, selectivity, time_index
 from connectors.rdf.distance_filters import near
 from connectors.rdf.evaluation import evaluate
-from connectors.rdf.question import Question, Refused
+from connectors.rdf.question import QueryRefused, Question
 from connectors.rdf.store import EventStore
 from connectors.rdf.time_index import TimeIndex
-from connectors.rdf.vocabulary import PREFIXES, Vocabulary
+from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from tests.test_time_index import END, filled, moment
 
 WGS84 = "http://www.w3.org/2003/01/geo/wgs84_pos#"
@@ -158,7 +158,7 @@ def told(store: ox.Store, text: str, index: TimeIndex | None) -> Any:
     """The answer, without what is left open."""
     try:
         answer = evaluate(store, Question(text, prefixes=tuple(PLACES.items())), index)
-    except Refused as error:
+    except QueryRefused as error:
         return error.code
     rows = json.loads(answer.body)["results"]["bindings"]
     times = [row.get("t", {}).get("value", "") for row in rows]
@@ -242,7 +242,7 @@ def test_what_is_near_is_looked_up_by_its_place() -> None:
     assert "COALESCE(ABS((45) - (?y)) <= " in near(numbers, PLACES)
     assert near(numbers.replace("< 20000", "> 20000"), PLACES) == numbers.replace("< 20000", "> 20000")
     broken = Question("SELECT * {\n" + numbers[10:].replace("?p wgs84:long", "") + " }", prefixes=tuple(PLACES.items()))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(QueryRefused) as refused:
         evaluate(store, broken, index)
     assert "COALESCE" not in str(refused.value) and refused.value.code == "syntax"
 
@@ -271,7 +271,7 @@ def test_of_many_points_each_has_what_is_near_it() -> None:
 
 def test_places_that_come_later_are_near_as_well(tmp_path: Path) -> None:
     """Those of the knowledge, learned, and of events."""
-    store = EventStore(str(tmp_path / "store"), Vocabulary())
+    store = EventStore(str(tmp_path / "store"), EventVocabulary())
     text = f"SELECT ?p {{ ?p wgs84:lat ?y ; wgs84:long ?x FILTER({DISTANCE}(45, 15, ?y, ?x) < 20000) }}"
     question = Question(text, table="csv", prefixes=tuple(PLACES.items()))
 

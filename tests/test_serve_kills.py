@@ -24,7 +24,7 @@ from lxml import etree
 from cep.engine import Engine
 from cep.events import Event
 from connectors.addresses import address
-from connectors.alerts.lifecycle import AlertLifecycle, Change
+from connectors.alerts.lifecycle import AlertChange, AlertLifecycle
 from connectors.feeds.document import document
 from connectors.mqtt import Subscription
 from tests import brokers
@@ -67,7 +67,7 @@ def begin_and_kill(arguments: list[str], seconds: float) -> None:
     begun.wait()
 
 
-def expected(readings: list[tuple[int, str, float]]) -> list[Change]:
+def expected(readings: list[tuple[int, str, float]]) -> list[AlertChange]:
     """What a run over readings tells that nothing interrupts."""
     engine = Engine.from_text(PROGRAM, alerts=True)
     schemas = {alert.table: engine.plan.schemas[alert.table] for alert in engine.alerts}

@@ -16,7 +16,7 @@ from cep.core.errors import CepError
 from connectors.rdf.knowledge_files import Damaged, mend
 from connectors.rdf.knowledge_files import learned as changes_of
 from connectors.rdf.store import EventStore
-from connectors.rdf.vocabulary import Vocabulary
+from connectors.rdf.vocabulary import EventVocabulary
 from knowledge.followed import Followed
 from knowledge.graph import Knowledge
 from tests.damage import flipped
@@ -74,7 +74,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[EventStore, Knowle
     knowledge = Knowledge.of((), "owlrl")
     knowledge.apply(knowledge.change(SCHEMA))
     (folder / "new.nq").write_bytes(b"".join(_quads(knowledge)))
-    store = EventStore(str(folder / "events"), Vocabulary())
+    store = EventStore(str(folder / "events"), EventVocabulary())
     store.know("it", str(folder / "new.nq"), str(folder / "events.nq"))
     return store, knowledge, folder / "events.learned"
 
@@ -115,7 +115,7 @@ def test_damage_beside_a_store_is_told(tmp_path: Path) -> None:
         return str(path)
 
     events, before, noted = tmp_path / "events", tmp_path / "events.nq", tmp_path / "events.learned"
-    store = EventStore(str(events), Vocabulary())
+    store = EventStore(str(events), EventVocabulary())
     store.know("one", filled(1), str(before))
     start = _held(store)
     for number in range(3):

@@ -23,7 +23,7 @@ from cep.command import app
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 from cep.server.dead_letters import OFTEN, LoggedDeadLetters
-from connectors.alerts.listener import Alerting
+from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.batch import DeadLetter
 from connectors.files import read
@@ -146,7 +146,7 @@ def test_the_replay_begins_with_its_reader_and_ends_after_the_last_alert(
     )
     with closing(Outbox(None)) as outbox:
         service = Service(engine, "", "areas.cep", RunStats())
-        service.listen(Alerting(engine, outbox))
+        service.listen(AlertListener(engine, outbox))
 
         def open_after(lines: str) -> int:
             for batch in read(["reading=-"], engine.inputs, format="csv", stdin=io.BytesIO(lines.encode())):

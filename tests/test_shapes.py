@@ -16,7 +16,7 @@ from cep.core.errors import CepError
 from knowledge.data_graph import data_graph
 from knowledge.graph import Knowledge
 from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 from knowledge.shapes import STATIONS, ValidationResult, check, placed, unknown
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
@@ -46,7 +46,7 @@ def test_the_register_of_the_demo_fits() -> None:
 
 def test_made_up_stations_fit() -> None:
     terms = Terms()
-    made = Triples.of(*registers.stations(30).triples(terms))
+    made = TripleSet.of(*registers.stations(30).triples(terms))
     assert check(Knowledge(terms, {NONE: made})) == []
 
 
@@ -224,7 +224,7 @@ def test_of_large_knowledge_only_stations_are_looked_at() -> None:
     place = np.arange(2000)
     text = "".join(f':f{i} a gn:Feature ; gn:name "A" ; wgs84:lat 1.0 ; wgs84:long 2.0 .\n' for i in place)
     graph = turtle(STATION + text)
-    triples = Triples.of(*(terms.ids([triple[i] for triple in graph]) for i in range(3)))
+    triples = TripleSet.of(*(terms.ids([triple[i] for triple in graph]) for i in range(3)))
     shapes = Graph().parse(STATIONS)
     assert set(data_graph(terms, triples, shapes)) == set(turtle(STATION))
 

@@ -15,7 +15,7 @@ from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 from cep.spark.sink.reader import SinkReader
-from connectors.alerts.listener import Alerting
+from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.rdf.identity import ID
 from connectors.serving.service import Relay, Round, Service
@@ -103,7 +103,7 @@ def test_what_a_job_wrote_is_what_one_process_derives(tmp_path: Path, format: st
     rounds: tuple[list[Round], list[Round]] = ([], [])
     with closing(Outbox(None)) as mine, closing(Outbox(None)) as other:
         for service, outbox, each in ((here, mine, rounds[0]), (there, other, rounds[1])):
-            service.listen(Alerting(service.engine, outbox))
+            service.listen(AlertListener(service.engine, outbox))
             service.listen(each.append)
         sink = Sink(tmp_path / "out", whole.outputs, format)
         folder, read = SinkReader(str(tmp_path / "out"), whole.outputs), 0

@@ -25,7 +25,7 @@ from cep.spark.source.changes import ChangeLog
 from cep.spark.source.file_list import FileList
 from cep.spark.source.live import read_or_make
 from cep.spark.source.message_log import MessageLog
-from cep.spark.state.bucket_states import States, begin, head, newest
+from cep.spark.state.bucket_states import BucketStates, begin, head, newest
 from cep.spark.state.bucket_states import read as read_state
 from cep.spark.state.checkpoint import CheckpointInfo
 from cep.spark.state.migration import StateLayout
@@ -62,7 +62,7 @@ def written(folder: Path, seed: int = 0) -> None:
     for bucket in range(2):
         engine.push({}) if bucket else None
         for version in (1, 2):
-            States(str(state / "buckets"), 1).write(bucket, version, engine.snapshot(), version)
+            BucketStates(str(state / "buckets"), 1).write(bucket, version, engine.snapshot(), version)
     for name, value in (("address", "mqtt://h/t"), ("client", f"semcep-{seed}"), ("begin", {"0": 7})):
         read_or_make(state / "input-0" / name, lambda value=value: value)
     with closing(MessageLog(state / "mail")) as mail:

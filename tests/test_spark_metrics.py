@@ -40,7 +40,7 @@ def test_a_run_is_looked_at_while_it_lasts(tmp_path: Path, monkeypatch: pytest.M
     late = '{"type": "heat", "time": 1, "room": "cellar", "temp": 8}\n'
     Path("days/2.jsonl").write_text(late + Path("days/2.jsonl").read_text() + "{]\n")
     seen: list[dict[str, Sample]] = []
-    told = listener.Listener.onQueryProgress
+    told = listener.QueryListener.onQueryProgress
     urls: list[str] = []
     log = watch.objects
 
@@ -48,12 +48,12 @@ def test_a_run_is_looked_at_while_it_lasts(tmp_path: Path, monkeypatch: pytest.M
         urls.extend([fields["url"]] if event == "metrics" else [])
         log(event, *said, **fields)
 
-    def looking(self: listener.Listener, event: Any) -> None:
+    def looking(self: listener.QueryListener, event: Any) -> None:
         told(self, event)
         seen.append(scraped(urls[0]))
 
     monkeypatch.setattr("cep.app.run_options.LOGS", {"json": noted})
-    monkeypatch.setattr(listener.Listener, "onQueryProgress", looking)
+    monkeypatch.setattr(listener.QueryListener, "onQueryProgress", looking)
     places = ["--output", "out", "--checkpoint", "state", "--buckets", "2", "--output-format", "jsonl"]
     options = ["--log", "json", "--metrics", "0", "--lateness", "1 s", "--files", "1", "--input", "days"]
     result = CliRunner().invoke(app, ["run", "fire.cep", "--on", "spark", *places, *options], prog_name="cep")

@@ -15,7 +15,7 @@ from cep.core.errors import CepError
 from cep.spark.dead_letters import write
 from cep.spark.driver import spark_log
 from cep.spark.driver.failure import failed
-from cep.spark.state.bucket_states import States
+from cep.spark.state.bucket_states import BucketStates
 from cep.spark.storage import disk
 from cep.spark.storage.layout import SINK_LOG, SPARK_LOG
 from connectors.batch import DeadLetter
@@ -62,7 +62,7 @@ def test_what_tasks_write_is_told_by_the_option_that_names_it(tmp_path: Path) ->
         write(f"{tmp_path}/file/dead-", "read-1", [DeadLetter(None, 1, "why", "json")])
     write(f"{tmp_path}/none/dead-", "read-1", [])
     with pytest.raises(CepError, match=r"--checkpoint: \S+/gone cannot be written: no such file or directory \("):
-        States(f"{tmp_path}/gone", 1).write(0, 1, b"", 0)
+        BucketStates(f"{tmp_path}/gone", 1).write(0, 1, b"", 0)
 
 
 def test_a_log_on_a_full_disk_holds_no_one_up(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.driver.startup import checked, said, silent
-from cep.spark.program import Options, ShippedProgram
-from cep.spark.source.data_source import FileReader, SourceOptions
+from cep.spark.program import ProgramOptions, ShippedProgram
+from cep.spark.source.data_source import FileReader, SparkSourceOptions
 from cep.spark.state.checkpoint import claim, reached
 from cep.spark.storage.lock import locked
 from tests import spark_runs
@@ -155,8 +155,8 @@ def test_what_comes_after_the_end_was_told_is_not_read(tmp_path: Path, monkeypat
     Path("days").mkdir()
     Path("days/1.jsonl").write_text("")
     text = READING + RISE
-    made = ShippedProgram.of(Engine.from_text(text), text, "<program>", Options(), 2)
-    files = SourceOptions.of(made, ("days",), None, f"{tmp_path}/files.jsonl", None, True, None)
+    made = ShippedProgram.of(Engine.from_text(text), text, "<program>", ProgramOptions(), 2)
+    files = SparkSourceOptions.of(made, ("days",), None, f"{tmp_path}/files.jsonl", None, True, None)
     first = FileReader(files)
     first.prepareForTriggerAvailableNow()
     planned = first.latestOffset(first.initialOffset(), ReadAllAvailable())

@@ -17,7 +17,7 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.runtime.report import Report
-from cep.spark.program import Options, ShippedProgram
+from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.shuffle_blocks import REPORT
 from cep.spark.source.data_source import found
 from cep.spark.source.file_list import FileList
@@ -37,7 +37,7 @@ FINE = [{"at": 1, "k": "one", "x": 1}, {"at": 2, "k": "two", "x": 2}]
 
 
 def program() -> ShippedProgram:
-    return ShippedProgram.of(Engine.from_text(PROGRAM), PROGRAM, "<program>", Options(), 2)
+    return ShippedProgram.of(Engine.from_text(PROGRAM), PROGRAM, "<program>", ProgramOptions(), 2)
 
 
 def taken(file: Input, folder: Path) -> tuple[dict[str, int], list[tuple[Any, ...]], Report]:

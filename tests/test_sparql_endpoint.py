@@ -21,7 +21,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
 from connectors.rdf.federation import refuse_federation
-from connectors.rdf.question import Answer, Question, Refused
+from connectors.rdf.question import Answer, QueryRefused, Question
 from connectors.serving.guard import Guard, Limits
 from connectors.serving.negotiation import negotiated
 from connectors.serving.subscribe import PollingRate, Subscriptions, events_named
@@ -205,7 +205,7 @@ def test_what_asks_another_endpoint_is_seen(text: str) -> None:
     query = f"SELECT * {{ {text} }}"
     try:
         refuse_federation(query, {})
-    except Refused:
+    except QueryRefused:
         return
     try:
         list(ox.Store().query(query))  # type: ignore[arg-type]
@@ -268,7 +268,7 @@ async def _all_watch(one: Served) -> int:
     for queue in (*queues, late):
         watched.leave(question, queue)
     assert watched.clients == 0
-    with pytest.raises(Refused, match="SELECT"):
+    with pytest.raises(QueryRefused, match="SELECT"):
         await watched.watch(Question("ASK {}"))
     return len(queues)
 
@@ -283,7 +283,7 @@ async def _ends() -> None:
         found = [{"n": {"type": "literal", "value": name}} for name in names]
         return Answer("json", json.dumps({"head": {"vars": ["n"]}, "results": {"bindings": found}}).encode())
 
-    slow, busy, broken = Refused("slow", "too long"), Refused("busy", "too many"), Answer("json", b"{")
+    slow, busy, broken = QueryRefused("slow", "too long"), QueryRefused("busy", "too many"), Answer("json", b"{")
     given = iter([rows("milk"), slow, broken, rows("fish"), slow, busy, broken, busy, slow, broken, RuntimeError("x")])
 
     class Scripted:
@@ -310,7 +310,7 @@ async def _ends() -> None:
     assert '"added": [{"n": {"type": "literal", "value": "fish"}}]' in told[3] and '"code": "slow"' in told[-1]
     assert '"code": "failed"' in told[2] and watched.clients == 0
     for what in ("JSONDecodeError", "RuntimeError: x"):
-        with pytest.raises(Refused, match=what):
+        with pytest.raises(QueryRefused, match=what):
             await asyncio.wait_for(watched.watch(question), 60)
     assert watched.clients == 0 and next(given, None) is None
 

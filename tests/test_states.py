@@ -13,13 +13,13 @@ from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
 from cep.spark.dead_letters import LINE_BITS, writing
 from cep.spark.source.reading import numbered
-from cep.spark.state.bucket_states import KEPT, States, newest, sweep
+from cep.spark.state.bucket_states import KEPT, BucketStates, newest, sweep
 from cep.spark.storage.disk import remove_hidden
 from connectors.batch import Batch, Block, DeadLetter
 
 
 def test_states_are_whole_and_the_last_ones_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    states = States(str(tmp_path), 1)
+    states = BucketStates(str(tmp_path), 1)
     for version in range(1, 6):
         states.write(2, version, b"%d" % version, 10 * version)
     assert [path.name for path in sorted(tmp_path.iterdir())] == [f"1-0002-{n:08}" for n in (3, 4, 5)]

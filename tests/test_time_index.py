@@ -20,12 +20,12 @@ from cep.core.schema import Attribute, Schema
 from connectors.rdf import selectivity, time_index, triples
 from connectors.rdf.evaluation import evaluate
 from connectors.rdf.identity import identified
-from connectors.rdf.question import Question, Refused
+from connectors.rdf.question import QueryRefused, Question
 from connectors.rdf.ranges import timed
 from connectors.rdf.store import EventStore
 from connectors.rdf.time_index import TimeIndex
 from connectors.rdf.time_tree import TimeTree
-from connectors.rdf.vocabulary import PREFIXES, Vocabulary
+from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 
 EIGHT, MINUTE = 1_714_550_400_000_000, 60_000_000  # 2024-05-01T08:00:00Z
 SCHEMAS = [
@@ -52,7 +52,7 @@ def filled(made: Rows) -> tuple[ox.Store, TimeIndex]:
     """Events in memory, with what is known."""
     store = ox.Store()
     fill(store, made)
-    return store, TimeIndex(store, TimeTree(store, Vocabulary()))
+    return store, TimeIndex(store, TimeTree(store, EventVocabulary()))
 
 
 def fill(store: ox.Store, made: Rows) -> None:
@@ -67,7 +67,9 @@ def fill(store: ox.Store, made: Rows) -> None:
             columns["temp"] = [temp for *_, temp in mine]
         if mine:
             table = identified(pl.DataFrame(columns), schema, "p").unique("@id", maintain_order=True)
-            store.load(triples.events(table, schema, Vocabulary(), None).encode(), ox.RdfFormat.N_TRIPLES, lenient=True)
+            store.load(
+                triples.events(table, schema, EventVocabulary(), None).encode(), ox.RdfFormat.N_TRIPLES, lenient=True
+            )
     store.load(KNOWN.encode(), ox.RdfFormat.TURTLE)
 
 
@@ -164,7 +166,7 @@ def told(store: ox.Store, text: str, index: TimeIndex | None) -> tuple[Any, list
     question = Question(text, prefixes=tuple(PREFIXES.items()), graph="nt")
     try:
         answer = evaluate(store, question, index)
-    except Refused as error:
+    except QueryRefused as error:
         return error.code, []
     if answer.format != "json":
         return Counter(answer.body.splitlines()), []
@@ -265,13 +267,13 @@ def test_times_of_others_make_that_the_index_is_not_asked(tmp_path: Path) -> Non
         store.add(time)
 
     for number, change in enumerate((learned, known, added)):
-        store = EventStore(str(tmp_path / str(number)), Vocabulary())
+        store = EventStore(str(tmp_path / str(number)), EventVocabulary())
         fill(store.store, [(0, 1, 0, "a", 1)])
         assert store._indexed and ways(store._recent, text)
         change(store)
         assert not store._indexed, change.__name__
         del store
-        assert not EventStore(str(tmp_path / str(number)), Vocabulary())._indexed, change.__name__
+        assert not EventStore(str(tmp_path / str(number)), EventVocabulary())._indexed, change.__name__
 
 
 @given(st.text("?t<>=&|!(){}[].;,:/^*+-#'\" \nFILTERa1", max_size=50))

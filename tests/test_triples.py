@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from knowledge.rdf.fingerprint import fingerprint
 from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 from tests.long import examples
 
 Row = tuple[int, int, int]
 random = st.randoms(use_true_random=False)
 
 
-def of(rows: list[Row]) -> Triples:
+def of(rows: list[Row]) -> TripleSet:
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    return Triples.of(*(column.copy() for column in columns))
+    return TripleSet.of(*(column.copy() for column in columns))
 
 
-def rows_of(triples: Triples, order: int = 0) -> list[Row]:
+def rows_of(triples: TripleSet, order: int = 0) -> list[Row]:
     return list(zip(*(column.tolist() for column in triples.ordered(order))))
 
 
@@ -34,7 +34,7 @@ def some(random: Random, most: int, ids: int) -> list[Row]:
     return [(random.choice(s), random.choice(p), random.choice(o)) for _ in range(random.randrange(most))]
 
 
-def check(triples: Triples, expected: set[Row], random: Random) -> None:
+def check(triples: TripleSet, expected: set[Row], random: Random) -> None:
     assert len(triples) == len(expected)
     for order, places in enumerate(((0, 1, 2), (1, 2, 0), (2, 0, 1))):
         assert rows_of(triples, order) == sorted(expected, key=lambda row: tuple(row[place] for place in places))
@@ -96,7 +96,7 @@ def test_a_name_goes_by_what_is_said(random: Random) -> None:
             of_it = [quad[:3] for quad in quads if quad[3] == graph]
             id = NONE if graph == 0 else terms.iri(f"urn:g{graph}")
             if of_it:
-                graphs[id] = Triples.of(*(terms.ids(column) for column in zip(*of_it)))
+                graphs[id] = TripleSet.of(*(terms.ids(column) for column in zip(*of_it)))
         return fingerprint(terms, graphs, reasoning)
 
     assert name(quads) == name(random.sample(quads, len(quads)))

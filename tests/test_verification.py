@@ -14,7 +14,7 @@ from cep.command import app
 from cep.core.errors import CepError
 from knowledge.graph import Knowledge
 from knowledge.reasoning import owl2rl
-from knowledge.verification.comparison import DIFFERENCES, Comparison, compare
+from knowledge.verification.comparison import DIFFERENCES, ClosureComparison, compare
 from knowledge.verification.sample import Sample, sample
 from tests.closures import HEADER, read
 
@@ -30,7 +30,7 @@ def known(turtle: str) -> Knowledge:
     return Knowledge.of(read(turtle))
 
 
-def compared(turtle: str, reasoning: str = "owlrl") -> Comparison:
+def compared(turtle: str, reasoning: str = "owlrl") -> ClosureComparison:
     knowledge = known(turtle)
     return compare(knowledge.terms, knowledge.asserted, reasoning)  # type: ignore[arg-type]
 
@@ -69,7 +69,7 @@ def test_stations_are_closed_alike() -> None:
 
 
 def test_what_owlrl_corrected_does_not_say_either_is_unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
-    def said(found: Comparison) -> set[tuple[str, str]]:
+    def said(found: ClosureComparison) -> set[tuple[str, str]]:
         return {(side, " ".join(str(node).rpartition("/")[2] for node in triple)) for side, triple in found.unexplained}
 
     assert "scm-eqc1" in owl2rl.SCHEMA

@@ -15,7 +15,7 @@ from cep.app.cli_options import (
     EvaluationOptions,
     InputFormat,
     Inputs,
-    Rules,
+    RuleFile,
 )
 from cep.app.command_line import takes
 from cep.app.durations import refuse
@@ -79,7 +79,7 @@ class AnswerOptions:
 class ExplainOptions:
     """The options of `cep explain`."""
 
-    rules: Rules
+    rules: RuleFile
     event: Annotated[
         str | None,
         Argument(

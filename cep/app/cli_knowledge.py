@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cep.app.cli_help import KNOWLEDGE, Sectioned
-from cep.app.cli_options import KnowledgeFiles, Reasoning
+from cep.app.cli_options import KnowledgeFiles, ReasoningName
 from cep.app.terminal import DEAD_LETTERS, complain, knowledge_of, say, settled
 from cep.core.errors import CepError
 from cep.core.suggest import astray
@@ -43,7 +43,7 @@ def stats(
         list[str] | None, typer.Argument(metavar="FILE", help="As for --knowledge.", show_default=False)
     ] = None,
     knowledge: KnowledgeFiles = None,
-    reasoning: Reasoning = None,
+    reasoning: ReasoningName = None,
     prefix: Prefixes = None,
 ) -> None:
     """Say how much knowledge there is, and of what.
@@ -77,7 +77,7 @@ def query(
         str, typer.Argument(metavar="SPARQL", help="SELECT, ASK, CONSTRUCT or DESCRIBE; `@file` reads a file.")
     ],
     knowledge: KnowledgeFiles = None,
-    reasoning: Reasoning = None,
+    reasoning: ReasoningName = None,
     prefix: Prefixes = None,
     format: Annotated[str, typer.Option(metavar="FORMAT", help="Of a table: text, csv, tsv, json.")] = "text",
 ) -> None:
@@ -105,7 +105,7 @@ def query(
 def explain(
     triple: Annotated[str, typer.Argument(metavar="TRIPLE", help="As in Turtle: `ex:gale a weather:WindObservation`.")],
     knowledge: KnowledgeFiles = None,
-    reasoning: Reasoning = None,
+    reasoning: ReasoningName = None,
     prefix: Prefixes = None,
 ) -> None:
     """Show why a triple is there.
@@ -128,7 +128,7 @@ def verify(
         list[str] | None, typer.Argument(metavar="FILE", help="As for --knowledge.", show_default=False)
     ] = None,
     knowledge: KnowledgeFiles = None,
-    reasoning: Reasoning = None,
+    reasoning: ReasoningName = None,
     prefix: Prefixes = None,
     sample: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many subjects are taken, where there are more.")

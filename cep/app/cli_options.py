@@ -12,7 +12,7 @@ from cep.app.cli_help import INPUT, KNOWLEDGE, RULES, SPARK
 from cep.app.durations import named, refuse
 from cep.core.logs import Format as LogFormat
 
-Rules = Annotated[Path, Argument(metavar="RULES", help="A file of event rules.")]
+RuleFile = Annotated[Path, Argument(metavar="RULES", help="A file of event rules.")]
 Inputs = Annotated[
     tuple[str, ...],
     Option(
@@ -28,8 +28,8 @@ InputFormat = Annotated[
     str | None,
     Option(metavar="FORMAT", help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld; else the suffix tells."),
 ]
-Batch = Annotated[int, Option(metavar="N", min=1, help="About how many records are taken at a time.")]
-Policy = Annotated[
+BatchSize = Annotated[int, Option(metavar="N", min=1, help="About how many records are taken at a time.")]
+PolicyName = Annotated[
     str | None, Option(metavar="POLICY", help="The program's default policy: unrestricted, recent, chronological.")
 ]
 Logging = Annotated[
@@ -53,7 +53,7 @@ _REASONING = Option(
 )
 KnowledgeFiles = Annotated[list[str] | None, _KNOWLEDGE]
 """For a command whose options are the parameters of its function."""
-Reasoning = Annotated[str | None, _REASONING]
+ReasoningName = Annotated[str | None, _REASONING]
 """Likewise."""
 
 
@@ -152,7 +152,7 @@ class EvaluationOptions:
 
     PANEL: ClassVar = RULES
 
-    policy: Policy = None
+    policy: PolicyName = None
     max_derivations: Annotated[
         int, Option(metavar="N", min=1, help="How many events a recursion may derive at one instant.")
     ] = 1_000_000

@@ -53,7 +53,7 @@ class Chart:
 
 
 @dataclass(slots=True)
-class Goal:
+class GoalTotals:
     """Sums over all buckets: rows that a node made, nanoseconds it took; and rows and bytes that each bucket holds."""
 
     made: int = 0
@@ -80,7 +80,7 @@ class Meter:
         self.dead: Counter[str] = Counter()
         self.latest: int | None = None
         self.watermark: int | None = None
-        self.goals: dict[tuple[int, Unit], Goal] = {}
+        self.goals: dict[tuple[int, Unit], GoalTotals] = {}
         self.held: dict[tuple[int, int], tuple[int, int]] = {}
 
     def take(self, reports: Iterable[Report], seconds: float) -> None:
@@ -111,7 +111,7 @@ class Meter:
             if stage == report.stage:
                 goal.held.pop(report.bucket, None)
         for count in report.counts:
-            goal = self.goals.setdefault((report.stage, count.unit), Goal())
+            goal = self.goals.setdefault((report.stage, count.unit), GoalTotals())
             goal.made += count.made
             goal.time += count.time
             if count.rows:

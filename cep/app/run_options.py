@@ -10,13 +10,13 @@ from typer import Option
 
 from cep.app.cli_help import OUTPUT, WATCHING
 from cep.app.cli_options import (
-    Batch,
+    BatchSize,
     ChangingKnowledgeOptions,
     EvaluationOptions,
     InputOptions,
     Logging,
     PlaceOptions,
-    Rules,
+    RuleFile,
 )
 from cep.app.command_line import given
 from cep.app.durations import refuse
@@ -28,7 +28,7 @@ class SourceOptions(InputOptions):
     """The events that come in, and how they are taken."""
 
     strict: Annotated[bool, Option(help="Exit with 1 if there were dead letters.")] = False
-    batch: Batch = 131_072
+    batch: BatchSize = 131_072
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class SparkOptions(PlaceOptions):
 class RunOptions:
     """The options of `cep run`, as they were given."""
 
-    rules: Rules
+    rules: RuleFile
     source: SourceOptions
     sink: SinkOptions
     evaluation: EvaluationOptions

@@ -17,7 +17,7 @@ from cep.engine import Engine
 from cep.runtime.run_stats import count
 from cep.spark.driver import packages, session, startup
 from cep.spark.job import Job
-from cep.spark.program import Options, ShippedProgram, packed_facts
+from cep.spark.program import ProgramOptions, ShippedProgram, packed_facts
 from cep.spark.sink import output_folder
 from cep.spark.source import changes, data_source, kafka_connector
 from cep.spark.source.file_list import FileList
@@ -265,7 +265,7 @@ def _tidied(query: Job, checkpoint: Path) -> None:
         remove_hidden(Path(query.dead_letters), query.mark)
 
 
-def _engine(options: RunOptions, text: str) -> tuple[Options, Engine]:
+def _engine(options: RunOptions, text: str) -> tuple[ProgramOptions, Engine]:
     """The program as one engine, and the options from which workers make theirs."""
     facts = facts_of(options.knowledge.facts)
     knowledge = knowledge_of(options.knowledge.files, options.knowledge.reasoning)
@@ -286,6 +286,6 @@ def _engine(options: RunOptions, text: str) -> tuple[Options, Engine]:
             raise refuse(f"--knowledge-updates {name}: it cannot be read again, as Spark has to", hint)
         if not (options.spark.open_ended or there([name])):
             raise refuse(f"--knowledge-updates: there is no file {name}")
-    return Options(
+    return ProgramOptions(
         options.evaluation.policy, packed_facts(facts), pickled, {}, options.evaluation.max_derivations
     ), engine

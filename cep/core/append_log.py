@@ -25,7 +25,7 @@ from cep.core.checksum import Broken
 
 Entry = TypeVar("Entry")
 
-Record: TypeAlias = tuple[bytes, bytes]
+RecordBytes: TypeAlias = tuple[bytes, bytes]
 """The head and the body of a record."""
 
 
@@ -117,7 +117,7 @@ class AppendLog(ABC, Generic[Entry]):
         return file
 
 
-class RecordLog(AppendLog[Record]):
+class RecordLog(AppendLog[RecordBytes]):
     """Records of bytes."""
 
     MARK = checksum.MARK
@@ -129,12 +129,12 @@ class RecordLog(AppendLog[Record]):
         with path.open("rb") as file:
             return checksum.marked(file.read(len(checksum.MARK)))
 
-    def append(self, records: Sequence[Record], sync: bool = True) -> None:
+    def append(self, records: Sequence[RecordBytes], sync: bool = True) -> None:
         """Add records; they outlive the process when this returns, with `sync` also the end of the machine. OSError:
         the file cannot be written."""
         self._write([checksum.record(head, body) for head, body in records], sync)
 
-    def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[Record, int]]:
+    def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[RecordBytes, int]]:
         before = 0
         try:
             for head, body, stop in checksum.records(file.read()):

@@ -12,12 +12,12 @@ from cep.core.schema import ARRIVAL
 from cep.events import Event
 from cep.runtime import encode
 from cep.runtime.encode import RefusedRow
-from cep.runtime.parts import Parts
+from cep.runtime.parts import EngineParts
 
-Batch = Mapping[str, pl.DataFrame] | Iterable[Event]
+EventBatch = Mapping[str, pl.DataFrame] | Iterable[Event]
 
 
-def receive(parts: Parts, batch: Batch) -> None:
+def receive(parts: EngineParts, batch: EventBatch) -> None:
     """Take a batch. Raises CepError, and changes nothing, for an unknown type or a missing column."""
     position = parts.position
     ordered = False
@@ -40,7 +40,7 @@ def receive(parts: Parts, batch: Batch) -> None:
     parts.clock.receive(tables)
 
 
-def _tables(parts: Parts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict[str, encode.Admitted], int]:
+def _tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict[str, encode.Admitted], int]:
     admitted, position = {}, parts.position
     for name, frame in batch.items():
         admitted[name] = encode.admit(frame, parts.schema(name), parts.pool, position)
@@ -48,7 +48,7 @@ def _tables(parts: Parts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict[str, 
     return admitted, position
 
 
-def _events(parts: Parts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:
+def _events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:
     by_type: dict[str, list[tuple[int, Event]]] = {}
     for place, event in enumerate(batch):
         by_type.setdefault(event.type, []).append((place, event))

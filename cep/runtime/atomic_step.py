@@ -13,7 +13,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from cep.core.errors import CepError
 
 
-class Stepping(Protocol):
+class Steppable(Protocol):
     """What takes steps; `broken`: it is in the middle of one, or one ended there."""
 
     broken: bool
@@ -21,7 +21,7 @@ class Stepping(Protocol):
 
 P = ParamSpec("P")
 T = TypeVar("T")
-S = TypeVar("S", bound=Stepping)
+S = TypeVar("S", bound=Steppable)
 
 
 def wholly(refuses: bool = False) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T]]:

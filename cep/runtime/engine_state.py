@@ -13,12 +13,12 @@ from cep.core.relation import FIRST
 from cep.core.time import Frontier
 from cep.operators.goals.contract import demand, from_arrow, to_arrow
 from cep.runtime import prior_state, snapshot
-from cep.runtime.parts import Parts, coded
-from cep.runtime.prior_state import State
+from cep.runtime.parts import EngineParts, coded
+from cep.runtime.prior_state import SnapshotParts
 from cep.runtime.state_by_key import translation
 
 
-def save(parts: Parts, goals: Sequence[str], knowledge: str | None, program: str) -> bytes:
+def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, program: str) -> bytes:
     """A snapshot. `goals`: the names of the machine's goals; `knowledge`: what the knowledge is called; `program`: what
     the snapshot is of."""
     values = parts.pool.dump().to_arrow().combine_chunks().to_batches()
@@ -42,7 +42,7 @@ def save(parts: Parts, goals: Sequence[str], knowledge: str | None, program: str
     return snapshot.save(header, batches, program)
 
 
-def read(parts: Parts, blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
+def read(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
     """A snapshot of this program. CepError: it is of another, or damaged."""
     header, batches = snapshot.load(blob, program)
     if header["explain"] != (parts.history is not None):
@@ -51,7 +51,7 @@ def read(parts: Parts, blob: bytes, program: str) -> tuple[dict[str, Any], list[
     return header, batches
 
 
-def take_on(parts: Parts, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> None:
+def take_on(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> None:
     """Go on where a snapshot was made."""
     if header["values"]:
         parts.pool.load(_table(batches[: header["values"]]))
@@ -67,7 +67,7 @@ def take_on(parts: Parts, header: Mapping[str, Any], batches: list[pa.RecordBatc
     check(parts)
 
 
-def check(parts: Parts) -> None:
+def check(parts: EngineParts) -> None:
     """What was restored fits the program, and holds together. Raises CepError where it does not."""
     schemas, machine = parts.plan.schemas, parts.machine
     parts.clock.fits({name: FIRST + len(schemas[name].attributes) for name in schemas if name in parts.plan.inputs})
@@ -78,7 +78,7 @@ def check(parts: Parts) -> None:
         parts.history.fits(schemas, machine.names())
 
 
-def carry(parts: Parts, state: State, goals: Sequence[str], knowledge: str | None) -> frozenset[str]:
+def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowledge: str | None) -> frozenset[str]:
     """Go on where another program was; gives the names of the goals that do."""
     if parts.history is not None:
         raise CepError("lineage cannot be carried over", hint="an engine without `explain`", code="snapshot")

@@ -25,7 +25,7 @@ MOST = 1 << 16
 """So much may be kept before it is looked through."""
 
 
-class History:
+class OccurrenceHistory:
     """`sources`: records taken, `kept`: occurrences made, by event in runs sorted by name; `lineage`: which made which.
 
     Kept is what something still waiting goes back to, and with `remember` what ended in the last so many microseconds.

@@ -16,7 +16,7 @@ from cep.moments import Moment, Timed
 from cep.plan.algebra import Rules
 from cep.rules.datalog import Statics
 from cep.rules.materialized import ALWAYS, CODED, NEVER, MaterializedRelation
-from cep.runtime.knowledge_source import KnowledgeSource, Known
+from cep.runtime.knowledge_source import KnowledgeSource, ProgramKnowledge
 from cep.runtime.knowledge_tables import KnowledgeTables, refitted
 
 _FIRST = -(2**62)
@@ -39,7 +39,7 @@ class KnowledgeChanges:
 
     rules: Rules
     loaded: KnowledgeSource
-    known: Known
+    known: ProgramKnowledge
     statics: Statics
     facts: Mapping[str, pl.DataFrame]
     pool: Pool

@@ -182,7 +182,7 @@ class _OfferedProbe:
 
 
 @dataclass(slots=True)
-class Known:
+class ProgramKnowledge:
     """What the rules of a program can ask of knowledge: `tables` by predicate, and what it `offers` besides.
 
     `supposed`: the columns of tables without a value whose types are those that the rules take them to have; `silent`:
@@ -200,12 +200,12 @@ class Known:
         return {name: relation(rules.asked[name], table) for name, table in self.tables.items()} | self.offers
 
 
-def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str], pool: Pool) -> Known:
+def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str], pool: Pool) -> ProgramKnowledge:
     """The tables of all that rules ask of the background knowledge, and what further predicates there are.
 
     `tables`: the predicates whose facts are given from outside.
     """
-    known = Known({}, {}, [])
+    known = ProgramKnowledge({}, {}, [])
     found: dict[str, Answers] = {}
     for name, asked in rules.asked.items():
         width = len(asked.variables) if isinstance(asked, Graph) else asked.fixed.count(None)

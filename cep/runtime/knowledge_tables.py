@@ -17,7 +17,7 @@ from cep.rules.maintained import Edit, Maintained, edit_between
 from cep.rules.materialized import MaterializedRelation, Rows, words
 from cep.rules.relations import Column, Relation
 from cep.rules.typed import a
-from cep.runtime.knowledge_source import Answers, KnowledgeSource, Known, answers, relation
+from cep.runtime.knowledge_source import Answers, KnowledgeSource, ProgramKnowledge, answers, relation
 
 
 class KnowledgeTables:
@@ -28,7 +28,7 @@ class KnowledgeTables:
     """
 
     def __init__(
-        self, rules: Rules, known: Known, statics: Statics, facts: Mapping[str, pl.DataFrame], pool: Pool
+        self, rules: Rules, known: ProgramKnowledge, statics: Statics, facts: Mapping[str, pl.DataFrame], pool: Pool
     ) -> None:
         self.rules, self.known, self.statics, self.facts, self.pool = rules, known, statics, facts, pool
         self.forget()

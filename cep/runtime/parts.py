@@ -11,7 +11,7 @@ from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.plan.plan import Plan
 from cep.runtime.encode import RefusedRow
-from cep.runtime.history import History
+from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
@@ -21,7 +21,7 @@ CODED = ("string", "iri", "any")
 
 
 @dataclass(slots=True)
-class Parts:
+class EngineParts:
     """`plan`: of the program or of one stage of it. `position`: how many events have come; `dead`: those refused that
     nobody has taken yet; `sweep_at`: at so many values the pool is swept."""
 
@@ -29,7 +29,7 @@ class Parts:
     pool: Pool
     machine: Machine
     clock: ReorderBuffer
-    history: History | None
+    history: OccurrenceHistory | None
     changes: KnowledgeChanges | None
     position: int = 0
     dead: list[RefusedRow] = field(default_factory=list)

@@ -32,7 +32,7 @@ class PriorState:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SnapshotParts:
     """What a snapshot holds: `values` of the pool; the tables that `waiting` events have; states of `goals` by name;
     `changes` of the `knowledge`."""
 
@@ -43,13 +43,13 @@ class State:
     changes: pa.RecordBatch | None
 
     @classmethod
-    def of(cls, before: PriorState) -> State:
+    def of(cls, before: PriorState) -> SnapshotParts:
         """The parts of a snapshot. CepError: it is damaged, or was made with `explain`."""
         with snapshot.restoring():
             return cls._of(before, *snapshot.load(before.state, None))
 
     @classmethod
-    def _of(cls, before: PriorState, header: dict[str, Any], batches: list[pa.RecordBatch]) -> State:
+    def _of(cls, before: PriorState, header: dict[str, Any], batches: list[pa.RecordBatch]) -> SnapshotParts:
         if header["explain"]:
             message = "a snapshot with lineage goes with its own program"
             raise CepError(message, hint="one that was made without `explain`", code="snapshot")

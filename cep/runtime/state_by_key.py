@@ -33,7 +33,7 @@ from cep.rules.typed import common_type
 from cep.runtime import snapshot
 from cep.runtime.buckets import buckets, hashes
 from cep.runtime.decode import frame, series_of
-from cep.runtime.parts import CODED, Parts, coded
+from cep.runtime.parts import CODED, EngineParts, coded
 
 Key = tuple[Value, ...]
 """The values of the arguments by which rows are dealt, in the order of `Stage.inputs`."""
@@ -217,7 +217,7 @@ class StateByKey:
     """The state of an engine by key. `program`: what its states are of."""
 
     stage: KeyedStage
-    parts: Parts
+    parts: EngineParts
     program: str
 
     def check(self) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 from cep.core.errors import CepError
 from cep.core.relation import Table, slice_until
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
-from cep.runtime.parts import Parts
+from cep.runtime.parts import EngineParts
 
-Change = tuple[int, Any, Any]
+TimedChange = tuple[int, Any, Any]
 """From a time on (microseconds): triples that come, triples that go."""
 
 
-def step(parts: Parts, watermark: int) -> dict[str, list[Table]]:
+def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
     """Time goes on; gives the new occurrences of every derived event that has any, a table a slice."""
     released = parts.clock.release(watermark)
     if parts.history is not None:
@@ -26,7 +26,7 @@ def step(parts: Parts, watermark: int) -> dict[str, list[Table]]:
     return made
 
 
-def _stepped(parts: Parts, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
+def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
     changes, machine = parts.changes, parts.machine
     if changes is None or not (times := changes.due(watermark)):
         return machine.step(released, Frontier.at(watermark))
@@ -49,7 +49,7 @@ def _stepped(parts: Parts, released: dict[str, Table], watermark: int) -> dict[s
     return made
 
 
-def update(parts: Parts, given: Sequence[Change]) -> None:
+def update(parts: EngineParts, given: Sequence[TimedChange]) -> None:
     """Take changes of the knowledge, whose times are still to come. Raises CepError, and changes nothing, where one of
     them cannot be."""
     changes = parts.changes

@@ -23,16 +23,16 @@ from cep.runtime.run_stats import RunStats
 from cep.server.dead_letters import LoggedDeadLetters
 from cep.server.options import ServeOptions
 from cep.server.program import ServedProgram
-from connectors.alerts.listener import Alerting
+from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.feeds import document
 from connectors.feeds import router as feeds
-from connectors.feeds.document import Origin
+from connectors.feeds.document import Publisher
 from connectors.feeds.metrics import AlertMetrics, SourceMetrics
 from connectors.feeds.sse import Stream
-from connectors.rdf.history import History
+from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import PREFIXES, Vocabulary
+from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from connectors.serving import ldes, page, sparql, subscribe, why
 from connectors.serving.app import application
 from connectors.serving.gazette import Gazette
@@ -54,7 +54,7 @@ class ServerParts:
     run: ProgramThread
     stats: RunStats
     outbox: Outbox
-    origin: Origin
+    origin: Publisher
     stream: Stream
     store: StoreProcess
     scene: Scene
@@ -80,13 +80,13 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
         closing(Outbox(None if options.retention.state is None else program.folder / "alerts.db"))
     )
     threading.Thread(target=outbox.verify, args=[partial(_damaged, options)], name="outbox", daemon=True).start()
-    alerting = Alerting(engine, outbox, lambda text, /, **more: options.log("alert", text, "warning", **more))
+    alerting = AlertListener(engine, outbox, lambda text, /, **more: options.log("alert", text, "warning", **more))
     service.listen(alerting)  # before the store: alerts do not wait for it
-    vocabulary = Vocabulary(options.retention.base)
+    vocabulary = EventVocabulary(options.retention.base)
     store = stack.enter_context(
         closing(StoreProcess(program.folder / "events", vocabulary, options.queries.query_memory))
     )
-    history = History(
+    history = StoreListener(
         service, store, vocabulary, options.retention.kept, options.retention.readings, again=not program.live
     )
     history.troubled = lambda text: options.log("store", f"{text}; answers lack them", "error")
@@ -94,7 +94,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     name, sender = document.parse_sender(
         options.alerts.sender or outbox.kept("sender", document.own_name(options.retention.base))
     )
-    origin = Origin(options.rules.name, options.retention.base, sender, options.alerts.status, name)
+    origin = Publisher(options.rules.name, options.retention.base, sender, options.alerts.status, name)
     stream = Stream(outbox, options.alerts.status)
     scene = Scene(service, Gazette.of(program.known))
     program.sources.listen(partial(_lost, program.sources, outbox, scene))
@@ -184,7 +184,7 @@ def _service(options: ServeOptions, program: ServedProgram, stats: RunStats) -> 
 
 
 def _questions(
-    options: ServeOptions, program: ServedProgram, ended: why.Ended, vocabulary: Vocabulary
+    options: ServeOptions, program: ServedProgram, ended: why.Ended, vocabulary: EventVocabulary
 ) -> why.Questions:
     """Answers why an event was derived, between two batches."""
     known = program.known
@@ -204,6 +204,6 @@ def _damaged(options: ServeOptions, error: CepError) -> None:
     options.log("damaged", str(error), "error", code=error.code)
 
 
-def _trouble(run: ProgramThread, history: History, store: StoreProcess) -> str | None:
+def _trouble(run: ProgramThread, history: StoreListener, store: StoreProcess) -> str | None:
     """Why requests cannot be answered; None: they can."""
     return run.failed or history.trouble or (None if store.alive else "the store is being opened again")

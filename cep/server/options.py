@@ -11,13 +11,13 @@ from typer import Option
 
 from cep.app.cli_help import WATCHING
 from cep.app.cli_options import (
-    Batch,
+    BatchSize,
     ChangingKnowledgeOptions,
     EvaluationOptions,
     InputOptions,
     Logging,
     PlaceOptions,
-    Rules,
+    RuleFile,
 )
 from cep.app.command_line import given
 from cep.app.durations import duration, refuse
@@ -39,10 +39,10 @@ REMEMBERED = "24h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions(InputOptions):
+class ServerInputOptions(InputOptions):
     """The events that come in, and how they are taken."""
 
-    batch: Batch = 8192
+    batch: BatchSize = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +207,8 @@ class LogOptions:
 class ServeOptions:
     """The options of `cep serve`, as they were given."""
 
-    rules: Rules
-    source: SourceOptions
+    rules: RuleFile
+    source: ServerInputOptions
     place: PlaceOptions
     server: ServerOptions
     retention: RetentionOptions

@@ -15,12 +15,12 @@ from cep.spark.driver.listener import watched
 from cep.spark.processor import stepped
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import WORLD
-from cep.spark.sink.file_sink import SinkOptions, sink
+from cep.spark.sink.file_sink import FileSinkOptions, sink
 from cep.spark.source import kafka_connector
-from cep.spark.source.data_source import SourceOptions, source
-from cep.spark.state.bucket_states import States, begin
+from cep.spark.source.data_source import SparkSourceOptions, source
+from cep.spark.state.bucket_states import BucketStates, begin
 from cep.spark.state.generation import FIRST, Generation
-from cep.spark.stepping import Given, Work
+from cep.spark.stepping import GenerationStart, StageWork
 from cep.spark.storage.layout import FILES, OUTGOING
 from cep.spark.storage.lock import holder
 from connectors.inputs import Input
@@ -69,7 +69,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     """Start the query: over what is there, or until it is stopped."""
     closing = job.closing and not follow
     journal = str(Path(job.checkpoint) / FILES)
-    files = SourceOptions.of(
+    files = SparkSourceOptions.of(
         job.program,
         job.inputs,
         job.input_format,
@@ -96,7 +96,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     held, passing = holder(folder), Path(job.output) == folder / OUTGOING
     own, first = job.generation.spark(folder), job.generation.first
     places = job.checkpoint, held, passing, own.name, first
-    to = sink(SinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times))
+    to = sink(FileSinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times))
     spark.dataSource.register(to)
     writer = world(blocks, job.program).writeStream.outputMode("append").format(to.name())
     beside = f"file://{own}"  # whatever the cluster's own file system is
@@ -114,10 +114,10 @@ def derived(records: DataFrame, job: Job) -> DataFrame:
     states = generation.states(folder)
     begin(states, job.mark)
     start = generation.start
-    given = None if start is None else Given(generation.number, start, generation.before(folder))
+    given = None if start is None else GenerationStart(generation.number, start, generation.before(folder))
     for stage in job.program.stages:
-        own = States(str(states), stage.number)
-        blocks = stepped(blocks, Work(job.program, stage.number, run, job.wanted, job.dead, own, given, job.times))
+        own = BucketStates(str(states), stage.number)
+        blocks = stepped(blocks, StageWork(job.program, stage.number, run, job.wanted, job.dead, own, given, job.times))
     return watched(blocks)
 
 

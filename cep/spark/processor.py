@@ -13,10 +13,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 from cep.spark.worker import freeze_garbage
 
 if TYPE_CHECKING:  # loaded only where a stage runs: a process that plans a query only asks for the state variables
-    from cep.spark.stepping import Stepping, Work
+    from cep.spark.stepping import StageTask, StageWork
 
 
-def stepped(blocks: DataFrame, work: Work) -> DataFrame:
+def stepped(blocks: DataFrame, work: StageWork) -> DataFrame:
     """The blocks after a stage: without those that it took, with those that it made."""
     from cep.spark.shuffle_blocks import BLOCK_COLUMNS
 
@@ -34,7 +34,7 @@ class Buckets(StatefulProcessor):
         freeze_garbage()
         self.handle = handle
         self.version = handle.getValueState("version", StructType([StructField("version", LongType())]))
-        self.stepping: Stepping | None = None
+        self.stepping: StageTask | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         yield from self.here().take(key[0], rows, timerValues.getCurrentWatermarkInMs())
@@ -45,13 +45,13 @@ class Buckets(StatefulProcessor):
     def close(self) -> None:
         pass
 
-    def here(self) -> Stepping:
+    def here(self) -> StageTask:
         """The engines of the stage, loaded with the first block or timer."""
         if self.stepping is None:
-            from cep.spark.stepping import BucketTurn, Stepping
+            from cep.spark.stepping import BucketStore, StageTask
 
-            turn = BucketTurn(self.kept, lambda version: self.version.update((version,)), self.handle.registerTimer)
-            self.stepping = Stepping(pickle.loads(self.work), turn)
+            turn = BucketStore(self.kept, lambda version: self.version.update((version,)), self.handle.registerTimer)
+            self.stepping = StageTask(pickle.loads(self.work), turn)
         return self.stepping
 
     def kept(self) -> int:

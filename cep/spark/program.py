@@ -19,7 +19,7 @@ from cep.runtime.prior_state import PriorState
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ProgramOptions:
     """What a program's meaning depends on besides its text: `facts` as Arrow streams, `knowledge` pickled, `types` of
     undeclared events."""
 
@@ -37,7 +37,7 @@ class ShippedProgram:
 
     text: str
     name: str
-    options: Options
+    options: ProgramOptions
     buckets: int
     stages: tuple[Stage, ...]
     schemas: Mapping[str, Schema]
@@ -47,7 +47,7 @@ class ShippedProgram:
     ticking: frozenset[int]
 
     @classmethod
-    def of(cls, engine: Engine, text: str, name: str, options: Options, buckets: int) -> ShippedProgram:
+    def of(cls, engine: Engine, text: str, name: str, options: ProgramOptions, buckets: int) -> ShippedProgram:
         """The program that `engine` runs."""
         stages, book = partition(engine.plan), Dependencies(engine.plan)
         ticks = {number for number, node in enumerate(engine.plan.nodes) if node.facts().once}
@@ -84,7 +84,7 @@ class ShippedProgram:
 
     def bare(self) -> ShippedProgram:
         """The same without what only engines need."""
-        return replace(self, options=Options())
+        return replace(self, options=ProgramOptions())
 
     def count(self, stage: Stage) -> int:
         """In how many buckets a stage runs."""

@@ -24,7 +24,7 @@ from cep.runtime.report import Report
 from cep.spark.dead_letters import file_of, line_of, records, write
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import CHANGE, bucket_keys, buckets_by_key, from_stage, report_block
-from cep.spark.state.bucket_states import States
+from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.generation import StartingPoint
 from connectors.arrow_bytes import unpack
 from connectors.batch import DeadLetter
@@ -36,7 +36,7 @@ LATE = "is late: the watermark has passed it"
 
 
 @dataclass(frozen=True, slots=True)
-class BucketTurn:
+class BucketStore:
     """What the state store does for the bucket whose turn it is: the `version` it has, 0: none; to `keep` another; and
     to `call` again when the watermark has come to a time (milliseconds)."""
 
@@ -46,7 +46,7 @@ class BucketTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GenerationStart:
     """What the generation `number` begins with, and the folder where it is."""
 
     number: int
@@ -55,7 +55,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StageWork:
     """What there is to do in the stage of a `number`. `run`: a name of this run of the query, by which a worker knows
     its engines again. `wanted`: the events that go out; `letters`: what paths of dead letters begin with; `states`: of
     this stage; `given`: with what the buckets begin; `times`: how they are written, `iso` or `seconds`."""
@@ -65,15 +65,15 @@ class Work:
     run: str
     wanted: tuple[str, ...]
     letters: str | None
-    states: States
-    given: Given | None
+    states: BucketStates
+    given: GenerationStart | None
     times: str = "iso"
 
 
-class Stepping:
+class StageTask:
     """A task's engines."""
 
-    def __init__(self, work: Work, turn: BucketTurn) -> None:
+    def __init__(self, work: StageWork, turn: BucketStore) -> None:
         self.program, self.stage, self.given = work.program, work.program.stages[work.number - 1], work.given
         self.run, self.wanted, self.letters, self.states = work.run, work.wanted, work.letters, work.states
         self.turn, self.places, self.times = turn, buckets_by_key(self.program.buckets), work.times

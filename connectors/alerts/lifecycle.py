@@ -17,15 +17,15 @@ import polars as pl
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.rules.alert import CERTAINTY, URGENCY, Alert
-from connectors.alerts.places import Place, nowhere, place
+from connectors.alerts.places import AlertPlace, nowhere, place
 from connectors.alerts.text import Value, fill_template, shown
 from connectors.rdf.identity import hashed, spelt
 
-State = Literal["firing", "updated", "resolved"]
+AlertState = Literal["firing", "updated", "resolved"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AlertChange:
     """What has become of an alert, at an instant of event time (`time`, microseconds).
 
     `alert`: its name, the same in every run over the same input, 32 hexadecimal digits; `revision` counts its changes
@@ -37,7 +37,7 @@ class Change:
 
     alert: str
     revision: int
-    state: State
+    state: AlertState
     time: int
     name: str
     event: str
@@ -54,7 +54,7 @@ class Change:
     last: str
     key: Mapping[str, Value] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
-    place: Place = field(default_factory=dict)
+    place: AlertPlace = field(default_factory=dict)
     withdrawn: bool = False
     urgency: str = URGENCY
     certainty: str = CERTAINTY
@@ -70,7 +70,7 @@ class Change:
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
-    def load(cls, text: str) -> Change:
+    def load(cls, text: str) -> AlertChange:
         return cls(**json.loads(text))
 
 
@@ -108,7 +108,7 @@ class AlertLifecycle:
         schemas: Mapping[str, Schema],
         inputs: Iterable[str],
         meanings: Mapping[str, str],
-        live: Iterable[Change] = (),
+        live: Iterable[AlertChange] = (),
         reached: Mapping[str, int] | None = None,
     ) -> None:
         """`meanings`: of events and tables of alerts (`Engine.meanings`)."""
@@ -128,9 +128,9 @@ class AlertLifecycle:
         self._due = [(c.until, self._places.get(c.name, -1), slot) for slot, c in self.live.items()]
         heapq.heapify(self._due)
 
-    def take(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> list[Change]:
+    def take(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> list[AlertChange]:
         """The changes up to the watermark, in the order of their times; `tables` by `Alert.table`."""
-        found: list[Change] = []
+        found: list[AlertChange] = []
         columns = {}
         came: list[_Occurrence] = []
         for number, alert in enumerate(self.alerts):
@@ -164,7 +164,7 @@ class AlertLifecycle:
             if end > reached
         ]
 
-    def _seen(self, alert: Alert, group: Sequence[_Occurrence], row: Mapping[str, Any]) -> Change:
+    def _seen(self, alert: Alert, group: Sequence[_Occurrence], row: Mapping[str, Any]) -> AlertChange:
         """An occurrence of a key, with others that end with it: the alert fires, or is updated."""
         first = group[0]
         identity = self._identity(alert, row)
@@ -173,7 +173,7 @@ class AlertLifecycle:
         there = place(row)
         if nowhere(row, there):
             self.unplaced[alert.name] += 1
-        change = Change(
+        change = AlertChange(
             alert=_named(first.slot, identity) if before is None else before.alert,
             revision=0 if before is None else before.revision + 1,
             state="firing" if before is None else "updated",
@@ -207,7 +207,7 @@ class AlertLifecycle:
         key = "" if alert.event in self.read else self._meanings[alert.event]
         return hashed([f"{json.dumps(alert.event)} {record}"], key)[0]
 
-    def _over(self, time: int) -> list[Change]:
+    def _over(self, time: int) -> list[AlertChange]:
         """Resolve what lasts until `time` at most."""
         found = []
         while self._due and self._due[0][0] <= time:
@@ -217,7 +217,7 @@ class AlertLifecycle:
         return found
 
 
-def resolved(change: Change, time: int, withdrawn: bool = False) -> Change:
+def resolved(change: AlertChange, time: int, withdrawn: bool = False) -> AlertChange:
     """The end of an alert's life."""
     return replace(change, revision=change.revision + 1, state="resolved", time=time, withdrawn=withdrawn)
 

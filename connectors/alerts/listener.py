@@ -19,7 +19,7 @@ def _in_silence(text: str, /, **fields: object) -> None:
     """Warn nobody."""
 
 
-class Alerting:
+class AlertListener:
     """Listens to a service: what its ALERT statements tell of goes into the outbox, each round's at once.
 
     The end of the input resolves nothing that lasts longer than what has come: whether it goes on is not known then.

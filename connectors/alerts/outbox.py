@@ -21,7 +21,7 @@ from uuid import uuid4
 from cep.core.errors import CepError
 from cep.core.time import BEGINNING
 from connectors.alerts import outbox_tables
-from connectors.alerts.lifecycle import Change, resolved
+from connectors.alerts.lifecycle import AlertChange, resolved
 
 KEPT = 1_000_000
 """Changes that are kept at least; older ones go when all receivers have them."""
@@ -32,21 +32,21 @@ _VERIFIED = 500  # changes that are verified together; nothing is added meanwhil
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OutboxEntry:
     """A change with its number, from 1 in the order in which they came; numbers may have gaps. `came`: when it was
     added, by the clock of the machine, microseconds of Unix time; None: before that was noted."""
 
     number: int
-    change: Change
+    change: AlertChange
     came: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedEntry:
-    """An entry that a receiver has refused: why, and when it was given up, as `Entry.came`. `again`: it is to be sent
-    once more."""
+    """An entry that a receiver has refused: why, and when it was given up, as `OutboxEntry.came`. `again`: it is to be
+    sent once more."""
 
-    entry: Entry
+    entry: OutboxEntry
     reason: str
     time: int | None
     again: bool
@@ -82,7 +82,7 @@ class Outbox:
         self._kept = kept
         self.ended, self.lost = False, tuple[str, ...]()
         self._open = True
-        self._newest: list[Entry] = []  # those of the last addition
+        self._newest: list[OutboxEntry] = []  # those of the last addition
         self._where = where = ":memory:" if path is None else str(path)
         self._sqlite = outbox_tables.opened(where)
         self.last = self._one("select max(seq) from sqlite_sequence where name = 'changes'") or 0
@@ -105,7 +105,7 @@ class Outbox:
 
     # --- what the program writes ---
 
-    def begin(self, fingerprints: Mapping[str, str]) -> tuple[list[Change], dict[str, int]]:
+    def begin(self, fingerprints: Mapping[str, str]) -> tuple[list[AlertChange], dict[str, int]]:
         """What is known of a program's alerts, given what each name means: the last changes of those not resolved, and
         by what they mean how far event time came.
 
@@ -113,8 +113,8 @@ class Outbox:
         """
         with self._lock:
             before = json.loads(self._meta("meant") or "{}")
-            live: list[Change] = []
-            over: list[Change] = []
+            live: list[AlertChange] = []
+            over: list[AlertChange] = []
             for entry in self.live():
                 name = entry.change.name
                 (live if fingerprints.get(name, "") == before.get(name) else over).append(entry.change)
@@ -125,7 +125,7 @@ class Outbox:
         self._notify()
         return live, reached
 
-    def add(self, changes: Sequence[Change], reached: Mapping[str, int]) -> None:
+    def add(self, changes: Sequence[AlertChange], reached: Mapping[str, int]) -> None:
         """Append changes, in this order, all or none; `reached`: by what an alert means how far everything is in
         here."""
         if not changes:
@@ -135,7 +135,7 @@ class Outbox:
             self._prune()
         self._notify()
 
-    def _write(self, changes: Sequence[Change], meta: Mapping[str, str]) -> None:
+    def _write(self, changes: Sequence[AlertChange], meta: Mapping[str, str]) -> None:
         now = _now()
         added = [(n, c.alert, c.revision, c.dump(), now) for n, c in enumerate(changes, self.last + 1)]
         made = [(*row, outbox_tables.hashed(*row)) for row in added]
@@ -152,7 +152,7 @@ class Outbox:
             self._base.executemany("delete from live where alert = ?", over)
             for name, value in meta.items():
                 self._set(name, value)
-        self._newest = [Entry(number, change, now) for number, change in enumerate(changes, self.last + 1)]
+        self._newest = [OutboxEntry(number, change, now) for number, change in enumerate(changes, self.last + 1)]
         self.last += len(made)
 
     def _prune(self) -> None:
@@ -176,11 +176,11 @@ class Outbox:
 
     # --- what feeds read ---
 
-    def after(self, number: int, most: int = 500) -> list[Entry]:
+    def after(self, number: int, most: int = 500) -> list[OutboxEntry]:
         """Up to `most` entries behind a number, in order."""
         return self._entries("where number > ? order by number limit ?", number, most)
 
-    def between(self, low: int, high: int) -> list[Entry]:
+    def between(self, low: int, high: int) -> list[OutboxEntry]:
         """The entries from `low` to `high`, both included."""
         with self._lock:
             if self._open and self._newest and low >= self._newest[0].number and high <= self._newest[-1].number:
@@ -188,7 +188,7 @@ class Outbox:
                 return self._newest[low - first : high - first + 1]
         return self._entries("where number between ? and ? order by number", low, high)
 
-    def revision(self, alert: str, revision: int | None = None) -> Entry | None:
+    def revision(self, alert: str, revision: int | None = None) -> OutboxEntry | None:
         """One change of an alert, by default the latest."""
         if revision is None:
             found = self._entries("where alert = ? order by revision desc limit 1", alert)
@@ -196,11 +196,11 @@ class Outbox:
             found = self._entries("where alert = ? and revision = ?", alert, revision)
         return found[0] if found else None
 
-    def life(self, alert: str, after: int = 0, most: int = -1) -> list[Entry]:
+    def life(self, alert: str, after: int = 0, most: int = -1) -> list[OutboxEntry]:
         """The changes of an alert behind a number, in order; up to `most`, -1: all."""
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
 
-    def standing(self, change: Change) -> Change:
+    def standing(self, change: AlertChange) -> AlertChange:
         """What holds of a change's key now: the alert that is open, else the last change of its own."""
         for entry in self.live():
             if entry.change.slot == change.slot:
@@ -208,7 +208,7 @@ class Outbox:
         last = self.revision(change.alert)
         return change if last is None else last.change
 
-    def live(self, after: int = 0, most: int = -1) -> list[Entry]:
+    def live(self, after: int = 0, most: int = -1) -> list[OutboxEntry]:
         """The last changes of the alerts that are not resolved, behind a number, in order; up to `most`, -1: all."""
         return self._entries(
             "where number > ? and number in (select number from live) order by number limit ?", after, most
@@ -343,20 +343,20 @@ class Outbox:
         self._set("pruned", str(before))
         return before
 
-    def _entries(self, where: str, *values: object) -> list[Entry]:
+    def _entries(self, where: str, *values: object) -> list[OutboxEntry]:
         with self._lock:
             found = self._base.execute(f"select {_CHANGES}, hash from changes {where}", values).fetchall()
         for row in found:
             if outbox_tables.hashed(*row[:-1]) != row[-1]:
                 raise outbox_tables.damaged(self._where, f"in changes, at {row[0]}")
-        return [Entry(number, Change.load(body), came) for number, _, _, body, came, _ in found]
+        return [OutboxEntry(number, AlertChange.load(body), came) for number, _, _, body, came, _ in found]
 
     def _dead_letters(self, where: str, *values: object) -> list[RefusedEntry]:
         query = f"select number, body, came, reason, time, again from dead join changes using (number) {where}"
         with self._lock:
             found = self._base.execute(query, values).fetchall()
         return [
-            RefusedEntry(Entry(number, Change.load(body), came), reason, time, bool(again))
+            RefusedEntry(OutboxEntry(number, AlertChange.load(body), came), reason, time, bool(again))
             for number, body, came, reason, time, again in found
         ]
 

@@ -12,12 +12,12 @@ from cep.rules.alert import AREA, LATITUDE, LONGITUDE, RADIUS
 MOST = 500
 """Points of one polygon; one that has more is replaced by its convex hull, which covers it."""
 
-Place = Mapping[str, Any]
+AlertPlace = Mapping[str, Any]
 """`{"circle": [latitude, longitude, metres]}`, `{"polygons": [[[latitude, longitude], ...], ...]}`, both, or neither.
 Polygons are closed; holes are left out."""
 
 
-def place(values: Mapping[str, Any]) -> Place:
+def place(values: Mapping[str, Any]) -> AlertPlace:
     """From the columns of an occurrence; nothing where they hold no place on earth."""
     found: dict[str, Any] = {}
     lat, long, radius = (_number(values.get(name)) for name in (LATITUDE, LONGITUDE, RADIUS))
@@ -28,7 +28,7 @@ def place(values: Mapping[str, Any]) -> Place:
     return found
 
 
-def nowhere(values: Mapping[str, Any], found: Place) -> bool:
+def nowhere(values: Mapping[str, Any], found: AlertPlace) -> bool:
     """Whether values are there that were to say where, and do not."""
     circle = values.get(LATITUDE) is not None and values.get(LONGITUDE) is not None
     return (circle and "circle" not in found) or (values.get(AREA) is not None and "polygons" not in found)

@@ -12,10 +12,10 @@ import time
 from collections.abc import Sequence
 
 from cep.rules.alert import CERTAINTY, URGENCY
-from connectors.alerts.lifecycle import Change
-from connectors.alerts.outbox import Entry, Outbox
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.outbox import Outbox, OutboxEntry
 from connectors.alerts.text import moment, readable
-from connectors.feeds.document import Origin
+from connectors.feeds.document import Publisher
 from connectors.feeds.http_post import post
 from connectors.feeds.targets import Target
 
@@ -33,14 +33,14 @@ class Alertmanager:
 
     most = 64
 
-    def __init__(self, target: Target, origin: Origin, outbox: Outbox) -> None:
+    def __init__(self, target: Target, origin: Publisher, outbox: Outbox) -> None:
         self.target = target
         self.origin = origin
         self.outbox = outbox
         self._last_sent = time.monotonic()
 
-    def give(self, entries: Sequence[Entry]) -> None:
-        pending: dict[str, Change] = {}
+    def give(self, entries: Sequence[OutboxEntry]) -> None:
+        pending: dict[str, AlertChange] = {}
         for entry in entries:
             if entry.change.slot in pending:
                 self._send(list(pending.values()))
@@ -48,11 +48,11 @@ class Alertmanager:
             pending[entry.change.slot] = entry.change
         self._send(list(pending.values()))
 
-    def again(self, entry: Entry, now: Change) -> None:
+    def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         """How it is now: what was refused would open what is over."""
         self._send([now])
 
-    def _send(self, changes: Sequence[Change]) -> None:
+    def _send(self, changes: Sequence[AlertChange]) -> None:
         now = time.time_ns() // 1000
         for start in range(0, len(changes), self.most):
             few, lost = changes[start : start + self.most], self.outbox.lost
@@ -70,13 +70,15 @@ class Alertmanager:
         """Each POST is a connection of its own."""
 
 
-def lasts(entry: Entry) -> int:
+def lasts(entry: OutboxEntry) -> int:
     """When an alert is over by the clock, unless it is updated: as long after it was sent as it lasts."""
     change = entry.change
     return change.until if entry.came is None else entry.came + change.until - change.end
 
 
-def alert(change: Change, origin: Origin, now: int, every: float, lost: Sequence[str] = ()) -> dict[str, object]:
+def alert(
+    change: AlertChange, origin: Publisher, now: int, every: float, lost: Sequence[str] = ()
+) -> dict[str, object]:
     """What Alertmanager knows it by are its labels: program, name, severity, key, the urgency and the certainty where
     they are none of the usual, and the status where it is not meant. `now`: microseconds of Unix time; `every`: seconds
     until it is sent again; `lost`: the sources that are lost."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from html import escape
 from xml.etree import ElementTree as ET
 
-from connectors.alerts.outbox import Entry, Outbox
+from connectors.alerts.outbox import Outbox, OutboxEntry
 from connectors.alerts.text import moment, readable
-from connectors.feeds.document import Origin
+from connectors.feeds.document import Publisher
 
 PAGE = 100
 """Entries of an archive document, which never changes once it is there; the newest document has as many at most."""
@@ -16,7 +16,7 @@ PAGE = 100
 TYPE = "application/atom+xml; charset=utf-8"
 
 
-def newest(outbox: Outbox, origin: Origin, feed: str = "") -> bytes:
+def newest(outbox: Outbox, origin: Publisher, feed: str = "") -> bytes:
     """The document to subscribe to. `feed`: what links to archives name it by, so that they are those of no other."""
     last = outbox.last
     pages = last // PAGE
@@ -25,7 +25,7 @@ def newest(outbox: Outbox, origin: Origin, feed: str = "") -> bytes:
     return _feed(entries, origin, outbox.id, links, False)
 
 
-def archive(outbox: Outbox, origin: Origin, page: int, feed: str = "") -> bytes | None:
+def archive(outbox: Outbox, origin: Publisher, page: int, feed: str = "") -> bytes | None:
     """An archive document, from 1 for the oldest; None where it is not full yet, or no longer kept.
 
     Nothing in it depends on when it is asked for: it leads to the one before also when that is no longer kept, so that
@@ -49,7 +49,9 @@ def _at(page: int, feed: str) -> str:
     return f"atom?page={page}" + (f"&of={feed}" if feed else "")
 
 
-def _feed(entries: Sequence[Entry], origin: Origin, id: str, links: dict[str, str | None], archived: bool) -> bytes:
+def _feed(
+    entries: Sequence[OutboxEntry], origin: Publisher, id: str, links: dict[str, str | None], archived: bool
+) -> bytes:
     """`id`: that of the outbox, so that no two feeds have the same."""
     root = ET.Element(
         "feed", {"xmlns": "http://www.w3.org/2005/Atom", "xmlns:fh": "http://purl.org/syndication/history/1.0"}
@@ -69,7 +71,7 @@ def _feed(entries: Sequence[Entry], origin: Origin, id: str, links: dict[str, st
     return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
-def _entry(root: ET.Element, entry: Entry, origin: Origin) -> None:
+def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
     change = entry.change
     made = ET.SubElement(root, "entry")
     _text(made, "id", f"{origin.base}alert/{change.alert}/{change.revision}")

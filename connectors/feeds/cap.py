@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from connectors.alerts.lifecycle import Change
-from connectors.alerts.outbox import Entry, Outbox
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.outbox import Outbox, OutboxEntry
 from connectors.alerts.text import at, readable
-from connectors.feeds.document import Origin
+from connectors.feeds.document import Publisher
 
 TYPE = "application/cap+xml; charset=utf-8"
 
@@ -21,7 +21,7 @@ WITHDRAWN = "The rules have changed, and this alert with them; what it told of m
 _KINDS = {"firing": "Alert", "updated": "Update", "resolved": "Cancel"}
 
 
-def message(outbox: Outbox, origin: Origin, alert: str, revision: int | None = None) -> bytes | None:
+def message(outbox: Outbox, origin: Publisher, alert: str, revision: int | None = None) -> bytes | None:
     """The message of a change, by default the latest; None where there is none."""
     entry = outbox.revision(alert, revision)
     if entry is None:
@@ -31,7 +31,7 @@ def message(outbox: Outbox, origin: Origin, alert: str, revision: int | None = N
     return to_xml(entry, origin, [each for each in found if each is not None])
 
 
-def to_xml(entry: Entry, origin: Origin, before: Sequence[Entry]) -> bytes:
+def to_xml(entry: OutboxEntry, origin: Publisher, before: Sequence[OutboxEntry]) -> bytes:
     """A change as XML. `before`: what it refers to, the first message and the one before it."""
     change, sent = entry.change, _sent(entry)
     root = ET.Element("alert", {"xmlns": "urn:oasis:names:tc:emergency:cap:1.2"})
@@ -51,11 +51,11 @@ def to_xml(entry: Entry, origin: Origin, before: Sequence[Entry]) -> bytes:
     return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
-def _sent(entry: Entry) -> int:
+def _sent(entry: OutboxEntry) -> int:
     return entry.change.time if entry.came is None else entry.came
 
 
-def _info(root: ET.Element, change: Change, origin: Origin, sent: int) -> None:
+def _info(root: ET.Element, change: AlertChange, origin: Publisher, sent: int) -> None:
     over = change.state == "resolved" and not change.withdrawn
     info = ET.SubElement(root, "info")
     _text(info, "category", change.category)

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cep.core.errors import CepError
-from connectors.alerts.lifecycle import Change
+from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.text import clean, moment
 
 STATUSES = ("Actual", "Exercise", "Test")
@@ -22,7 +22,7 @@ _NO_SENDER = re.compile(r"[\s,<&\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Publisher:
     """Who speaks: the name of the program, what IRIs begin with, how CAP names the sender (no spaces or commas),
     whether it is meant: one of STATUSES, and whom people read as the sender, empty: the program."""
 
@@ -87,7 +87,7 @@ SCHEMA: Mapping[str, Any] = {
 """What `document` gives, as JSON Schema says it."""
 
 
-def document(change: Change, status: str = STATUSES[0]) -> dict[str, Any]:
+def document(change: AlertChange, status: str = STATUSES[0]) -> dict[str, Any]:
     """The change as JSON has it; times in RFC 3339."""
     return {
         "id": change.id,
@@ -118,6 +118,6 @@ def document(change: Change, status: str = STATUSES[0]) -> dict[str, Any]:
     }
 
 
-def to_json(change: Change, status: str = STATUSES[0]) -> bytes:
+def to_json(change: AlertChange, status: str = STATUSES[0]) -> bytes:
     """On one line, in ASCII."""
     return json.dumps(document(change, status), separators=(",", ":")).encode()

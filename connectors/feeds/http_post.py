@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from email.message import Message
 
 from connectors.alerts.text import clean
-from connectors.feeds.sender import Refused, ServerError, Unreachable
+from connectors.feeds.sender import DeliveryRefused, ServerError, Unreachable
 from connectors.feeds.targets import Target, reachable
 
 PATIENCE = 10.0
@@ -57,7 +57,7 @@ def send_request(target: Target, method: str, path: str, body: bytes | None, hea
         raise Unreachable(reason, wait)
     if answer.status in _ADDRESS or not 400 <= answer.status < 500:
         raise ServerError(reason, wait)
-    raise Refused(reason)
+    raise DeliveryRefused(reason)
 
 
 def _connected(target: Target) -> http.client.HTTPConnection:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from connectors.alerts.lifecycle import Change
-from connectors.alerts.outbox import Entry, Outbox
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.outbox import Outbox, OutboxEntry
 from connectors.alerts.text import readable
-from connectors.feeds.document import Origin, to_json
+from connectors.feeds.document import Publisher, to_json
 from connectors.feeds.sender import Unreachable
 from connectors.feeds.targets import Target, reachable
 
@@ -30,19 +30,19 @@ class Topics:
 
     most = 32
 
-    def __init__(self, target: Target, origin: Origin) -> None:
+    def __init__(self, target: Target, origin: Publisher) -> None:
         self.target = target
         self.origin = origin
         self._client: Client | None = None
 
-    def give(self, entries: Sequence[Entry]) -> None:
+    def give(self, entries: Sequence[OutboxEntry]) -> None:
         self._give([entry.change for entry in entries], retain=True)
 
-    def again(self, entry: Entry, now: Change) -> None:
+    def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         """What is retained is how it is now."""
         self._give([entry.change], retain=entry.change.id == now.id)
 
-    def _give(self, changes: Sequence[Change], retain: bool) -> None:
+    def _give(self, changes: Sequence[AlertChange], retain: bool) -> None:
         client = self._connected()
         sent = []
         for change in changes:
@@ -135,7 +135,7 @@ class _Named(ssl.SSLContext):
         return super().wrap_socket(sock, *given, **{**options, "server_hostname": self.host})
 
 
-def place(change: Change) -> str:
+def place(change: AlertChange) -> str:
     """The end of a topic: the alert's name, then its key, a level for each value; a digest of a key that is long."""
     levels = [quote(readable(value), safe="") or "-" for value in change.key.values()]
     key = "/".join(levels)

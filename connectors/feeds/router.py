@@ -9,10 +9,10 @@ from urllib.parse import quote, urlsplit
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from connectors.alerts.outbox import Entry, Outbox, RefusedEntry
+from connectors.alerts.outbox import Outbox, OutboxEntry, RefusedEntry
 from connectors.alerts.text import moment
 from connectors.feeds import atom, cap
-from connectors.feeds.document import SCHEMA, Origin, document
+from connectors.feeds.document import SCHEMA, Publisher, document
 from connectors.feeds.sse import Stream
 from connectors.serving.conditional import matches_etag
 from connectors.serving.openapi import TEXT, Responses, answers
@@ -25,7 +25,7 @@ After = Annotated[int, Query(ge=0, lt=2**62, description="Begin behind this `num
 Limit = Annotated[int, Query(ge=1, le=10_000, description="At most so many.")]
 
 
-def router(outbox: Outbox, origin: Origin, stream: Stream, may_send: bool = True) -> APIRouter:
+def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = True) -> APIRouter:
     """`stream` is to be closed before the server waits for its clients to go. `may_send`: who may ask may also have
     dead letters sent again."""
     made = APIRouter(prefix="/feeds", tags=["alerts"])
@@ -169,10 +169,10 @@ def _listed(**more: Any) -> Responses:
     return answers("application/json", json={"type": "array", "items": one})
 
 
-def _numbered(entry: Entry, origin: Origin) -> dict[str, Any]:
+def _numbered(entry: OutboxEntry, origin: Publisher) -> dict[str, Any]:
     return {"number": entry.number, **document(entry.change, origin.status)}
 
 
-def _letter(letter: RefusedEntry, origin: Origin) -> dict[str, Any]:
+def _letter(letter: RefusedEntry, origin: Publisher) -> dict[str, Any]:
     when = None if letter.time is None else moment(letter.time)
     return {"reason": letter.reason, "when": when, "again": letter.again, **_numbered(letter.entry, origin)}

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from cep.core.errors import CepError
-from connectors.alerts.lifecycle import Change
-from connectors.alerts.outbox import Closed, Entry, Outbox, RefusedEntry
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.outbox import Closed, Outbox, OutboxEntry, RefusedEntry
 
 ATTEMPTS = 20
 """Answers that refuse an entry, after which it is given up: the waits between them are more than ten minutes."""
@@ -17,7 +17,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.1, 60.0
 _LOOK = 0.5  # seconds in which a sender notices that it is to stop
 
 
-class Report(Protocol):
+class ReportTrouble(Protocol):
     """Reports trouble with a receiver: its name, and a text; `fields`: `alert`, `change`, `reason`."""
 
     def __call__(self, receiver: str, text: str, /, **fields: str) -> None: ...
@@ -35,7 +35,7 @@ class ServerError(Unreachable):
     """The receiver answered with an error that may be its own: sent again, unless it takes the next one."""
 
 
-class Refused(Exception):
+class DeliveryRefused(Exception):
     """The receiver does not want this: sent again, so many times."""
 
 
@@ -44,9 +44,9 @@ class Delivery(Protocol):
 
     most: int
 
-    def give(self, entries: Sequence[Entry]) -> None: ...
+    def give(self, entries: Sequence[OutboxEntry]) -> None: ...
 
-    def again(self, entry: Entry, now: Change) -> None:
+    def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         """An entry of before, on demand; `now`: what holds of its key by now."""
 
     def rest(self, outbox: Outbox) -> None:
@@ -63,7 +63,7 @@ class Sender:
         outbox: Outbox,
         name: str,
         delivery: Delivery,
-        tell: Report,
+        tell: ReportTrouble,
         attempts: int = ATTEMPTS,
         start: bool = False,
     ) -> None:
@@ -131,7 +131,7 @@ class Sender:
                 self._tell(self.name, "the outbox works again")
             return
 
-    def _give(self, entries: Sequence[Entry]) -> None:
+    def _give(self, entries: Sequence[OutboxEntry]) -> None:
         """Send entries until the receiver has them, they are given up, or the sender is stopped."""
         answers, waits = 0, _FIRST_WAIT
         while not self._stopping.is_set():
@@ -142,7 +142,9 @@ class Sender:
                 return
             if _may_be_content(failed):
                 answers += 1
-                if len(entries) > 1 and (isinstance(failed, Refused) or answers >= self._attempts):  # which of them?
+                if len(entries) > 1 and (
+                    isinstance(failed, DeliveryRefused) or answers >= self._attempts
+                ):  # which of them?
                     for entry in entries:
                         self._give([entry])
                     return
@@ -153,10 +155,10 @@ class Sender:
             waits = min(2 * waits, _LONGEST_WAIT)
             self._stopping.wait(pause)
 
-    def _given_up(self, entry: Entry, failed: Exception) -> str | None:
+    def _given_up(self, entry: OutboxEntry, failed: Exception) -> str | None:
         """Why an entry is given up: it is refused, or the receiver takes the next one, and this one still
         not."""
-        if isinstance(failed, Refused):
+        if isinstance(failed, DeliveryRefused):
             return str(failed)
         following = self.outbox.after(entry.number, 1)
         if not following or self._try(lambda: self.delivery.give(following)) is not None:
@@ -164,7 +166,7 @@ class Sender:
         still = self._try(lambda: self.delivery.give([entry]))
         return f"{still}, and it takes the next one" if still is not None and _may_be_content(still) else None
 
-    def _give_up(self, entry: Entry, reason: str) -> None:
+    def _give_up(self, entry: OutboxEntry, reason: str) -> None:
         self._note(lambda: self.outbox.reject(self.name, entry.number, reason))
         self.cursor = max(self.cursor, entry.number)
         change = entry.change

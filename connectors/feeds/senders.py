@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.alertmanager import Alertmanager
-from connectors.feeds.document import Origin
-from connectors.feeds.sender import Delivery, Report, Sender
+from connectors.feeds.document import Publisher
+from connectors.feeds.sender import Delivery, ReportTrouble, Sender
 from connectors.feeds.targets import Target, target
 from connectors.feeds.webhooks import Webhook
 
@@ -32,7 +32,9 @@ def targets(feeds: Sequence[str]) -> list[Target]:
 
 
 @contextmanager
-def sending(outbox: Outbox, targets: Sequence[Target], origin: Origin, tell: Report) -> Iterator[list[Sender]]:
+def sending(
+    outbox: Outbox, targets: Sequence[Target], origin: Publisher, tell: ReportTrouble
+) -> Iterator[list[Sender]]:
     """Senders that run while the block does. Enter it before the program runs: a receiver that is new gets what comes
     from then on."""
     found = [
@@ -51,7 +53,7 @@ def sending(outbox: Outbox, targets: Sequence[Target], origin: Origin, tell: Rep
             sender.stop(max(0.0, until - time.monotonic()))
 
 
-def delivery(target: Target, origin: Origin, outbox: Outbox) -> Delivery:
+def delivery(target: Target, origin: Publisher, outbox: Outbox) -> Delivery:
     """The delivery for the protocol of a target."""
     match target.kind:
         case "cloudevents":

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from itertools import islice
 from operator import itemgetter
 
-from connectors.alerts.outbox import Entry, Outbox
+from connectors.alerts.outbox import Outbox, OutboxEntry
 from connectors.feeds.document import STATUSES, to_json
 
 PULSE = 15.0
@@ -103,7 +103,7 @@ class Stream:
                 loop.call_soon_threadsafe(bell.set)
 
 
-def frame(entry: Entry, status: str) -> bytes:
+def frame(entry: OutboxEntry, status: str) -> bytes:
     """An event with its number, its state as type, and the document on one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
         entry.number, entry.change.state.encode(), to_json(entry.change, status))  # fmt: skip

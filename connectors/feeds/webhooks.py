@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from connectors.alerts.lifecycle import Change
-from connectors.alerts.outbox import Entry, Outbox
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.outbox import Outbox, OutboxEntry
 from connectors.alerts.text import moment
-from connectors.feeds.document import Origin, document
+from connectors.feeds.document import Publisher, document
 from connectors.feeds.http_post import post, send_request
-from connectors.feeds.sender import Refused, ServerError, Unreachable
+from connectors.feeds.sender import DeliveryRefused, ServerError, Unreachable
 from connectors.feeds.targets import Target
 
 TYPE = "application/cloudevents+json; charset=utf-8"
@@ -26,12 +26,12 @@ class Webhook:
 
     most = 1
 
-    def __init__(self, target: Target, origin: Origin) -> None:
+    def __init__(self, target: Target, origin: Publisher) -> None:
         self.target = target
         self.origin = origin
         self._allowed = target.origin is None
 
-    def give(self, entries: Sequence[Entry]) -> None:
+    def give(self, entries: Sequence[OutboxEntry]) -> None:
         if not self._allowed:
             self._ask()
         for entry in entries:
@@ -39,7 +39,7 @@ class Webhook:
             headers = {"Content-Type": TYPE, "Idempotency-Key": entry.change.id}
             post(self.target, self.target.path or "/", body, headers)
 
-    def again(self, entry: Entry, now: Change) -> None:
+    def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         self.give([entry])
 
     def _ask(self) -> None:
@@ -49,7 +49,7 @@ class Webhook:
             allowed_by = send_request(
                 self.target, "OPTIONS", self.target.path or "/", None, {"WebHook-Request-Origin": name}
             )
-        except (Refused, ServerError) as error:
+        except (DeliveryRefused, ServerError) as error:
             raise Unreachable(f"{error}, when asked whether {name} may send") from None
         allowed = allowed_by.get("WebHook-Allowed-Origin", "").strip()
         if allowed != "*" and allowed.lower() != name.lower():
@@ -63,7 +63,7 @@ class Webhook:
         """Each POST is a connection of its own."""
 
 
-def cloudevent(change: Change, origin: Origin) -> dict[str, object]:
+def cloudevent(change: AlertChange, origin: Publisher) -> dict[str, object]:
     """The change in its envelope."""
     return {
         "specversion": "1.0",

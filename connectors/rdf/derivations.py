@@ -14,7 +14,7 @@ from cep.plan.plan import Plan
 from cep.runtime.history import CONSTITUENTS
 from connectors.rdf import triples
 from connectors.rdf.identity import ID, hashed
-from connectors.rdf.vocabulary import PROV, RDF, RDFS, Vocabulary
+from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Derivations:
 
     plan: Plan
     meanings: Mapping[str, str]
-    vocabulary: Vocabulary
+    vocabulary: EventVocabulary
     written: Collection[str] = ()
 
     def events(self, table: pl.DataFrame, schema: Schema) -> str:

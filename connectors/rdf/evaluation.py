@@ -13,7 +13,7 @@ import pyoxigraph as ox
 
 from cep.rules.geodesy import geod
 from connectors.rdf.distance_filters import near
-from connectors.rdf.question import GRAPHS, RESULTS, Answer, Question, Refused
+from connectors.rdf.question import GRAPHS, RESULTS, Answer, QueryRefused, Question
 from connectors.rdf.time_index import Rewritten, TimeIndex
 from connectors.rdf.vocabulary import DISTANCE
 
@@ -29,9 +29,9 @@ def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = Non
                     return _answer(store, question, each.text, until)
         return _answer(store, question, question.text, until)
     except SyntaxError as error:
-        raise Refused("syntax", str(error)) from None
+        raise QueryRefused("syntax", str(error)) from None
     except (ValueError, RuntimeError, OSError) as error:
-        raise Refused("failed", str(error)) from None
+        raise QueryRefused("failed", str(error)) from None
 
 
 def _filled(store: ox.Store, question: Question, tried: Rewritten) -> bool:
@@ -76,9 +76,9 @@ class _Bounded(io.RawIOBase):
     def write(self, data: Any) -> int:
         self._size += len(data)
         if self._size > self._most:
-            raise Refused("large", f"the answer has more than {self._most:,} bytes; a LIMIT makes it smaller")
+            raise QueryRefused("large", f"the answer has more than {self._most:,} bytes; a LIMIT makes it smaller")
         if time.monotonic() > self._until:
-            raise Refused("slow", "the query took longer than it may")
+            raise QueryRefused("slow", "the query took longer than it may")
         self.parts.append(bytes(data))
         return len(data)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import pyoxigraph as ox
 
-from connectors.rdf.question import Refused
+from connectors.rdf.question import QueryRefused
 
 REFUSED = "`SERVICE` is refused: this endpoint asks no other one"
 
@@ -28,13 +28,13 @@ def refuse_federation(text: str, prefixes: Mapping[str, str]) -> None:
     """Raises Refused for a query that would ask another endpoint, or may, and for some that are no SPARQL: `syntax`."""
     escaped = _ESCAPE.sub(lambda found: _letter(found[1] or found[2]), text)
     if len(_WORD.findall(escaped)) > len(_WORD.findall(text)):
-        raise Refused("service", REFUSED)
+        raise QueryRefused("service", REFUSED)
     if not _WORD.search(text):
         return
     all_of_it = "\n".join([text, *prefixes]).lower()
     letter = next((letter for letter in _LETTERS if letter * 7 not in all_of_it), None)
     if letter is None:
-        raise Refused("service", REFUSED)
+        raise QueryRefused("service", REFUSED)
 
     def other(word: str) -> str:
         return _WORD.sub(lambda found: "".join(letter.upper() if c.isupper() else letter for c in found[0]), word)
@@ -47,8 +47,8 @@ def refuse_federation(text: str, prefixes: Mapping[str, str]) -> None:
         if place is not None and int(place[1]) <= len(lines):
             at = sum(len(line) + 1 for line in lines[: int(place[1]) - 1]) + int(place[2]) - 1
             if not any(found.start() <= at <= found.end() for found in _AROUND.finditer(text)):
-                raise Refused("syntax", str(error)) from None
-        raise Refused("service", REFUSED) from None
+                raise QueryRefused("syntax", str(error)) from None
+        raise QueryRefused("service", REFUSED) from None
     except (ValueError, RuntimeError, OSError):  # it is SPARQL; why it has no answer is said when it is asked
         return
 

@@ -14,18 +14,18 @@ from cep.runtime.history import BECAUSE, CONSTITUENTS
 from connectors.rdf import triples
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import Vocabulary
+from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving.service import Round, Service
 from knowledge.followed import Followed
 from knowledge.graph import Knowledge
 
 _MINUTE = 60_000_000
 
-Listener = Callable[[Sequence[str] | None], None]
+StoreObserver = Callable[[Sequence[str] | None], None]
 """Gets the events of which something new can be asked for, None: the knowledge has changed."""
 
 
-class History:
+class StoreListener:
     """Fills a store with what a service derives.
 
     `keep`: microseconds for which an event is kept after its end, by the watermark, and until its minute is over;
@@ -37,7 +37,7 @@ class History:
         self,
         service: Service,
         store: StoreProcess,
-        vocabulary: Vocabulary,
+        vocabulary: EventVocabulary,
         keep: int | None = None,
         readings: bool = False,
         again: bool = False,
@@ -53,7 +53,7 @@ class History:
         self._loading: Future[None] | None = None
         self._last: Future[None] | None = None
         self._reached, self._reaching = -END_OF_TIME, threading.Lock()
-        self._listeners: list[Listener] = []
+        self._listeners: list[StoreObserver] = []
         self._followed: Followed | None = None
         service.listen(self._take)
         service.written.append(store.written)
@@ -84,7 +84,7 @@ class History:
         """The watermark of what is written: no event that ends before it will come to the store any more."""
         return self._reached
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: StoreObserver) -> None:
         """To be told when events can be asked for, from another thread."""
         self._listeners.append(listener)
 

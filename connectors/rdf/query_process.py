@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from connectors.rdf.question import Refused
+from connectors.rdf.question import QueryRefused
 
 _LOOK = 50  # milliseconds between two looks at a process that says nothing
 _LONG = 1.0  # seconds from which on a question gives way to all else
@@ -54,7 +54,7 @@ class QueryProcess:
         for _ in range(_TRIES):
             with gate.shut:
                 if not gate.shut.wait_for(gate.ready, max(0.0, until - time.monotonic())):
-                    raise Refused("slow", "the knowledge is being loaded")
+                    raise QueryRefused("slow", "the knowledge is being loaded")
                 reading = self._begin(work, until, memory, shut)
             try:
                 message = self._read(reading, until)
@@ -64,32 +64,32 @@ class QueryProcess:
             if message is None:
                 continue
             if not message:
-                raise Refused("failed", BROKE)
+                raise QueryRefused("failed", BROKE)
             try:
                 kind, value = pickle.loads(message)
             except (pickle.UnpicklingError, EOFError):  # it ended before it had said all
-                raise Refused("failed", BROKE) from None
+                raise QueryRefused("failed", BROKE) from None
             if kind == "refused":
-                raise Refused(*value)
+                raise QueryRefused(*value)
             return value
-        raise Refused("failed", "the store is too busy for a query")
+        raise QueryRefused("failed", "the store is too busy for a query")
 
     def _begin(self, work: Callable[[], Any], until: float, memory: int, shut: Sequence[int]) -> int:
         """Makes the fork; gives the end from which its answer is read."""
         with self._lock:
             if self._ended:
-                raise Refused("slow", "nobody waits for the answer")
+                raise QueryRefused("slow", "nobody waits for the answer")
             try:
                 reading, writing = os.pipe()
             except OSError:
-                raise Refused("busy", FULL) from None
+                raise QueryRefused("busy", FULL) from None
             parent = os.getpid()
             try:
                 self._process = os.fork()
             except OSError:
                 os.close(reading)
                 os.close(writing)
-                raise Refused("busy", FULL) from None
+                raise QueryRefused("busy", FULL) from None
             if self._process == 0:
                 _run_child(work, writing, (*shut, reading), until, memory, parent)
             os.close(writing)  # before another fork is made, which would keep it open
@@ -116,7 +116,7 @@ class QueryProcess:
                 continue
             now = time.monotonic()
             if now > until:
-                raise Refused("slow", "the query took longer than it may")
+                raise QueryRefused("slow", "the query took longer than it may")
             if not slow and now - began > _LONG:
                 slow = True
                 with suppress(OSError):
@@ -156,7 +156,7 @@ def _run_child(
         _limit(until, memory)
         try:
             message = "done", work()
-        except Refused as error:
+        except QueryRefused as error:
             message = "refused", (error.code, str(error))
         except Exception as error:
             message = "refused", ("failed", f"{type(error).__name__}: {error}")

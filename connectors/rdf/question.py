@@ -57,7 +57,7 @@ class Page:
     parts: tuple[str, ...] = ()
 
 
-class Refused(Exception):
+class QueryRefused(Exception):
     """A question that has no answer. `code`: `syntax`, `service`, `large`, `slow`, `busy`, `gone`, `failed`."""
 
     def __init__(self, code: str, text: str) -> None:

@@ -16,11 +16,11 @@ import pyoxigraph as ox
 
 from connectors.rdf import knowledge_files
 from connectors.rdf.evaluation import evaluate
-from connectors.rdf.question import Answer, Page, Question, Refused
+from connectors.rdf.question import Answer, Page, QueryRefused, Question
 from connectors.rdf.retention import MANY, Retention
 from connectors.rdf.time_index import TimeIndex
 from connectors.rdf.time_tree import BEGINNING, END, HERE, INSIDE, STAMP, TimeTree
-from connectors.rdf.vocabulary import PROV, RDF, RDFS, Vocabulary
+from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
 
 _MARK = ox.NamedNode(RDFS + "comment")
 _TYPE, _ACTIVITY = ox.NamedNode(RDF + "type"), ox.NamedNode(PROV + "Activity")
@@ -35,7 +35,7 @@ _STAMPED = f"{STAMP} ".encode()
 class EventStore:
     """Quads at `path`, a folder."""
 
-    def __init__(self, path: str, vocabulary: Vocabulary) -> None:
+    def __init__(self, path: str, vocabulary: EventVocabulary) -> None:
         self.vocabulary = vocabulary
         self.store = ox.Store(path)
         self._mark, self._meaning = (
@@ -261,7 +261,7 @@ class EventStore:
 
 def _in_time(until: float) -> None:
     if time.monotonic() > until:
-        raise Refused("slow", "the page took longer than it may")
+        raise QueryRefused("slow", "the page took longer than it may")
 
 
 def _different(before: str, now: str) -> tuple[set[bytes], set[bytes]]:

@@ -27,8 +27,8 @@ import pyoxigraph as ox
 
 from cep.core.errors import CepError
 from connectors.rdf.fair_queue import FairQueue
-from connectors.rdf.question import Answer, Page, Question, Refused
-from connectors.rdf.vocabulary import Vocabulary
+from connectors.rdf.question import Answer, Page, QueryRefused, Question
+from connectors.rdf.vocabulary import EventVocabulary
 
 _WRITING = 1 << 26  # bytes that may wait to be written
 _LOOKING = 10.0  # seconds in which a page of events is read
@@ -57,7 +57,7 @@ class StoreProcess:
     Raises CepError where it cannot be opened.
     """
 
-    def __init__(self, path: str | Path, vocabulary: Vocabulary, memory: int | None = None) -> None:
+    def __init__(self, path: str | Path, vocabulary: EventVocabulary, memory: int | None = None) -> None:
         self._arguments = [str(path), vocabulary.base, str(memory or 0)]
         self._sending = threading.Lock()
         self._room, self._waiting = threading.Condition(), 0
@@ -77,7 +77,7 @@ class StoreProcess:
         what is different is loaded. What it has learned since is gone. CepError: its notes of that are damaged."""
         try:
             self._command("unlearn").result()
-        except Refused as error:
+        except QueryRefused as error:
             raise CepError(f"--state: {str(error).removeprefix('Damaged: ')}", code="store") from None
         if self._command("knows", name).result():
             return None
@@ -137,7 +137,7 @@ class StoreProcess:
         """What is being asked has no answer: the server ends."""
         for number, request in list(self._requests.items()):
             if request.seconds is not None:
-                self._refuse(number, Refused("busy", "the server is stopping"))
+                self._refuse(number, QueryRefused("busy", "the server is stopping"))
 
     def flush(self) -> None:
         """Returns when all that was added can be asked for, and what was to be forgotten is gone."""
@@ -152,7 +152,7 @@ class StoreProcess:
     def close(self) -> None:
         """What was added is written, then the process ends; in bounded time, also where it cannot be opened again."""
         self._closing = True
-        with contextlib.suppress(Refused, TimeoutError):
+        with contextlib.suppress(QueryRefused, TimeoutError):
             self._command("flush").result(_ENDING)
         with self._sending:
             self._closed = True
@@ -179,7 +179,7 @@ class StoreProcess:
             number = self._register(request)
             if not self._places.add(client, number):
                 del self._requests[number]
-                raise Refused("busy", "too many queries are waiting")
+                raise QueryRefused("busy", "too many queries are waiting")
             self._next()
         request.future.add_done_callback(lambda future: self._leave(number) if future.cancelled() else None)
         return request.future
@@ -193,7 +193,7 @@ class StoreProcess:
 
     def _register(self, request: _Request) -> int:
         if self._closed:
-            raise Refused("failed", "the store is closed")
+            raise QueryRefused("failed", "the store is closed")
         self._count += 1
         self._requests[self._count] = request
         return self._count
@@ -221,7 +221,7 @@ class StoreProcess:
             self._next()
         return request
 
-    def _refuse(self, number: int, why: Refused) -> None:
+    def _refuse(self, number: int, why: QueryRefused) -> None:
         request = self._leave(number)
         if request is not None and (request.future.running() or request.future.set_running_or_notify_cancel()):
             request.future.set_exception(why)
@@ -268,7 +268,7 @@ class StoreProcess:
             with self._sending:
                 self._closed = True
             for number in list(self._requests):
-                self._refuse(number, Refused("failed", "the store is closed"))
+                self._refuse(number, QueryRefused("failed", "the store is closed"))
 
     def _handle(self, number: int, kind: str, value: Any) -> None:
         if kind == "done":
@@ -277,11 +277,11 @@ class StoreProcess:
                 request.future.set_result(value)
         else:
             slow = value[0] == "slow" and (request := self._requests.get(number)) is not None
-            self._refuse(number, self._late(request) if slow and request is not None else Refused(*value))
+            self._refuse(number, self._late(request) if slow and request is not None else QueryRefused(*value))
 
-    def _late(self, request: _Request) -> Refused:
+    def _late(self, request: _Request) -> QueryRefused:
         reason = "the query took longer than" if request.sent else "the query waited for others, longer than"
-        return Refused("slow", f"{reason} {request.seconds:g} s")
+        return QueryRefused("slow", f"{reason} {request.seconds:g} s")
 
     def _overdue(self) -> None:
         now = time.monotonic()
@@ -315,5 +315,5 @@ class StoreProcess:
                     self._send(number, request)
         for number, request in list(self._requests.items()):
             if request.tries >= _TRIES:
-                self._refuse(number, Refused("failed", "the process of the store ended while it was asked"))
+                self._refuse(number, QueryRefused("failed", "the process of the store ended while it was asked"))
         return True

@@ -18,9 +18,9 @@ from cep.rules.geodesy import geod
 from connectors.rdf import federation, offline
 from connectors.rdf.fair_queue import PLACES
 from connectors.rdf.query_process import Gate, QueryProcess
-from connectors.rdf.question import Answer, Question, Refused
+from connectors.rdf.question import Answer, QueryRefused, Question
 from connectors.rdf.store import EventStore
-from connectors.rdf.vocabulary import Vocabulary
+from connectors.rdf.vocabulary import EventVocabulary
 
 QUESTIONS = ("ask", "page", "hours")
 """What is only read, within some time."""
@@ -43,7 +43,7 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
     offline.shut()  # where that cannot be done there remains what `federation` finds
     connection = Connection(int(descriptor))
     try:
-        store = EventStore(path, Vocabulary(base))
+        store = EventStore(path, EventVocabulary(base))
     except (OSError, RuntimeError) as error:  # of what is damaged Oxigraph says RuntimeError
         connection.send(str(error))
         return
@@ -165,7 +165,7 @@ class _Worker:
                 self.store.places()
             memory, shut = self.memory // PLACES, [self.connection.fileno()]
             outcome = "done", one.answer(lambda: self.calls[name](*values), self.gate, until, memory, shut)
-        except Refused as error:
+        except QueryRefused as error:
             outcome = "refused", (error.code, str(error))
         except Exception as error:
             outcome = "refused", ("failed", f"{type(error).__name__}: {error}")
@@ -180,7 +180,7 @@ class _Worker:
 def _outcome(call: Callable[..., Any], *values: Any) -> tuple[str, Any]:
     try:
         return "done", call(*values)
-    except Refused as error:
+    except QueryRefused as error:
         return "refused", (error.code, str(error))
     except Exception as error:
         return "refused", ("failed", f"{type(error).__name__}: {error}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf.vocabulary import TIME, Vocabulary
+from connectors.rdf.vocabulary import TIME, EventVocabulary
 
 INSIDE, CONTAINS = ox.NamedNode(TIME + "inside"), ox.NamedNode(TIME + "intervalContains")
 BEGINNING, END = ox.NamedNode(TIME + "hasBeginning"), ox.NamedNode(TIME + "hasEnd")
@@ -24,7 +24,7 @@ def counted(store: ox.Store, pattern: str, most: int) -> int:
 class TimeTree:
     """Days contain hours, hours minutes, and instants are inside minutes."""
 
-    def __init__(self, store: ox.Store, vocabulary: Vocabulary) -> None:
+    def __init__(self, store: ox.Store, vocabulary: EventVocabulary) -> None:
         self._store, self._vocabulary = store, vocabulary
         self.days = ox.NamedNode(vocabulary.days)
 

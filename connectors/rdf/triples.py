@@ -15,14 +15,14 @@ import polars as pl
 
 from cep.core.schema import Attribute, Schema
 from connectors.rdf.identity import ID, hashed, spelt
-from connectors.rdf.vocabulary import PROV, RDF, SOSA, TIME, XSD, Vocabulary
+from connectors.rdf.vocabulary import PROV, RDF, SOSA, TIME, XSD, EventVocabulary
 
 _IRI = r"^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*$"
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"}
 _SECOND = 1_000_000
 
 
-def events(table: pl.DataFrame, schema: Schema, vocabulary: Vocabulary, activity: str | None) -> str:
+def events(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary, activity: str | None) -> str:
     """Derived occurrences, with `@id`: class, arguments, beginning and end, the activity that made all of them, None:
     that is said otherwise; and their instants."""
     subject = pl.lit(f"<{vocabulary.event()}") + pl.col(ID) + ">"
@@ -30,7 +30,7 @@ def events(table: pl.DataFrame, schema: Schema, vocabulary: Vocabulary, activity
     return _occurrences(table, schema, vocabulary, subject, [RDF + "type", vocabulary.type(schema)], made)
 
 
-def readings(table: pl.DataFrame, schema: Schema, vocabulary: Vocabulary) -> str:
+def readings(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary) -> str:
     """Input records as observations, each of its instant or interval, with its result at the end of that. Records that
     agree in all things are one."""
     ids = hashed(spelt(table, schema), "")
@@ -62,7 +62,7 @@ def stamp(time: int) -> str:
 def _occurrences(
     table: pl.DataFrame,
     schema: Schema,
-    vocabulary: Vocabulary,
+    vocabulary: EventVocabulary,
     subject: pl.Expr,
     kind: Sequence[str],
     more: Sequence[pl.Expr],
@@ -82,7 +82,7 @@ def _occurrences(
     return "".join(texts) + _instants(pl.concat([table["start"], table["end"]]), vocabulary)
 
 
-def _instants(times: pl.Series, vocabulary: Vocabulary) -> str:
+def _instants(times: pl.Series, vocabulary: EventVocabulary) -> str:
     """Instants with their times, in their minutes, in their hours, in their days."""
     found = times.unique().sort().to_frame("t").with_columns(_stamp(pl.col("t")).alias("s"))
     instant = pl.lit(f"<{vocabulary.instant()}") + pl.col("s") + ">"

@@ -25,7 +25,7 @@ PREFIXES: Mapping[str, str] = {"rdf": RDF, "xsd": XSD, "time": TIME, "prov": PRO
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class EventVocabulary:
     """The IRIs under a base, which ends in `:`, `/` or `#`."""
 
     base: str = BASE

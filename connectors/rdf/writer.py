@@ -15,7 +15,7 @@ from cep.engine import Engine
 from cep.runtime.history import CONSTITUENTS
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.identity import identified
-from connectors.rdf.vocabulary import PREFIXES, RDFS, Vocabulary
+from connectors.rdf.vocabulary import PREFIXES, RDFS, EventVocabulary
 from connectors.sinks import Sink
 
 SUFFIXES: Mapping[str, str] = {
@@ -47,14 +47,14 @@ class RdfWriter:
         schemas: Mapping[str, Schema],
         engine: Engine,
         format: str,
-        vocabulary: Vocabulary | None = None,
+        vocabulary: EventVocabulary | None = None,
     ) -> None:
         self.times = "iso"
         self.counts = dict.fromkeys(schemas, 0)
         if os.path.isdir(path) or path.endswith("/"):
             hint = "RDF of all events stands in one file: `--output events.nq`"
             raise CepError(f"`{path}` is a folder", hint=hint, code="output")
-        self._schemas, self._format, self._vocabulary = schemas, format, vocabulary or Vocabulary()
+        self._schemas, self._format, self._vocabulary = schemas, format, vocabulary or EventVocabulary()
         self._meanings = engine.meanings()
         self._sink = Sink(path)
         self._begun = False

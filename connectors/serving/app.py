@@ -9,7 +9,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from connectors.rdf.question import Refused
+from connectors.rdf.question import QueryRefused
 from connectors.serving.codings import Codings
 from connectors.serving.docs import documented
 from connectors.serving.guard import Guard, Limits
@@ -44,8 +44,8 @@ def application(
     made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
     own = _own(made, trouble, lost, registry)
 
-    @made.exception_handler(Refused)
-    async def refused(request: Request, error: Refused) -> Response:
+    @made.exception_handler(QueryRefused)
+    async def refused(request: Request, error: QueryRefused) -> Response:
         """Of what asks the store without a query of its own."""
         return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
 

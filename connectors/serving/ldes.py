@@ -11,8 +11,8 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import PlainTextResponse
 
 from connectors.rdf.compact import compact
-from connectors.rdf.history import History
-from connectors.rdf.question import Page, Refused
+from connectors.rdf.history import StoreListener
+from connectors.rdf.question import Page, QueryRefused
 from connectors.rdf.vocabulary import LDES, PREFIXES, RDF, TIME, TREE, XSD
 from connectors.serving.guard import client_of
 from connectors.serving.negotiation import negotiated
@@ -36,7 +36,7 @@ _TYPES = {
 _NAMES = {**PREFIXES, "ldes": LDES, "tree": TREE}
 
 
-def router(history: History, kept: str | None) -> APIRouter:
+def router(history: StoreListener, kept: str | None) -> APIRouter:
     """`kept`: how long events are kept, as an xsd:duration."""
     made = APIRouter(tags=["events"], default_response_class=Response)
     store = history.store
@@ -45,7 +45,7 @@ def router(history: History, kept: str | None) -> APIRouter:
         """The days."""
         try:
             hours = await await_answer(request, store.hours(client=client_of(request.scope)))
-        except Refused as error:
+        except QueryRefused as error:
             return _refused(error)
         days = sorted({hour[-13:-3] for hour in hours})
         here = str(request.base_url) + "ldes"
@@ -77,7 +77,7 @@ def router(history: History, kept: str | None) -> APIRouter:
             else:
                 hours = await await_answer(request, store.hours(part, part + "~", client_of(request.scope)))
                 found = Page(parts=tuple(hour[-13:] for hour in hours)) if hours else None
-        except Refused as error:
+        except QueryRefused as error:
             return _refused(error)
         if found is None:
             return PlainTextResponse("there is no such page\n", 404)
@@ -143,7 +143,7 @@ def _relation(this: str, node: str, kind: str, value: str) -> list[str]:
     ]
 
 
-def _refused(error: Refused) -> Response:
+def _refused(error: QueryRefused) -> Response:
     more = {"Retry-After": "5"} if STATUS[error.code] == 503 else None
     return PlainTextResponse(f"{error}\n", STATUS[error.code], more)
 

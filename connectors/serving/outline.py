@@ -7,12 +7,12 @@ from typing import Any
 from cep.plan.labels import labels, rules
 from cep.plan.plan import Plan
 from cep.plan.render import Rendering
-from connectors.rdf.vocabulary import Vocabulary
+from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving.gazette import SubjectColumns
 from connectors.serving.service import Service
 
 
-def outline(service: Service, vocabulary: Vocabulary) -> dict[str, Any]:
+def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
     """`rules`: first and last line, the event derived, the node whose rows count (`node`), and the nodes that it needs
     (`goals`); a node's text is that of `cep plan`. `iri`: what an event or attribute is called in RDF; `base`: what
     those begin with that nothing is declared for; `alerts`: whether an ALERT statement is on the event."""

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import STATUSES, document
-from connectors.rdf.vocabulary import Vocabulary
+from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving.conditional import matches_etag
 from connectors.serving.openapi import answers
 from connectors.serving.outline import outline
@@ -57,13 +57,13 @@ class _File:
 
 
 def router(
-    scene: Scene, outbox: Outbox | None = None, status: str = STATUSES[0], vocabulary: Vocabulary | None = None
+    scene: Scene, outbox: Outbox | None = None, status: str = STATUSES[0], vocabulary: EventVocabulary | None = None
 ) -> APIRouter:
     """`scene` is to be closed before the server waits for its clients to go."""
     made = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
     run = secrets.token_hex(4)  # numbers of another run mean nothing in this one
-    described = outline(scene.service, vocabulary or Vocabulary())
+    described = outline(scene.service, vocabulary or EventVocabulary())
 
     unchanged = "It has not changed: `If-None-Match` names it."
 

@@ -38,7 +38,7 @@ class Round:
     ended: bool = False
 
 
-Listener = Callable[[Round], None]
+RoundListener = Callable[[Round], None]
 
 
 class Service:
@@ -59,7 +59,7 @@ class Service:
         self.last: Round | None = None
         self.ended = False
         self.written: list[Callable[[], Future[None]]] = []
-        self._listeners: list[Listener] = []
+        self._listeners: list[RoundListener] = []
         self._batch: Batch | None = None
 
     @property
@@ -67,7 +67,7 @@ class Service:
         """How many there were."""
         return 0 if self.last is None else self.last.number
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: RoundListener) -> None:
         """Every round from now on goes to the listener; said before the run begins."""
         assert self.last is None, "a later listener would miss the rounds before it"
         self._listeners.append(listener)

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse
 
 from cep.core.logs import Log
 from connectors.rdf.federation import REFUSED
-from connectors.rdf.question import Question, Refused
+from connectors.rdf.question import QueryRefused, Question
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import DISTANCE
 from connectors.serving.guard import client_of
@@ -158,7 +158,7 @@ async def _answered(request: Request, store: StoreProcess, asking: SparqlOptions
             raise Malformed(406, f"the answer of this query is {', '.join(kinds)}")
     except Malformed as error:
         return PlainTextResponse(f"{error}\n", error.status, {"Vary": "Accept"})
-    except Refused as error:
+    except QueryRefused as error:
         return await asyncio.to_thread(refused, error, question)
     return Response(answer.body, media_type=_TYPES[answer.format], headers={"Vary": "Accept"})
 
@@ -169,7 +169,7 @@ async def await_answer(request: Request, asked: Future[T]) -> T:
     try:
         await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
-            raise Refused("gone", "nobody waits for the answer")
+            raise QueryRefused("gone", "nobody waits for the answer")
         return answer.result()
     finally:
         answer.cancel()
@@ -241,9 +241,9 @@ def check_federation(query: str) -> None:
         depth += token.text in ("(", "{", "[") and token.kind == "mark"
         depth -= token.text in (")", "}", "]") and token.kind == "mark"
         if depth > DEEPEST:
-            raise Refused("large", f"the query has more than {DEEPEST} brackets in one another")
+            raise QueryRefused("large", f"the query has more than {DEEPEST} brackets in one another")
         if token.kind == "word" and "service" in token.text.lower():
-            raise Refused("service", REFUSED)
+            raise QueryRefused("service", REFUSED)
 
 
 def formats(headers: Headers) -> tuple[str, str]:
@@ -254,7 +254,7 @@ def formats(headers: Headers) -> tuple[str, str]:
     return table, graph
 
 
-def refused(error: Refused, question: Question) -> Response:
+def refused(error: QueryRefused, question: Question) -> Response:
     """Why there is no answer."""
     text = str(error)
     if error.code == "syntax":

@@ -19,9 +19,9 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import PlainTextResponse, StreamingResponse
 
 from cep.core.schema import Schema
-from connectors.rdf.history import History
-from connectors.rdf.question import Answer, Question, Refused
-from connectors.rdf.vocabulary import Vocabulary
+from connectors.rdf.history import StoreListener
+from connectors.rdf.question import Answer, QueryRefused, Question
+from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving.guard import client_of
 from connectors.serving.openapi import answers
 from connectors.serving.sparql import (
@@ -74,7 +74,7 @@ class _Watched:
 class Subscriptions:
     """The watched queries, each evaluated once for all its clients."""
 
-    def __init__(self, history: History, schemas: Mapping[str, Schema], pace: PollingRate) -> None:
+    def __init__(self, history: StoreListener, schemas: Mapping[str, Schema], pace: PollingRate) -> None:
         self._store, self._pace = history.store, pace
         self._iris = _iris(schemas, history.vocabulary)
         self._watched: dict[Question, _Watched] = {}
@@ -91,7 +91,7 @@ class Subscriptions:
         one = self._watched.get(question)  # another may have begun to watch it meanwhile
         if one is None:
             if len(self._watched) >= _QUERIES:
-                raise Refused("busy", "too many different queries are watched")
+                raise QueryRefused("busy", "too many different queries are watched")
             one = self._watched[question] = _Watched(question, names, self._loop.create_future())
             one.task = asyncio.create_task(self._keep(one))
         queue: asyncio.Queue[str | None] = asyncio.Queue(_BEHIND)
@@ -199,7 +199,7 @@ def router(subscriptions: Subscriptions, asking: SparqlOptions) -> APIRouter:
             queue = await subscriptions.watch(question)
         except Malformed as error:
             return PlainTextResponse(f"{error}\n", error.status)
-        except Refused as error:
+        except QueryRefused as error:
             if error.code == _NO_TABLE:
                 return PlainTextResponse(f"{error}\n", 400)
             return await asyncio.to_thread(refused, error, question)
@@ -252,7 +252,7 @@ def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str
     return frozenset(found) or None
 
 
-def _iris(schemas: Mapping[str, Schema], vocabulary: Vocabulary) -> dict[str, str]:
+def _iris(schemas: Mapping[str, Schema], vocabulary: EventVocabulary) -> dict[str, str]:
     """The event that a class or property is of."""
     found = {}
     for name, schema in schemas.items():
@@ -265,16 +265,16 @@ def _compared(before: Counter[str], answer: Answer) -> tuple[list[str], Counter[
     """The variables and rows of an answer, and what it is that has changed, as a message. Raises Refused."""
     found = json.loads(answer.body) if answer.format == "json" else {}
     if "results" not in found:
-        raise Refused(_NO_TABLE, "only a SELECT can be watched")
+        raise QueryRefused(_NO_TABLE, "only a SELECT can be watched")
     rows = Counter(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in found["results"]["bindings"])
     added, removed = rows - before, before - rows
     change = f'{{"added": {_list(added)}, "removed": {_list(removed)}}}'
     return found["head"]["vars"], rows, _message("change", change) if added or removed else None
 
 
-def _refusal(error: Exception) -> Refused:
+def _refusal(error: Exception) -> QueryRefused:
     """The refusal that is sent for an error, also for an unexpected one."""
-    return error if isinstance(error, Refused) else Refused("failed", f"{type(error).__name__}: {error}")
+    return error if isinstance(error, QueryRefused) else QueryRefused("failed", f"{type(error).__name__}: {error}")
 
 
 def _whole(one: _Watched) -> str:

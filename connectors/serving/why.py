@@ -25,7 +25,7 @@ from cep.explain.occurrences import Occurrence
 from cep.explain.question import wanted
 from connectors.rdf.question import Question
 from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import TIME, Vocabulary
+from connectors.rdf.vocabulary import TIME, EventVocabulary
 from connectors.serving.fair_lock import FairLock
 from connectors.serving.negotiation import negotiated
 from connectors.serving.openapi import answers
@@ -101,12 +101,12 @@ class Questions:
         facts: Facts | None = None,
         origins: Origins | None = None,
         seconds: float = 10.0,
-        vocabulary: Vocabulary | None = None,
+        vocabulary: EventVocabulary | None = None,
     ) -> None:
         assert engine.history is not None and engine.history.remember is not None, "the engine remembers"
         self.engine, self.turn, self.ended = engine, turn, ended
         self.facts, self.origins, self.patience = facts, origins, TimeLimit(seconds)
-        self.vocabulary = vocabulary or Vocabulary()
+        self.vocabulary = vocabulary or EventVocabulary()
         self.remember = engine.history.remember
         self._thread = ThreadPoolExecutor(1, "why")
         self._waiting, self._next = 0, 0.0
@@ -169,7 +169,7 @@ class Questions:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def ended(scene: Scene, store: StoreProcess, vocabulary: Vocabulary) -> Ended:
+def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> Ended:
     """Finds an event among the newest, else in the store."""
 
     def found(id: str) -> tuple[str | None, int] | None:

@@ -9,18 +9,18 @@ from cep.engine import Engine
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.identity import hashed
 from connectors.rdf.triples import quoted
-from connectors.rdf.vocabulary import PROV, RDF, RDFS, Vocabulary
+from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
 
 Json = Mapping[str, Any]
 
 
-def provenance(node: Json, engine: Engine, vocabulary: Vocabulary | None = None) -> str:
+def provenance(node: Json, engine: Engine, vocabulary: EventVocabulary | None = None) -> str:
     """The tree of a derived event: for each event what it was derived from, the rule that was followed, and the triples
     of the knowledge that were used, each an `rdf:Statement`, an inferred one derived from others."""
-    return "".join(dict.fromkeys(_node(node, engine, vocabulary or Vocabulary())))
+    return "".join(dict.fromkeys(_node(node, engine, vocabulary or EventVocabulary())))
 
 
-def _node(node: Json, engine: Engine, vocabulary: Vocabulary) -> Iterator[str]:
+def _node(node: Json, engine: Engine, vocabulary: EventVocabulary) -> Iterator[str]:
     chain, parts = node.get("chain", ()), node.get("parts", ())
     yield from _own(node, [*parts, *chain[:1]], engine, vocabulary)
     for link, before in zip(chain, [*chain[1:], None]):
@@ -29,7 +29,7 @@ def _node(node: Json, engine: Engine, vocabulary: Vocabulary) -> Iterator[str]:
         yield from _node(part, engine, vocabulary)
 
 
-def _own(node: Json, parts: Sequence[Json], engine: Engine, vocabulary: Vocabulary) -> Iterator[str]:
+def _own(node: Json, parts: Sequence[Json], engine: Engine, vocabulary: EventVocabulary) -> Iterator[str]:
     one = _iri(node, vocabulary)
     yield _line(one, RDF + "type", PROV + "Entity")
     yield _line(one, RDF + "type", vocabulary.type(engine.plan.schemas[node["event"]]))
@@ -60,7 +60,7 @@ def _known(conditions: Sequence[Json]) -> Iterator[Sequence[Json]]:
         yield from _known(condition.get("because", ()))
 
 
-def _stated(steps: Sequence[Json], vocabulary: Vocabulary) -> Iterator[str]:
+def _stated(steps: Sequence[Json], vocabulary: EventVocabulary) -> Iterator[str]:
     """Each step's triple as a statement, and what it was derived from by which rule of inference."""
     for step in steps:
         one = _statement(step["triple"], vocabulary)
@@ -74,11 +74,11 @@ def _stated(steps: Sequence[Json], vocabulary: Vocabulary) -> Iterator[str]:
             yield f"<{one}> <{RDFS}comment> {quoted('inferred by ' + step['rule'])} .\n"
 
 
-def _statement(triple: Sequence[str], vocabulary: Vocabulary) -> str:
+def _statement(triple: Sequence[str], vocabulary: EventVocabulary) -> str:
     return f"{vocabulary.base}statement/{hashed([' '.join(triple)], '')[0]}"
 
 
-def _iri(node: Json, vocabulary: Vocabulary) -> str:
+def _iri(node: Json, vocabulary: EventVocabulary) -> str:
     return vocabulary.reading(node["id"]) if "record" in node else vocabulary.event(node["id"])
 
 

@@ -35,7 +35,7 @@ from cep.rules.terms import Comparison, Condition, Constant, Predicate
 from connectors.rdf.identity import hashed
 from connectors.times import iso, seconds
 
-Origin = Callable[[Occurrence], tuple[str, int] | None]
+RecordFinder = Callable[[Occurrence], tuple[str, int] | None]
 """The file and line of an input record."""
 LONGEST = 240
 """Characters of a graph pattern that are shown."""
@@ -55,7 +55,7 @@ class Explainer:
 
     engine: Engine
     facts: Facts | None = None
-    origin: Origin | None = None
+    origin: RecordFinder | None = None
     calendar: bool = True
     patience: Callable[[], None] = _patient
 

@@ -8,16 +8,16 @@ from typing import Any
 import polars as pl
 
 from cep.core.errors import CepError
-from knowledge.gazetteers.gazetteer import NO_CODES, NO_LINKS, OWN, Gazetteer, Origin
+from knowledge.gazetteers.gazetteer import NO_CODES, NO_LINKS, OWN, DatasetOrigin, Gazetteer
 from knowledge.gazetteers.packages import data, records
 
-AIRPORTSDATA = Origin(
+AIRPORTSDATA = DatasetOrigin(
     "https://github.com/mborsetti/airportsdata",
     "airportsdata",
     "https://spdx.org/licenses/MIT",
     "Airport data: airportsdata (https://github.com/mborsetti/airportsdata), © 2020- Mike Borsetti, © 2014 mwgg, MIT",
 )
-AVWX = Origin(
+AVWX = DatasetOrigin(
     "https://github.com/avwx-rest/avwx-engine",
     "avwx-engine",
     "https://spdx.org/licenses/MIT",

@@ -30,7 +30,7 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class DatasetOrigin:
     """Where places are from: the dataset's IRI and name, the licence's IRI, and what has to be shown with them."""
 
     iri: str
@@ -55,7 +55,7 @@ class Gazetteer:
     `links`: iri, relation (`parentADM1`, ..., in GN), the other place's iri. `codes`: code (`S.AIRP`), name, comment.
     """
 
-    origin: Origin
+    origin: DatasetOrigin
     features: pl.DataFrame
     links: pl.DataFrame
     codes: pl.DataFrame

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from knowledge.gazetteers.gazetteer import Gazetteer, Origin
+from knowledge.gazetteers.gazetteer import DatasetOrigin, Gazetteer
 from knowledge.gazetteers.geonames import Dump
 
 SWS = "https://sws.geonames.org/"
 """What the IRIs of GeoNames features begin with: with https, as GeoNames writes them now."""
 
-GEONAMES = Origin(
+GEONAMES = DatasetOrigin(
     "https://www.geonames.org/",
     "GeoNames",
     "https://creativecommons.org/licenses/by/4.0/",

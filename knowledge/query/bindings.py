@@ -10,7 +10,7 @@ import polars as pl
 
 from cep.core.values import Ints
 from knowledge.rdf.terms import NONE
-from knowledge.rdf.triples import Triples, expand
+from knowledge.rdf.triples import TripleSet, expand
 
 VarOrId = str | int
 """A variable, or the id of a term; NONE for a term that is not in the knowledge."""
@@ -56,7 +56,7 @@ ONE = Bindings({}, 1)
 
 def solve(
     patterns: Sequence[EncodedPattern],
-    triples: Triples,
+    triples: TripleSet,
     wanted: Collection[str],
     start: Bindings = ONE,
     most: int = 2**62,
@@ -101,7 +101,7 @@ def _keys(pattern: EncodedPattern, found: Bindings, rows: Ints | slice) -> list[
     ]
 
 
-def _guess(pattern: EncodedPattern, triples: Triples, found: Bindings) -> float:
+def _guess(pattern: EncodedPattern, triples: TripleSet, found: Bindings) -> float:
     if NONE in pattern:
         return 0
     rows: Ints = np.arange(found.rows, dtype=np.int64)
@@ -113,7 +113,7 @@ def _guess(pattern: EncodedPattern, triples: Triples, found: Bindings) -> float:
     return float(triples.counts(*keys).sum()) * found.rows / len(rows)
 
 
-def _joined(pattern: EncodedPattern, triples: Triples, found: Bindings, needed: Set[str], most: int) -> Bindings:
+def _joined(pattern: EncodedPattern, triples: TripleSet, found: Bindings, needed: Set[str], most: int) -> Bindings:
     """What is found with the pattern besides, in columns that are needed; distinct where others were dropped."""
     if NONE in pattern:
         return Bindings({}, 0)

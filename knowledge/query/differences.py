@@ -14,7 +14,7 @@ from knowledge.query.few_keys import few_columns
 from knowledge.query.pattern_tables import PatternTable
 from knowledge.query.refreshed import Refreshed
 from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Difference:
     inferred."""
 
     tables: Mapping[Any, PatternTable | Refreshed | None]
-    gone: Triples
-    new: Triples
+    gone: TripleSet
+    new: TripleSet
 
 
 def of_triples(last: Difference, given: Fixed, terms: Terms, pool: Pool) -> tuple[Answers, Answers]:
@@ -38,7 +38,7 @@ def of_triples(last: Difference, given: Fixed, terms: Terms, pool: Pool) -> tupl
     return gone, new
 
 
-def _matching(triples: Triples, fixed: Sequence[int | None]) -> list[Ints]:
+def _matching(triples: TripleSet, fixed: Sequence[int | None]) -> list[Ints]:
     fits = np.full(len(triples), NONE not in fixed)
     for column, id in zip(triples.columns, fixed):
         if id is not None:

@@ -18,7 +18,7 @@ from knowledge.query.pattern_tables import PatternTable, Resolve, pattern_table
 from knowledge.query.sparql import basic
 from knowledge.query.validation import check, refused
 from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 
 MOST_CELLS = 20_000_000
 """Values that the table of a pattern may hold, rows times variables."""
@@ -30,7 +30,7 @@ _LOOKED_AT = 2_000_000  # values up to which the triples of a pattern are joined
 _ENDLESS = 2_000_000_000  # answers that a store would take an hour for
 
 
-def table(graph: Graph, triples: Triples, resolve: Resolve, source: Source) -> PatternTable | None:
+def table(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) -> PatternTable | None:
     """The answers of a pattern of triples only, None if it is another. Raises CepError."""
     check(graph, source)
     patterns = basic(graph.text, dict(graph.prefixes))
@@ -82,7 +82,7 @@ def query(text: str, names: Sequence[str]) -> str:
     return f"SELECT {' '.join('?' + name for name in names)} WHERE\n{text}"
 
 
-def _refuse_explosion(graph: Graph, triples: Triples, resolve: Resolve, source: Source) -> None:
+def _refuse_explosion(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) -> None:
     """Refuse triples with so many answers that no store ever goes through them, however few a FILTER leaves."""
     for group in group_patterns(graph.text):
         found = group.elements

@@ -16,15 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from knowledge.query.group_patterns import GroupElement, elements, nested_groups
-from knowledge.query.sparql import Constant, basic
+from knowledge.query.sparql import ConstantTerm, basic
 
-Slots = tuple[str | Constant, str | Constant, str | Constant]
+Slots = tuple[str | ConstantTerm, str | ConstantTerm, str | ConstantTerm]
 
 _MOST = 16  # ways through UNIONs
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PatternBlock:
     """Triple patterns `own`, which are joined by those `around` them to the variable `key`."""
 
     around: tuple[Slots, ...]
@@ -37,7 +37,7 @@ class Locality:
     """A variable that every answer binds, and the blocks of the pattern."""
 
     key: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[PatternBlock, ...]
 
 
 def locality(text: str, prefixes: Mapping[str, str]) -> Locality | None:
@@ -101,7 +101,7 @@ class _Blocks:
 
     def __init__(self, prefixes: Mapping[str, str]) -> None:
         self.prefixes = prefixes
-        self.blocks: list[Block] = []
+        self.blocks: list[PatternBlock] = []
         self.made = 0
 
     def group(self, text: str, ways: list[_Way], outside: frozenset[str]) -> tuple[list[_Way], frozenset[str]]:
@@ -158,14 +158,14 @@ class _Blocks:
             left = [pattern for pattern in left if pattern not in near]
         if any(pattern in own for pattern in left):
             raise _NotJoined
-        self.blocks.append(Block(way.patterns, own, way.key))
+        self.blocks.append(PatternBlock(way.patterns, own, way.key))
         return _Way((*way.patterns, *own), way.key, way.visible | set(_names(own)))
 
     def _hidden(self, way: _Way, visible: frozenset[str]) -> _Way:
         """A way of which only these variables join what comes."""
         self.made += 1
 
-        def name(slot: str | Constant) -> str | Constant:
+        def name(slot: str | ConstantTerm) -> str | ConstantTerm:
             return slot if not isinstance(slot, str) or slot in visible else f"{slot}~{self.made}"
 
         patterns = tuple((name(s), name(p), name(o)) for s, p, o in way.patterns)

@@ -15,7 +15,7 @@ from cep.plan.algebra import Triples
 from cep.rules.graphs import on_one_line
 from cep.rules.terms import Graph
 from knowledge.query.group_patterns import elements
-from knowledge.query.sparql import Constant, SparqlToken, basic, tokens
+from knowledge.query.sparql import ConstantTerm, SparqlToken, basic, tokens
 from knowledge.query.validation import placed
 from knowledge.rdf.terms import IRI, NONE
 
@@ -141,7 +141,7 @@ def _empty(graph: Graph, knowledge: Knowledge) -> Iterator[tuple[int, int]]:
     patterns = basic(graph.text, prefixes)
     if patterns is not None:
         for pattern in patterns:
-            ids = [knowledge._id(slot) if isinstance(slot, Constant) else None for slot in pattern.slots]
+            ids = [knowledge._id(slot) if isinstance(slot, ConstantTerm) else None for slot in pattern.slots]
             if NONE in ids or not knowledge._seen.count(*ids):
                 yield pattern.start, pattern.end
         return

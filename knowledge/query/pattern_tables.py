@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from cep.core.values import Ints
 from knowledge.query import sparql
 from knowledge.query.bindings import Bindings, EncodedPattern, solve
-from knowledge.query.sparql import Constant
-from knowledge.rdf.triples import TripleColumns, Triples
+from knowledge.query.sparql import ConstantTerm
+from knowledge.rdf.triples import TripleColumns, TripleSet
 
 Row = tuple[int, ...]
-Resolve = Callable[[Constant], int]
+Resolve = Callable[[ConstantTerm], int]
 """The id of a constant, NONE while the knowledge has no such term."""
 
 _SINGLE = 64  # answers that come and go one by one
@@ -24,7 +24,7 @@ _LARGE = 8  # a change of more than one in so many triples: all is answered anew
 
 
 @dataclass(frozen=True, slots=True)
-class Component:
+class PatternComponent:
     """Triple patterns connected by variables, and the distinct bindings of those of them that are wanted.
 
     `gone`, `new`: the bindings that the last change took and brought, where that is known.
@@ -36,14 +36,14 @@ class Component:
     gone: Bindings | None = None
     new: Bindings | None = None
 
-    def solved(self, triples: Triples, resolve: Resolve, most: int) -> Component:
+    def solved(self, triples: TripleSet, resolve: Resolve, most: int) -> PatternComponent:
         """Answered anew."""
         found = solve(self.resolved(resolve), triples, self.wanted, most=most)
         return replace(self, found=found, gone=None, new=None)
 
     def changed(
-        self, before: Triples, after: Triples, added: Triples, removed: Triples, resolve: Resolve, most: int
-    ) -> Component:
+        self, before: TripleSet, after: TripleSet, added: TripleSet, removed: TripleSet, resolve: Resolve, most: int
+    ) -> PatternComponent:
         """Answered for the triples `after` where it is for those `before`: without the removed, with the added."""
         patterns, wanted = self.resolved(resolve), self.wanted
         lost = touching(patterns, before, removed, wanted, most)
@@ -66,7 +66,7 @@ class Component:
     def resolved(self, resolve: Resolve) -> list[EncodedPattern]:
         """The patterns with ids for their constants."""
         return [
-            tuple(resolve(slot) if isinstance(slot, Constant) else slot for slot in pattern.slots)  # type: ignore[misc]
+            tuple(resolve(slot) if isinstance(slot, ConstantTerm) else slot for slot in pattern.slots)  # type: ignore[misc]
             for pattern in self.patterns
         ]
 
@@ -76,7 +76,7 @@ class PatternTable:
     """A basic pattern, answered component by component: its answers are every combination of theirs."""
 
     variables: tuple[str, ...]
-    components: tuple[Component, ...]
+    components: tuple[PatternComponent, ...]
 
     @property
     def rows(self) -> int:
@@ -100,7 +100,7 @@ class PatternTable:
         return [columns[name] for name in self.variables]
 
     def changed(
-        self, before: Triples, after: Triples, added: Triples, removed: Triples, resolve: Resolve, most: int
+        self, before: TripleSet, after: TripleSet, added: TripleSet, removed: TripleSet, resolve: Resolve, most: int
     ) -> PatternTable:
         """The same pattern for other triples, see Component.changed. Raises TooLarge."""
         if (len(added) + len(removed)) * _LARGE > len(after):
@@ -114,11 +114,17 @@ class PatternTable:
 
 
 def pattern_table(
-    patterns: Sequence[sparql.TriplePattern], variables: tuple[str, ...], triples: Triples, resolve: Resolve, most: int
+    patterns: Sequence[sparql.TriplePattern],
+    variables: tuple[str, ...],
+    triples: TripleSet,
+    resolve: Resolve,
+    most: int,
 ) -> PatternTable:
     """The answers of a basic pattern. Raises TooLarge."""
     components = [
-        Component(group, tuple(name for name in variables if any(name in p.variables for p in group)), Bindings({}, 0))
+        PatternComponent(
+            group, tuple(name for name in variables if any(name in p.variables for p in group)), Bindings({}, 0)
+        )
         for group in _connected(patterns)
     ]
     return PatternTable(variables, tuple(component.solved(triples, resolve, most) for component in components))
@@ -126,8 +132,8 @@ def pattern_table(
 
 def touching(
     patterns: Sequence[EncodedPattern],
-    triples: Triples,
-    few: Triples,
+    triples: TripleSet,
+    few: TripleSet,
     wanted: Sequence[str],
     most: int,
     last: int = 1 << 30,

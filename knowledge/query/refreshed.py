@@ -18,11 +18,11 @@ from knowledge.query.bindings import Bindings, EncodedPattern, TooLarge, solve
 from knowledge.query.graph_patterns import MOST_CELLS, query
 from knowledge.query.locality import Locality, Slots
 from knowledge.query.pattern_tables import Resolve, Row, edited, stretch_of, touching
-from knowledge.query.sparql import Constant
+from knowledge.query.sparql import ConstantTerm
 from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 
-Key = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
+PatternKey = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
 _LARGE = 8  # more than one in so many triples to look at: all is asked anew
 _SINGLE = 1 << 10  # rows that come and go one by one; for more, all is asked anew
@@ -74,7 +74,7 @@ class Refreshed:
     def changed(
         self,
         asked: tuple[str, Mapping[str, str]],
-        triples: tuple[Triples, Triples, Triples, Triples],
+        triples: tuple[TripleSet, TripleSet, TripleSet, TripleSet],
         terms: Terms,
         resolve: Resolve,
     ) -> Refreshed | None:
@@ -94,7 +94,7 @@ class Refreshed:
         known = {row for key in own for row in self._rows(key)}
         return self._edited(sorted(known - rows), sorted(rows - known))
 
-    def _touched(self, triples: Triples, few: Triples, resolve: Resolve) -> set[int]:
+    def _touched(self, triples: TripleSet, few: TripleSet, resolve: Resolve) -> set[int]:
         """The keys from which some of a few triples are found."""
         found: set[int] = set()
         for block in self.of.blocks if len(few) else ():
@@ -103,7 +103,7 @@ class Refreshed:
             found |= set(some.columns[block.key].tolist())
         return found
 
-    def _found(self, triples: Triples, keys: Ints, resolve: Resolve) -> Triples | None:
+    def _found(self, triples: TripleSet, keys: Ints, resolve: Resolve) -> TripleSet | None:
         """The triples that are found from keys; None: too many."""
         parts: list[tuple[Ints, Ints, Ints]] = []
         for block in self.of.blocks:
@@ -117,9 +117,9 @@ class Refreshed:
         if sum(len(s) for s, _, _ in parts) * _LARGE > max(len(triples), _MANY):
             return None
         if not parts:
-            return Triples.empty()
+            return TripleSet.empty()
         s, p, o = (np.concatenate(column) for column in zip(*parts))
-        return Triples.of(s, p, o)
+        return TripleSet.of(s, p, o)
 
     def _solved(self, asked: tuple[str, Mapping[str, str]], few: Sequence[ox.Quad], keys: set[int]) -> set[Row]:
         """The rows of keys, of the triples that are found from them."""
@@ -167,13 +167,13 @@ def refreshed(of: Locality, wanted: tuple[str, ...], terms: Terms, columns: Sequ
 
 
 def following(
-    tables: Mapping[Key, Refreshed],
-    triples: tuple[Triples, Triples, Triples, Triples],
+    tables: Mapping[PatternKey, Refreshed],
+    triples: tuple[TripleSet, TripleSet, TripleSet, TripleSet],
     terms: Terms,
     resolve: Resolve,
-) -> dict[Key, Refreshed]:
+) -> dict[PatternKey, Refreshed]:
     """Those of some tables that follow a change (`Refreshed.changed`), by text, variables and prefixes."""
-    found: dict[Key, Refreshed] = {}
+    found: dict[PatternKey, Refreshed] = {}
     for key, each in tables.items():
         try:
             renewed = each.changed((key[0], dict(key[2])), triples, terms, resolve)
@@ -206,6 +206,6 @@ def _among(columns: Sequence[Ints], row: Row) -> bool:
 
 def _resolved(patterns: Sequence[Slots], resolve: Resolve) -> list[EncodedPattern]:
     return [
-        tuple(resolve(slot) if isinstance(slot, Constant) else slot for slot in pattern)  # type: ignore[misc]
+        tuple(resolve(slot) if isinstance(slot, ConstantTerm) else slot for slot in pattern)  # type: ignore[misc]
         for pattern in patterns
     ]

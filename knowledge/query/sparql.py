@@ -92,7 +92,7 @@ def _one(text: str, at: int, tried: dict[str, int]) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantTerm:
     """A term that a pattern names: an IRI, or a literal with its datatype or language."""
 
     text: str
@@ -100,7 +100,7 @@ class Constant:
     language: str = ""
 
 
-VarOrTerm = str | Constant
+VarOrTerm = str | ConstantTerm
 """What stands at a position of a triple pattern: a variable's name (`x`; of a blank node `_:x`) or a constant."""
 
 
@@ -153,7 +153,7 @@ class _Reader:
     def triples(self) -> None:
         start, bracket = self.found[self.at].start, self.found[self.at].text == "["
         subject = self.node()
-        if isinstance(subject, Constant) and (subject.datatype or subject.language):
+        if isinstance(subject, ConstantTerm) and (subject.datatype or subject.language):
             raise _NotBasic
         if bracket and self.found[self.at].text in (".", "}"):
             return
@@ -181,7 +181,7 @@ class _Reader:
         token = self.found[self.at]
         if token.kind == "word" and token.text == "a":
             self.at += 1
-            return Constant(RDF_TYPE)
+            return ConstantTerm(RDF_TYPE)
         if token.kind not in ("variable", "iri", "name"):
             raise _NotBasic
         return self.node()
@@ -202,7 +202,7 @@ class _Reader:
         if kind == "number":
             return _number(text)
         if kind == "word" and text in ("true", "false"):
-            return Constant(text, XSD + "boolean")
+            return ConstantTerm(text, XSD + "boolean")
         if text in ("+", "-") and self.found[self.at].kind == "number":
             self.at += 1
             number = self.found[self.at - 1]
@@ -216,27 +216,27 @@ class _Reader:
             return node
         raise _NotBasic
 
-    def literal(self, text: str) -> Constant:
+    def literal(self, text: str) -> ConstantTerm:
         quotes = 3 if text[:3] in ('"""', "'''") and len(text) > 5 else 1
         lexical = _ESCAPE.sub(_unescaped, text[quotes:-quotes])
         following = self.found[self.at]
         if following.kind == "language":
             self.at += 1
-            return Constant(lexical, "", following.text[1:].lower())
+            return ConstantTerm(lexical, "", following.text[1:].lower())
         if not self.maybe("^^"):
-            return Constant(lexical, XSD + "string")
+            return ConstantTerm(lexical, XSD + "string")
         kind, datatype, _, _ = self.found[self.at]
         self.at += 1
         if kind not in ("iri", "name"):
             raise _NotBasic
-        return Constant(lexical, (self.absolute(datatype[1:-1]) if kind == "iri" else self.named(datatype)).text)
+        return ConstantTerm(lexical, (self.absolute(datatype[1:-1]) if kind == "iri" else self.named(datatype)).text)
 
-    def absolute(self, iri: str) -> Constant:
+    def absolute(self, iri: str) -> ConstantTerm:
         if not _ABSOLUTE.match(iri):
             raise _NotBasic
-        return Constant(iri)
+        return ConstantTerm(iri)
 
-    def named(self, text: str) -> Constant:
+    def named(self, text: str) -> ConstantTerm:
         prefix, _, local = text.partition(":")
         if prefix not in self.prefixes:
             raise _NotBasic
@@ -252,9 +252,9 @@ class _Reader:
             raise _NotBasic
 
 
-def _number(text: str) -> Constant:
+def _number(text: str) -> ConstantTerm:
     name = "double" if "e" in text.lower() else "decimal" if "." in text else "integer"
-    return Constant(text, XSD + name)
+    return ConstantTerm(text, XSD + name)
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -10,12 +10,12 @@ import pyoxigraph as ox
 
 from cep.core.values import Ints
 from knowledge.rdf.terms import BLANK, NONE, Terms
-from knowledge.rdf.triples import TripleColumns, Triples
+from knowledge.rdf.triples import TripleColumns, TripleSet
 
 _CHUNK = 200_000  # triples written at a time
 
 
-def filled(terms: Terms, triples: Triples, graphs: Mapping[int, Triples], ordered: bool = False) -> ox.Store:
+def filled(terms: Terms, triples: TripleSet, graphs: Mapping[int, TripleSet], ordered: bool = False) -> ox.Store:
     """A store with the triples as its default graph and the named ones of `graphs`.
 
     With `ordered` they go in by their letters: then what SPARQL leaves to the order of solutions (LIMIT, SAMPLE,
@@ -37,7 +37,7 @@ def filled(terms: Terms, triples: Triples, graphs: Mapping[int, Triples], ordere
     return store
 
 
-def quads(terms: Terms, triples: Triples, graph: int = NONE) -> list[ox.Quad]:
+def quads(terms: Terms, triples: TripleSet, graph: int = NONE) -> list[ox.Quad]:
     """A few triples, as a store takes them."""
     made: dict[int, ox.NamedNode | ox.BlankNode | ox.Literal] = {}
     for column in triples.columns:
@@ -47,7 +47,7 @@ def quads(terms: Terms, triples: Triples, graph: int = NONE) -> list[ox.Quad]:
     return [ox.Quad(made[s], made[p], made[o], name) for s, p, o in rows]  # type: ignore[arg-type]
 
 
-def follow(kept: ox.Store, terms: Terms, changes: Sequence[tuple[int, Triples, Triples]]) -> None:
+def follow(kept: ox.Store, terms: Terms, changes: Sequence[tuple[int, TripleSet, TripleSet]]) -> None:
     """Take changes of graphs into a store: the name of each, what goes and what comes."""
     for graph, less, more in changes:
         for quad in quads(terms, less, graph):
@@ -68,7 +68,7 @@ def _written(terms: Terms, columns: TripleColumns) -> Iterator[str]:
         yield "".join(lines.to_series().to_list())
 
 
-def _by_letters(terms: Terms, triples: Triples) -> TripleColumns:
+def _by_letters(terms: Terms, triples: TripleSet) -> TripleColumns:
     used: Ints = np.unique(np.concatenate(triples.columns))
     rank: Ints = np.empty(len(used), dtype=np.int64)
     rank[terms.written(used).arg_sort().to_numpy()] = np.arange(len(used))

@@ -11,7 +11,7 @@ import pyoxigraph as ox
 from cep.core.values import Ints
 from knowledge.namespaces import XSD
 from knowledge.rdf.terms import IRI, LANG_STRING, LITERAL, NONE, Sort, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 from knowledge.rdf.values import INTEGERS
 
 _DIGITS = r"(?:0|-?[1-9][0-9]{0,14})"
@@ -69,14 +69,14 @@ class Canonical:
         self._keep_up()
         return np.where(ids == NONE, NONE, self._of[ids]) if self.changes else ids
 
-    def triples(self, triples: Triples) -> Triples:
+    def triples(self, triples: TripleSet) -> TripleSet:
         """The triples with the ids that stand for their objects."""
         objects = self.ids(triples.o)
-        return triples if objects is triples.o else Triples.of(triples.s, triples.p, objects)
+        return triples if objects is triples.o else TripleSet.of(triples.s, triples.p, objects)
 
     def changed(
-        self, before: Triples, closed: Triples, added: Triples, removed: Triples
-    ) -> tuple[Triples, Triples, Triples]:
+        self, before: TripleSet, closed: TripleSet, added: TripleSet, removed: TripleSet
+    ) -> tuple[TripleSet, TripleSet, TripleSet]:
         """What `triples(closed)` is, where it was `before` and some were added and removed since; what has come to it;
         what has gone."""
         new, gone = self.triples(added).minus(before), self.triples(removed)
@@ -84,7 +84,7 @@ class Canonical:
             return closed, new, gone
         if len(gone):  # another literal of the same value may still be there
             s, p, o = closed.found(gone.s, gone.p, None)[1]
-            gone = gone.minus(Triples.of(s, p, self.ids(o)))
+            gone = gone.minus(TripleSet.of(s, p, self.ids(o)))
         return before.minus(gone).plus(new), new, gone
 
     def find(self, text: str, datatype: str, language: str) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rdflib.term import Node
 
     from knowledge.rdf.terms import Terms
-    from knowledge.rdf.triples import Triples
+    from knowledge.rdf.triples import TripleSet
 
 _DEFAULT = "urn:x-rdflib:default"
 
@@ -104,7 +104,7 @@ def to_rdflib(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> Node:
     return Literal(term.value, datatype=URIRef(term.datatype.value), normalize=False)
 
 
-def graph_of(terms: Terms, triples: Triples) -> rdflib.Graph:
+def graph_of(terms: Terms, triples: TripleSet) -> rdflib.Graph:
     """Triples as an rdflib graph."""
     import rdflib
 

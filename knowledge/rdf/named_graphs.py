@@ -9,39 +9,41 @@ import pyoxigraph as ox
 
 from knowledge.rdf import load
 from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 
 
-def by_graph(quads: load.Quads) -> dict[int, Triples]:
+def by_graph(quads: load.Quads) -> dict[int, TripleSet]:
     """The triples of each graph, by its id."""
     return {
-        graph: Triples.of(*(column[quads.g == graph] for column in (quads.s, quads.p, quads.o)))
+        graph: TripleSet.of(*(column[quads.g == graph] for column in (quads.s, quads.p, quads.o)))
         for graph in np.unique(quads.g).tolist()
     }
 
 
-def union(graphs: Mapping[int, Triples]) -> Triples:
+def union(graphs: Mapping[int, TripleSet]) -> TripleSet:
     """The triples of all graphs."""
-    every = Triples.empty()
+    every = TripleSet.empty()
     for triples in graphs.values():
         every = every.plus(triples)
     return every
 
 
-def differing(before: Mapping[int, Triples], now: Mapping[int, Triples]) -> Iterator[tuple[int, Triples, Triples]]:
+def differing(
+    before: Mapping[int, TripleSet], now: Mapping[int, TripleSet]
+) -> Iterator[tuple[int, TripleSet, TripleSet]]:
     """Named graphs that are different, with what is gone and what is new."""
     for graph in dict.fromkeys([*before, *now]):
-        old, new = (each.get(graph, Triples.empty()) for each in (before, now))
+        old, new = (each.get(graph, TripleSet.empty()) for each in (before, now))
         if graph != NONE and old is not new:
             yield graph, old.minus(new), new.minus(old)
 
 
 def changed(
-    graphs: Mapping[int, Triples], less: Mapping[int, Triples], more: Mapping[int, Triples]
-) -> dict[int, Triples]:
+    graphs: Mapping[int, TripleSet], less: Mapping[int, TripleSet], more: Mapping[int, TripleSet]
+) -> dict[int, TripleSet]:
     """Graphs without some triples, which go from all where no graph is named, and then with others."""
-    nothing = Triples.empty()
-    made: dict[int, Triples] = {}
+    nothing = TripleSet.empty()
+    made: dict[int, TripleSet] = {}
     for graph in dict.fromkeys([*graphs, *more]):
         triples = graphs.get(graph, nothing).minus(less.get(NONE, nothing))
         if graph != NONE:
@@ -50,11 +52,11 @@ def changed(
     return {graph: triples for graph, triples in made.items() if len(triples)}
 
 
-def holds(line: str, terms: Terms, graphs: Mapping[int, Triples], every: Triples) -> bool:
+def holds(line: str, terms: Terms, graphs: Mapping[int, TripleSet], every: TripleSet) -> bool:
     """Whether a quad, in N-Quads, is in a graph, in any where it names none; `every`: the triples of all of them."""
     (quad,) = ox.parse(line, ox.RdfFormat.N_QUADS)
     ids = [terms.id_of(term) for term in quad.triple]
     held = every
     if not isinstance(quad.graph_name, ox.DefaultGraph):
-        held = graphs.get(terms.id_of(quad.graph_name), Triples.empty())
+        held = graphs.get(terms.id_of(quad.graph_name), TripleSet.empty())
     return NONE not in ids and held.count(*ids) > 0

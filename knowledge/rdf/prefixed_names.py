@@ -9,7 +9,7 @@ import numpy as np
 
 from knowledge.namespaces import GN, OWL, PROV, RDF, WGS84, XSD
 from knowledge.rdf.terms import BLANK, IRI, Terms
-from knowledge.reasoning.relation import Facts
+from knowledge.reasoning.relation import PredicateRelations
 from knowledge.reasoning.rule import PREFIXES
 
 IdTriple = tuple[int, int, int]
@@ -48,7 +48,9 @@ _BARE = {"integer": r"[+-]?[0-9]+", "decimal": r"[+-]?[0-9]*\.[0-9]+", "boolean"
 class PrefixedNames:
     """What terms are called. With `facts`, blank nodes that are lists, restrictions or axioms are written out."""
 
-    def __init__(self, terms: Terms, prefixes: Mapping[str, str] | None = None, facts: Facts | None = None) -> None:
+    def __init__(
+        self, terms: Terms, prefixes: Mapping[str, str] | None = None, facts: PredicateRelations | None = None
+    ) -> None:
         self.terms = terms
         self.prefixes = {**KNOWN, **(prefixes or {})}
         self.facts = facts

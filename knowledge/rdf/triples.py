@@ -20,7 +20,7 @@ _MANY = 64  # one in how many makes few triples many, so that they are put into 
 _SMALL = 4096  # rows that are sorted here
 
 
-class Triples:
+class TripleSet:
     """Distinct triples of ids, sorted by subject, predicate, object. Never changed; `plus` and `minus` give others.
 
     What a small change makes is held as the triples before it, the few that are gone and the few that are new, and put
@@ -30,21 +30,23 @@ class Triples:
     __slots__ = ("_beside", "_orders")
 
     def __init__(self, columns: TripleColumns) -> None:
-        """Of columns that are sorted and distinct; `Triples.of` takes any."""
+        """Of columns that are sorted and distinct; `TripleSet.of` takes any."""
         self._orders: dict[int, TripleColumns] = {0: columns}
-        self._beside: tuple[Triples, Triples, Triples] | None = None  # triples, those of them that are gone, new ones
+        self._beside: tuple[TripleSet, TripleSet, TripleSet] | None = (
+            None  # triples, those of them that are gone, new ones
+        )
 
     @classmethod
-    def of(cls, s: Ints, p: Ints, o: Ints) -> Triples:
+    def of(cls, s: Ints, p: Ints, o: Ints) -> TripleSet:
         """Of columns in any order, with repetitions."""
         return cls(_sorted((s, p, o), 0))
 
     @classmethod
-    def empty(cls) -> Triples:
+    def empty(cls) -> TripleSet:
         return cls(_room(0))
 
     @classmethod
-    def _of_few(cls, base: Triples, less: Triples, more: Triples) -> Triples:
+    def _of_few(cls, base: TripleSet, less: TripleSet, more: TripleSet) -> TripleSet:
         # `less` are among those of `base`, `more` are not.
         if (len(less) + len(more)) * _MANY > len(base):
             orders = {order: _replaced(base, less, more, order) for order in base._orders}
@@ -82,9 +84,9 @@ class Triples:
         """The memory of the columns, in each order that was asked for."""
         return sum(column.nbytes for columns in self._orders.values() for column in columns)
 
-    def renamed(self, ids: Ints) -> Triples:
+    def renamed(self, ids: Ints) -> TripleSet:
         """The same with other ids, which ascend as those did."""
-        made = object.__new__(Triples)
+        made = object.__new__(TripleSet)
         made._orders = {order: (ids[s], ids[p], ids[o]) for order, (s, p, o) in self._orders.items()}
         made._beside = None
         if self._beside is not None:
@@ -178,7 +180,7 @@ class Triples:
 
     # --- more and fewer ---
 
-    def plus(self, more: Triples) -> Triples:
+    def plus(self, more: TripleSet) -> TripleSet:
         """The union."""
         if not len(self):
             return more
@@ -187,49 +189,49 @@ class Triples:
             return self
         if len(more) * _FEW > len(self):
             s, p, o = (np.concatenate(pair) for pair in zip(self.columns, more.columns))
-            return Triples.of(s, p, o)
+            return TripleSet.of(s, p, o)
         if self._beside is None:
-            return Triples._of_few(self, Triples.empty(), more)
+            return TripleSet._of_few(self, TripleSet.empty(), more)
         base, gone, new = self._beside
         back = gone.common(more)
-        return Triples._of_few(base, gone._without(back), new._with(more._without(back)))
+        return TripleSet._of_few(base, gone._without(back), new._with(more._without(back)))
 
-    def minus(self, less: Triples) -> Triples:
+    def minus(self, less: TripleSet) -> TripleSet:
         """Those that are not in `less`."""
         if not len(less) or not len(self):
             return self
         if len(less) * _FEW > len(self):
             keep = ~less.has(*self.columns)
-            return Triples((self.s[keep], self.p[keep], self.o[keep]))
+            return TripleSet((self.s[keep], self.p[keep], self.o[keep]))
         less = less.common(self)
         if not len(less):
             return self
         if self._beside is None:
-            return Triples._of_few(self, less, Triples.empty())
+            return TripleSet._of_few(self, less, TripleSet.empty())
         base, gone, new = self._beside
         back = less.common(new)
-        return Triples._of_few(base, gone._with(less._without(back)), new._without(back))
+        return TripleSet._of_few(base, gone._with(less._without(back)), new._without(back))
 
-    def common(self, other: Triples) -> Triples:
+    def common(self, other: TripleSet) -> TripleSet:
         """Those that are in another too."""
         return self._chosen(other.has(*self.columns))
 
     # Of few triples, or to few, all in columns.
 
-    def _without(self, other: Triples) -> Triples:
+    def _without(self, other: TripleSet) -> TripleSet:
         return self._chosen(~other.has(*self.columns)) if len(other) else self._chosen(None)
 
-    def _with(self, more: Triples) -> Triples:
+    def _with(self, more: TripleSet) -> TripleSet:
         s, p, o = (np.concatenate(pair) for pair in zip(self.columns, more.columns))
-        return Triples.of(s, p, o)
+        return TripleSet.of(s, p, o)
 
-    def _chosen(self, keep: NDArray[np.bool_] | None) -> Triples:
+    def _chosen(self, keep: NDArray[np.bool_] | None) -> TripleSet:
         if keep is None or keep.all():
-            return self if self._beside is None else Triples(self.columns)
-        return Triples((self.s[keep], self.p[keep], self.o[keep]))
+            return self if self._beside is None else TripleSet(self.columns)
+        return TripleSet((self.s[keep], self.p[keep], self.o[keep]))
 
 
-def _replaced(base: Triples, less: Triples, more: Triples, order: int) -> TripleColumns:
+def _replaced(base: TripleSet, less: TripleSet, more: TripleSet, order: int) -> TripleColumns:
     """The columns of `base` in an order, without some triples and with others."""
     columns = base.ordered(order)
     if len(less):
@@ -246,7 +248,7 @@ def _replaced(base: Triples, less: Triples, more: Triples, order: int) -> Triple
     return columns
 
 
-def _places(columns: TripleColumns, order: int, triples: Triples) -> Ints:
+def _places(columns: TripleColumns, order: int, triples: TripleSet) -> Ints:
     """Where triples lie, or would lie, in an order."""
     start: Ints = np.empty(len(triples), dtype=np.int64)
     stop: Ints = np.empty(len(triples), dtype=np.int64)

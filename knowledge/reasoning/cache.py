@@ -17,9 +17,9 @@ import polars as pl
 from cep.core import checksum
 from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import BLANK, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.closure import Closure, close
-from knowledge.reasoning.relation import BinaryRelation, Facts
+from knowledge.reasoning.relation import BinaryRelation, PredicateRelations
 from knowledge.reasoning.ruleset import Reasoning, ruleset
 
 MOST = 2**30
@@ -49,7 +49,7 @@ def folder() -> Path:
 
 
 def close_once(
-    terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None
+    terms: Terms, triples: TripleSet, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None
 ) -> Closure:
     """As `close`; if the same was closed before, taken from the folder.
 
@@ -71,7 +71,7 @@ def close_once(
     return closed
 
 
-def key(terms: Terms, triples: Triples, reasoning: Reasoning) -> str:
+def key(terms: Terms, triples: TripleSet, reasoning: Reasoning) -> str:
     """A name for triples and their terms, labels of blank nodes left out, one kind of reasoning, and this code."""
     digest = hashlib.blake2b(_code(), digest_size=20)
     digest.update(f"{reasoning} {len(terms)} {terms.sorts}".encode())
@@ -97,7 +97,7 @@ def _code() -> bytes:
 
 
 def _read(
-    path: Path, terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str]
+    path: Path, terms: Terms, triples: TripleSet, reasoning: Reasoning, prefixes: Mapping[str, str]
 ) -> Closure | None:
     try:
         with path.open("rb") as file:
@@ -111,10 +111,10 @@ def _read(
         return None
     with suppress(OSError):  # a folder that can only be read
         os.utime(path)
-    asserted = Facts.of(*triples.columns)
+    asserted = PredicateRelations.of(*triples.columns)
     rules = ruleset(reasoning, terms, asserted, PrefixedNames(terms, prefixes, asserted))
     starts = [0, *stops.tolist()]
-    facts = Facts(
+    facts = PredicateRelations(
         {
             predicate: BinaryRelation(pairs[start:stop], rounds[start:stop])
             for predicate, start, stop in zip(predicates.tolist(), starts, starts[1:])

@@ -17,25 +17,25 @@ from cep.core.errors import CepError
 from cep.core.values import Ints
 from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import IRI, LITERAL, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.delete_rederive import overdeleted, rederived
 from knowledge.reasoning.equal_literals import lost_values, more_values, values_of
 from knowledge.reasoning.inconsistency import ConsistencyCheck, Contradiction, inconsistent
 from knowledge.reasoning.proof import Proof, Prover
-from knowledge.reasoning.relation import MOST_TERMS, BinaryRelation, Facts, packed, unpacked
+from knowledge.reasoning.relation import MOST_TERMS, BinaryRelation, PredicateRelations, packed, unpacked
 from knowledge.reasoning.rule import TripleRule
 from knowledge.reasoning.ruleset import REASONING, Reasoning, Ruleset, ruleset
 from knowledge.reasoning.same_as import united
 from knowledge.reasoning.saturation import DerivedFacts, Saturation
 
 
-def close(terms: Terms, triples: Triples, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None) -> Closure:
+def close(terms: Terms, triples: TripleSet, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None) -> Closure:
     """All that follows from triples. A contradiction in them is a CepError, `inconsistent`, with rule and proof.
 
     The terms that the rules name are added to the dictionary. Messages write names with `prefixes`.
     """
     assert reasoning in REASONING, f"no kind of reasoning: {reasoning}"
-    return _closed(terms, Facts.of(*triples.columns), reasoning, prefixes or {})
+    return _closed(terms, PredicateRelations.of(*triples.columns), reasoning, prefixes or {})
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,16 @@ class Closure:
 
     terms: Terms
     reasoning: Reasoning
-    asserted: Facts
+    asserted: PredicateRelations
     rules: Ruleset
-    facts: Facts
+    facts: PredicateRelations
     labels: Ints
     round: int
     prefixes: Mapping[str, str] = field(default_factory=dict)
     kept: bool = False
 
     @cached_property
-    def triples(self) -> Triples:
+    def triples(self) -> TripleSet:
         """Asserted and inferred triples."""
         return visible(self.terms, self.facts)
 
@@ -77,9 +77,9 @@ class Closure:
             raise CepError("the triple is neither asserted nor inferred", code="unknown-triple")
         return self._prover.proof((s, p, o))
 
-    def plus(self, triples: Triples) -> Closure:
+    def plus(self, triples: TripleSet) -> Closure:
         """With more asserted triples. What says something of lists, cardinalities or datatypes closes all again."""
-        more = self.asserted.fresh(Facts.of(*triples.columns))
+        more = self.asserted.fresh(PredicateRelations.of(*triples.columns))
         asserted = self.asserted.plus(more, 0)
         if not self.rules.fits(self.terms, more):
             return _closed(self.terms, asserted, self.reasoning, self.prefixes)
@@ -92,9 +92,9 @@ class Closure:
         start._refuse(start._check.contradiction(start.facts, new))
         return start._saturated(self.rules.giving, self.rules.giving, new)
 
-    def minus(self, triples: Triples) -> Closure:
+    def minus(self, triples: TripleSet) -> Closure:
         """With fewer asserted triples. What was inferred from them goes, unless it follows in another way too."""
-        less = self.asserted.common(Facts.of(*triples.columns))
+        less = self.asserted.common(PredicateRelations.of(*triples.columns))
         asserted = self.asserted.minus(less)
         if self.reasoning == "owlrl":
             less = less.plus(lost_values(self.terms, self.facts, asserted, less), 0)
@@ -110,32 +110,36 @@ class Closure:
         start = replace(self, asserted=asserted, facts=facts, labels=work.labels, round=round, kept=False)
         return start._saturated(self.rules.giving, self.rules.giving, again)
 
-    def changed(self, removed: Triples, added: Triples) -> Closure:
+    def changed(self, removed: TripleSet, added: TripleSet) -> Closure:
         """With fewer asserted triples, and then with more."""
         less = self.minus(removed) if len(removed) else self
         return less.plus(added) if len(added) else less
 
-    def since(self, before: Closure) -> tuple[Triples, Triples]:
+    def since(self, before: Closure) -> tuple[TripleSet, TripleSet]:
         """The triples that are here and not there, and those there and not here; cheap where little has changed."""
         changed = [p for p in sorted({*self.facts, *before.facts}) if self.facts[p] is not before.facts[p]]
-        here, there = (Facts({p: facts[p] for p in changed}) for facts in (self.facts, before.facts))
+        here, there = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, before.facts))
         return visible(self.terms, there.fresh(here)), visible(self.terms, here.fresh(there))
 
     def links(self, less: Closure) -> bool:
         """Whether something that is here and not in `less` follows from such things at once."""
         changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
-        here, there = (Facts({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
+        here, there = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
         more = there.fresh(here)
         work, heads = self._work(), DerivedFacts()
         if len(more[work.words.same].pairs):
             return True
         for rule in self.rules.giving:
             work.apply(rule, more, heads, linked=False)
-        return bool(more.common(Facts({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)})))
+        return bool(
+            more.common(PredicateRelations({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)}))
+        )
 
     # --- rounds ---
 
-    def _saturated(self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: Facts | None) -> Closure:
+    def _saturated(
+        self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: PredicateRelations | None
+    ) -> Closure:
         """Closed under `rules`, where only `first` has something to do with the facts that are not `new`."""
         work = self._work()
         for brought in work.run(first, rules, new):
@@ -159,7 +163,7 @@ class Closure:
             raise inconsistent(contradiction, self._prover, self.names())
 
 
-def _closed(terms: Terms, asserted: Facts, reasoning: Reasoning, prefixes: Mapping[str, str]) -> Closure:
+def _closed(terms: Terms, asserted: PredicateRelations, reasoning: Reasoning, prefixes: Mapping[str, str]) -> Closure:
     rules = ruleset(reasoning, terms, asserted, PrefixedNames(terms, prefixes, asserted))
     assert len(terms) <= MOST_TERMS, "ids of terms fit into 31 bits"
     facts = asserted.plus(rules.lists, 0).plus(asserted.fresh(rules.typed), 0)
@@ -175,7 +179,7 @@ def _closed(terms: Terms, asserted: Facts, reasoning: Reasoning, prefixes: Mappi
     return start._saturated(rules.data, rules.giving, None)
 
 
-def visible(terms: Terms, facts: Facts) -> Triples:
+def visible(terms: Terms, facts: PredicateRelations) -> TripleSet:
     """The triples of RDF among facts: predicates are IRIs, subjects no literals."""
     predicates = facts.predicates[facts.predicates >= 0]
     predicates = predicates[terms.kinds(predicates) == IRI]
@@ -184,4 +188,4 @@ def visible(terms: Terms, facts: Facts) -> Triples:
     s, o = unpacked(pairs)
     order = np.argsort(s, kind="stable")  # by predicate and object they are sorted already
     order = order[terms.kinds(s[order]) != LITERAL]
-    return Triples((s[order], p[order], o[order]))
+    return TripleSet((s[order], p[order], o[order]))

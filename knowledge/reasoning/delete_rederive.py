@@ -9,8 +9,8 @@ import numpy as np
 from cep.core.values import Ints
 from knowledge.reasoning.join import BodyAtom, Substitutions, solutions
 from knowledge.reasoning.owl2rl import WALKED
-from knowledge.reasoning.relation import BinaryRelation, Facts, distinct, found, unpacked
-from knowledge.reasoning.rule import Atom, TripleRule
+from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, distinct, found, unpacked
+from knowledge.reasoning.rule import RuleAtom, TripleRule
 from knowledge.reasoning.same_as import pairs_of
 from knowledge.reasoning.saturation import DerivedFacts, Saturation
 from knowledge.reasoning.transitivity import reached
@@ -22,7 +22,9 @@ MOST = 0.2
 _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
-def overdeleted(work: Saturation, rules: Sequence[TripleRule], gone: Facts, kept: Facts) -> Facts | None:
+def overdeleted(
+    work: Saturation, rules: Sequence[TripleRule], gone: PredicateRelations, kept: PredicateRelations
+) -> PredicateRelations | None:
     """All triples that have a proof which needs one that is `gone`, these included; none that is `kept`.
 
     None if they are too many.
@@ -45,7 +47,7 @@ def overdeleted(work: Saturation, rules: Sequence[TripleRule], gone: Facts, kept
         if len(same := new[work.words.same].pairs):
             # RULES eq-sym, eq-trans: every pair of a class rests on every other.
             heads.add(work.words.same, pairs_of(work.labels, distinct(work.labels[unpacked(same)[0]])))
-        given = Facts({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)})
+        given = PredicateRelations({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)})
         new = doubtful.fresh(kept.fresh(work.facts.common(given)))
         doubtful = doubtful.plus(new, 0)
         if doubtful.count > MOST * work.facts.count:
@@ -53,7 +55,7 @@ def overdeleted(work: Saturation, rules: Sequence[TripleRule], gone: Facts, kept
     return doubtful
 
 
-def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: Facts) -> Facts:
+def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: PredicateRelations) -> PredicateRelations:
     """Those of the doubtful triples, no longer among the facts, that a rule gives from these."""
     heads = DerivedFacts()
     for rule in rules:
@@ -65,10 +67,10 @@ def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: Facts) ->
                 work.give(rule.head, rows, heads)
     classes = distinct(work.labels[unpacked(work.facts[work.words.same].pairs)[0]])
     heads.add(work.words.same, pairs_of(work.labels, classes))
-    return doubtful.common(Facts({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)}))
+    return doubtful.common(PredicateRelations({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)}))
 
 
-def _bound(head: Atom, predicate: int, relation: BinaryRelation) -> Substitutions:
+def _bound(head: RuleAtom, predicate: int, relation: BinaryRelation) -> Substitutions:
     """The variables of a head that stands for the triples of a relation."""
     s, o = unpacked(relation.pairs)
     columns: dict[str, Ints] = {}

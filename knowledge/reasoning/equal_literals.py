@@ -15,20 +15,22 @@ from knowledge.rdf.canonical import CANONICAL, given_back
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.rdf.values import Bools
 from knowledge.reasoning.literals import SPACES
-from knowledge.reasoning.relation import BinaryRelation, Facts, distinct, packed, unpacked
+from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, distinct, packed, unpacked
 from knowledge.reasoning.rule import VALUE
 
 _PLAIN = r"^(?:0|-?[1-9][0-9]*)$"
 _OF_TIME = ("dateTime", "date", "time", "duration")
 
 
-def values_of(terms: Terms, asserted: Facts) -> Facts:
+def values_of(terms: Terms, asserted: PredicateRelations) -> PredicateRelations:
     """The literals of some triples with what stands for them, as far as that is another one for some of its value."""
     literals = _literals(terms, asserted)
     return _paired(literals, standing := standing_for(terms, literals), standing[standing != literals])
 
 
-def more_values(terms: Terms, facts: Facts, asserted: Facts, more: Facts) -> Facts:
+def more_values(
+    terms: Terms, facts: PredicateRelations, asserted: PredicateRelations, more: PredicateRelations
+) -> PredicateRelations:
     """Those that more asserted triples bring to `facts`; `asserted`: with them."""
     literals = _literals(terms, more)
     standing = standing_for(terms, literals)
@@ -38,15 +40,17 @@ def more_values(terms: Terms, facts: Facts, asserted: Facts, more: Facts) -> Fac
     return facts.fresh(_paired(np.concatenate([literals, known]), np.concatenate([standing, known]), several))
 
 
-def lost_values(terms: Terms, facts: Facts, asserted: Facts, less: Facts) -> Facts:
+def lost_values(
+    terms: Terms, facts: PredicateRelations, asserted: PredicateRelations, less: PredicateRelations
+) -> PredicateRelations:
     """Those that go from `facts` with some triples; `asserted`: without them."""
     values = facts[VALUE].pairs
     literals = _literals(terms, less) if len(values) else values
     gone = literals[~np.isin(literals, _used(asserted, literals))]
-    return Facts({VALUE: BinaryRelation.at(values[np.isin(values >> 32, gone)], 0)})
+    return PredicateRelations({VALUE: BinaryRelation.at(values[np.isin(values >> 32, gone)], 0)})
 
 
-def _literals(terms: Terms, facts: Facts) -> Ints:
+def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
     """The literals that are objects."""
     columns = [unpacked(facts[predicate].pairs)[1] for predicate in facts if predicate >= 0]
     objects = distinct(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
@@ -54,7 +58,7 @@ def _literals(terms: Terms, facts: Facts) -> Ints:
     return literals
 
 
-def _used(facts: Facts, literals: Ints) -> Ints:
+def _used(facts: PredicateRelations, literals: Ints) -> Ints:
     """Those of a few literals that are objects."""
     there = np.zeros(len(literals), dtype=np.bool_)
     for predicate in facts if len(literals) else ():
@@ -63,13 +67,13 @@ def _used(facts: Facts, literals: Ints) -> Ints:
     return literals[there]
 
 
-def _paired(literals: Ints, standing: Ints, several: Ints) -> Facts:
+def _paired(literals: Ints, standing: Ints, several: Ints) -> PredicateRelations:
     """Literals with what stands for them, where that is one of `several`."""
     chosen = np.isin(standing, several)
-    return Facts({VALUE: BinaryRelation.at(distinct(packed(literals[chosen], standing[chosen])), 0)})
+    return PredicateRelations({VALUE: BinaryRelation.at(distinct(packed(literals[chosen], standing[chosen])), 0)})
 
 
-def one_value(facts: Facts, pairs: Ints) -> Bools:
+def one_value(facts: PredicateRelations, pairs: Ints) -> Bools:
     """Which packed pairs are two literals of one value."""
     first, second = unpacked(pairs)
     values = facts[VALUE].pairs

@@ -13,10 +13,10 @@ from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.reasoning.join import Substitutions, solutions
 from knowledge.reasoning.literals import KNOWN, different, ill_formed, outside
 from knowledge.reasoning.proof import Prover, instance
-from knowledge.reasoning.relation import Facts, unpacked
+from knowledge.reasoning.relation import PredicateRelations, unpacked
 from knowledge.reasoning.rule import TripleRule
 from knowledge.reasoning.saturation import delta_bodies
-from knowledge.reasoning.vocabulary import Vocabulary
+from knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 Contradiction = tuple[str, list[IdTriple]]
 """The name of a rule, and the triples that make its body true."""
@@ -52,17 +52,17 @@ class ConsistencyCheck:
     """Looks for contradictions in facts, `new` among them (None: all)."""
 
     terms: Terms
-    words: Vocabulary
+    words: ReasoningVocabulary
     rules: Sequence[TripleRule]
 
-    def contradiction(self, facts: Facts, new: Facts | None) -> Contradiction | None:
+    def contradiction(self, facts: PredicateRelations, new: PredicateRelations | None) -> Contradiction | None:
         """One by the first rule that finds any."""
         for rule in self.rules:
             if triples := self._instance(rule, facts, new):
                 return rule.name, triples
         return self._literals(facts if new is None else new) if self.rules else None
 
-    def _instance(self, rule: TripleRule, facts: Facts, new: Facts | None) -> list[IdTriple]:
+    def _instance(self, rule: TripleRule, facts: PredicateRelations, new: PredicateRelations | None) -> list[IdTriple]:
         if any(isinstance(atom.p, int) and atom.p not in facts for atom in rule.body):
             return []
         keep = {name for atom in rule.body for name in atom.variables}
@@ -71,7 +71,7 @@ class ConsistencyCheck:
                 return instance(rule.body, _first(rows), facts)
         return []
 
-    def _literals(self, new: Facts) -> Contradiction | None:
+    def _literals(self, new: PredicateRelations) -> Contradiction | None:
         # RULE dt-not-type, for what was inferred: a literal that a known datatype does not hold.
         subjects, classes = unpacked(new[self.words.type].pairs)
         of_literals = self.terms.kinds(subjects) == LITERAL
@@ -91,7 +91,7 @@ class ConsistencyCheck:
                 return "dt-diff", [(x, self.words.same, y)]
         return None
 
-    def ill_formed(self, facts: Facts) -> Contradiction | None:
+    def ill_formed(self, facts: PredicateRelations) -> Contradiction | None:
         """RULE dt-not-type, for what is asserted: a triple with a literal whose text is none of its datatype."""
         if not self.rules:
             return None

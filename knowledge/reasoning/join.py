@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge.reasoning.relation import BinaryRelation, Facts, found, packed, unpacked
-from knowledge.reasoning.rule import HAS, Atom, RuleTerm
+from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, found, packed, unpacked
+from knowledge.reasoning.rule import HAS, RuleAtom, RuleTerm
 
 BLOCK = 1 << 21
 """Rows that one step makes at a time."""
@@ -44,8 +44,8 @@ class Substitutions:
 class BodyAtom:
     """An atom and the relations it is looked up in; with `before`, only what came in earlier rounds counts."""
 
-    atom: Atom
-    relations: Facts
+    atom: RuleAtom
+    relations: PredicateRelations
     before: int | None = None
 
     def at(self, predicate: int) -> BodyAtom:
@@ -53,7 +53,7 @@ class BodyAtom:
         if self.atom.p == predicate:
             return self
         atom = self.atom
-        return BodyAtom(Atom(atom.s, predicate, atom.o, atom.asks, atom.every), self.relations, self.before)
+        return BodyAtom(RuleAtom(atom.s, predicate, atom.o, atom.asks, atom.every), self.relations, self.before)
 
 
 def solutions(

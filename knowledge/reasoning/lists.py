@@ -10,9 +10,9 @@ import numpy as np
 from cep.core.errors import CepError
 from cep.core.values import Ints
 from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.reasoning.relation import Facts, distinct, packed, unpacked
-from knowledge.reasoning.rule import VALUE, Atom, TripleRule
-from knowledge.reasoning.vocabulary import Vocabulary
+from knowledge.reasoning.relation import PredicateRelations, distinct, packed, unpacked
+from knowledge.reasoning.rule import VALUE, RuleAtom, TripleRule
+from knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 MOST_FORMS = 6
 """Properties of a key, from the first, in which two things may agree by value alone."""
@@ -41,7 +41,7 @@ class Lists:
         return members
 
 
-def lists_of(facts: Facts, words: Vocabulary, names: PrefixedNames) -> Lists:
+def lists_of(facts: PredicateRelations, words: ReasoningVocabulary, names: PrefixedNames) -> Lists:
     """The lists that axioms of `facts` name. One that branches, breaks off or bites its tail is a CepError."""
     found = [facts[predicate].objects for predicate in words.of_lists]
     heads = distinct(np.concatenate(found))
@@ -65,7 +65,7 @@ def lists_of(facts: Facts, words: Vocabulary, names: PrefixedNames) -> Lists:
     return Lists(head[order], member[order])
 
 
-def _next(facts: Facts, predicate: int, at: Ints, heads: Ints, names: PrefixedNames) -> Ints:
+def _next(facts: PredicateRelations, predicate: int, at: Ints, heads: Ints, names: PrefixedNames) -> Ints:
     pairs = facts[predicate].pairs
     lows = np.searchsorted(pairs, at << 32)
     counts = np.searchsorted(pairs, (at + 1) << 32) - lows
@@ -80,31 +80,33 @@ def _next(facts: Facts, predicate: int, at: Ints, heads: Ints, names: PrefixedNa
     return unpacked(pairs[lows])[1]
 
 
-def rules_of_lists(facts: Facts, lists: Lists, words: Vocabulary, names: PrefixedNames) -> tuple[TripleRule, ...]:
+def rules_of_lists(
+    facts: PredicateRelations, lists: Lists, words: ReasoningVocabulary, names: PrefixedNames
+) -> tuple[TripleRule, ...]:
     """prp-spo2 for each chain of properties, prp-key for each key."""
     rules = []
     for head in facts[words.chain].objects.tolist():
         chain = _filled(lists.of(head), words.chain, names)
-        links = [Atom(f"?u{i}", p, f"?u{i + 1}") for i, p in enumerate(chain)]
-        axiom = Atom("?p", words.chain, head)
-        rules.append(TripleRule("prp-spo2", (axiom, *links), Atom("?u0", "?p", f"?u{len(chain)}")))
+        links = [RuleAtom(f"?u{i}", p, f"?u{i + 1}") for i, p in enumerate(chain)]
+        axiom = RuleAtom("?p", words.chain, head)
+        rules.append(TripleRule("prp-spo2", (axiom, *links), RuleAtom("?u0", "?p", f"?u{len(chain)}")))
     for head in facts[words.key].objects.tolist():
         key = _filled(lists.of(head), words.key, names)
-        axiom, types = Atom("?c", words.key, head), [Atom(of, words.type, "?c") for of in ("?x", "?y")]
+        axiom, types = RuleAtom("?c", words.key, head), [RuleAtom(of, words.type, "?c") for of in ("?x", "?y")]
         for forms in product((False, True), repeat=min(len(key), MOST_FORMS)):
             same = [atom for i, p in enumerate(key) for atom in _agreeing(i, p, i < len(forms) and forms[i])]
             differ = [(f"?z{i}", f"?w{i}") for i, apart in enumerate(forms) if apart]
             body = (axiom, *types, *same)
-            rules.append(TripleRule("prp-key", body, Atom("?x", words.same, "?y"), (("?x", "?y"), *differ)))
+            rules.append(TripleRule("prp-key", body, RuleAtom("?x", words.same, "?y"), (("?x", "?y"), *differ)))
     return tuple(rules)
 
 
-def _agreeing(i: int, p: int, forms: bool) -> list[Atom]:
+def _agreeing(i: int, p: int, forms: bool) -> list[RuleAtom]:
     """That two things agree in a property; `forms`: in a value that is written in two forms."""
     if not forms:
-        return [Atom("?x", p, f"?z{i}"), Atom("?y", p, f"?z{i}")]
-    value = [Atom(f"?z{i}", VALUE, f"?v{i}"), Atom(f"?w{i}", VALUE, f"?v{i}")]
-    return [Atom("?x", p, f"?z{i}"), *value, Atom("?y", p, f"?w{i}")]
+        return [RuleAtom("?x", p, f"?z{i}"), RuleAtom("?y", p, f"?z{i}")]
+    value = [RuleAtom(f"?z{i}", VALUE, f"?v{i}"), RuleAtom(f"?w{i}", VALUE, f"?v{i}")]
+    return [RuleAtom("?x", p, f"?z{i}"), *value, RuleAtom("?y", p, f"?w{i}")]
 
 
 def _filled(members: list[int], predicate: int, names: PrefixedNames) -> list[int]:

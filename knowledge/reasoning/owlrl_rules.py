@@ -18,10 +18,10 @@ from cep.core.suggest import did_you_mean
 from knowledge.rdf.interop import to_rdflib
 from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.closure import Closure, visible
 from knowledge.reasoning.proof import ASSERTED, Proof
-from knowledge.reasoning.relation import Facts, packed
+from knowledge.reasoning.relation import PredicateRelations, packed
 from knowledge.reasoning.ruleset import ruleset
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ def quiet() -> Iterator[None]:
         log.setLevel(before)
 
 
-def close_by(rules: str | type[Any], terms: Terms, triples: Triples) -> OwlrlClosure:
+def close_by(rules: str | type[Any], terms: Terms, triples: TripleSet) -> OwlrlClosure:
     """All that follows from triples by a rule set of a user's own. A contradiction that it reports is a CepError."""
-    asserted = Facts.of(*triples.columns)
+    asserted = PredicateRelations.of(*triples.columns)
     start = ruleset("none", terms, asserted, PrefixedNames(terms, {}, asserted))
     facts, labels = _closed(rule_set(rules), terms, asserted), np.arange(len(terms), dtype=np.int64)
     return OwlrlClosure(terms, "none", asserted, start, facts, labels, 1, rule_set=rules)
@@ -135,13 +135,13 @@ class OwlrlClosure(Closure):
         asserted = self.asserted[p].has(packed(np.array([s]), np.array([o])))[0]
         return Proof((s, p, o), ASSERTED if asserted else name_of(rule_set(self.rule_set)))
 
-    def plus(self, triples: Triples) -> Closure:
-        return self.changed(Triples.empty(), triples)
+    def plus(self, triples: TripleSet) -> Closure:
+        return self.changed(TripleSet.empty(), triples)
 
-    def minus(self, triples: Triples) -> Closure:
-        return self.changed(triples, Triples.empty())
+    def minus(self, triples: TripleSet) -> Closure:
+        return self.changed(triples, TripleSet.empty())
 
-    def changed(self, removed: Triples, added: Triples) -> Closure:
+    def changed(self, removed: TripleSet, added: TripleSet) -> Closure:
         asserted = visible(self.terms, self.asserted).minus(removed).plus(added)
         return close_by(self.rule_set, self.terms, asserted)
 
@@ -149,7 +149,7 @@ class OwlrlClosure(Closure):
         return True  # which triple rests on which is not known
 
 
-def _closed(rules: type[Any], terms: Terms, asserted: Facts) -> Facts:
+def _closed(rules: type[Any], terms: Terms, asserted: PredicateRelations) -> PredicateRelations:
     from rdflib import BNode, Literal, URIRef
 
     given = visible(terms, asserted)
@@ -172,7 +172,7 @@ def _closed(rules: type[Any], terms: Terms, asserted: Facts) -> Facts:
     new = sorted({node for triple in rdf for node in triple if node not in ids}, key=parts)
     ids |= dict(zip(new, terms.ids(new).tolist(), strict=True))
     s, p, o = (np.array([ids[triple[i]] for triple in rdf], dtype=np.int64) for i in range(3))
-    return asserted.plus(asserted.fresh(Facts.of(s, p, o)), 1)
+    return asserted.plus(asserted.fresh(PredicateRelations.of(s, p, o)), 1)
 
 
 def parts(node: Node) -> tuple[str, ...]:

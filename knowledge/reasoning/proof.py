@@ -9,9 +9,9 @@ import numpy as np
 
 from knowledge.rdf.prefixed_names import IdTriple, PrefixedNames
 from knowledge.reasoning.join import BodyAtom, Substitutions, solutions
-from knowledge.reasoning.relation import BinaryRelation, Facts, flipped, packed
-from knowledge.reasoning.rule import HAS, TWICE, VALUE, Atom, TripleRule
-from knowledge.reasoning.vocabulary import Vocabulary
+from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, flipped, packed
+from knowledge.reasoning.rule import HAS, TWICE, VALUE, RuleAtom, TripleRule
+from knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 ASSERTED = "asserted"
 
@@ -63,11 +63,11 @@ class Proof:
 class Prover:
     """Finds proofs in closed facts. `typed` says of literals which datatypes hold them."""
 
-    facts: Facts
+    facts: PredicateRelations
     rules: Sequence[TripleRule]
-    asserted: Facts
-    typed: Facts
-    words: Vocabulary
+    asserted: PredicateRelations
+    typed: PredicateRelations
+    words: ReasoningVocabulary
 
     def proof(self, triple: IdTriple) -> Proof:
         """Of a triple of the closed facts."""
@@ -159,7 +159,9 @@ class Prover:
         return chain[::-1]
 
 
-def body_instances(rule: TripleRule, facts: Facts, start: Substitutions, before: int | None) -> list[list[IdTriple]]:
+def body_instances(
+    rule: TripleRule, facts: PredicateRelations, start: Substitutions, before: int | None
+) -> list[list[IdTriple]]:
     """Some instances of a rule's body that are true in facts of earlier rounds, each as its triples."""
     parts = [BodyAtom(atom, facts, before) for atom in rule.body]
     keep = {name for atom in rule.body for name in atom.variables}
@@ -173,7 +175,7 @@ def body_instances(rule: TripleRule, facts: Facts, start: Substitutions, before:
     return found
 
 
-def instance(body: tuple[Atom, ...], row: dict[str, int], facts: Facts) -> list[IdTriple]:
+def instance(body: tuple[RuleAtom, ...], row: dict[str, int], facts: PredicateRelations) -> list[IdTriple]:
     triples: dict[IdTriple, None] = {}
     for atom in body:
         s, p, o = (row[slot] if isinstance(slot, str) else slot for slot in atom.slots)

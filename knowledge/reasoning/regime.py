@@ -7,14 +7,14 @@ from typing import Any
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.cache import close_once
 from knowledge.reasoning.closure import Closure
 from knowledge.reasoning.owlrl_rules import close_by, name_of, rule_set
 from knowledge.reasoning.ruleset import REASONING
 
 
-def closed_under(terms: Terms, asserted: Triples, reasoning: str | type[Any]) -> tuple[str, Closure | None]:
+def closed_under(terms: Terms, asserted: TripleSet, reasoning: str | type[Any]) -> tuple[str, Closure | None]:
     """The name of a regime, and the closure of triples under it, None for `none`. Raises CepError."""
     if reasoning == "none":
         return "none", None

@@ -179,7 +179,7 @@ class BinaryRelation:
 NOTHING = BinaryRelation.at(np.empty(0, dtype=np.int64), 0)
 
 
-class Facts(Mapping[int, BinaryRelation]):
+class PredicateRelations(Mapping[int, BinaryRelation]):
     """Relations by predicate. A copy costs nothing: relations do not change."""
 
     __slots__ = ("_predicates", "_relations", "count")
@@ -197,7 +197,7 @@ class Facts(Mapping[int, BinaryRelation]):
         return self._predicates
 
     @classmethod
-    def of(cls, s: Ints, p: Ints, o: Ints, round: int = 0) -> Facts:
+    def of(cls, s: Ints, p: Ints, o: Ints, round: int = 0) -> PredicateRelations:
         """Of columns of distinct triples in any order."""
         order = np.argsort(p, kind="stable")
         pairs, p = packed(s, o)[order], p[order]
@@ -210,8 +210,8 @@ class Facts(Mapping[int, BinaryRelation]):
             }
         )
 
-    def copy(self) -> Facts:
-        return Facts(self._relations)
+    def copy(self) -> PredicateRelations:
+        return PredicateRelations(self._relations)
 
     def __getitem__(self, predicate: int) -> BinaryRelation:
         """A predicate's relation, empty if it has no triples."""
@@ -233,29 +233,31 @@ class Facts(Mapping[int, BinaryRelation]):
             self._predicates = None
             self.count += len(pairs)
 
-    def plus(self, more: Facts, round: int) -> Facts:
+    def plus(self, more: PredicateRelations, round: int) -> PredicateRelations:
         """With triples that are fresh and came in a round."""
         made = self.copy()
         for predicate in more:
             made.add(predicate, more[predicate].pairs, round)
         return made
 
-    def minus(self, less: Facts) -> Facts:
+    def minus(self, less: PredicateRelations) -> PredicateRelations:
         """Without some triples."""
-        return Facts({p: self[p].minus(less[p].pairs) if p in less else self[p] for p in self})
+        return PredicateRelations({p: self[p].minus(less[p].pairs) if p in less else self[p] for p in self})
 
-    def fresh(self, of: Facts) -> Facts:
+    def fresh(self, of: PredicateRelations) -> PredicateRelations:
         """Those of some triples that are not here."""
-        return Facts({p: BinaryRelation.at(self[p].fresh(of[p].pairs), 0) for p in of})
+        return PredicateRelations({p: BinaryRelation.at(self[p].fresh(of[p].pairs), 0) for p in of})
 
-    def renamed(self, ids: Ints) -> Facts:
+    def renamed(self, ids: Ints) -> PredicateRelations:
         """The same with other ids, which ascend as those did."""
         made = {}
         for p in self:
             first, second = unpacked(self[p].pairs)
             made[p if p < 0 else int(ids[p])] = BinaryRelation(packed(ids[first], ids[second]), self[p].rounds)
-        return Facts(made)
+        return PredicateRelations(made)
 
-    def common(self, other: Facts) -> Facts:
+    def common(self, other: PredicateRelations) -> PredicateRelations:
         """The triples that are in both."""
-        return Facts({p: BinaryRelation.at(other[p].pairs[found(self[p].pairs, other[p].pairs)], 0) for p in other})
+        return PredicateRelations(
+            {p: BinaryRelation.at(other[p].pairs[found(self[p].pairs, other[p].pairs)], 0) for p in other}
+        )

@@ -25,7 +25,7 @@ RuleTerm = str | int
 
 
 @dataclass(frozen=True)
-class Atom:
+class RuleAtom:
     """A triple with variables. One that only `asks` is tested when all its variables are bound, and binds none.
 
     With `every`, the object is a list, and the triple is to hold with each of its members.
@@ -45,8 +45,8 @@ class Atom:
     def variables(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(slot for slot in self.slots if isinstance(slot, str)))
 
-    def with_slots(self, change: Callable[[RuleTerm], RuleTerm]) -> Atom:
-        return Atom(change(self.s), change(self.p), change(self.o), self.asks, self.every)
+    def with_slots(self, change: Callable[[RuleTerm], RuleTerm]) -> RuleAtom:
+        return RuleAtom(change(self.s), change(self.p), change(self.o), self.asks, self.every)
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class TripleRule:
     """
 
     name: str
-    body: tuple[Atom, ...]
-    head: Atom | None
+    body: tuple[RuleAtom, ...]
+    head: RuleAtom | None
     differ: tuple[tuple[str, RuleTerm], ...] = ()
 
     @cached_property
@@ -103,7 +103,7 @@ def rules_of(table: str) -> tuple[TripleRule, ...]:
     return tuple(rules)
 
 
-def _atom(words: list[str]) -> Atom:
+def _atom(words: list[str]) -> RuleAtom:
     every = "every" in words
     s, p, o = (word for word in words if word != "every")
-    return Atom(s, _VERBS.get(p, p), o, asks=every or p == "holds", every=every)
+    return RuleAtom(s, _VERBS.get(p, p), o, asks=every or p == "holds", every=every)

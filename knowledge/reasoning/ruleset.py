@@ -16,9 +16,9 @@ from knowledge.rdf.values import READ
 from knowledge.reasoning import owl2rl, rdfs
 from knowledge.reasoning.lists import lists_of, rules_of_lists
 from knowledge.reasoning.literals import KNOWN, inside
-from knowledge.reasoning.relation import BinaryRelation, Facts, distinct, packed, unpacked
+from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, distinct, packed, unpacked
 from knowledge.reasoning.rule import HAS, TWICE, TripleRule, rules_of
-from knowledge.reasoning.vocabulary import Vocabulary
+from knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 Reasoning = Literal["none", "rdfs", "owlrl"]
 _FEW = 100  # terms that are looked at one by one
@@ -33,18 +33,18 @@ class Ruleset:
     and the rules are right for other triples too as long as `fits`.
     """
 
-    words: Vocabulary
+    words: ReasoningVocabulary
     data: tuple[TripleRule, ...] = ()
     schema: tuple[TripleRule, ...] = ()
     refusing: tuple[TripleRule, ...] = ()
-    lists: Facts = field(default_factory=Facts)
-    typed: Facts = field(default_factory=Facts)
+    lists: PredicateRelations = field(default_factory=PredicateRelations)
+    typed: PredicateRelations = field(default_factory=PredicateRelations)
 
     @cached_property
     def giving(self) -> tuple[TripleRule, ...]:
         return self.schema + self.data
 
-    def fits(self, terms: Terms, changed: Facts) -> bool:
+    def fits(self, terms: Terms, changed: PredicateRelations) -> bool:
         """Whether more or less of some triples leaves rules, lists and datatypes as they are."""
         read = (self.words.first, self.words.rest, *self.words.of_lists, *self.words.of_numbers)
         if any(predicate in changed for predicate in read):
@@ -52,9 +52,9 @@ class Ruleset:
         return not len(self.typed) and not len(_asked(terms, changed, self.words))
 
 
-def ruleset(reasoning: Reasoning, terms: Terms, asserted: Facts, names: PrefixedNames) -> Ruleset:
+def ruleset(reasoning: Reasoning, terms: Terms, asserted: PredicateRelations, names: PrefixedNames) -> Ruleset:
     """The rules for some asserted triples. The terms that rules name are added to the dictionary."""
-    words = Vocabulary(terms)
+    words = ReasoningVocabulary(terms)
     if reasoning == "none":
         return Ruleset(words)
     if reasoning == "rdfs":
@@ -67,12 +67,12 @@ def ruleset(reasoning: Reasoning, terms: Terms, asserted: Facts, names: Prefixed
         tuple(rule for rule in data if rule.head) + rules_of_lists(asserted, lists, words, names),
         schema,
         tuple(rule for rule in data if not rule.head),
-        Facts({HAS: BinaryRelation.at(lists.pairs, 0), TWICE: BinaryRelation.at(lists.twice, 0)}),
+        PredicateRelations({HAS: BinaryRelation.at(lists.pairs, 0), TWICE: BinaryRelation.at(lists.twice, 0)}),
         _typed(terms, asserted, words),
     )
 
 
-def _with_ids(table: str, words: Vocabulary, numbers: Mapping[str, list[int]]) -> tuple[TripleRule, ...]:
+def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list[int]]) -> tuple[TripleRule, ...]:
     """The rules of a table with ids; one with a number comes once for each literal that stands for it."""
     rules = []
     for rule in rules_of(table):
@@ -82,7 +82,7 @@ def _with_ids(table: str, words: Vocabulary, numbers: Mapping[str, list[int]]) -
     return tuple(rules)
 
 
-def _numbers(terms: Terms, asserted: Facts, words: Vocabulary, value: int) -> list[int]:
+def _numbers(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary, value: int) -> list[int]:
     """The literals that stand for an integer in a cardinality, by id."""
     objects = distinct(np.concatenate([asserted[predicate].objects for predicate in words.of_numbers]))
     found = []
@@ -94,11 +94,11 @@ def _numbers(terms: Terms, asserted: Facts, words: Vocabulary, value: int) -> li
     return found
 
 
-def _typed(terms: Terms, asserted: Facts, words: Vocabulary) -> Facts:
+def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary) -> PredicateRelations:
     """RULE dt-type2: literals by the datatypes that hold their values, as far as axioms ask for these datatypes."""
     datatypes = _asked(terms, asserted, words)
     if not len(datatypes):
-        return Facts()
+        return PredicateRelations()
     used = np.zeros(len(terms), dtype=np.bool_)
     for predicate in asserted:
         used[unpacked(asserted[predicate].pairs)[1]] = True
@@ -108,10 +108,10 @@ def _typed(terms: Terms, asserted: Facts, words: Vocabulary) -> Facts:
     for datatype, name in zip(datatypes.tolist(), terms.texts(datatypes)):
         held = literals[inside(terms, literals, name)]
         pairs.append(packed(held, np.full(len(held), datatype, dtype=np.int64)))
-    return Facts({words.type: BinaryRelation.at(distinct(np.concatenate(pairs)), 0)})
+    return PredicateRelations({words.type: BinaryRelation.at(distinct(np.concatenate(pairs)), 0)})
 
 
-def _asked(terms: Terms, facts: Facts, words: Vocabulary) -> Ints:
+def _asked(terms: Terms, facts: PredicateRelations, words: ReasoningVocabulary) -> Ints:
     """Datatypes that triples mention other than as a range or in a declaration."""
     names = {*KNOWN, *(sort.datatype for sort in terms.sorts if sort.kind == LITERAL)}
     columns = [

@@ -13,11 +13,11 @@ from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.reasoning.equal_literals import one_value
 from knowledge.reasoning.join import BLOCK, BodyAtom, Substitutions, solutions
 from knowledge.reasoning.owl2rl import WALKED
-from knowledge.reasoning.relation import BinaryRelation, Facts, distinct, found, packed, unpacked
-from knowledge.reasoning.rule import HAS, VALUE, Atom, TripleRule
+from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, distinct, found, packed, unpacked
+from knowledge.reasoning.rule import HAS, VALUE, RuleAtom, TripleRule
 from knowledge.reasoning.same_as import pairs_of, united
 from knowledge.reasoning.transitivity import reached
-from knowledge.reasoning.vocabulary import Vocabulary
+from knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 MOST = 100_000_000
 """Triples that a closure may hold."""
@@ -53,13 +53,15 @@ class Saturation:
     """
 
     terms: Terms
-    facts: Facts
+    facts: PredicateRelations
     labels: Ints
-    words: Vocabulary
+    words: ReasoningVocabulary
     round: int = 0
     walked: dict[int, Ints] = field(default_factory=dict)
 
-    def run(self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: Facts | None) -> Iterator[Facts]:
+    def run(
+        self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: PredicateRelations | None
+    ) -> Iterator[PredicateRelations]:
         """Apply `first` to facts of which `new` are new (None: all), then `rules`. Gives what each round brought."""
         while True:
             heads = DerivedFacts()
@@ -71,7 +73,7 @@ class Saturation:
             yield new
             first = rules
 
-    def apply(self, rule: TripleRule, new: Facts | None, heads: DerivedFacts, linked: bool = True) -> None:
+    def apply(self, rule: TripleRule, new: PredicateRelations | None, heads: DerivedFacts, linked: bool = True) -> None:
         """What the rule gives from facts of which at least one is new.
 
         Of a rule with twins, if `linked`, only what makes the same terms equal: not each with each.
@@ -96,7 +98,7 @@ class Saturation:
             for rows in solutions(parts, Substitutions(), keep, rule.differ):
                 self.give(rule.head, rows, heads)
 
-    def give(self, head: Atom, rows: Substitutions, heads: DerivedFacts) -> None:
+    def give(self, head: RuleAtom, rows: Substitutions, heads: DerivedFacts) -> None:
         """Put the head's triples where they belong; none has a literal as its predicate."""
         s, p, o = (rows.of(slot) for slot in head.slots)
         assert s is not None and p is not None and o is not None, "the body binds what the head has"
@@ -108,7 +110,7 @@ class Saturation:
             if self.terms.kinds(np.array([predicate]))[0] != LITERAL:
                 heads.add(predicate, pairs[p == predicate])
 
-    def _linked(self, rule: TripleRule, y: str, z: str, new: Facts | None) -> Ints:
+    def _linked(self, rule: TripleRule, y: str, z: str, new: PredicateRelations | None) -> Ints:
         """Pairs that make one all that y can be for one value of the other variables."""
         body = [atom for atom in rule.body if z not in atom.variables]
         group = sorted({name for atom in body for name in atom.variables} - {y})
@@ -134,7 +136,7 @@ class Saturation:
             linked &= rows.columns[name][one] == rows.columns[name][other]
         return packed(rows.columns[y][one[linked]], rows.columns[y][other[linked]])
 
-    def _walk(self, new: Facts | None, heads: DerivedFacts) -> None:
+    def _walk(self, new: PredicateRelations | None, heads: DerivedFacts) -> None:
         # RULE prp-trp: not joined, a pair would come as often as there are things between its ends.
         for p in self.transitive:
             relation = self.facts[p]
@@ -149,7 +151,7 @@ class Saturation:
                 heads.add(p, more)
                 self.walked[p] = distinct(np.concatenate([relation.pairs, more]))
 
-    def _meet(self, rule: TripleRule, new: Facts | None, heads: DerivedFacts) -> None:
+    def _meet(self, rule: TripleRule, new: PredicateRelations | None, heads: DerivedFacts) -> None:
         # RULE cls-int1: of a list's classes only the smallest is gone through, or else the types of what is new.
         assert rule.head is not None, "the rule types a member"
         is_list, has, is_member, of_every = rule.body
@@ -158,7 +160,7 @@ class Saturation:
         counts = np.searchsorted(types.backward, (classes + 1) << 32) - np.searchsorted(types.backward, classes << 32)
         order = np.lexsort((counts, lists))
         first = np.r_[True, np.diff(lists[order]) != 0]
-        rarest = Facts({HAS: BinaryRelation.at(np.sort(self.facts[HAS].pairs[order[first]]), 0)})
+        rarest = PredicateRelations({HAS: BinaryRelation.at(np.sort(self.facts[HAS].pairs[order[first]]), 0)})
         start = Substitutions()
         if new is not None and not {is_list.p, HAS} & set(new):
             subjects = new[self.words.type].subjects
@@ -173,7 +175,7 @@ class Saturation:
         for rows in solutions(parts, start, set(rule.head.variables)):
             self.give(rule.head, rows, heads)
 
-    def is_transitive(self, p: int, by: Facts) -> bool:
+    def is_transitive(self, p: int, by: PredicateRelations) -> bool:
         """Whether some facts say that a property is."""
         return bool(by[self.words.type].has(packed(np.array([p]), np.array([self.words.transitive])))[0])
 
@@ -182,7 +184,7 @@ class Saturation:
         """The transitive properties that have triples."""
         return [p for p in self.facts[self.words.type].subjects_of(self.words.transitive) if p in self.facts]
 
-    def _equate(self, new: Facts | None, heads: DerivedFacts) -> None:
+    def _equate(self, new: PredicateRelations | None, heads: DerivedFacts) -> None:
         # RULES eq-sym, eq-trans: a class of equal terms that grew gives all its pairs.
         pairs = (self.facts if new is None else new)[self.words.same].pairs
         if not len(pairs):
@@ -194,7 +196,7 @@ class Saturation:
         if len(grown):
             heads.add(self.words.same, pairs_of(self.labels, grown))
 
-    def _take(self, heads: DerivedFacts) -> Facts:
+    def _take(self, heads: DerivedFacts) -> PredicateRelations:
         """Add what is new to the facts, as a round, and give it."""
         fresh = {p: self.facts[p].fresh(heads.of(p)) for p in sorted(heads.pairs)}
         if VALUE in self.facts and self.words.same in fresh:  # no triple is said again in another form of its literal
@@ -211,10 +213,12 @@ class Saturation:
         self.round += 1
         for p, pairs in fresh.items():
             self.facts.add(p, pairs, self.round)
-        return Facts({p: BinaryRelation.at(pairs, self.round) for p, pairs in fresh.items()})
+        return PredicateRelations({p: BinaryRelation.at(pairs, self.round) for p, pairs in fresh.items()})
 
 
-def delta_bodies(body: Sequence[Atom], facts: Facts, new: Facts | None) -> Iterator[list[BodyAtom]]:
+def delta_bodies(
+    body: Sequence[RuleAtom], facts: PredicateRelations, new: PredicateRelations | None
+) -> Iterator[list[BodyAtom]]:
     """The bodies of a rule for one round of semi-naive evaluation: in each one atom is looked up in the new facts and
     the others in all.
 

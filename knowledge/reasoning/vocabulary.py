@@ -18,7 +18,7 @@ NAMES = tuple(dict.fromkeys([*_OTHERS, *re.findall(r"\b(?:rdf|rdfs|owl):\w+", _T
 """Prefixed names of all of them."""
 
 
-class Vocabulary:
+class ReasoningVocabulary:
     """Ids by prefixed name. The terms are added to the dictionary."""
 
     def __init__(self, terms: Terms) -> None:

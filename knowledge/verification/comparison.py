@@ -16,7 +16,7 @@ from rdflib.namespace import RDF, RDFS
 from cep.core.errors import CepError
 from knowledge.rdf.interop import to_rdflib
 from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.closure import close
 from knowledge.reasoning.owlrl_rules import Triple, expanded, parts, quiet
 from knowledge.verification.literal_values import representative
@@ -53,7 +53,7 @@ Side = Either["semcep", "owlrl"]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ClosureComparison:
     """How many triples both closures have, and those that one has alone: counted by the difference that explains them,
     or listed. `contradictions`: that one finds alone, by who does."""
 
@@ -72,7 +72,7 @@ class Comparison:
         return explained + sum(who == side for who, _ in self.unexplained)
 
 
-def compare(terms: Terms, asserted: Triples, reasoning: Either["rdfs", "owlrl"]) -> Comparison:
+def compare(terms: Terms, asserted: TripleSet, reasoning: Either["rdfs", "owlrl"]) -> ClosureComparison:
     """Close triples by our rules and by owlrl's. Raises CepError where both find that they contradict themselves."""
     with quiet():
         given = _triples(terms, asserted)
@@ -81,7 +81,7 @@ def compare(terms: Terms, asserted: Triples, reasoning: Either["rdfs", "owlrl"])
             ours = _triples(terms, close(terms, asserted, reasoning).triples)
         except CepError as error:
             if error.code == "inconsistent" and not corrected.errors:
-                return Comparison(0, {}, (), (("semcep", str(error)),))
+                return ClosureComparison(0, {}, (), (("semcep", str(error)),))
             raise
         owlrl = corrected
         if reasoning == "rdfs" or not any(p in CARDINALITIES and not isinstance(o, Literal) for _, p, o in given):  # O6
@@ -100,10 +100,10 @@ def compare(terms: Terms, asserted: Triples, reasoning: Either["rdfs", "owlrl"])
                 else:
                     explained[side, difference] += 1
         contradictions: tuple[tuple[Side, str], ...] = tuple(("owlrl", str(error)) for error in owlrl.errors)
-        return Comparison(len(ours & theirs), dict(explained), tuple(unexplained), contradictions)
+        return ClosureComparison(len(ours & theirs), dict(explained), tuple(unexplained), contradictions)
 
 
-def _triples(terms: Terms, triples: Triples) -> set[Triple]:
+def _triples(terms: Terms, triples: TripleSet) -> set[Triple]:
     used = {id: typed(to_rdflib(terms.term(id))) for id in np.unique(np.concatenate(triples.columns)).tolist()}
     return {(used[s], used[p], used[o]) for s, p, o in zip(*(column.tolist() for column in triples.columns))}
 

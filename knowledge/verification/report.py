@@ -10,7 +10,7 @@ from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from knowledge.graph import Knowledge
 from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.verification.comparison import DIFFERENCES, Comparison, Side, compare
+from knowledge.verification.comparison import DIFFERENCES, ClosureComparison, Side, compare
 from knowledge.verification.sample import Sample, sample
 
 Regime = Literal["rdfs", "owlrl"]
@@ -26,7 +26,7 @@ class Verification:
     knowledge: Knowledge
     regime: Regime
     sample: Sample
-    comparison: Comparison
+    comparison: ClosureComparison
 
 
 def regime(reasoning: str | None) -> Regime:

@@ -11,7 +11,7 @@ import numpy as np
 from cep.core.values import Ints
 from knowledge.namespaces import OWL, RDF, RDF_TYPE, RDFS
 from knowledge.rdf.terms import LITERAL, NONE, Terms
-from knowledge.rdf.triples import Triples
+from knowledge.rdf.triples import TripleSet
 
 _ABOUT_THINGS = [
     *(OWL + name for name in ("sameAs", "differentFrom", "versionInfo", "versionIRI", "imports")),
@@ -27,7 +27,7 @@ _BACK = 3  # of those that point to a subject, so many are looked at
 class Sample:
     """Triples that were taken: the `schema`, how many, and `subjects` of `among`, with all triples of theirs."""
 
-    triples: Triples
+    triples: TripleSet
     schema: int
     subjects: int
     among: int
@@ -37,24 +37,24 @@ class Sample:
         return self.subjects == self.among
 
 
-def sample(terms: Terms, triples: Triples, subjects: int) -> Sample:
+def sample(terms: Terms, triples: TripleSet, subjects: int) -> Sample:
     """The schema of some triples and all triples of so many subjects.
 
     The first subject of each class and property comes first, the rarest of these ahead; then what they point to and
     what points to them, and so on. The order of loading decides which is first.
     """
     schema = _of_schema(terms, triples)
-    facts = Triples(tuple(column[~schema] for column in triples.columns))  # type: ignore[arg-type]
+    facts = TripleSet(tuple(column[~schema] for column in triples.columns))  # type: ignore[arg-type]
     every = np.unique(facts.s)
     if len(every) <= subjects:
         return Sample(triples, int(schema.sum()), len(every), len(every))
     chosen = _connected(terms, facts, subjects)
     taken = schema | np.isin(triples.s, chosen)
     columns = tuple(column[taken] for column in triples.columns)
-    return Sample(Triples(columns), int(schema.sum()), len(chosen), len(every))  # type: ignore[arg-type]
+    return Sample(TripleSet(columns), int(schema.sum()), len(chosen), len(every))  # type: ignore[arg-type]
 
 
-def _of_schema(terms: Terms, triples: Triples) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _of_schema(terms: Terms, triples: TripleSet) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Which triples say what follows: those of the vocabularies of RDFS and OWL, and lists."""
     predicates = np.unique(triples.p)
     texts = terms.texts(predicates)
@@ -70,7 +70,7 @@ def _of_schema(terms: Terms, triples: Triples) -> np.ndarray[tuple[int], np.dtyp
     return found
 
 
-def _connected(terms: Terms, facts: Triples, most: int) -> Ints:
+def _connected(terms: Terms, facts: TripleSet, most: int) -> Ints:
     """So many subjects of facts."""
     subjects, last = np.unique(facts.s), NONE
     chosen: dict[int, None] = {}
@@ -89,10 +89,10 @@ def _connected(terms: Terms, facts: Triples, most: int) -> Ints:
     return np.array(sorted(chosen), dtype=np.int64)
 
 
-def _seeds(terms: Terms, facts: Triples) -> Iterator[int]:
+def _seeds(terms: Terms, facts: TripleSet) -> Iterator[int]:
     """The first subject of each class and each property, the rarest ahead."""
     kind = terms.id_of(RDF_TYPE)
-    of_class = facts.match(p=kind) if kind != NONE else Triples.empty().columns
+    of_class = facts.match(p=kind) if kind != NONE else TripleSet.empty().columns
     groups: list[tuple[int, int]] = []
     for subjects, keys in ((of_class[0], of_class[2]), (facts.s, facts.p)):
         order = np.lexsort((subjects, keys))

@@ -60,7 +60,7 @@ class MicroBatch:
         )
 
 
-Take = Callable[[MicroBatch], None]
+TakeMicroBatch = Callable[[MicroBatch], None]
 
 
 def watched(blocks: DataFrame) -> DataFrame:
@@ -69,10 +69,10 @@ def watched(blocks: DataFrame) -> DataFrame:
     return blocks.observe(NAME, sql.collect_list(lines).alias("reports"))
 
 
-class Listener(StreamingQueryListener):
+class QueryListener(StreamingQueryListener):
     """Passes each finished micro-batch to `take`, in a thread of its own; `ended` is set when the query has."""
 
-    def __init__(self, take: Take) -> None:
+    def __init__(self, take: TakeMicroBatch) -> None:
         self.take = take
         self.ended = Event()
 
@@ -87,9 +87,9 @@ class Listener(StreamingQueryListener):
 
 
 @contextmanager
-def listening(spark: SparkSession, take: Take) -> Iterator[None]:
+def listening(spark: SparkSession, take: TakeMicroBatch) -> Iterator[None]:
     """Pass each micro-batch of queries that run while the block runs to `take`; all were passed when it ends."""
-    listener = Listener(take)
+    listener = QueryListener(take)
     spark.streams.addListener(listener)
     try:
         yield

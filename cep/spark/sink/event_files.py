@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from cep.core.schema import Schema
 from cep.runtime.buckets import settle
 from cep.spark.sink.commit_log import CommitLog, OutputFile
-from cep.spark.sink.file_sink import SinkOptions
+from cep.spark.sink.file_sink import FileSinkOptions
 from cep.spark.storage.disk import writing_to
 from cep.spark.worker import freeze_garbage
 from connectors.arrow_bytes import unpack
@@ -30,7 +30,7 @@ _TYPES: Mapping[str, pa.DataType] = {
 Batches = Iterable[pa.RecordBatch]
 
 
-def write(options: SinkOptions, batches: Batches, name: str, first: bool) -> list[OutputFile]:
+def write(options: FileSinkOptions, batches: Batches, name: str, first: bool) -> list[OutputFile]:
     """Write the blocks of a task as files of this name, which they have once they count. Parquet of several events has
     a folder `type=...` for each. The `first` task writes a file without rows if it has none and there is only one
     event. CepError: files cannot be written."""
@@ -45,7 +45,7 @@ def write(options: SinkOptions, batches: Batches, name: str, first: bool) -> lis
 
 
 def _lines(
-    options: SinkOptions, found: Mapping[str, list[pl.DataFrame]], log: CommitLog, name: str
+    options: FileSinkOptions, found: Mapping[str, list[pl.DataFrame]], log: CommitLog, name: str
 ) -> Iterator[OutputFile]:
     if not found:
         return
@@ -63,7 +63,7 @@ def _lines(
 
 
 def _columns(
-    options: SinkOptions, found: Mapping[str, list[pl.DataFrame]], log: CommitLog, name: str, first: bool
+    options: FileSinkOptions, found: Mapping[str, list[pl.DataFrame]], log: CommitLog, name: str, first: bool
 ) -> Iterator[OutputFile]:
     layout = ParquetLayout(options.schemas)
     made = {event: pa.concat_tables(layout.table(event, table) for table in tables) for event, tables in found.items()}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # loaded only where files are written: the process that commi
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions:
+class FileSinkOptions:
     """`folder`: where files go; `format`: jsonl or parquet. `schemas`: of the events that are written; several buckets
     may derive identical occurrences of the `merged` ones. `keep`: for how many microseconds of event time files stay,
     None: for good; `passing`: the reader removes files. `holder`: the run that holds the folder `checkpoint`, where
@@ -56,7 +56,7 @@ class TaskFiles(WriterCommitMessage):
 class FileSink(DataSource):
     """Derived events as files."""
 
-    sink_options: SinkOptions
+    sink_options: FileSinkOptions
 
     @classmethod
     def name(cls) -> str:
@@ -66,7 +66,7 @@ class FileSink(DataSource):
         return FileWriter(self.sink_options)
 
 
-def sink(options: SinkOptions) -> type[DataSource]:
+def sink(options: FileSinkOptions) -> type[DataSource]:
     """The data sink with these options."""
     return type("FileSink", (FileSink,), {"sink_options": options})
 
@@ -74,7 +74,7 @@ def sink(options: SinkOptions) -> type[DataSource]:
 class FileWriter(DataSourceStreamArrowWriter):
     """`write` runs in a task; `commit` or `abort` where the query runs."""
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: FileSinkOptions) -> None:
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskFiles:

@@ -110,7 +110,7 @@ class ChangeLog:
     def _read(self, files: dict[str, _Known], file: str, data: bytes, last: bool, strict: bool) -> Any:
         """The news in what was not taken of a file; it is taken then."""
         from knowledge.growing import Growing, News, grows, whole
-        from knowledge.updates import Refused
+        from knowledge.updates import RefusedUpdate
 
         known = files.get(file)
         if known is None:
@@ -124,7 +124,9 @@ class ChangeLog:
         except CepError as error:
             if strict:
                 raise
-            return News([], [Refused(file, error.span.line if error.span else 1, error.message, error.code, None)])
+            return News(
+                [], [RefusedUpdate(file, error.span.line if error.span else 1, error.message, error.code, None)]
+            )
 
     def _add(self, news: Any, taken: dict[str, Any]) -> None:
         from knowledge.growing import change

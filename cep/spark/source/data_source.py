@@ -34,7 +34,7 @@ SOURCE_COLUMNS = "stage int, key int, event string, place long, source string, r
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions:
+class SparkSourceOptions:
     """What is read: files by `specs` (`connectors.inputs`), relative to `folder`, of the events of `schemas`; and
     `live` inputs, by their places among the specs, about `most` messages of each in a micro-batch.
 
@@ -78,7 +78,7 @@ class SourceOptions:
         updates: tuple[str, ...] = (),
         generation: Generation = FIRST,
         beside: Container[int] = (),
-    ) -> SourceOptions:
+    ) -> SparkSourceOptions:
         """The files and live inputs of a program, without those at places that another source reads (`beside`)."""
         schemas = {name: program.schemas[name] for name in program.inputs}
         carried = pickle.dumps(program.bare())
@@ -96,7 +96,7 @@ class SourceOptions:
 class FileSource(DataSource):
     """Shuffle blocks of the records of files and live inputs, with the `time` that the watermark follows."""
 
-    files: SourceOptions
+    files: SparkSourceOptions
 
     @classmethod
     def name(cls) -> str:
@@ -109,7 +109,7 @@ class FileSource(DataSource):
         return FileReader(self.files)
 
 
-def source(files: SourceOptions) -> type[DataSource]:
+def source(files: SparkSourceOptions) -> type[DataSource]:
     """The data source with these options."""
     return type("FileSource", (FileSource,), {"files": files})
 
@@ -128,7 +128,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     micro-batch sends the same; how many lines of changes of the knowledge were sent, where there are some; and after a
     migration the number of the generation, which begins where the one before ended."""
 
-    def __init__(self, files: SourceOptions) -> None:
+    def __init__(self, files: SparkSourceOptions) -> None:
         self.files = files
         self._folder = Path(files.journal).parent
         self._journal = FileList(files.journal)

@@ -17,7 +17,7 @@ from cep.core.relation import ORDER
 from cep.core.schema import ARRIVAL
 from cep.core.values import Pool
 from cep.runtime.decode import frame
-from cep.runtime.prior_state import PriorState, State
+from cep.runtime.prior_state import PriorState, SnapshotParts
 from cep.runtime.report import Report
 from cep.spark.dead_letters import LINE_BITS, write, writing
 from cep.spark.program import ShippedProgram
@@ -119,7 +119,7 @@ def wake_up(program: ShippedProgram, every: bool) -> pa.RecordBatch:
 
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> pa.RecordBatch:
     """What waits for the watermark in a state of another program, as if it came now. CepError: the state is missing."""
-    state, pool = State.of(PriorState(bucket_states.read(Path(path)))), Pool()
+    state, pool = SnapshotParts.of(PriorState(bucket_states.read(Path(path)))), Pool()
     if state.values is not None:
         pool.load(state.values)
     schemas = {name: program.schemas[name] for name in program.inputs if name in events}

@@ -31,7 +31,7 @@ KEPT = 3
 
 
 @dataclass(frozen=True, slots=True)
-class States:
+class BucketStates:
     """The files of a stage, in a folder that exists and that all workers share."""
 
     folder: str
