@@ -125,7 +125,7 @@ class Described:
     @property
     def state_rows(self) -> int:
         """Occurrences that wait in goals or for the watermark."""
-        return self._machine.size[0] + self._clock.held
+        return self._machine.size[0] + self._clock.waiting_rows
 
     @property
     def state_bytes(self) -> int:

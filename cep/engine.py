@@ -151,11 +151,11 @@ class Engine(Described):
         """Time goes on to `watermark`; what was to complete until then is dropped: another engine gives it."""
         self._clock.release(watermark)
 
-    def tell(self, *columns: str) -> None:
+    def set_lineage_columns(self, *columns: str) -> None:
         """With lineage: give these columns of `cep.runtime.history` with each occurrence, `because` or `constituents`
         or both."""
         if self.history is not None:
-            self.history.gives = columns
+            self.history.wanted_columns = columns
 
     @wholly()
     def forget(self) -> None:

@@ -55,8 +55,8 @@ def forget(knowledge: Knowledge) -> None:
         known = knowledge.loaded.closure
         if known is not None and closure.rules is known.rules:
             labels = np.concatenate([closure.labels, np.arange(len(closure.labels), len(used), dtype=np.int64)])
-            facts, told = closure.facts.renamed(ids), closure.asserted.renamed(ids)
-            closure = replace(closure, terms=terms, labels=ids[labels[kept]], facts=facts, asserted=told)
+            facts, stated = closure.facts.renamed(ids), closure.asserted.renamed(ids)
+            closure = replace(closure, terms=terms, labels=ids[labels[kept]], facts=facts, asserted=stated)
         else:  # rules hold ids as well
             closure = close(terms, made[id(asserted)], closure.reasoning, closure.prefixes)
     seen, closed, asserted = (made[id(triples)] for triples in (seen, closed, asserted))

@@ -221,7 +221,7 @@ class Near:
         features = self._places.features
         if self._codes is None:
             self._codes = _Codes(features.iris, self._pool)
-        return _Asked(features, self._codes, tuple(bound), wanted)
+        return _NearProbe(features, self._codes, tuple(bound), wanted)
 
 
 class _Codes:
@@ -252,7 +252,7 @@ class _Codes:
         return np.where(named.to_numpy(), places, -1)[which]
 
 
-class _Asked:
+class _NearProbe:
     """The features asked in one way."""
 
     def __init__(self, features: Features, codes: _Codes, bound: tuple[int, ...], wanted: tuple[int, ...]) -> None:
@@ -266,37 +266,39 @@ class _Asked:
     timed = False
 
     def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
-        given = dict(zip(self._bound, bound))
+        bound_values = dict(zip(self._bound, bound))
         empty: Ints = np.empty(0, dtype=np.int64)
         # Piece by piece: what lies within half the earth is every place, for every question.
-        found = [self._near(given, *piece) for piece in self._candidates(given)] or [(empty, empty, np.empty(0))]
+        found = [self._near(bound_values, *piece) for piece in self._candidates(bound_values)] or [
+            (empty, empty, np.empty(0))
+        ]
         index, which, metres = found[0] if len(found) == 1 else map(np.concatenate, zip(*found))
         return index, [self._codes.of(which) if i == 3 else metres for i in self._wanted]
 
-    def _near(self, given: Mapping[int, Column], index: Ints, points: Ints) -> tuple[Ints, Ints, Floats]:
+    def _near(self, bound_values: Mapping[int, Column], index: Ints, points: Ints) -> tuple[Ints, Ints, Floats]:
         """Of questions with points that may be near enough those that are: question, feature, metres."""
         features = self._features
-        pairs = (given[0][index], given[1][index], features.lat[points], features.long[points])
-        radius = given[2][index]
-        if 4 in given or 4 in self._wanted:
+        pairs = (bound_values[0][index], bound_values[1][index], features.lat[points], features.long[points])
+        radius = bound_values[2][index]
+        if 4 in bound_values or 4 in self._wanted:
             metres = geodesy.distance(*pairs)
             near = metres <= radius
         else:  # nobody asks how far
             metres = np.zeros(len(index))
             near = geodesy.compare("<=", pairs, radius)
         index, which, metres = _nearest_of_each(index[near], features.of[points[near]], metres[near])
-        if 4 in given:
-            equal = metres == given[4][index]
+        if 4 in bound_values:
+            equal = metres == bound_values[4][index]
             index, which, metres = index[equal], which[equal], metres[equal]
-        if 3 not in given and 3 not in self._wanted:
+        if 3 not in bound_values and 3 not in self._wanted:
             index, metres = _distinct(index, metres)
             which = index[:0]
         return index, which, metres
 
     def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> Mask:
-        given = dict(zip(self._bound, bound))
+        bound_values = dict(zip(self._bound, bound))
         found: Mask = np.zeros(rows, dtype=np.bool_)
-        if 3 in given or 4 in given:
+        if 3 in bound_values or 4 in bound_values:
             found[self.answers(bound, rows)[0]] = True
             return found
         lat, long, radius = bound[:3]
@@ -307,12 +309,14 @@ class _Asked:
         found[doubtful[self.answers([column[doubtful] for column in bound], len(doubtful))[0]]] = True
         return found
 
-    def _candidates(self, given: Mapping[int, Column]) -> Iterator[tuple[Ints, Ints]]:
+    def _candidates(self, bound_values: Mapping[int, Column]) -> Iterator[tuple[Ints, Ints]]:
         # Which questions, and which points may be near enough; all of a question in one piece.
-        if 3 not in given:
-            yield from self._features.point_index.pieces(given[0], given[1], geodesy.certainly_beyond(given[2]))
+        if 3 not in bound_values:
+            yield from self._features.point_index.pieces(
+                bound_values[0], bound_values[1], geodesy.certainly_beyond(bound_values[2])
+            )
             return
-        feature = self._codes.features(given[3])
+        feature = self._codes.features(bound_values[3])
         known = np.flatnonzero(feature >= 0)
         starts, feature = self._features.starts, feature[known]
         counts = starts[feature + 1] - starts[feature]

@@ -163,22 +163,22 @@ class Knowledge:
         prefixes = dict(graph.prefixes)
         return basic(graph.text, prefixes) is not None or bool(graph.variables and locality(graph.text, prefixes))
 
-    def difference(self, asked: Graph | algebra.Triples, pool: Pool) -> tuple[Answers, Answers] | None:
+    def difference(self, pattern: Graph | algebra.Triples, pool: Pool) -> tuple[Answers, Answers] | None:
         """The answers that the last change took, and those that it brought; None where this is not known, so that all
         are to be asked for. An answer that was or is there in several ways may be among both, or several times."""
-        last, key = self._last, _key(asked) if isinstance(asked, Graph) else asked.fixed
+        last, key = self._last, _key(pattern) if isinstance(pattern, Graph) else pattern.fixed
         if last is None or not self._single.get(key):
             return None
-        if isinstance(asked, algebra.Triples):
-            return differences.of_triples(last, asked.fixed, self.terms, pool)
-        now, known = self.tables.get(key := _key(asked)) or self._refreshed.get(key), self._answers.get(key)
+        if isinstance(pattern, algebra.Triples):
+            return differences.of_triples(last, pattern.fixed, self.terms, pool)
+        now, known = self.tables.get(key := _key(pattern)) or self._refreshed.get(key), self._answers.get(key)
         if now is None or known is None or known[1] is not pool:
             return None
         return differences.of_table(last.tables.get(key), now, self.terms, pool)
 
-    def why_no_answers(self, asked: Graph | algebra.Triples, source: Source) -> Warning:
+    def why_no_answers(self, pattern: Graph | algebra.Triples, source: Source) -> Warning:
         """Why a pattern that has no answers has none."""
-        return no_answers.why_no_answers(asked, self, source)
+        return no_answers.why_no_answers(pattern, self, source)
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
         """`triple(S, P, O)` where some are given: a column for each that is not."""
@@ -314,14 +314,14 @@ class Knowledge:
         ).written()
 
     def over(
-        self, changes: Sequence[tuple[int, bytes]], asked: Mapping[str, Graph | algebra.Triples], pool: Pool
+        self, changes: Sequence[tuple[int, bytes]], patterns: Mapping[str, Graph | algebra.Triples], pool: Pool
     ) -> tuple[Knowledge, dict[str, Spanned]] | None:
         """This after changes, each with the time from which it holds, ascending; and the answers to what is asked, each
         with its times. None where they have to be made one by one (stretch.py)."""
-        keys = {name: _key(each) for name, each in asked.items() if isinstance(each, Graph)}
+        keys = {name: _key(each) for name, each in patterns.items() if isinstance(each, Graph)}
         if any(self.tables.get(key) is None for key in keys.values()) or not (made := stretch(self, changes)):
             return None
-        found = made.answers(asked, keys, pool)
+        found = made.answers(patterns, keys, pool)
         return None if found is None else (made.after, found)
 
     def apply(self, change: bytes) -> None:

@@ -37,16 +37,18 @@ class Provenance:
         self.prefixes = dict(prefixes or {})
 
     def __call__(
-        self, asked: Graph | Fixed, given: Mapping[str, Value], then: KnowledgeSource | None = None
+        self, pattern: Graph | Fixed, given: Mapping[str, Value], then: KnowledgeSource | None = None
     ) -> list[Fact]:
         """The triples behind one answer: of a graph pattern in which some variables have values, or of
         `triple(S, P, O)` with values by place (`0`, `1`, `2`). Of several answers that fit the first counts; none
         where a triple cannot be told from others. `then`: the knowledge as it was then, where it has changed."""
         self.knowledge = then if isinstance(then, Knowledge) else self.loaded
-        if isinstance(asked, Graph):
-            return self._of_graph(asked, given)
-        slots: list[VarOrTerm] = [f"x{i}" if term is None else ConstantTerm(str(term)) for i, term in enumerate(asked)]
-        values = {f"x{i}": given[str(i)] for i, term in enumerate(asked) if term is None and str(i) in given}
+        if isinstance(pattern, Graph):
+            return self._of_graph(pattern, given)
+        slots: list[VarOrTerm] = [
+            f"x{i}" if term is None else ConstantTerm(str(term)) for i, term in enumerate(pattern)
+        ]
+        values = {f"x{i}": given[str(i)] for i, term in enumerate(pattern) if term is None and str(i) in given}
         return self._facts([TriplePattern((slots[0], slots[1], slots[2]), 0, 0)], values, {})
 
     def _of_graph(self, graph: Graph, given: Mapping[str, Value]) -> list[Fact]:
@@ -82,11 +84,11 @@ class Provenance:
                 break
         return list(made.values())
 
-    def _triple(self, asked: Sequence[TermOrValue]) -> tuple[int, int, int] | None:
+    def _triple(self, pattern: Sequence[TermOrValue]) -> tuple[int, int, int] | None:
         """The first triple of these terms (None: any). A literal is found in whatever form it was written."""
-        terms, thing = self.knowledge.terms, asked[2]
-        ids = [None if (node := _node(each)) is None else terms.id_of(node) for each in asked]
-        if NONE in ids or any(asked[i] is not None and ids[i] is None for i in (0, 1)):
+        terms, thing = self.knowledge.terms, pattern[2]
+        ids = [None if (node := _node(each)) is None else terms.id_of(node) for each in pattern]
+        if NONE in ids or any(pattern[i] is not None and ids[i] is None for i in (0, 1)):
             return None
         found = np.stack(self.knowledge.closed.match(*ids), axis=1)
         if thing is not None and ids[2] is None:
@@ -157,8 +159,8 @@ def _term(constant: ConstantTerm) -> Term:
     return ox.NamedNode(constant.text)
 
 
-def _node(asked: TermOrValue) -> ox.NamedNode | ox.BlankNode | None:
+def _node(term: TermOrValue) -> ox.NamedNode | ox.BlankNode | None:
     """An IRI or a blank node, None for what is neither."""
-    if isinstance(asked, Iri):
-        return ox.BlankNode(asked[2:]) if asked.startswith("_:") else ox.NamedNode(asked)
-    return asked if isinstance(asked, ox.NamedNode | ox.BlankNode) else None
+    if isinstance(term, Iri):
+        return ox.BlankNode(term[2:]) if term.startswith("_:") else ox.NamedNode(term)
+    return term if isinstance(term, ox.NamedNode | ox.BlankNode) else None

@@ -46,12 +46,12 @@ class Stretch:
     seen: ValidTimeRows
 
     def answers(
-        self, asked: Mapping[str, Graph | algebra.Triples], keys: Mapping[str, Any], pool: Pool
+        self, patterns: Mapping[str, Graph | algebra.Triples], keys: Mapping[str, Any], pool: Pool
     ) -> dict[str, Spanned] | None:
         """The answers to what is asked, each with its times; `keys`: of patterns. None where that is too much."""
         found: dict[str, Spanned] = {}
         terms = self.after.terms
-        for name, each in asked.items():
+        for name, each in patterns.items():
             if isinstance(each, algebra.Triples):
                 spans = self.triples([None if term is None else terms.id_of(str(term)) for term in each.fixed])
             else:

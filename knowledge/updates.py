@@ -85,7 +85,7 @@ class Graphs:
             return name
         name, word = str(quad.subject), quad.predicate.value
         time = self._time(quad) if word in (FROM, UNTIL) else None
-        if time is None and word.startswith(PROV) and (near := _meant(word)):
+        if time is None and word.startswith(PROV) and (near := _intended_name(word)):
             hint = f"did you mean `prov:{near}`?"
             raise self._refused(f"`prov:{word.removeprefix(PROV)}` says no time of a graph", hint)
         graph = self.known.setdefault(name, TimedGraph(line))
@@ -160,8 +160,8 @@ def _updates(path: Path) -> Iterator[Update]:
     except SyntaxError as error:
         raise unreadable(error, str(path), format, lambda: opened(path)) from None
     except (OSError, EOFError) as error:
-        told = getattr(error, "strerror", None) or str(error)
-        raise CepError(f"{path} cannot be read: {told.lower()}", code="knowledge") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CepError(f"{path} cannot be read: {reason.lower()}", code="knowledge") from None
     graphs = Graphs(str(path))
     for quad in quads:
         graphs.take(quad)
@@ -169,6 +169,6 @@ def _updates(path: Path) -> Iterator[Update]:
         yield from graphs.settle(name)
 
 
-def _meant(word: str) -> str | None:
+def _intended_name(word: str) -> str | None:
     """Of the words for a time, without their prefix, the one that was surely meant."""
     return nearest(word.removeprefix(PROV), [each.removeprefix(PROV) for each in (FROM, UNTIL)], SURE)

@@ -214,7 +214,7 @@ def test_a_disk_that_is_full_is_told(tmp_path: Path) -> None:
 
 
 def test_old_entries_go_when_all_receivers_have_them() -> None:
-    outbox = Outbox(None, kept=10)
+    outbox = Outbox(None, keep=10)
     outbox.receiver("slow")
     lives = lives_of(TABLES)
     rows = [(0, "kewr", end, 0, 4) for end in range(0, 800, 20)]
@@ -317,7 +317,7 @@ def test_what_can_never_be_a_place_is_a_mistake_and_what_happens_to_be_none_is_c
     service.listen(alerting)
     service.take(None, running.push(events))
     service.take(None, running.close())
-    assert alerting.lives.unplaced == {"a": 2}
+    assert alerting.lifecycle.unplaced == {"a": 2}
     assert [fields for _, fields in warned] == [{"alert": "a"}] and "no place on earth" in warned[0][0]
     assert len([entry for entry in outbox.after(0) if entry.change.state == "firing"]) == 4, (
         "they are told all the same"

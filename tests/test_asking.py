@@ -60,7 +60,7 @@ def test_clients_take_turns_and_none_has_all_the_places() -> None:
     assert (PLACES, SHARE) == (4, 2)
     for client, number in (*(("a", n) for n in (1, 2, 3, 4, *range(6, 20))), ("c", 21), ("c", 22)):
         places.leave(client, number)
-    assert not places._waiting and not places._asking.total(), "who has gone is not remembered"
+    assert not places._waiting and not places._running.total(), "who has gone is not remembered"
     numbers = iter(range(100, 10_000))
     taken = [sum(places.add(client, next(numbers)) for _ in range(100)) for client in "abcdefgh"]
     assert taken == [64] * 4 + [0] * 4 and places.next() == 100

@@ -181,7 +181,7 @@ def said(known: Knowledge) -> list[str]:
 
 def test_knowledge_from_the_cache_is_that_of_a_fresh_start(kept: Path, tmp_path: Path) -> None:
     first, again = knowledge(tmp_path), knowledge(tmp_path)
-    assert [known.closure is not None and known.closure.kept for known in (first, again)] == [False, True]
+    assert [known.closure is not None and known.closure.cached for known in (first, again)] == [False, True]
     assert said(again) == said(first) and again.fingerprint == first.fingerprint
     shipped: Knowledge = pickle.loads(pickle.dumps(again))
     fork = again.fork()
@@ -196,7 +196,7 @@ def test_knowledge_from_the_cache_is_that_of_a_fresh_start(kept: Path, tmp_path:
     whole = knowledge(tmp_path, ":jfk :hosts :s1 .")
     whole.apply(whole.change(remove=less))
     assert said(shipped) == said(fork) == said(whole) != said(first)
-    assert fork.closure is not None and not fork.closure.kept
+    assert fork.closure is not None and not fork.closure.cached
 
 
 def test_a_contradiction_with_what_was_kept_is_refused(kept: Path, tmp_path: Path) -> None:

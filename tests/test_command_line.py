@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from cep.app.cli_explain import ExplainOptions
 from cep.app.cli_help import Sectioned
-from cep.app.command_line import given, parsed, takes
+from cep.app.command_line import option_values, parsed, takes
 from cep.app.run_options import RunOptions
 from cep.command import CheckOptions, PlanOptions, app
 from cep.core.errors import CepError
@@ -81,7 +81,7 @@ def test_what_is_given_arrives() -> None:
     assert CliRunner().invoke(made(answers), line).exit_code == 0
     assert answers == [Whole(place=Path("here"), group=Group(names=("x", "y"), kind="b"), fast_now=True, count=3)]
     values = [("--name", ("x", "y")), ("--kind", "b"), ("--fast-now", True), ("--count", 3)]
-    assert list(given(answers[0])) == values
+    assert list(option_values(answers[0])) == values
 
 
 def test_what_is_not_given_is_the_default() -> None:

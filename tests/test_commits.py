@@ -151,7 +151,7 @@ def test_what_a_killed_run_left_goes_and_what_is_left_of_it_adds_nothing(tmp_pat
         with lock.locked(state):
             taken.append(lock.holder(state))
 
-    with lock.turn(state, outlet.holder):  # it is at the end of a micro-batch
+    with lock.exclusive(state, outlet.holder):  # it is at the end of a micro-batch
         other = Thread(target=take)
         other.start()
         other.join(0.3)

@@ -119,7 +119,7 @@ def test_open_alerts_and_a_life_are_read_in_parts() -> None:
 
 def test_an_archive_never_changes_while_it_is_there() -> None:
     """Also when an alert that came long ago stays open: it is still told of, but not as an archive of its own."""
-    outbox = Outbox(None, kept=300)
+    outbox = Outbox(None, keep=300)
     client, stream, seen = client_of(outbox), Stream(outbox), {}
     firing, over = WHOLE[0], replace(WHOLE[0], revision=1, state="resolved")
     outbox.add([replace(firing, alert="f" * 32)], {})
@@ -574,7 +574,9 @@ def test_cap_goes_by_the_clock_and_says_who_and_whether_it_is_meant(tmp_path: Pa
     with closing(Outbox(path)) as outbox, closing(Outbox(None)) as elsewhere:
         assert [cap.message(outbox, origin, WHOLE[0].alert, number) for number in (0, 1)] == messages
         assert outbox.id == feed != elsewhere.id
-        assert outbox.kept("sender", own_name("urn:x:")) == outbox.kept("sender", "another@host"), "that of the start"
+        assert outbox.remembered("sender", own_name("urn:x:")) == outbox.remembered("sender", "another@host"), (
+            "that of the start"
+        )
         assert f"urn:uuid:{feed}".encode() in atom.newest(outbox, origin)
         assert b"Exercise: Strong wind (withdrawn)" in atom.newest(outbox, origin)
     fired, gone = (etree.fromstring(message or b"") for message in messages)

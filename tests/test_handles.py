@@ -14,14 +14,14 @@ from tests.test_snapshot_before import begun, given, stream
 def told(engine: Engine, size: int, restarts: int = 0) -> list[tuple[Any, ...]]:
     """All that is derived of the stream in pieces of a size, with its columns of lineage; from time to time another
     engine goes on."""
-    engine.tell(BECAUSE, CONSTITUENTS)
+    engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
     found = []
     for number, first in enumerate(range(0, 90, size)):
         found += given(engine.push(stream(first, min(first + size, 90))))
         if restarts and number % restarts == 0:
             blob = engine.snapshot()
             engine = begun(explain=True)
-            engine.tell(BECAUSE, CONSTITUENTS)
+            engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
             engine.restore(blob)
     return sorted(found + given(engine.close()))
 

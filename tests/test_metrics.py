@@ -154,9 +154,9 @@ def test_what_a_bucket_holds_is_as_its_last_report_says() -> None:
     engine.advance(1)
     meter.take([Report.of(engine, {}, bucket=0), whole], 0)
     assert meter.state[0] == 2
-    assert [sum(rows for rows, _ in goal.held.values()) for goal in meter.goals.values()].count(2) == 1
+    assert [sum(rows for rows, _ in goal.state_by_bucket.values()) for goal in meter.goals.values()].count(2) == 1
     meter.take([Report.of(Engine.from_text(text), {}, bucket=0)], 0)
-    assert meter.state[0] == 0 and not any(goal.held for goal in meter.goals.values())
+    assert meter.state[0] == 0 and not any(goal.state_by_bucket for goal in meter.goals.values())
 
 
 @pytest.mark.parametrize(

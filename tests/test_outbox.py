@@ -161,7 +161,7 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.Mo
     """
     whole, told = expected()[:6], []
     port, taken = free_port(), tmp_path / "taken"
-    monkeypatch.setattr(http_post, "PATIENCE", 0.3)
+    monkeypatch.setattr(http_post, "TIMEOUT", 0.3)
     outbox = Outbox(None)
     outbox.add(whole[:1], {"p": 0})
     server = receiver(port, taken, random.Random(0), 1.0)
@@ -296,7 +296,7 @@ def test_senders_stop_together() -> None:
     with closing(Outbox(None)) as outbox, pytest.MonkeyPatch.context() as patched:
         slow = iter(begun)
         patched.setattr(senders, "delivery", lambda *given: Slow(next(slow)))
-        patched.setattr(senders, "PATIENCE", 0.05)
+        patched.setattr(senders, "CLOSING_TIMEOUT", 0.05)
         with sending(outbox, targets([f"mqtt://h/{n}" for n in range(5)]), Publisher("p.cep"), print) as found:
             outbox.add(expected()[:1], {"p": 0})
             for one in begun:

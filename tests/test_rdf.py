@@ -396,7 +396,7 @@ def led(engine: Engine, records: list[tuple[str, int]], again: bool = False) -> 
             blob = engine.snapshot()
             engine = Engine.from_text(LED, policy="unrestricted", explain=True)
             assert engine.history is not None
-            engine.tell(CONSTITUENTS)
+            engine.set_lineage_columns(CONSTITUENTS)
             engine.restore(blob)
         pushed = step and [Event(type, ("s",), EIGHT + t * MINUTE, EIGHT + t * MINUTE) for type, t in step]
         made = Derivations(engine.plan, engine.meanings(), EventVocabulary(), frozenset(engine.outputs))
@@ -409,7 +409,7 @@ def test_an_event_comes_from_what_it_was_made_of_at_once_by_the_rules_that_made_
     """The same whatever is kept or cut, in the store, in files and from `cep explain`."""
     engine = Engine.from_text(LED, policy="unrestricted", explain=True)
     assert engine.history is not None
-    engine.tell(CONSTITUENTS)
+    engine.set_lineage_columns(CONSTITUENTS)
     text = led(engine, RECORDS)
     again = led(Engine.from_text(LED, policy="unrestricted", explain=True), RECORDS, again=True)
     assert set(again.splitlines()) == set(text.splitlines()), "a snapshot holds what is needed"

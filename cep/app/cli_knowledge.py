@@ -61,7 +61,7 @@ def stats(
         known = _loaded(files, reasoning)
         seconds = process_time() - started
         found = report.stats(known, _prefixes(files, prefix))
-        kept = ", from the cache" if known.closure is not None and known.closure.kept else ""
+        kept = ", from the cache" if known.closure is not None and known.closure.cached else ""
         inferred = "" if known.reasoning == "none" else f", {found.inferred:,} inferred ({known.reasoning}{kept})"
         lines = [f"{found.asserted:,} triples{inferred}, {found.terms:,} terms, {seconds:.1f} s"]
         for title, counts in (("classes, instances", found.classes), ("properties, triples", found.properties)):
@@ -201,12 +201,12 @@ def _nothing() -> CepError:
     return CepError("there is no knowledge", hint="name it: `--knowledge stations.ttl`", code="option")
 
 
-def _prefixes(files: Sequence[str], given: list[str] | None) -> dict[str, str]:
+def _prefixes(files: Sequence[str], options: list[str] | None) -> dict[str, str]:
     from knowledge.rdf.prefixed_names import KNOWN
     from knowledge.report import prefixes
 
     found = {**KNOWN, **prefixes(files)}
-    for one in given or ():
+    for one in options or ():
         name, equals, iri = one.partition("=")
         if not equals:
             raise CepError(f"--prefix: expected `name=iri`, found `{one}`", code="option")

@@ -95,7 +95,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         files = [one.path for one in source.found if one.address is None]
         observed = watch if options.watch.metrics is not None or options.log is objects else None
         flow(engine, source.batches, stats, take, dead_letters, interrupt, observed, source.changes)
-        stats.empty = [] if interrupt.signal else [name for name in files if name not in stats.held]
+        stats.empty = [] if interrupt.signal else [name for name in files if name not in stats.with_records]
         stats.written = Counter({type: number for type, number in writer.counts.items() if number})
     closing_line = ("stopped: " if interrupt.signal else "") + stats.closing()
     options.log("stop", closing_line, signal=interrupt.signal or None, **stats.numbers())

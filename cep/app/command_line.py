@@ -61,12 +61,12 @@ def parsed(options: type[Options], values: Mapping[str, Any]) -> Options:
     return options(**made)
 
 
-def given(options: Any) -> Iterator[tuple[str, Any]]:
+def option_values(options: Any) -> Iterator[tuple[str, Any]]:
     """Every option of such a dataclass, groups included, as it is written on the command line, with its value."""
     for field, _, declared in _declared(type(options)):
         value = getattr(options, field.name)
         if declared is None:
-            yield from given(value)
+            yield from option_values(value)
         elif isinstance(declared, OptionInfo):
             yield _flag(field.name, declared), value
 

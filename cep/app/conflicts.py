@@ -165,9 +165,9 @@ def _matches(path: str, pattern: str) -> bool:
     return fits(os.path.relpath(found, start).split(os.sep), parts[fixed:])
 
 
-def _texts(given: Any) -> list[str]:
+def _texts(value: Any) -> list[str]:
     """The texts in the value of a parameter: none, one, or several of a repeatable option."""
-    many = given if isinstance(given, list | tuple) else [given]
+    many = value if isinstance(value, list | tuple) else [value]
     return [str(one) for one in many if isinstance(one, str | os.PathLike)]
 
 

@@ -58,7 +58,7 @@ def unused(tables: Collection[str], program: Source) -> list[Warning]:
     """A warning for each table whose facts no condition of the program asks for."""
     from cep.language.syntax.parser import parse
 
-    asked = set(_asked(parse(program.text, program.name).statements)) if tables else set()
+    asked = set(_predicates_of(parse(program.text, program.name).statements)) if tables else set()
     found = []
     for name in tables:
         if name not in asked:
@@ -69,13 +69,13 @@ def unused(tables: Collection[str], program: Source) -> list[Warning]:
     return found
 
 
-def _asked(value: object) -> Iterator[str]:
+def _predicates_of(value: object) -> Iterator[str]:
     """The static predicates of all conditions in a tree of syntax."""
     if isinstance(value, Predicate):
         yield value.name
     elif isinstance(value, tuple):
         for each in value:
-            yield from _asked(each)
+            yield from _predicates_of(each)
     elif is_dataclass(value):
         for field in fields(value):
-            yield from _asked(getattr(value, field.name))
+            yield from _predicates_of(getattr(value, field.name))

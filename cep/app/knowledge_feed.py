@@ -56,7 +56,7 @@ class KnowledgeFeed:
         """If there are few changes, apply them now, so that their errors are reported before the run. Raises
         CepError."""
         if len(self._due) <= AHEAD and not self._streams:
-            self._give(engine, [self._next() for _ in range(len({time for time, _, _ in self._due}))])
+            self._apply(engine, [self._next() for _ in range(len({time for time, _, _ in self._due}))])
 
     def bring(self, engine: Engine, until: int, interrupt: Interruptible) -> Iterator[dict[str, pl.DataFrame]]:
         """Advance the engine to `until`, applying the changes up to then; gives what each step completes. Waits for
@@ -66,8 +66,8 @@ class KnowledgeFeed:
             behind = [each for each in self._streams if not each.over and not each.quiet and each.now <= until]
             first = min(behind, key=lambda each: each.now, default=None)
             reached = until if first is None else first.now - 1
-            while (given := self._give_up_to(engine, reached)) is not None:
-                yield engine.advance(max(given, engine.watermark))
+            while (applied := self._apply_until(engine, reached)) is not None:
+                yield engine.advance(max(applied, engine.watermark))
             if first is None:
                 break
             self._put(first.read(interrupt.next))
@@ -84,15 +84,15 @@ class KnowledgeFeed:
         dead, self._dead = self._dead, []
         return dead
 
-    def _give_up_to(self, engine: Engine, reached: int) -> int | None:
+    def _apply_until(self, engine: Engine, reached: int) -> int | None:
         """Apply the changes up to a time, but not too many at once; the time of the last one, None if these were
         all."""
-        given: list[list[Update]] = []
+        moments: list[list[Update]] = []
         most = self._most
-        while len(given) < most and self._due and self._due[0][0] <= reached:
-            given.append(self._next())
-        self._give(engine, given)
-        return given[-1][0].time if len(given) == most else None
+        while len(moments) < most and self._due and self._due[0][0] <= reached:
+            moments.append(self._next())
+        self._apply(engine, moments)
+        return moments[-1][0].time if len(moments) == most else None
 
     def _next(self) -> list[Update]:
         """All changes of the next time, in the order in which they were read."""
@@ -102,21 +102,21 @@ class KnowledgeFeed:
             changes.append(heappop(self._due)[2])
         return changes
 
-    def _give(self, engine: Engine, given: list[list[Update]]) -> None:
+    def _apply(self, engine: Engine, moments: list[list[Update]]) -> None:
         """Apply changes, all of one time together; if some cannot be applied, time by time, to find which."""
-        if not given:
+        if not moments:
             return
-        made = [(changes[0].time, *_sides(changes)) for changes in given]
+        updates = [(changes[0].time, *_sides(changes)) for changes in moments]
         try:
-            engine.updates(made)
+            engine.updates(updates)
         except CepError:
-            for changes, each in zip(given, made):
-                self._give_one(engine, changes, each)
+            for changes, each in zip(moments, updates):
+                self._apply_moment(engine, changes, each)
         self._most = TOGETHER if engine.changes is not None and engine.changes.over is not None else AHEAD
 
-    def _give_one(self, engine: Engine, changes: list[Update], made: tuple[int, object, object]) -> None:
+    def _apply_moment(self, engine: Engine, changes: list[Update], update: tuple[int, object, object]) -> None:
         try:
-            engine.update(*made)
+            engine.update(*update)
         except CepError as error:
             if error.code != "type" and not all(each.line for each in changes):
                 raise

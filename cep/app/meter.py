@@ -58,7 +58,7 @@ class GoalTotals:
 
     made: int = 0
     time: int = 0
-    held: dict[int, tuple[int, int]] = field(default_factory=dict)
+    state_by_bucket: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class Meter:
@@ -81,7 +81,7 @@ class Meter:
         self.latest: int | None = None
         self.watermark: int | None = None
         self.goals: dict[tuple[int, Unit], GoalTotals] = {}
-        self.held: dict[tuple[int, int], tuple[int, int]] = {}
+        self.state_by_bucket: dict[tuple[int, int], tuple[int, int]] = {}
 
     def take(self, reports: Iterable[Report], seconds: float) -> None:
         """Add the reports of a batch that took so many seconds."""
@@ -106,21 +106,23 @@ class Meter:
         self.watermark = _later(self.watermark, report.watermark)
         if report.stage == READING:
             return
-        self.held[report.stage, report.bucket] = report.rows, report.bytes
+        self.state_by_bucket[report.stage, report.bucket] = report.rows, report.bytes
         for (stage, _), goal in self.goals.items():
             if stage == report.stage:
-                goal.held.pop(report.bucket, None)
+                goal.state_by_bucket.pop(report.bucket, None)
         for count in report.counts:
             goal = self.goals.setdefault((report.stage, count.unit), GoalTotals())
             goal.made += count.made
             goal.time += count.time
             if count.rows:
-                goal.held[report.bucket] = count.rows, count.bytes
+                goal.state_by_bucket[report.bucket] = count.rows, count.bytes
 
     @property
     def state(self) -> tuple[int, int]:
         """Rows and bytes in the state of all engines."""
-        return sum(rows for rows, _ in self.held.values()), sum(size for _, size in self.held.values())
+        return sum(rows for rows, _ in self.state_by_bucket.values()), sum(
+            size for _, size in self.state_by_bucket.values()
+        )
 
     def made(self, stage: int, units: Iterable[Unit]) -> int:
         """How many rows these nodes of a stage made."""

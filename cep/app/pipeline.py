@@ -98,7 +98,7 @@ def flow(
             stats.dead[dead.code] += 1
         stats.records += batch.rows + len(batch.dead)
         seen |= batch.tables.keys()
-        stats.held.update(block.file for block in batch.blocks if block.count)
+        stats.with_records.update(block.file for block in batch.blocks if block.count)
         stats.done = batch.bytes_read / batch.total_bytes if batch.total_bytes else None
         if not batch.silence:
             silent, until = None, engine.reached if batch.watermark is None else batch.watermark

@@ -32,12 +32,12 @@ _WRITTEN = 5.0  # seconds in which what was derived is mostly written
 
 class JournaledBatches:
     """Batches, one at a time; each is written to the journal, if there is one, before it is given out. The consumer
-    holds the `lock` while it works and releases it while it waits. After `held` is set, no batch comes."""
+    holds the `lock` while it works and releases it while it waits. After `stopping` is set, no batch comes."""
 
     def __init__(self, batches: Iterator[Batch], journal: Journal | None = None) -> None:
         self._batches, self._journal = batches, journal
         self.lock = FairLock()
-        self.held = False
+        self.stopping = False
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -50,7 +50,7 @@ class JournaledBatches:
             self.lock.acquire()
         if self._journal is not None:
             self._journal.add(batch)
-        if self.held:
+        if self.stopping:
             raise StopIteration
         return batch
 
@@ -160,7 +160,7 @@ class ProgramThread(threading.Thread):
         if self._rest is not None:  # it ends between two polls
             self.join(_ENDING)
         if self.batches.lock.acquire(timeout=0 if self.is_alive() and self._rest is not None else _ENDING):
-            self.batches.held = True  # it awaits input, or has ended
+            self.batches.stopping = True  # it awaits input, or has ended
             if not self.service.ended and self.error is None:
                 self._save()
             self.batches.lock.release()

@@ -18,7 +18,7 @@ from cep.app.cli_options import (
     PlaceOptions,
     RuleFile,
 )
-from cep.app.command_line import given
+from cep.app.command_line import option_values
 from cep.app.durations import refuse
 from cep.core.logs import LOGS, Log
 
@@ -148,7 +148,7 @@ class RunOptions:
         """Whether the program runs on Spark. CepError: `--on` names something else, or an option needs Spark."""
         if self.spark.on_spark:
             return True
-        for option, value in given(self.spark):
+        for option, value in option_values(self.spark):
             if value:
                 raise refuse(f"{option} is for Spark", "add `--on spark`")
         return False

@@ -161,8 +161,8 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
     )
 
 
-def claimed(request: JobRequest, reads: JobInputs, held: ExitStack) -> Job:
-    """The query, after its checkpoint was locked (until `held` closes) and what killed runs left behind was removed.
+def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
+    """The query, after its checkpoint was locked (until `locks` closes) and what killed runs left behind was removed.
     CepError: the checkpoint belongs to another program or is in use, there is nothing to go on with, or no disk
     space."""
     options, query, folder = request.options, planned(request, reads), request.checkpoint
@@ -178,7 +178,7 @@ def claimed(request: JobRequest, reads: JobInputs, held: ExitStack) -> Job:
             Sending(options.sink.output, request.schemas).close()  # later what is derived waits, if it has to
     with kept.reached(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        held.enter_context(lock.locked(folder))
+        locks.enter_context(lock.locked(folder))
         mine = _kept(request, query, ISO if kept.begun(folder) else _times(request))
         state, moved = kept.claim(folder, mine, options.spark.migrate, query.lateness or 0, migratable=not reads.beside)
     check_writable("--checkpoint", folder)

@@ -98,12 +98,12 @@ def text_of(path: Path) -> str:
         ) from None
 
 
-def facts_of(given: Sequence[str]) -> dict[str, DataFrame]:
+def facts_of(options: Sequence[str]) -> dict[str, DataFrame]:
     """Read the tables of facts; {predicate: table}."""
     from cep.app.durations import named
     from cep.app.facts import read_facts
 
-    return {name: read_facts(name, Path(file)) for name, file in (named(one, "--facts") for one in given)}
+    return {name: read_facts(name, Path(file)) for name, file in (named(one, "--facts") for one in options)}
 
 
 def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledge | None:

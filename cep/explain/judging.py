@@ -102,8 +102,8 @@ class Case:
 class Judge:
     """Judges conditions of an engine's program by what was known when a case ended, `end()`.
 
-    `most`: answers of a condition that are followed up for one case, None: all. `patience` is called now and then, and
-    raises where it ends.
+    `most`: answers of a condition that are followed up for one case, None: all. `check_limit` is called now and then,
+    and raises where the time is over.
     """
 
     def __init__(
@@ -111,14 +111,14 @@ class Judge:
         engine: Engine,
         facts: Facts | None = None,
         most: int | None = MOST_ANSWERS,
-        patience: Callable[[], None] = lambda: None,
+        check_limit: Callable[[], None] = lambda: None,
     ) -> None:
         self.engine = engine
         self.pool = engine.pool
         self.relations: Mapping[str, Relation] = engine.relations
         self.facts = facts
         self.most = most
-        self.patience = patience
+        self.check_limit = check_limit
         self._changes = engine.changes if engine.changes is not None and len(engine.changes.past) > 1 else None
         self._moment: int | None = None  # the place in the past that is known now; None: the last
         self._compiled: dict[tuple[Condition, tuple[tuple[str, str], ...]], Conditions] = {}
@@ -136,7 +136,7 @@ class Judge:
         done: list[Case] = []
         known = {name: type for name, (_, type) in live[0].bound.items()}
         for condition in arrange(conditions, known, self.relations, self.engine.plan.source):
-            self.patience()
+            self.check_limit()
             live, ended = self._one(condition, live)
             done += ended
         return [*live, *done]

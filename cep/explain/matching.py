@@ -87,7 +87,7 @@ class Matcher:
 
     def attempts(self, pattern: Pattern, bound: Bound) -> list[Attempt]:
         """Everything that matches, and where nothing does at a place, the best without it; the nearest first."""
-        self.judge.patience()
+        self.judge.check_limit()
         found: list[Attempt] = pattern.attempts(self, bound)
         if pattern.within is not None:
             found = [self.bounded(attempt, pattern, pattern.within) for attempt in found]
@@ -101,8 +101,8 @@ class Matcher:
     def failure(self, kind: str, pattern: Pattern, occurrence: Occurrence | None = None, by: int = 0) -> Failure:
         return Failure(kind, pattern, occurrence=occurrence, by=by)
 
-    def patience(self) -> None:
-        self.judge.patience()
+    def check_limit(self) -> None:
+        self.judge.check_limit()
 
     def windows(self, window: Window, whole: Sequence[Attempt], bound: Bound) -> list[Attempt]:
         """The windows of what matched that give what is bound."""

@@ -87,7 +87,7 @@ class Memory:
     def _runs(self, event: str) -> Sequence[Table]:
         """All occurrences of an event; of an input that rules derive as well both: what is derived holds its own."""
         derived = event in self.engine.plan.derived
-        return (self.history.kept if derived else self.history.sources).get(event, ())
+        return (self.history.derived if derived else self.history.sources).get(event, ())
 
     def _table(self, event: str, since: int, until: int) -> Table:
         """Those that end in [since, until], by (end, start)."""

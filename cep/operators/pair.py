@@ -140,7 +140,7 @@ class Pair(Pattern):
             by_key.setdefault(tuple(right.bound[name][0] for name in shared), []).append(right)
         made: list[Any] = []
         for left in whole:
-            matcher.patience()
+            matcher.check_limit()
             key = tuple(left.bound[name][0] for name in shared)
             partners = [] if None in key else by_key.get(key, [])
             pairs = [self._paired(matcher, left, right) for right in partners]

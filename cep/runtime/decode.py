@@ -13,14 +13,14 @@ from cep.core.schema import ARRIVAL, TIE, Schema
 from cep.core.values import MISSING, Pool
 from cep.events import Event, Value
 
-Made = Mapping[str, Sequence[Table]]
+DerivedTables = Mapping[str, Sequence[Table]]
 """What a step gives: by event, a table a slice."""
 
 
-def frames(made: Made, schemas: Mapping[str, Schema], pool: Pool) -> dict[str, pl.DataFrame]:
+def frames(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) -> dict[str, pl.DataFrame]:
     """Tables with `start`, `end` and a column an attribute; missing values are null."""
     found: dict[str, pl.DataFrame] = {}
-    for name, tables in made.items():
+    for name, tables in derived.items():
         if any(attribute.type == "any" for attribute in schemas[name].attributes):
             tables = [concat(tables)]  # such a column has the type of all its values
         each = [frame(table, schemas[name], pool) for table in tables]
@@ -47,11 +47,11 @@ def series(table: Table, argument: int, type: str, pool: Pool) -> pl.Series:
     return series_of(table[FIRST + argument], type, pool)
 
 
-def series_of(held: NDArray[np.int64], type: str, pool: Pool) -> pl.Series:
+def series_of(values: NDArray[np.int64], type: str, pool: Pool) -> pl.Series:
     """Values of a type, as they are held."""
     if type in ("string", "iri", "any"):
-        return pool.decode(held, type)
-    values = np.ascontiguousarray(held).view(np.float64) if type == "float" else held
+        return pool.decode(values, type)
+    values = np.ascontiguousarray(values).view(np.float64) if type == "float" else values
     made = pl.Series(values)
     missing = np.isnan(values) if type == "float" else values == MISSING
     if missing.any():
@@ -59,10 +59,10 @@ def series_of(held: NDArray[np.int64], type: str, pool: Pool) -> pl.Series:
     return made.cast(pl.Boolean) if type == "bool" else made
 
 
-def to_events(made: Made, schemas: Mapping[str, Schema], pool: Pool) -> list[Event]:
+def to_events(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) -> list[Event]:
     """All occurrences as events, sorted by (end, start, type, args)."""
     events: list[Event] = []
-    for name, table in ((name, table) for name, tables in made.items() for table in tables):
+    for name, table in ((name, table) for name, tables in derived.items() for table in tables):
         columns = [values(table, i, a.type, pool) for i, a in enumerate(schemas[name].attributes)]
         starts, ends = table[START].tolist(), table[END].tolist()
         for i in range(rows(table)):

@@ -17,7 +17,7 @@ from cep.operators.goals import runs
 from cep.operators.goals.contract import Ints, demand, from_arrow, to_arrow
 from cep.operators.goals.lineage import DERIVED, Lineage
 from cep.plan.plan import Plan
-from cep.runtime.decode import Made, values
+from cep.runtime.decode import DerivedTables, values
 
 BECAUSE, CONSTITUENTS = "because", "constituents"
 """The columns that tell where occurrences come from."""
@@ -26,18 +26,19 @@ MOST = 1 << 16
 
 
 class OccurrenceHistory:
-    """`sources`: records taken, `kept`: occurrences made, by event in runs sorted by name; `lineage`: which made which.
+    """`sources`: the records of the input, `derived`: the derived occurrences, both by event in runs sorted by name;
+    `lineage`: which were made of which.
 
-    Kept is what something still waiting goes back to, and with `remember` what ended in the last so many microseconds.
-    `gives`: the columns that occurrences get.
+    Kept are those that something still waiting goes back to, and with `remember` those that ended in the last so many
+    microseconds. `wanted_columns`: the columns that occurrences get.
     """
 
     def __init__(self, remember: int | None) -> None:
         self.remember = remember
-        self.gives: tuple[str, ...] = (BECAUSE,)
+        self.wanted_columns: tuple[str, ...] = (BECAUSE,)
         self.lineage = Lineage()
         self.sources: dict[str, list[Table]] = {}
-        self.kept: dict[str, list[Table]] = {}
+        self.derived: dict[str, list[Table]] = {}
         self._look_at = MOST
 
     def took(self, released: Mapping[str, Table]) -> None:
@@ -45,18 +46,18 @@ class OccurrenceHistory:
         for name, table in released.items():
             runs.put(self.sources.setdefault(name, []), table, IDENTITY)
 
-    def made(self, made: Made) -> None:
+    def made(self, made: DerivedTables) -> None:
         """Occurrences come out of them."""
-        if self.remember is not None or CONSTITUENTS in self.gives:
+        if self.remember is not None or CONSTITUENTS in self.wanted_columns:
             for name, tables in made.items():
-                runs.put(self.kept.setdefault(name, []), concat(tables), IDENTITY)
+                runs.put(self.derived.setdefault(name, []), concat(tables), IDENTITY)
 
     def columns(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
         """The columns that occurrences of an event get."""
         made = []
-        if BECAUSE in self.gives:
+        if BECAUSE in self.wanted_columns:
             made.append(self.because(table, plan.schemas, pool))
-        if CONSTITUENTS in self.gives:
+        if CONSTITUENTS in self.wanted_columns:
             made.append(self.constituents(event, table, plan, pool))
         return made
 
@@ -84,7 +85,7 @@ class OccurrenceHistory:
         needed = np.unique(parts)
         given, derived = needed[needed < DERIVED], needed[needed >= DERIVED]
         texts = _written(self.sources, given, plan.schemas, pool, written("true"))
-        texts |= _written(self.kept, derived, plan.schemas, pool, written("false"))
+        texts |= _written(self.derived, derived, plan.schemas, pool, written("false"))
         heads = [number for number, head in enumerate(plan.heads) if head.event == event]
         rules: list[list[int]] = [heads[:1] if name >= DERIVED else [] for name in names.tolist()]
         if len(heads) > 1:
@@ -102,7 +103,7 @@ class OccurrenceHistory:
         roots, current = self.lineage.parts_of(names)
         while len(current):
             whole = current < DERIVED
-            for tables in self.kept.values():
+            for tables in self.derived.values():
                 for run in tables:
                     whole |= runs.holds(run[IDENTITY], current)
             found.append(np.stack([roots[whole], current[whole]]))
@@ -114,7 +115,7 @@ class OccurrenceHistory:
 
     def tables(self) -> Iterable[tuple[str, Sequence[Table]]]:
         """All that is kept, by event."""
-        return (*self.sources.items(), *self.kept.items())
+        return (*self.sources.items(), *self.derived.items())
 
     @property
     def nbytes(self) -> int:
@@ -132,7 +133,7 @@ class OccurrenceHistory:
             since = now - self.remember
             live += [table[IDENTITY, table[END] >= since] for _, tables in self.tables() for table in tables]
         needed = self.lineage.keep(np.concatenate(live))
-        for each in (self.sources, self.kept):
+        for each in (self.sources, self.derived):
             for name, tables in each.items():
                 each[name] = []
                 for table in tables:
@@ -144,20 +145,22 @@ class OccurrenceHistory:
         which made which."""
         needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting]))
         records = {name: _those(concat(tables), needed) for name, tables in self.sources.items() if tables}
-        if CONSTITUENTS in self.gives:
-            records |= {_MADE + name: _those(concat(tables), needed) for name, tables in self.kept.items() if tables}
+        if CONSTITUENTS in self.wanted_columns:
+            records |= {
+                _DERIVED + name: _those(concat(tables), needed) for name, tables in self.derived.items() if tables
+            }
         return [to_arrow(records), self.lineage.snapshot(needed)]
 
     def restore(self, records: pa.RecordBatch, lineage: pa.RecordBatch) -> None:
         """Take on what a snapshot holds."""
         self.lineage.restore(lineage)
-        self.sources, self.kept = {}, {}
+        self.sources, self.derived = {}, {}
         tables = from_arrow(records)
         demand(all(table.ndim == 2 and len(table) >= FIRST for table in tables.values()))
-        self.took({name: table for name, table in tables.items() if not name.startswith(_MADE)})
+        self.took({name: table for name, table in tables.items() if not name.startswith(_DERIVED)})
         for name, table in tables.items():
-            if name.startswith(_MADE):
-                runs.put(self.kept.setdefault(name.removeprefix(_MADE), []), table, IDENTITY)
+            if name.startswith(_DERIVED):
+                runs.put(self.derived.setdefault(name.removeprefix(_DERIVED), []), table, IDENTITY)
 
     def fits(self, schemas: Mapping[str, Schema], waiting: Sequence[Ints]) -> None:
         """See that what was restored is of these events, and has the records that what is `waiting`, by names, goes
@@ -171,11 +174,11 @@ class OccurrenceHistory:
         demand(bool(np.isin(given, np.concatenate([np.empty(0, np.int64), *known])).all()))
 
 
-_MADE = "made "  # before the name of an event in a snapshot: what rules made of it
+_DERIVED = "made "  # before the name of an event in a snapshot: what rules made of it
 
 
 def _written(
-    kept: Mapping[str, Sequence[Table]],
+    tables_by_event: Mapping[str, Sequence[Table]],
     names: Ints,
     schemas: Mapping[str, Schema],
     pool: Pool,
@@ -183,7 +186,7 @@ def _written(
 ) -> dict[int, tuple[int, int, int, str]]:
     """Of the occurrences with these names, by name: end, start, order, and a text of event, start, end, arguments."""
     found: dict[int, tuple[int, int, int, str]] = {}
-    for event, tables in kept.items():
+    for event, tables in tables_by_event.items():
         attributes = schemas[event].attributes
         for table in tables:
             chosen = table[:, runs.found(table, names, IDENTITY)[1]]

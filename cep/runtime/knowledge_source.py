@@ -78,14 +78,14 @@ class KnowledgeSource(Protocol):
     def by_difference(self, graph: Graph) -> bool:
         """Whether of a pattern's answers only those are sought that a change brings or takes, not all anew."""
 
-    def difference(self, asked: Graph | Triples, pool: Pool) -> tuple[Answers, Answers] | None:
+    def difference(self, pattern: Graph | Triples, pool: Pool) -> tuple[Answers, Answers] | None:
         """The answers that the last change took, and those that it brought; None where all are to be asked for anew.
         Equal answers may come and go several times: an answer is there until it has gone as often as it has come."""
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
         """The triples that have these terms, a column for each position that is not fixed."""
 
-    def why_no_answers(self, asked: Graph | Triples, source: Source) -> Warning:
+    def why_no_answers(self, pattern: Graph | Triples, source: Source) -> Warning:
         """Why a pattern, or triples, of which there are none have no answers."""
 
     def relations(self, pool: Pool) -> Mapping[str, Relation]:
@@ -110,7 +110,7 @@ class KnowledgeSource(Protocol):
         """Changes of this knowledge as one, without what goes and is not here."""
 
     def over(
-        self, changes: Sequence[tuple[int, bytes]], asked: Mapping[str, Graph | Triples], pool: Pool
+        self, changes: Sequence[tuple[int, bytes]], patterns: Mapping[str, Graph | Triples], pool: Pool
     ) -> tuple[KnowledgeSource, dict[str, Spanned]] | None:
         """The knowledge after changes, each with the time from which it holds, ascending; and the answers to what is
         asked from before the first until after the last. None where this needs them one by one."""
@@ -123,12 +123,12 @@ RDF = "knowledge.graph"
 """The module that makes a source of triples. It lies above this one, and is loaded when triples are given."""
 
 
-def source_of(given: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
+def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
     """What an engine is given as knowledge: a source, as it is; or an rdflib graph or dataset, or triples or quads of
     rdflib or pyoxigraph, without reasoning. Raises CepError for anything else."""
-    if given is None or hasattr(given, "fingerprint"):
-        return given  # type: ignore[return-value]
-    source: KnowledgeSource = import_module(RDF).Knowledge.of(given)
+    if knowledge is None or hasattr(knowledge, "fingerprint"):
+        return knowledge  # type: ignore[return-value]
+    source: KnowledgeSource = import_module(RDF).Knowledge.of(knowledge)
     return source
 
 
@@ -270,26 +270,26 @@ def _silent(rules: Rules, found: Mapping[str, Answers]) -> tuple[Graph | Triples
     return tuple(silent.values())
 
 
-def answers(background: KnowledgeSource, asked: Graph | Triples, pool: Pool, source: Source) -> Answers:
+def answers(background: KnowledgeSource, pattern: Graph | Triples, pool: Pool, source: Source) -> Answers:
     """The rows of a pattern, or of triples."""
-    if isinstance(asked, Graph):
-        return background.answers(asked, pool, source)
-    return background.triples(asked.fixed, pool)
+    if isinstance(pattern, Graph):
+        return background.answers(pattern, pool, source)
+    return background.triples(pattern.fixed, pool)
 
 
-def relation(asked: Graph | Triples, table: MaterializedRelation) -> Relation:
+def relation(pattern: Graph | Triples, table: MaterializedRelation) -> Relation:
     """The predicate that a table of answers is: of triples, constants of the rules besides."""
-    if isinstance(asked, Graph) or not any(asked.fixed):
+    if isinstance(pattern, Graph) or not any(pattern.fixed):
         return table
-    return Chosen(table, [None if term is None else "iri" for term in asked.fixed])
+    return Chosen(table, [None if term is None else "iri" for term in pattern.fixed])
 
 
-def _nothing_to_ask(asked: Graph | Triples, source: Source) -> CepError:
-    what = "this graph pattern" if isinstance(asked, Graph) else "`triple`"
+def _nothing_to_ask(pattern: Graph | Triples, source: Source) -> CepError:
+    what = "this graph pattern" if isinstance(pattern, Graph) else "`triple`"
     hint = "name the files that hold it: `--knowledge stations.ttl`"
-    if isinstance(asked, Triples):
+    if isinstance(pattern, Triples):
         hint += ", or define it: `triple(S, P, O) :- ...`"
-    return CepError(f"{what} asks background knowledge, and there is none", source, asked.span, hint, "knowledge")
+    return CepError(f"{what} asks background knowledge, and there is none", source, pattern.span, hint, "knowledge")
 
 
 def _taken(rules: Rules, tables: Collection[str], offered: Collection[str]) -> list[CepError]:

@@ -110,10 +110,10 @@ class Machine:
         """
         collected: dict[str, list[Table]] = {}
         for pieces, until in slices(inputs, frontier.watermark):
-            given = self._slice(pieces, frontier.until(until))
+            outputs = self._slice(pieces, frontier.until(until))
             for event in self.plan.derived:
-                if rows(given[event]):
-                    collected.setdefault(event, []).append(given[event])
+                if rows(outputs[event]):
+                    collected.setdefault(event, []).append(outputs[event])
         if frontier.watermark >= END_OF_TIME and any((goal.due() or 0) > END_OF_TIME for _, goal in self.goals()):
             raise CepError(
                 "the end of time has come, 146 thousand years from 1970, and a deadline of an UNLESS lies behind it",
@@ -123,38 +123,38 @@ class Machine:
         return collected
 
     def _slice(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[Unit, Table]:
-        given: dict[Unit, Table] = {}
+        outputs: dict[Unit, Table] = {}
         made, spent, watermark = self.made, self.spent, frontier.watermark
         began = perf_counter_ns()
         for part in self.parts:
             if isinstance(part, _Step):
-                tables = [given[unit] for unit in part.reads]
+                tables = [outputs[unit] for unit in part.reads]
                 if part.event is not None:
                     own = inputs.get(part.event)
                     tables.insert(0, empty(self.widths[part.event]) if own is None else own)
                 if not any(t.shape[1] for t in tables):
                     due = part.goal.due()
                     if due is None or due > watermark:
-                        given[part.unit] = self._nothing(part.unit)
+                        outputs[part.unit] = self._nothing(part.unit)
                         continue
                 unit: Unit = part.unit
-                given[unit] = part.goal.step(tables, frontier)
+                outputs[unit] = part.goal.step(tables, frontier)
                 part.goal.evict(frontier)
-                made[unit] += given[unit].shape[1]
+                made[unit] += outputs[unit].shape[1]
             elif isinstance(part, _Loop):
                 unit = part.join
-                made[unit] += part.step(inputs, given, frontier, self.widths)
-                made[part.event] += given[part.event].shape[1]
-                made[part.scan] += given[part.scan].shape[1]
+                made[unit] += part.step(inputs, outputs, frontier, self.widths)
+                made[part.event] += outputs[part.event].shape[1]
+                made[part.scan] += outputs[part.scan].shape[1]
             else:
                 unit = part.first
-                part.step(inputs, given, frontier)
+                part.step(inputs, outputs, frontier)
                 for each in part.inside:
-                    made[each] += given[each].shape[1]
+                    made[each] += outputs[each].shape[1]
             now = perf_counter_ns()
             spent[unit] += now - began
             began = now
-        return given
+        return outputs
 
     def _nothing(self, unit: Unit) -> Table:
         return empty(self.widths[unit])
@@ -252,15 +252,15 @@ class _Loop:
     scanned: Goal
 
     def step(
-        self, inputs: Mapping[str, Table], given: dict[Unit, Table], frontier: Frontier, widths: Mapping[Unit, int]
+        self, inputs: Mapping[str, Table], outputs: dict[Unit, Table], frontier: Frontier, widths: Mapping[Unit, int]
     ) -> int:
         """Gives how many rows the join made."""
         own = inputs.get(self.event, empty(widths[self.event]))
-        base = self.make.step([own, *(given[unit] for unit in self.reads)], frontier)
-        made = distinct(self.chain.step([base, given[self.right]], frontier))
+        base = self.make.step([own, *(outputs[unit] for unit in self.reads)], frontier)
+        made = distinct(self.chain.step([base, outputs[self.right]], frontier))
         self.chain.evict(frontier)
-        given[self.event] = made
-        given[self.scan] = self.scanned.step([made], frontier)
+        outputs[self.event] = made
+        outputs[self.scan] = self.scanned.step([made], frontier)
         return rows(made) - rows(base)
 
 

@@ -53,9 +53,9 @@ class EngineParts:
         if pool.size > self.sweep_at:
             where = coded(self.plan.schemas)
             whole = () if history is None else history.tables()
-            held = [table[row] for name, tables in whole for table in tables for row in where[name]]
+            in_history = [table[row] for name, tables in whole for table in tables for row in where[name]]
             known = [] if self.changes is None else self.changes.codes()
-            pool.sweep([*self.machine.codes(), *self.clock.codes(where), *held, *known])
+            pool.sweep([*self.machine.codes(), *self.clock.codes(where), *in_history, *known])
             self.sweep_at = max(1 << 16, 2 * pool.size)
 
 

@@ -50,8 +50,8 @@ class Recursion:
         self.inside = {unit for part in parts for unit, *_ in part.units}
         self.first: Unit = min(unit for unit in self.inside if isinstance(unit, int))
 
-    def step(self, inputs: Mapping[str, Table], given: dict[Unit, Table], frontier: Frontier) -> None:
-        """Add to `given` what every unit of the cycle gives."""
+    def step(self, inputs: Mapping[str, Table], outputs: dict[Unit, Table], frontier: Frontier) -> None:
+        """Add to `outputs` what every unit of the cycle gives."""
         outer: dict[tuple[Unit, int], Table] = {}
         for part in self.parts:
             for unit, _, reads, event in part.units:
@@ -59,7 +59,7 @@ class Recursion:
                     outer[unit, 0] = inputs[event]
                 for port, other in enumerate(reads, 1 if event is not None else 0):
                     if other not in self.inside:
-                        outer[unit, port] = given[other]
+                        outer[unit, port] = outputs[other]
         made: dict[Unit, list[Table]] = {unit: [] for unit in self.inside}
         alone = most = 0
         for instant, slice_ in self._instants(outer, frontier.watermark):
@@ -79,7 +79,7 @@ class Recursion:
                 goal.evict(now_at)
         for part in self.parts:
             for unit, goal, _, _ in part.units:
-                given[unit] = concat(made[unit]) if made[unit] else empty(self.widths[unit])
+                outputs[unit] = concat(made[unit]) if made[unit] else empty(self.widths[unit])
                 goal.evict(frontier)
 
     def _instants(

@@ -57,7 +57,7 @@ class ReorderBuffer:
         return out
 
     @property
-    def held(self) -> int:
+    def waiting_rows(self) -> int:
         """How many occurrences wait."""
         return sum(rows(table) for tables in self.waiting.values() for table in tables)
 

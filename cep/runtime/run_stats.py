@@ -31,7 +31,7 @@ class RunStats:
 
     `written` are those of the derived events that were asked for, None: all.
     `unseen` are the events that the program reads and does not derive of which the input held none.
-    `batches` are those that are through; `held` are the files that held records, `empty` those that
+    `batches` are those that are through; `with_records` are the files that held records, `empty` those that
     held none.
     `watermark` is None until there is one; `done` is the part of the input that has been read, None: not known.
     """
@@ -41,7 +41,7 @@ class RunStats:
     derived: Counter[str] = field(default_factory=Counter)
     written: Counter[str] | None = None
     unseen: list[str] = field(default_factory=list)
-    held: set[str] = field(default_factory=set)
+    with_records: set[str] = field(default_factory=set)
     empty: list[str] = field(default_factory=list)
     batches: int = 0
     watermark: int | None = None

@@ -49,7 +49,7 @@ def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> 
     return made
 
 
-def update(parts: EngineParts, given: Sequence[TimedChange]) -> None:
+def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
     """Take changes of the knowledge, whose times are still to come. Raises CepError, and changes nothing, where one of
     them cannot be."""
     changes = parts.changes
@@ -59,13 +59,13 @@ def update(parts: EngineParts, given: Sequence[TimedChange]) -> None:
             hint="`knowledge=` of `Engine.from_text` gives some",
             code="knowledge",
         )
-    for time, _, _ in given:
+    for time, _, _ in changes_given:
         if not BEGINNING < time < END_OF_TIME:
             raise ValueError("an update has a time in microseconds, within 2**62")
         if time <= parts.clock.watermark:
             hint = "updates come before the events of their time, or within the lateness"
             raise CepError("the update is late: the watermark has passed it", hint=hint, code="late")
-    made = [(time, changes.loaded.change(add, remove)) for time, add, remove in given]
+    made = [(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given]
     if len(made) == 1:
         changes.add(*made[0])
     elif made:

@@ -87,12 +87,12 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
         closing(StoreProcess(program.folder / "events", vocabulary, options.queries.query_memory))
     )
     history = StoreListener(
-        service, store, vocabulary, options.retention.kept, options.retention.readings, again=not program.live
+        service, store, vocabulary, options.retention.keep_for, options.retention.readings, again=not program.live
     )
     history.troubled = lambda text: options.log("store", f"{text}; answers lack them", "error")
     history.begin(program.known)
     name, sender = document.parse_sender(
-        options.alerts.sender or outbox.kept("sender", document.own_name(options.retention.base))
+        options.alerts.sender or outbox.remembered("sender", document.own_name(options.retention.base))
     )
     origin = Publisher(options.rules.name, options.retention.base, sender, options.alerts.status, name)
     stream = Stream(outbox, options.alerts.status)
@@ -119,13 +119,13 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
         if options.retention.explain
         else None
     )
-    asking = sparql.SparqlOptions(
+    query_options = sparql.SparqlOptions(
         options.queries.query_seconds, options.queries.query_bytes, {**KNOWN, **PREFIXES}, options.queries.log_queries
     )
-    lasting = None if options.retention.kept is None else f"PT{options.retention.kept // 1_000_000}S"
+    lasting = None if options.retention.keep_for is None else f"PT{options.retention.keep_for // 1_000_000}S"
     routers: list[APIRouter] = [
-        sparql.router(store, asking, options.log),
-        subscribe.router(subscriptions, asking),
+        sparql.router(store, query_options, options.log),
+        subscribe.router(subscriptions, query_options),
         feeds.router(outbox, origin, stream, token is not None or options.server.local),
         page.router(scene, outbox, options.alerts.status, vocabulary),
         why.router(questions),
@@ -134,7 +134,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MetricsCollector(meter))
     registry.register(SourceMetrics(program.sources))
-    registry.register(AlertMetrics(outbox, stream, alerting.lives.unplaced))
+    registry.register(AlertMetrics(outbox, stream, alerting.lifecycle.unplaced))
     app = application(
         routers,
         Limits(token, options.server.rate, hosts=options.server.hosts, streams=options.server.streams),

@@ -19,7 +19,7 @@ from cep.app.cli_options import (
     PlaceOptions,
     RuleFile,
 )
-from cep.app.command_line import given
+from cep.app.command_line import option_values
 from cep.app.durations import duration, refuse
 from cep.core.logs import LOGS, Log
 from cep.core.suggest import did_you_mean
@@ -139,7 +139,7 @@ class RetentionOptions:
     base: Annotated[str, Option(metavar="IRI", help="What IRIs of events begin with.")] = "urn:semcep:"
 
     @property
-    def kept(self) -> int | None:
+    def keep_for(self) -> int | None:
         """For how long after their end events are kept, microseconds; None: for good."""
         return None if self.keep is None else duration(self.keep, "--keep")
 
@@ -229,7 +229,7 @@ class ServeOptions:
         from connectors.feeds import document
 
         kept, alerts = self.retention, self.alerts
-        _ = kept.kept, kept.remembered, alerts.receivers, self.server.root
+        _ = kept.keep_for, kept.remembered, alerts.receivers, self.server.root
         if kept.remember is not None and not kept.explain and self.place.on is None:
             raise refuse("--remember: there is no --explain", "what led to events is kept with `--explain`")
         if not self.source.inputs:
@@ -249,7 +249,7 @@ class ServeOptions:
 
     def _check_spark(self) -> None:
         """CepError: an option is for rules that run in this process."""
-        values = dict(given(self))
+        values = dict(option_values(self))
         for option in ONE_PROCESS:
             if values[option]:
                 raise refuse(f"{option} is not for `--on spark`", "the folder holds what the job has derived")

@@ -104,9 +104,9 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         if derived is None
         else derived.follow()
     )
-    turns = JournaledBatches(batches, journal)
+    journaled = JournaledBatches(batches, journal)
     return ServedProgram(
-        text, known, engine, alert_engine, live, turns, changes, rest, sources, origins, folder, journal
+        text, known, engine, alert_engine, live, journaled, changes, rest, sources, origins, folder, journal
     )
 
 
@@ -166,7 +166,7 @@ def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> Path:
     return options.retention.state
 
 
-def _restored(options: ServeOptions, engine: Engine, made: Callable[..., Engine], blob: bytes) -> Engine:
+def _restored(options: ServeOptions, engine: Engine, build: Callable[..., Engine], blob: bytes) -> Engine:
     """The engine with the snapshot's state; if the program has changed, with that of the rules that mean the same."""
     from cep.runtime.prior_state import PriorState
 
@@ -175,7 +175,7 @@ def _restored(options: ServeOptions, engine: Engine, made: Callable[..., Engine]
             return engine.restore(blob)
         if engine.explain:
             raise refuse("the program has changed, and with --explain nothing that is begun can go on in another")
-        engine = made(before=PriorState(blob))
+        engine = build(before=PriorState(blob))
     except CepError as error:
         if error.code == DAMAGED:
             raise refuse(
@@ -188,7 +188,7 @@ def _restored(options: ServeOptions, engine: Engine, made: Callable[..., Engine]
             "warning",
             code=error.code,
         )
-        return made()
+        return build()
     on, anew = ([rule for rule, goes in engine.carried.items() if goes is way] for way in (True, False))
     what = f"the program has changed; go on: {', '.join(on) or 'none'}; begin empty: {', '.join(anew) or 'none'}"
     options.log("carried", what, carried=on, empty=anew)

@@ -114,10 +114,12 @@ def derived(records: DataFrame, job: Job) -> DataFrame:
     states = generation.states(folder)
     begin(states, job.mark)
     start = generation.start
-    given = None if start is None else GenerationStart(generation.number, start, generation.before(folder))
+    beginning = None if start is None else GenerationStart(generation.number, start, generation.before(folder))
     for stage in job.program.stages:
         own = BucketStates(str(states), stage.number)
-        blocks = stepped(blocks, StageWork(job.program, stage.number, run, job.wanted, job.dead, own, given, job.times))
+        blocks = stepped(
+            blocks, StageWork(job.program, stage.number, run, job.wanted, job.dead, own, beginning, job.times)
+        )
     return watched(blocks)
 
 

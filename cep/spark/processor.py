@@ -34,7 +34,7 @@ class Buckets(StatefulProcessor):
         freeze_garbage()
         self.handle = handle
         self.version = handle.getValueState("version", StructType([StructField("version", LongType())]))
-        self.stepping: StageTask | None = None
+        self.task: StageTask | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         yield from self.here().take(key[0], rows, timerValues.getCurrentWatermarkInMs())
@@ -47,12 +47,12 @@ class Buckets(StatefulProcessor):
 
     def here(self) -> StageTask:
         """The engines of the stage, loaded with the first block or timer."""
-        if self.stepping is None:
+        if self.task is None:
             from cep.spark.stepping import BucketStore, StageTask
 
-            turn = BucketStore(self.kept, lambda version: self.version.update((version,)), self.handle.registerTimer)
-            self.stepping = StageTask(pickle.loads(self.work), turn)
-        return self.stepping
+            store = BucketStore(self.kept, lambda version: self.version.update((version,)), self.handle.registerTimer)
+            self.task = StageTask(pickle.loads(self.work), store)
+        return self.task
 
     def kept(self) -> int:
         """The version of the state of the current bucket; 0: it has none yet."""

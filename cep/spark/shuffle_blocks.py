@@ -67,15 +67,15 @@ def from_outside(
 
 
 def from_stage(
-    program: ShippedProgram, stage: Stage, bucket: int, made: Mapping[str, pl.DataFrame], wanted: Sequence[str]
+    program: ShippedProgram, stage: Stage, bucket: int, derived: Mapping[str, pl.DataFrame], wanted: Sequence[str]
 ) -> Iterator[ShuffleBlock]:
     """What a bucket made, for later stages, and where it is `wanted` for the sink."""
     place = (stage.number << 32) + bucket
     for later in program.stages[stage.number :]:
-        mine = {event: table for event, table in made.items() if event in later.inputs.keys() - later.outside}
+        mine = {event: table for event, table in derived.items() if event in later.inputs.keys() - later.outside}
         yield from _dealt(program, later, mine, place, None)
     keys = bucket_keys(program.buckets)
-    for event, table in made.items():
+    for event, table in derived.items():
         if event not in wanted or not table.height:
             continue
         if event not in program.merged:
@@ -166,10 +166,10 @@ def spark_hash(number: int) -> int:
     """The hash of an integer that Spark partitions by: Murmur3 of 32 bits, its seed 42, signed."""
     key = (number * 0xCC9E2D51) & _ALL
     key = ((key << 15) | (key >> 17)) & _ALL
-    made = 42 ^ ((key * 0x1B873593) & _ALL)
-    made = ((made << 13) | (made >> 19)) & _ALL
-    made = ((made * 5 + 0xE6546B64) & _ALL) ^ 4
-    made = ((made ^ (made >> 16)) * 0x85EBCA6B) & _ALL
-    made = ((made ^ (made >> 13)) * 0xC2B2AE35) & _ALL
-    made ^= made >> 16
-    return made - (1 << 32) if made >> 31 else made
+    mixed = 42 ^ ((key * 0x1B873593) & _ALL)
+    mixed = ((mixed << 13) | (mixed >> 19)) & _ALL
+    mixed = ((mixed * 5 + 0xE6546B64) & _ALL) ^ 4
+    mixed = ((mixed ^ (mixed >> 16)) * 0x85EBCA6B) & _ALL
+    mixed = ((mixed ^ (mixed >> 13)) * 0xC2B2AE35) & _ALL
+    mixed ^= mixed >> 16
+    return mixed - (1 << 32) if mixed >> 31 else mixed

@@ -56,28 +56,28 @@ class GenerationStart:
 
 @dataclass(frozen=True, slots=True)
 class StageWork:
-    """What there is to do in the stage of a `number`. `run`: a name of this run of the query, by which a worker knows
-    its engines again. `wanted`: the events that go out; `letters`: what paths of dead letters begin with; `states`: of
-    this stage; `given`: with what the buckets begin; `times`: how they are written, `iso` or `seconds`."""
+    """The work of the stage of a `number`. `run`: a name of this run of the query, by which a worker knows its engines
+    again. `wanted`: the events that go out; `dead_letters`: the prefix of the paths of dead letters; `states`: of this
+    stage; `beginning`: with what the buckets begin; `times`: how they are written, `iso` or `seconds`."""
 
     program: ShippedProgram
     number: int
     run: str
     wanted: tuple[str, ...]
-    letters: str | None
+    dead_letters: str | None
     states: BucketStates
-    given: GenerationStart | None
+    beginning: GenerationStart | None
     times: str = "iso"
 
 
 class StageTask:
     """A task's engines."""
 
-    def __init__(self, work: StageWork, turn: BucketStore) -> None:
-        self.program, self.stage, self.given = work.program, work.program.stages[work.number - 1], work.given
-        self.run, self.wanted, self.letters, self.states = work.run, work.wanted, work.letters, work.states
-        self.turn, self.places, self.times = turn, buckets_by_key(self.program.buckets), work.times
-        self.reached: dict[int, int] = {}
+    def __init__(self, work: StageWork, store: BucketStore) -> None:
+        self.program, self.stage, self.beginning = work.program, work.program.stages[work.number - 1], work.beginning
+        self.run, self.wanted, self.dead_letters, self.states = work.run, work.wanted, work.dead_letters, work.states
+        self.store, self.bucket_of_key, self.times = store, buckets_by_key(self.program.buckets), work.times
+        self.watermarks: dict[int, int] = {}
         for key, (known, _) in list(_engines.items()):
             run, stage, bucket = key
             if run != self.run or (stage == self.stage.number and not self.states.newest(bucket, known)):
@@ -92,47 +92,47 @@ class StageTask:
             else:
                 yield row
         if mine:
-            yield from self.step(self.places[key], mine, watermark)
+            yield from self.step(self.bucket_of_key[key], mine, watermark)
 
     def call(self, key: int, watermark: int) -> Iterator[Row]:
         """What time alone does in a bucket."""
-        bucket = self.places[key]
-        if self.reached.get(bucket) != watermark:
+        bucket = self.bucket_of_key[key]
+        if self.watermarks.get(bucket) != watermark:
             yield from self.step(bucket, [], watermark)
 
     def step(self, bucket: int, rows: list[Row], watermark: int) -> Iterator[Row]:
         """Take the rows, go on to the watermark (milliseconds, 0: there is none yet)."""
         version, engine = self.engine(bucket)
         until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
-        dead = self.changed(engine, rows, bucket, until)
-        tables, late = self.taken([row for row in rows if row.event != CHANGE], bucket, until)
+        dead = self.apply_changes(engine, rows, bucket, until)
+        tables, late = self.split_late([row for row in rows if row.event != CHANGE], bucket, until)
         dead += late
         if tables:
             engine.push(tables)
-            dead += self.refused(engine, tables, bucket, rows)
-        made: Mapping[str, pl.DataFrame] = {}
+            dead += self.refused_rows(engine, tables, bucket, rows)
+        derived: Mapping[str, pl.DataFrame] = {}
         if until > engine.watermark:
-            made = engine.close() if until > FARTHEST else engine.advance(until)
+            derived = engine.close() if until > FARTHEST else engine.advance(until)
         name = f"stage-{self.stage.number}-{bucket:04}-{version:08}"
-        if self.given is not None:
-            name += f"-{self.given.number}"
-        write(self.letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
+        if self.beginning is not None:
+            name += f"-{self.beginning.number}"
+        write(self.dead_letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
         if not tables:
             engine.forget()
         self.keep(bucket, version + 1, engine)
         if (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST:
-            self.turn.call(watermark + 1)
-        self.reached[bucket] = watermark
+            self.store.call(watermark + 1)
+        self.watermarks[bucket] = watermark
         report = Report.of(
             engine,
-            {event: table.height for event, table in made.items()},
+            {event: table.height for event, table in derived.items()},
             stage=self.stage.number,
             bucket=bucket,
             late=Counter(one.event for one in dead if one.event is not None and one.code == "late"),
             dead=Counter(one.code for one in dead),
         )
         for one in (
-            *from_stage(self.program, self.stage, bucket, made, self.wanted),
+            *from_stage(self.program, self.stage, bucket, derived, self.wanted),
             report_block(report, bucket_keys(1)[0]),
         ):
             yield Row(stage=one.stage, key=one.key, event=one.event, place=one.place, source=one.source, rows=one.rows)
@@ -140,12 +140,12 @@ class StageTask:
     def engine(self, bucket: int) -> tuple[int, Engine]:
         """The bucket's engine, and its version."""
         known, engine = _engines.pop((self.run, self.stage.number, bucket), (-1, None))
-        version = self.turn.version()
+        version = self.store.version()
         if engine is not None and known == version:
             return version, engine
         if not version:
-            number, given = self.stage.number, self.given
-            before = None if given is None else given.start.state(given.folder, number, bucket)
+            number, beginning = self.stage.number, self.beginning
+            before = None if beginning is None else beginning.start.state(beginning.folder, number, bucket)
             return version, self.program.engine(number, before=before)
         return version, self.states.opened(bucket, version, lambda state: self.program.engine(self.stage.number, state))
 
@@ -154,13 +154,13 @@ class StageTask:
         assert context is not None, "a task runs it"
         batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
         self.states.write(bucket, version, engine.snapshot(), batch)
-        self.turn.keep(version)
+        self.store.keep(version)
         _engines[self.run, self.stage.number, bucket] = version, engine
 
-    def changed(self, engine: Engine, rows: Iterable[Row], bucket: int, until: int) -> list[DeadLetter]:
+    def apply_changes(self, engine: Engine, rows: Iterable[Row], bucket: int, until: int) -> list[DeadLetter]:
         """Take the changes of the knowledge; gives those that are late, or cannot be, where this bucket tells of them:
         all come to the same."""
-        letters: list[DeadLetter] = []
+        dead_letters: list[DeadLetter] = []
         changes = [each for row in rows if row.event == CHANGE for each in json.loads(bytes(row.rows))]
         assert not changes or engine.changes is not None, "who gives changes gives knowledge"
         timely = [each for each in changes if each[0] > until]
@@ -177,10 +177,12 @@ class StageTask:
                 if engine.changes is not None and timely:
                     engine.changes.add(time, change.encode())
             except CepError as error:
-                letters.append(DeadLetter(file, line, error.message, error.code, _plain(change)))
-        return letters if (self.stage.number, bucket) == (1, 0) else []
+                dead_letters.append(DeadLetter(file, line, error.message, error.code, _plain(change)))
+        return dead_letters if (self.stage.number, bucket) == (1, 0) else []
 
-    def taken(self, rows: Iterable[Row], bucket: int, until: int) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
+    def split_late(
+        self, rows: Iterable[Row], bucket: int, until: int
+    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
         """The tables of parcels by event, without what is late, and this."""
         parts: dict[str, list[pl.DataFrame]] = {}
         dead: list[DeadLetter] = []
@@ -191,7 +193,7 @@ class StageTask:
             if row.event in self.stage.outside:
                 late = table["end"].to_numpy() <= until
                 if late.any():
-                    if self.tells(row.event, bucket):
+                    if self.reports(row.event, bucket):
                         these = table.filter(late)
                         dead += [
                             DeadLetter(row.source, line_of(order), LATE, "late", text, row.event)
@@ -203,32 +205,36 @@ class StageTask:
         tables = {event: stacked(each) if event in outside else gather(each) for event, each in parts.items()}
         return {event: table for event, table in tables.items() if table.height}, dead
 
-    def tells(self, event: str, bucket: int) -> bool:
+    def reports(self, event: str, bucket: int) -> bool:
         """Whether it is this bucket that tells of a row of the event that is refused."""
         if self.program.owner(event) != self.stage.number:
             return False
         return self.stage.inputs[event] != "broadcast" or bucket == 0
 
-    def refused(
+    def refused_rows(
         self, engine: Engine, tables: Mapping[str, pl.DataFrame], bucket: int, rows: Iterable[Row]
     ) -> list[DeadLetter]:
         """What the engine refused of the rows just pushed."""
-        letters = []
+        dead_letters = []
         sources = {row.place: row.source for row in rows if row.source is not None}
         for dead in engine.take_dead():
             assert dead.type in self.stage.outside, "what a stage makes fits"
-            if not self.tells(dead.type, bucket):
+            if not self.reports(dead.type, bucket):
                 continue
             order = int(tables[dead.type][ARRIVAL][dead.row])
             text = "".join(self.records(tables[dead.type][dead.row : dead.row + 1], dead.type))
-            letters.append(
+            dead_letters.append(
                 DeadLetter(sources.get(file_of(order)), line_of(order), dead.reason, dead.code, text or None, dead.type)
             )
-        return letters
+        return dead_letters
 
     def records(self, table: pl.DataFrame, event: str) -> list[str]:
         """Rows of an event as records, if anyone keeps the letters of them."""
-        return [""] * table.height if self.letters is None else records(table, self.program.schemas[event], self.times)
+        return (
+            [""] * table.height
+            if self.dead_letters is None
+            else records(table, self.program.schemas[event], self.times)
+        )
 
 
 def _plain(change: str) -> str:

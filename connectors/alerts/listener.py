@@ -32,7 +32,7 @@ class AlertListener:
         live, reached = outbox.begin(alert_fingerprints(engine.alerts, meanings))
         schemas = {alert.table: engine.plan.schemas[alert.table] for alert in engine.alerts}
         read = engine.inputs.keys() - engine.outputs.keys()
-        self.lives = AlertLifecycle(engine.alerts, schemas, read, meanings, live, reached)
+        self.lifecycle = AlertLifecycle(engine.alerts, schemas, read, meanings, live, reached)
         self.outbox = outbox
         self.engine = engine
         self._reached = BEGINNING
@@ -43,9 +43,9 @@ class AlertListener:
         if not round.ended:
             self._reached = max(self._reached, round.watermark)
         known = max(self._reached, self.engine.latest) if round.ended else round.watermark
-        changes = self.lives.take(round.alerts, min(known, round.watermark))
+        changes = self.lifecycle.take(round.alerts, min(known, round.watermark))
         self.outbox.ended = round.ended
-        self.outbox.add(changes, self.lives.reached)
-        for name in self.lives.unplaced.keys() - self._warned:
+        self.outbox.add(changes, self.lifecycle.reached)
+        for name in self.lifecycle.unplaced.keys() - self._warned:
             self._warned.add(name)
             self._warn(f"alert {name}: where it is is no place on earth; it is told without one", alert=name)

@@ -74,12 +74,12 @@ class Outbox:
     Raises CepError where the file is no outbox, or belongs to another process.
     """
 
-    def __init__(self, path: Path | None, kept: int = KEPT) -> None:
+    def __init__(self, path: Path | None, keep: int = KEPT) -> None:
         self._lock = threading.RLock()
         self._came = threading.Condition()
         self._listeners: list[Callable[[], None]] = []
         self._served: set[str] = set()
-        self._kept = kept
+        self._keep = keep
         self.ended, self.lost = False, tuple[str, ...]()
         self._open = True
         self._newest: list[OutboxEntry] = []  # those of the last addition
@@ -87,14 +87,14 @@ class Outbox:
         self._sqlite = outbox_tables.opened(where)
         self.last = self._one("select max(seq) from sqlite_sequence where name = 'changes'") or 0
         self._pruned, self._unverified = self._before(), self.last - outbox_tables.NEWEST
-        self.id = self.kept("id", str(uuid4()))
+        self.id = self.remembered("id", str(uuid4()))
 
     @property
     def first(self) -> int:
         """From this number on everything is here; of what was before it, only what open alerts came to last."""
         return self._pruned + 1
 
-    def kept(self, name: str, value: str) -> str:
+    def remembered(self, name: str, value: str) -> str:
         """What was first said under a name, by this call or one of before."""
         with self._lock, outbox_tables.writing(self._where):
             self._base.execute(
@@ -156,13 +156,13 @@ class Outbox:
         self.last += len(made)
 
     def _prune(self) -> None:
-        """Drop what is older than the last `kept`, when it is a tenth more, and all that are served have it."""
-        if self.last - self.first < self._kept * 1.1:
+        """Drop what is older than the last `remembered`, when it is a tenth more, and all that are served have it."""
+        if self.last - self.first < self._keep * 1.1:
             return
         marks = ", ".join("?" * len(self._served))
         slowest = self._one(f"select min(cursor) from receivers where name in ({marks})", *sorted(self._served))
-        until = min(self.last - self._kept, self.last if slowest is None else slowest)
-        if until - self._pruned < self._kept * 0.1:
+        until = min(self.last - self._keep, self.last if slowest is None else slowest)
+        if until - self._pruned < self._keep * 0.1:
             return
         with self._at_once():
             self._base.execute(

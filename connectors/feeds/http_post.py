@@ -13,7 +13,7 @@ from connectors.alerts.text import clean
 from connectors.feeds.sender import DeliveryRefused, ServerError, Unreachable
 from connectors.feeds.targets import Target, reachable
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Seconds for connecting, and for each step of an answer."""
 
 _LATER = frozenset((408, 425, 429, 502, 503, 504))
@@ -63,11 +63,11 @@ def send_request(target: Target, method: str, path: str, body: bytes | None, hea
 def _connected(target: Target) -> http.client.HTTPConnection:
     """OSError: there is no such host, it does not answer, or it is not allowed."""
     addresses = reachable(target)
-    connection = http.client.HTTPConnection(target.host, target.port, timeout=PATIENCE)
+    connection = http.client.HTTPConnection(target.host, target.port, timeout=TIMEOUT)
     error = OSError("no address")
     for address in addresses:
         try:
-            plain = socket.create_connection((address, target.port), PATIENCE)
+            plain = socket.create_connection((address, target.port), TIMEOUT)
         except OSError as reason:
             error = reason
             continue

@@ -19,7 +19,7 @@ from connectors.feeds.targets import Target, reachable
 if TYPE_CHECKING:
     from paho.mqtt.client import Client
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Seconds in which a broker has to answer."""
 
 _LONGEST = 200  # characters of a key in a topic
@@ -52,7 +52,7 @@ class Topics:
                 sent.append(client.publish(topic, b"", qos=1, retain=True))
         try:
             for one in sent:
-                one.wait_for_publish(PATIENCE)
+                one.wait_for_publish(TIMEOUT)
         except (RuntimeError, ValueError) as error:
             self._lost(str(error))
         if not all(one.is_published() for one in sent):
@@ -92,11 +92,11 @@ class Topics:
             answered.set()
 
         client.on_connect = connected
-        client.connect_timeout = PATIENCE
+        client.connect_timeout = TIMEOUT
         self._reach(client)
         client.loop_start()
         self._client = client
-        if not answered.wait(PATIENCE) or refusals:
+        if not answered.wait(TIMEOUT) or refusals:
             self._lost(refusals[0] if refusals else "the broker does not answer")
         return client
 

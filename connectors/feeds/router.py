@@ -152,8 +152,8 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         """Have them sent again, once each; what is not taken now either stays."""
         if not may_send:
             raise HTTPException(403, "this needs a server with a token: `--token-file`")
-        asking = request.headers.get("origin")
-        if asking is not None and urlsplit(asking).netloc != request.headers.get("host"):
+        origin = request.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
             raise HTTPException(403, "not from the page of another server")
         if not outbox.serves(name):
             raise HTTPException(404, "nothing is sent to such a receiver; `feeds/receivers` names them")

@@ -63,7 +63,7 @@ class Sender:
         outbox: Outbox,
         name: str,
         delivery: Delivery,
-        tell: ReportTrouble,
+        report: ReportTrouble,
         attempts: int = ATTEMPTS,
         start: bool = False,
     ) -> None:
@@ -72,7 +72,7 @@ class Sender:
         self.delivery = delivery
         self.cursor = outbox.receiver(name, start)
         self._attempts = attempts
-        self._tell = tell
+        self._report = report
         self._stopping = threading.Event()
         self._failing = False
         self._thread = threading.Thread(target=self._run, name=f"feed {name}", daemon=True)
@@ -122,13 +122,13 @@ class Sender:
             except Exception as error:  # a thread that ended would report nothing
                 reason = error.message if isinstance(error, CepError) else str(error) or type(error).__name__
                 if wait == _FIRST_WAIT:
-                    self._tell(self.name, trouble.format(reason), reason=reason)
+                    self._report(self.name, trouble.format(reason), reason=reason)
                 if self._stopping.wait(wait):
                     return
                 wait = min(2 * wait, _LONGEST_WAIT)
                 continue
             if wait > _FIRST_WAIT:
-                self._tell(self.name, "the outbox works again")
+                self._report(self.name, "the outbox works again")
             return
 
     def _give(self, entries: Sequence[OutboxEntry]) -> None:
@@ -170,7 +170,9 @@ class Sender:
         self._note(lambda: self.outbox.reject(self.name, entry.number, reason))
         self.cursor = max(self.cursor, entry.number)
         change = entry.change
-        self._tell(self.name, f"gave up on {change.id}: {reason}", alert=change.alert, change=change.id, reason=reason)
+        self._report(
+            self.name, f"gave up on {change.id}: {reason}", alert=change.alert, change=change.id, reason=reason
+        )
 
     def _again(self, letter: RefusedEntry) -> None:
         """Send a dead letter again, on demand; if that fails, the failure is its new reason."""
@@ -190,11 +192,11 @@ class Sender:
         except Exception as error:  # also an unexpected one: a thread that ended would report nothing
             if not self._failing:
                 reason = str(error) or type(error).__name__
-                self._tell(self.name, f"{reason}; trying again", reason=reason)
+                self._report(self.name, f"{reason}; trying again", reason=reason)
             self._failing = True
             return error
         if self._failing:
-            self._tell(self.name, "answers again")
+            self._report(self.name, "answers again")
         self._failing = False
         return None
 

@@ -15,7 +15,7 @@ from connectors.feeds.sender import Delivery, ReportTrouble, Sender
 from connectors.feeds.targets import Target, target
 from connectors.feeds.webhooks import Webhook
 
-PATIENCE = 5.0
+CLOSING_TIMEOUT = 5.0
 """Seconds in which all senders together may finish what is on its way."""
 
 
@@ -33,12 +33,12 @@ def targets(feeds: Sequence[str]) -> list[Target]:
 
 @contextmanager
 def sending(
-    outbox: Outbox, targets: Sequence[Target], origin: Publisher, tell: ReportTrouble
+    outbox: Outbox, targets: Sequence[Target], origin: Publisher, report: ReportTrouble
 ) -> Iterator[list[Sender]]:
     """Senders that run while the block does. Enter it before the program runs: a receiver that is new gets what comes
     from then on."""
     found = [
-        Sender(outbox, one.name, delivery(one, origin, outbox), tell, attempts=one.attempts, start=one.start)
+        Sender(outbox, one.name, delivery(one, origin, outbox), report, attempts=one.attempts, start=one.start)
         for one in targets
     ]
     try:
@@ -46,7 +46,7 @@ def sending(
             sender.start()
         yield found
     finally:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + CLOSING_TIMEOUT
         for sender in found:
             sender.halt()
         for sender in found:

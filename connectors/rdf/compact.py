@@ -17,7 +17,7 @@ _FIRST, _REST, _NIL, _TYPE = (ox.NamedNode(RDF + name) for name in ("first", "re
 
 def compact(triples: Iterable[ox.Triple], prefixes: Mapping[str, str]) -> bytes:
     """JSON-LD 1.1, in the order of the triples. The context has those of the prefixes that are used."""
-    return json.dumps(_Document(triples, prefixes).made(), ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(_Document(triples, prefixes).document(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 class _Document:
@@ -41,7 +41,7 @@ class _Document:
         self.used: set[str] = set()
         self.within = self._within()
 
-    def made(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         graph = [self.node(subject) for subject in self.nodes if subject not in self.within]
         return {"@context": {name: self.prefixes[name] for name in sorted(self.used)}, "@graph": graph}
 

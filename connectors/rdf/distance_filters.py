@@ -51,11 +51,11 @@ def near(text: str, prefixes: Mapping[str, str]) -> str:
     parts: list[tuple[int, str]] = []
     for at, one in enumerate(found[:-1]):
         if one.text.lower() == "filter" and one.kind == "word" and found[at + 1].text == "(":
-            held = list(_held(found, at + 2))
-            bands = [_band(short) for short in (_short(text, each, names) for each in held) if short]
+            conjuncts = list(_conjuncts(found, at + 2))
+            bands = [_band(short) for short in (_short(text, each, names) for each in conjuncts) if short]
             if bands:
                 parts.append((found[at + 1].end, " && ".join([*bands, "("])))
-                parts.append((held[-1][-1].end, ")"))
+                parts.append((conjuncts[-1][-1].end, ")"))
     for offset, more in sorted(parts, reverse=True):
         text = text[:offset] + more + text[offset:]
     return text
@@ -64,7 +64,7 @@ def near(text: str, prefixes: Mapping[str, str]) -> str:
 def shorts(filters: Sequence[str], prefixes: Mapping[str, str]) -> Iterator[DistanceLimit]:
     """What filters (what stands between their brackets) say of distances."""
     for text in filters:
-        for each in _held(tokens(text + ")"), 0):
+        for each in _conjuncts(tokens(text + ")"), 0):
             if short := _short(text, each, prefixes):
                 yield short
 
@@ -77,7 +77,7 @@ def _declared(found: Sequence[SparqlToken]) -> dict[str, str]:
     }
 
 
-def _held(found: Sequence[SparqlToken], at: int) -> Iterator[Sequence[SparqlToken]]:
+def _conjuncts(found: Sequence[SparqlToken], at: int) -> Iterator[Sequence[SparqlToken]]:
     """What a filter says, whose bracket is open: the parts that all have to hold. Nothing where it is another way."""
     parts: list[list[SparqlToken]] = [[]]
     depth = 0
@@ -96,14 +96,14 @@ def _held(found: Sequence[SparqlToken], at: int) -> Iterator[Sequence[SparqlToke
         parts[-1].append(one)
 
 
-def _short(text: str, held: Sequence[SparqlToken], names: Mapping[str, str]) -> DistanceLimit | None:
+def _short(text: str, condition: Sequence[SparqlToken], names: Mapping[str, str]) -> DistanceLimit | None:
     """What `distance(lat, long, y, x) < 20000` says, also turned round."""
-    if len(held) < 4:
+    if len(condition) < 4:
         return None
-    if held[0].kind == "number" and held[1].text in (">", ">="):
-        limit, call = held[0], held[2:]
-    elif held[-1].kind == "number" and held[-2].text in ("<", "<="):
-        limit, call = held[-1], held[:-2]
+    if condition[0].kind == "number" and condition[1].text in (">", ">="):
+        limit, call = condition[0], condition[2:]
+    elif condition[-1].kind == "number" and condition[-2].text in ("<", "<="):
+        limit, call = condition[-1], condition[:-2]
     else:
         return None
     prefix, _, local = call[0].text.partition(":")

@@ -15,7 +15,7 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[int]] = OrderedDict()  # whose turn it is first
-        self._asking: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()
 
     def add(self, client: str, number: int) -> bool:
         """A question that waits for its place; False: too many do."""
@@ -27,12 +27,12 @@ class FairQueue:
 
     def next(self) -> int | None:
         """One that has a place from now on; its client's next turn comes after those of all others."""
-        if self._asking.total() >= PLACES:
+        if self._running.total() >= PLACES:
             return None
         for client, mine in self._waiting.items():
-            if mine and self._asking[client] < SHARE:
+            if mine and self._running[client] < SHARE:
                 self._waiting.move_to_end(client)
-                self._asking[client] += 1
+                self._running[client] += 1
                 return mine.popleft()
         return None
 
@@ -42,7 +42,7 @@ class FairQueue:
         if number in mine:
             mine.remove(number)
         else:
-            self._asking[client] -= 1
-        if not mine and self._asking[client] <= 0:
+            self._running[client] -= 1
+        if not mine and self._running[client] <= 0:
             self._waiting.pop(client, None)
-            del self._asking[client]
+            del self._running[client]

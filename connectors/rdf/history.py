@@ -46,7 +46,7 @@ class StoreListener:
         self._service, self._keep, self._again = service, keep, again
         engine = service.engine
         self._derivations = Derivations(engine.plan, service.meanings, vocabulary, frozenset(service.outputs))
-        engine.tell(BECAUSE, CONSTITUENTS)
+        engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
         self._swept: int | None = None
         self._trouble: str | None = None
         self.troubled: Callable[[str], None] = lambda text: None

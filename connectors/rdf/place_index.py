@@ -27,7 +27,7 @@ from connectors.rdf.vocabulary import XSD
 _WGS84, _SCHEMA = "http://www.w3.org/2003/01/geo/wgs84_pos#", "http://schema.org/"
 _WAYS = [(f"{_WGS84}lat", f"{_WGS84}long"), (f"{_SCHEMA}latitude", f"{_SCHEMA}longitude")]
 _PLACES = 300_000  # triples that are held in order, of each way to say where something is
-_TURNS = 720.0  # degrees of longitude, beyond which rounding would matter
+_MOST_LONGITUDE = 720.0  # degrees of longitude, beyond which rounding would matter
 _READS = 20  # times that places are read, and read again since they have changed
 _POINTS, _NEAR = 5_000, 5_000  # places around which is looked, and what is found there at most
 _PRODUCT, _PAIRS = 10_000, 200_000  # points times what is near any, from which on pairs are listed, and pairs at most
@@ -84,7 +84,7 @@ class PlaceIndex:
             sides = [(here, there) for here, there in (short.places, short.places[::-1]) if _linked(query, there)]
             for here, there in sorted(sides, key=lambda side: not _timed(query, side[0])):
                 subject, way = _linked(query, there)[0]
-                origins = self._known(query, here, few) or self._asked(query, here, subject, ask)
+                origins = self._known(query, here, few) or self._queried(query, here, subject, ask)
                 pairs = None if origins is None else self._pairs(way, origins, short)
                 if origins is None or pairs is None:
                     continue
@@ -102,7 +102,7 @@ class PlaceIndex:
         """Which things may be near which points; None: they are too many, or one cannot be named."""
         self.read()
         places = self._places.get(way)
-        if places is None or any(abs(long) > _TURNS for _, (_, long) in origins.points):
+        if places is None or any(abs(long) > _MOST_LONGITUDE for _, (_, long) in origins.points):
             return None
         found: list[tuple[tuple[str, ...], str]] = []
         for terms, (lat, long) in origins.points:
@@ -129,7 +129,7 @@ class PlaceIndex:
                 return _Origins((subject,) if named else (), points)
         return None
 
-    def _asked(
+    def _queried(
         self, query: QueryParts, place: tuple[str, str], other: str, ask: Callable[[str], Iterable[Any]]
     ) -> _Origins | None:
         """Where a place of the query can be; None: that is not known, or at too many points."""
@@ -158,7 +158,7 @@ def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
     for name, value in _values_of(store, lat):
         written = "" if name.startswith("_:") else f"<{name}>"  # what is blank cannot be written
         found.extend((*point, written) for other in longs.get(name, ()) for point in _point(value, other))
-    if any(abs(long) > _TURNS for _, long, _ in found):
+    if any(abs(long) > _MOST_LONGITUDE for _, long, _ in found):
         return None
     found.sort()
     points = np.array([one[:2] for one in found], dtype=np.float64).reshape(-1, 2)

@@ -25,7 +25,7 @@ from connectors.rdf.question import QueryRefused
 _LOOK = 50  # milliseconds between two looks at a process that says nothing
 _LONG = 1.0  # seconds from which on a question gives way to all else
 _TRIES = 10  # forks that wait for a lock, one after the other
-_GIVES_WAY = 10
+_NICENESS = 10
 _PARENT_ENDS = 1  # prctl
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 FULL = "the system has no room for another process now"
@@ -120,7 +120,7 @@ class QueryProcess:
             if not slow and now - began > _LONG:
                 slow = True
                 with suppress(OSError):
-                    os.setpriority(os.PRIO_PROCESS, self._process, _GIVES_WAY)
+                    os.setpriority(os.PRIO_PROCESS, self._process, _NICENESS)
             asleep = _sleeping_since(self._process)
             if asleep is not None and asleep == before:
                 return None

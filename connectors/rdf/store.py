@@ -48,7 +48,7 @@ class EventStore:
         self._forgetting, self._recent = Retention(self.store, self.spans), TimeIndex(self.store, self.spans)
         self._loose = self._lines = 0
         self._elsewhere = f"{path}.stamps"  # there are instants of other ways to write them
-        self._indexed = self._recent.whole() and not os.path.exists(self._elsewhere) and not self._tells_times()
+        self._indexed = self._recent.whole() and not os.path.exists(self._elsewhere) and not self._has_times()
 
     def knows(self, name: str) -> bool:
         """Whether the knowledge of that name (its fingerprint) is loaded."""
@@ -73,7 +73,7 @@ class EventStore:
             self.store.flush()
             os.replace(path, before)
             self._recent.grid.changed()
-            self._indexed = self._indexed and not self._tells_times()
+            self._indexed = self._indexed and not self._has_times()
         for quad in marks:
             self.store.remove(quad)
         for note in (name, *([knowledge_files.hashed(before)] if os.path.exists(before) else [])):
@@ -164,7 +164,7 @@ class EventStore:
             self._loose = 0
             self.store.optimize()
 
-    def _tells_times(self) -> bool:
+    def _has_times(self) -> bool:
         """Whether the knowledge has instants, or what was learned has."""
         for path in (self._known, self._learned):
             if os.path.exists(path) and os.path.getsize(path):

@@ -85,16 +85,16 @@ class TimeIndex:
 
     def _within(self, found: QueryParts, variable: str, few: Few) -> Iterator[Rewritten]:
         """All that is in a range."""
-        asked = found.ranges[variable]
-        spans = self._hours(asked, False)
+        times = found.ranges[variable]
+        spans = self._hours(times, False)
         hours = list(islice(spans, _HOURS + 1))
-        looked = [str(minute) for hour in hours for minute in self._minutes(hour, asked)]
+        looked = [str(minute) for hour in hours for minute in self._minutes(hour, times)]
         instants = counted(self._store, f"VALUES ?minute {{ {' '.join(looked)} }} ?minute {INSIDE} ?instant", _LOOKED)
         if (begun := rare(self._store, found, variable, few, instants)) is not None:
             yield Rewritten(begun.written(found))
             return
         if len(hours) <= _HOURS:
-            minutes = [minute for hour in hours[: _MINUTES // 60 + 1] for minute in self._minutes(hour, asked)]
+            minutes = [minute for hour in hours[: _MINUTES // 60 + 1] for minute in self._minutes(hour, times)]
             some, path = (minutes, _INTO[0]) if len(hours) <= _MINUTES // 60 else (hours, _INTO[1])
         else:
             some, path = list({self._spans.around(hour): None for hour in [*hours, *spans]}), _INTO[2]
@@ -102,12 +102,12 @@ class TimeIndex:
 
     def _newest(self, found: QueryParts, order: Order, few: Few) -> Iterator[Rewritten]:
         """The spans at one end, more and more of them."""
-        asked, name = found.ranges.get(order.variable, Range()), order.variable
+        times, name = found.ranges.get(order.variable, Range()), order.variable
         begun = rare(self._store, found, name, few, _BY)
         most = _MOST if begun is None else min(_MOST, begun.events // _MORE)
         minutes: list[str] = []
         instants, goal = 0, max(_FIRST, 4 * (order.limit + order.offset))
-        each = (minute for hour in self._hours(asked, order.down) for minute in self._minutes(hour, asked, order.down))
+        each = (minute for hour in self._hours(times, order.down) for minute in self._minutes(hour, times, order.down))
         while goal <= most:
             for minute in each:
                 minutes.append(str(minute))
@@ -127,9 +127,9 @@ class TimeIndex:
     def _inside(self, span: ox.NamedNode, most: int = _LOOKED) -> int:
         return counted(self._store, f"{span} {INSIDE} ?instant", most)
 
-    def _hours(self, asked: Range, down: bool) -> Iterator[ox.NamedNode]:
-        return self._spans.hours(asked.since or "", asked.until or "~", down)
+    def _hours(self, times: Range, down: bool) -> Iterator[ox.NamedNode]:
+        return self._spans.hours(times.since or "", times.until or "~", down)
 
-    def _minutes(self, hour: ox.NamedNode, asked: Range, down: bool = False) -> Iterable[ox.NamedNode]:
-        since, until = asked.since or "", asked.until or "~"
+    def _minutes(self, hour: ox.NamedNode, times: Range, down: bool = False) -> Iterable[ox.NamedNode]:
+        since, until = times.since or "", times.until or "~"
         return [each for each in self._spans.within(hour, down) if since <= self._spans.name(each) <= until]

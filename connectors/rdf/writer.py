@@ -60,7 +60,7 @@ class RdfWriter:
         self._begun = False
         self._kept: list[str] = []
         self._derivations = Derivations(engine.plan, self._meanings, self._vocabulary, frozenset(schemas))
-        engine.tell(CONSTITUENTS)
+        engine.set_lineage_columns(CONSTITUENTS)
         self._put(self._derivations.rules())
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> int:

@@ -69,7 +69,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers, limits = Headers(scope=scope), self.limits
-        given = _token_in_address(scope)
+        token_in_address = _token_in_address(scope)
         root, client = scope.get("root_path", ""), client_of(scope)
         path = scope["path"].removeprefix(root)
         free, endless = path in OPEN, path in STREAMS
@@ -78,7 +78,7 @@ class Guard:
             refused = PlainTextResponse("this is not the name of this server; `--allow-host` names others\n", 421)
         elif not free and limits.rate and not self._may(client):
             refused = PlainTextResponse("too many requests\n", 429, {"Retry-After": "1"})
-        elif not free and limits.token and scope["method"] != "OPTIONS" and not self._knows(headers, given):
+        elif not free and limits.token and scope["method"] != "OPTIONS" and not self._knows(headers, token_in_address):
             refused = PlainTextResponse("a token is needed\n", 401, {"WWW-Authenticate": 'Bearer realm="semcep"'})
         elif _head(scope) > limits.head:
             refused = PlainTextResponse(too_long(limits.head), 431, {"Connection": "close"})
@@ -90,7 +90,11 @@ class Guard:
         if refused is not None:
             await refused(scope, receive, send)
             return
-        cookie = None if given is None else f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path={root}/{_secure(scope)}"
+        cookie = (
+            None
+            if token_in_address is None
+            else f"{COOKIE}={token_in_address}; HttpOnly; SameSite=Strict; Path={root}/{_secure(scope)}"
+        )
         if cookie is not None and path == "/":  # the token is not to stay in the address
             await Response(None, 303, {"Location": "./", "Set-Cookie": cookie, **_ALWAYS})(scope, receive, send)
             return
@@ -139,10 +143,10 @@ class Guard:
             if not self._open[client]:
                 del self._open[client]
 
-    def _knows(self, headers: Headers, given: str | None) -> bool:
+    def _knows(self, headers: Headers, token_in_address: str | None) -> bool:
         token = self.limits.token or ""
         kind, _, value = headers.get("authorization", "").partition(" ")
-        brought = [given or "", value.strip() if kind.lower() == "bearer" else "", _cookie(headers)]
+        brought = [token_in_address or "", value.strip() if kind.lower() == "bearer" else "", _cookie(headers)]
         return any(hmac.compare_digest(one.encode(), token.encode()) for one in brought)
 
     def _streams(self, client: str) -> int:

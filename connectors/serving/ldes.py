@@ -94,11 +94,11 @@ def router(history: StoreListener, kept: str | None) -> APIRouter:
         return _answer(request, [*lines, found.body.decode()], over and "T" in part)
 
     busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
-    told_of = answers(*GRAPHS, _404="There is no such page.", _500="The store has failed.", _503=busy)
+    responses = answers(*GRAPHS, _404="There is no such page.", _500="The store has failed.", _503=busy)
     made.add_api_route(
         "/ldes", view, methods=["GET"], responses=answers(*GRAPHS, _500="The store has failed.", _503=busy)
     )
-    made.add_api_route("/ldes/{part}", page, methods=["GET"], responses=told_of)
+    made.add_api_route("/ldes/{part}", page, methods=["GET"], responses=responses)
     return made
 
 

@@ -74,7 +74,7 @@ class Service:
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
         """A batch just pushed, None: the end of the input; and what it derived."""
-        self._tell(batch, self._new(batch), derived)
+        self._notify(batch, self._new(batch), derived)
 
     def _new(self, batch: Batch | None) -> dict[str, pl.DataFrame]:
         """What a batch holds, the first time that it comes: it may be worked off in several steps."""
@@ -82,7 +82,7 @@ class Service:
             return {}
         return {name: table.drop(ARRIVAL) for name, table in batch.tables.items()}
 
-    def _tell(
+    def _notify(
         self, batch: Batch | None, inputs: Mapping[str, pl.DataFrame], derived: Mapping[str, pl.DataFrame]
     ) -> None:
         engine, tally = self.engine, self.tally
@@ -118,4 +118,4 @@ class Relay(Service):
         events = self._new(batch)
         self.engine.skip(self.teller.watermark)
         self.tally.derived.update({name: table.height for name, table in events.items()})
-        self._tell(batch, {}, {**events, **derived})
+        self._notify(batch, {}, {**events, **derived})

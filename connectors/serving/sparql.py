@@ -82,7 +82,7 @@ _BODY = {
     },
     "required": True,
 }
-ASKED: Mapping[str, dict[str, Any]] = {
+QUERY_METHODS: Mapping[str, dict[str, Any]] = {
     "GET": {"parameters": [query("query", _QUERY, _EXAMPLE), *_GRAPHS]},
     "POST": {"requestBody": _BODY, "parameters": _GRAPHS},
 }
@@ -114,7 +114,7 @@ class Malformed(Exception):
         self.status = status
 
 
-def router(store: StoreProcess, asking: SparqlOptions, log: Log | None = None) -> APIRouter:
+def router(store: StoreProcess, options: SparqlOptions, log: Log | None = None) -> APIRouter:
     """The endpoint. `log` gets every request with its status, seconds, and bytes of the answer."""
     made = APIRouter(tags=["queries"], default_response_class=Response)
 
@@ -123,20 +123,20 @@ def router(store: StoreProcess, asking: SparqlOptions, log: Log | None = None) -
         description of the service."""
         began = perf_counter()
         found: list[Question] = []
-        response = await _answered(request, store, asking, found)
+        response = await _answered(request, store, options, found)
         if log is not None:
             seconds = round(perf_counter() - began, 4)
-            shown = {"query": found[0].text[:_SHOWN]} if asking.shown and found else {}
+            shown = {"query": found[0].text[:_SHOWN]} if options.shown and found else {}
             log("query", None, status=response.status_code, seconds=seconds, bytes=len(response.body), **shown)
         return response
 
-    told_of = answers(*TABLES, *GRAPHS, **REFUSALS, _500="The store has failed.")
-    for method, more in ASKED.items():
-        made.add_api_route("/sparql", endpoint, methods=[method], openapi_extra=more, responses=told_of)
+    responses = answers(*TABLES, *GRAPHS, **REFUSALS, _500="The store has failed.")
+    for method, more in QUERY_METHODS.items():
+        made.add_api_route("/sparql", endpoint, methods=[method], openapi_extra=more, responses=responses)
     return made
 
 
-async def _answered(request: Request, store: StoreProcess, asking: SparqlOptions, found: list[Question]) -> Response:
+async def _answered(request: Request, store: StoreProcess, options: SparqlOptions, found: list[Question]) -> Response:
     """The answer, or why there is none; the question goes to `found`."""
     try:
         pairs = await parameters(request)
@@ -146,7 +146,7 @@ async def _answered(request: Request, store: StoreProcess, asking: SparqlOptions
                 raise Malformed(406, f"the description of the service is {', '.join(GRAPHS)}")
             text = described(str(request.url.replace(query="")), format)
             return Response(text, media_type=_TYPES[format], headers={"Vary": "Accept"})
-        question = asked(pairs, asking)
+        question = question_of(pairs, options)
         found.append(question)
         table, graph = formats(request.headers)
         client = client_of(request.scope)
@@ -163,9 +163,9 @@ async def _answered(request: Request, store: StoreProcess, asking: SparqlOptions
     return Response(answer.body, media_type=_TYPES[answer.format], headers={"Vary": "Accept"})
 
 
-async def await_answer(request: Request, asked: Future[T]) -> T:
+async def await_answer(request: Request, question_of: Future[T]) -> T:
     """What was asked for. Refused: the client has gone before it came; then it is ended."""
-    answer, gone = asyncio.wrap_future(asked), asyncio.ensure_future(_gone(request))
+    answer, gone = asyncio.wrap_future(question_of), asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
@@ -211,13 +211,13 @@ async def parameters(request: Request) -> list[tuple[str, str]] | None:
             raise Malformed(415, f"the content type is {_FORM} or {_DIRECT}, not `{other[:80]}`")
 
 
-def asked(pairs: Sequence[tuple[str, str]], asking: SparqlOptions) -> Question:
+def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Question:
     """The question of a query operation. Raises Malformed."""
     queries = [value for key, value in pairs if key == "query"]
     if len(queries) != 1:
         raise Malformed(400, "there is no query" if not queries else "there is more than one query")
-    if len(queries[0]) > asking.characters:
-        raise Malformed(413, f"the query has more than {asking.characters} characters")
+    if len(queries[0]) > options.characters:
+        raise Malformed(413, f"the query has more than {options.characters} characters")
     default = tuple(value for key, value in pairs if key == "default-graph-uri")
     named = tuple(value for key, value in pairs if key == "named-graph-uri")
     for iri in (*default, *named):
@@ -227,9 +227,9 @@ def asked(pairs: Sequence[tuple[str, str]], asking: SparqlOptions) -> Question:
         queries[0],
         default=default if default or named else None,
         named=named if default or named else None,
-        prefixes=tuple((asking.prefixes or {}).items()),
-        seconds=asking.seconds,
-        bytes=asking.bytes,
+        prefixes=tuple((options.prefixes or {}).items()),
+        seconds=options.seconds,
+        bytes=options.bytes,
     )
 
 

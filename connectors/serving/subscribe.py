@@ -25,13 +25,13 @@ from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving.guard import client_of
 from connectors.serving.openapi import answers
 from connectors.serving.sparql import (
-    ASKED,
+    QUERY_METHODS,
     REFUSALS,
     Malformed,
     SparqlOptions,
-    asked,
     check_federation,
     parameters,
+    question_of,
     refused,
 )
 from knowledge.query.sparql import tokens
@@ -57,12 +57,12 @@ class PollingRate:
 
 @dataclass(slots=True)
 class _Watched:
-    """A query with those who watch it. `names`: the events it names, None: it may be about all; `asked`: done when it
-    has been asked once; `rows`: its answer, each as JSON."""
+    """A query and the clients that watch it. `names`: the events it names, None: it may be about all; `first_answer`:
+    done when the query was answered once; `rows`: the answer, each row as JSON."""
 
     question: Question
     names: frozenset[str] | None
-    asked: asyncio.Future[None]
+    first_answer: asyncio.Future[None]
     clients: list[asyncio.Queue[str | None]] = field(default_factory=list)
     variables: list[str] = field(default_factory=list)
     rows: Counter[str] = field(default_factory=Counter)
@@ -96,10 +96,10 @@ class Subscriptions:
             one.task = asyncio.create_task(self._keep(one))
         queue: asyncio.Queue[str | None] = asyncio.Queue(_BEHIND)
         one.clients.append(queue)
-        if one.asked.done():
+        if one.first_answer.done():
             queue.put_nowait(_whole(one))
         try:
-            await asyncio.shield(one.asked)
+            await asyncio.shield(one.first_answer)
         except BaseException:
             self.leave(question, queue)
             raise
@@ -144,10 +144,10 @@ class Subscriptions:
             await self._ask(one)
         except Exception as error:
             self._watched.pop(one.question, None)
-            one.asked.set_exception(_refusal(error))
+            one.first_answer.set_exception(_refusal(error))
             return
         self._send(one, _whole(one))
-        one.asked.set_result(None)
+        one.first_answer.set_result(None)
         troubles = 0
         while troubles < _TROUBLES:
             with suppress(TimeoutError):
@@ -185,7 +185,7 @@ class Subscriptions:
                 _end(queue)
 
 
-def router(subscriptions: Subscriptions, asking: SparqlOptions) -> APIRouter:
+def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
     """The endpoint."""
     made = APIRouter(tags=["queries"], default_response_class=Response)
 
@@ -193,8 +193,10 @@ def router(subscriptions: Subscriptions, asking: SparqlOptions) -> APIRouter:
         """A SELECT whose answer is sent again in part when it changes, as Server-Sent Events."""
         try:
             pairs = await parameters(request)
-            most = min(MOST, asking.bytes)
-            question = replace(asked(pairs or (), asking), table="json", bytes=most, client=client_of(request.scope))
+            most = min(MOST, options.bytes)
+            question = replace(
+                question_of(pairs or (), options), table="json", bytes=most, client=client_of(request.scope)
+            )
             await asyncio.to_thread(check_federation, question.text)
             queue = await subscriptions.watch(question)
         except Malformed as error:
@@ -221,9 +223,9 @@ def router(subscriptions: Subscriptions, asking: SparqlOptions) -> APIRouter:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(messages(), media_type="text/event-stream", headers=headers)
 
-    told_of = answers("text/event-stream", **REFUSALS, _500="The store has failed.")
-    for method, more in ASKED.items():
-        made.add_api_route("/sparql/subscribe", subscribe, methods=[method], openapi_extra=more, responses=told_of)
+    responses = answers("text/event-stream", **REFUSALS, _500="The store has failed.")
+    for method, more in QUERY_METHODS.items():
+        made.add_api_route("/sparql/subscribe", subscribe, methods=[method], openapi_extra=more, responses=responses)
     return made
 
 

@@ -58,7 +58,7 @@ Ended = Callable[[str], tuple[str | None, int] | None]
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _OBJECT = {"type": "object"}
-_NOT_KEPT = {"Cache-Control": "no-store", "Vary": "Accept"}
+_NO_STORE = {"Cache-Control": "no-store", "Vary": "Accept"}
 
 
 class Unanswered(Exception):
@@ -89,14 +89,14 @@ class TimeLimit:
 class Questions:
     """Questions to an engine with `remember`, one after the other, in a thread of their own.
 
-    Who has the `turn` may look at the engine. A question that took it for some time leaves it for as long: at least
+    Who has the `lock` may look at the engine. A question that took it for some time leaves it for as long: at least
     half of the time is the program's. `ended` finds events by their `@id`.
     """
 
     def __init__(
         self,
         engine: Engine,
-        turn: FairLock,
+        lock: FairLock,
         ended: Ended,
         facts: Facts | None = None,
         origins: Origins | None = None,
@@ -104,8 +104,8 @@ class Questions:
         vocabulary: EventVocabulary | None = None,
     ) -> None:
         assert engine.history is not None and engine.history.remember is not None, "the engine remembers"
-        self.engine, self.turn, self.ended = engine, turn, ended
-        self.facts, self.origins, self.patience = facts, origins, TimeLimit(seconds)
+        self.engine, self.lock, self.ended = engine, lock, ended
+        self.facts, self.origins, self.check_limit = facts, origins, TimeLimit(seconds)
         self.vocabulary = vocabulary or EventVocabulary()
         self.remember = engine.history.remember
         self._thread = ThreadPoolExecutor(1, "why")
@@ -119,22 +119,22 @@ class Questions:
             raise Unanswered(404, f"no derived event has the id `{id}`, or it is no longer kept")
         event, end = found
 
-        def explain(asked: Explainer) -> dict[str, Any]:
+        def explain(explainer: Explainer) -> dict[str, Any]:
             try:
                 one = by_id(self.engine, id, event, end)
             except CepError:
                 what = f"what ended in the last {say_duration(self.remember)} and came since the server was started"
                 gone = f"it is not remembered what led to this event, which ended at {iso(end)}; remembered is {what}"
                 raise Unanswered(410, f"{gone}: `--remember` says how much") from None
-            return asked.why(one, most, depth)
+            return explainer.why(one, most, depth)
 
-        return await self._asked(explain)
+        return await self._in_thread(explain)
 
     async def why_not(self, event: str, at: str, back: int | None) -> dict[str, Any]:
         """Why there is no such event, by rule. Raises Unanswered, and CepError where `event` or `at` is none."""
-        return await self._asked(lambda asked: asked.why_not(wanted(event, self.engine, at), back))
+        return await self._in_thread(lambda explainer: explainer.why_not(wanted(event, self.engine, at), back))
 
-    async def _asked(self, question: Callable[[Explainer], dict[str, Any]]) -> dict[str, Any]:
+    async def _in_thread(self, question: Callable[[Explainer], dict[str, Any]]) -> dict[str, Any]:
         with self._counting:
             if self._waiting >= WAITING:
                 raise Unanswered(503, "too many questions are waiting")
@@ -144,14 +144,14 @@ class Questions:
     def _answered(self, question: Callable[[Explainer], dict[str, Any]]) -> dict[str, Any]:
         try:
             time.sleep(max(0.0, self._next - time.monotonic()))
-            if not self.turn.acquire(self.patience.seconds):
+            if not self.lock.acquire(self.check_limit.seconds):
                 raise Unanswered(503, "the program is at work on a long batch; ask again")
             began = time.monotonic()
             try:
                 calendar = self.origins is None or self.origins.times != "seconds"
-                return question(Explainer(self.engine, self.facts, self._origin, calendar, self.patience.until()))
+                return question(Explainer(self.engine, self.facts, self._origin, calendar, self.check_limit.until()))
             finally:
-                self.turn.release()
+                self.lock.release()
                 self._next = 2 * time.monotonic() - began
         finally:
             with self._counting:
@@ -191,22 +191,20 @@ def router(questions: Questions | None) -> APIRouter:
     absences = ("application/json", "text/plain")
     wrong, unkept = "There is no such event or time.", "It is not kept what events come from."
 
-    async def answered(
-        request: Request, form: Form | None, asked: Callable[[Questions], Json], plain: Plain
-    ) -> Response:
+    async def answered(request: Request, form: Form | None, ask: Callable[[Questions], Json], plain: Plain) -> Response:
         try:
             if questions is None:
                 raise Unanswered(404, "it is not kept what events come from: `cep serve --explain` keeps it")
             chosen = form or negotiated(request.headers, FORMS)
             if chosen not in plain:
                 raise Unanswered(406, f"answers are {', '.join(kind for kind, each in FORMS.items() if each in plain)}")
-            found = await asked(questions)
-            return Response(plain[chosen](found, questions), media_type=TYPES[chosen], headers=_NOT_KEPT)
+            found = await ask(questions)
+            return Response(plain[chosen](found, questions), media_type=TYPES[chosen], headers=_NO_STORE)
         except Unanswered as error:
             more = {"Retry-After": "5"} if error.status == 503 else {}
-            return PlainTextResponse(f"{error}\n", error.status, _NOT_KEPT | more)
+            return PlainTextResponse(f"{error}\n", error.status, _NO_STORE | more)
         except CepError as error:
-            return PlainTextResponse(f"{str(error).removeprefix('--')}\n", 400, _NOT_KEPT)
+            return PlainTextResponse(f"{str(error).removeprefix('--')}\n", 400, _NO_STORE)
 
     @made.get("/why/{id}", responses=trees)
     async def why(
@@ -219,8 +217,8 @@ def router(questions: Questions | None) -> APIRouter:
         """The tree of a derived event, as `cep explain` gives it."""
         name = id.removeprefix("@")
         if not _ID.fullmatch(name):
-            return PlainTextResponse("an `@id` has 32 hexadecimal digits\n", 404, _NOT_KEPT)
-        return await answered(request, format, lambda asked: asked.why(name, most, depth), _TREES)
+            return PlainTextResponse("an `@id` has 32 hexadecimal digits\n", 404, _NO_STORE)
+        return await answered(request, format, lambda ask: ask.why(name, most, depth), _TREES)
 
     @made.get("/why-not", responses=answers(*absences, json=_OBJECT, _400=wrong, _404=unkept, _503=busy))
     async def why_not(
@@ -234,13 +232,13 @@ def router(questions: Questions | None) -> APIRouter:
         try:
             before = None if back is None else of_duration(back)
         except ValueError:
-            return PlainTextResponse(f"back: `{back}` is no duration: `90 min`, `PT90M`\n", 400, _NOT_KEPT)
-        return await answered(request, format, lambda asked: asked.why_not(event, at, before), _REFUSALS)
+            return PlainTextResponse(f"back: `{back}` is no duration: `90 min`, `PT90M`\n", 400, _NO_STORE)
+        return await answered(request, format, lambda ask: ask.why_not(event, at, before), _REFUSALS)
 
     return made
 
 
-def _json(found: Mapping[str, Any], asked: Questions) -> str:
+def _json(found: Mapping[str, Any], questions: Questions) -> str:
     return json.dumps(found, ensure_ascii=False)
 
 

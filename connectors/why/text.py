@@ -41,131 +41,133 @@ LONGEST = 240
 """Characters of a graph pattern that are shown."""
 
 
-def _patient() -> None:
+def _no_limit() -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """An engine that remembers, asked. Not while it steps.
+    """Explains what an engine with `remember` derived, between two of its steps.
 
     `facts`: what the answers of graph patterns rest on (`knowledge.provenance`); `calendar`: times as ISO 8601, else
-    seconds; `patience` is called now and then, and raises where it ends.
+    seconds; `check_limit` is called now and then, and raises where the time is over.
     """
 
     engine: Engine
     facts: Facts | None = None
     origin: RecordFinder | None = None
     calendar: bool = True
-    patience: Callable[[], None] = _patient
+    check_limit: Callable[[], None] = _no_limit
 
     def why(self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST) -> dict[str, Any]:
         """The tree of a derived event."""
-        judge = Judge(self.engine, self.facts, None, self.patience)
+        judge = Judge(self.engine, self.facts, None, self.check_limit)
         return self.node(derivation(Memory(self.engine), judge, occurrence, most, depth))
 
     def why_not(self, wanted: Wanted, back: int | None = None) -> dict[str, Any]:
         """Why there is no such event, for each rule; or that there is."""
-        judge = Judge(self.engine, self.facts, patience=self.patience)
+        judge = Judge(self.engine, self.facts, check_limit=self.check_limit)
         return self.absence(absence(Memory(self.engine), judge, wanted, back))
 
     # --- nodes ---
 
     def node(self, node: Node) -> dict[str, Any]:
-        told = self.occurrence(node.occurrence, node.record)
+        answer = self.occurrence(node.occurrence, node.record)
         if node.rule is not None:
-            told["rule"] = self.rule(node.rule)
-            told["also"] = [self.rule(each) for each in node.also]
-            told["variables"] = self.variables(node.bound or {})
-            told["conditions"] = [self.condition(each) for each in node.judged]
-            told["absent"] = [
-                {"pattern": self.written(pattern, node.bound or {}), "until": self.time(until)}
+            answer["rule"] = self.rule(node.rule)
+            answer["also"] = [self.rule(each) for each in node.also]
+            answer["variables"] = self.variables(node.bound or {})
+            answer["conditions"] = [self.condition(each) for each in node.judged]
+            answer["absent"] = [
+                {"pattern": self.pattern_text(pattern, node.bound or {}), "until": self.time(until)}
                 for pattern, until in node.silent
             ]
-        told["parts"] = [self.node(part) for part in node.parts]
+        answer["parts"] = [self.node(part) for part in node.parts]
         if node.chain:
-            told["chain"] = [self.node(link) for link in node.chain]
+            answer["chain"] = [self.node(link) for link in node.chain]
         if node.again:
-            told["again"] = True
+            answer["again"] = True
         if node.left_out:
-            told["left_out"] = node.left_out
-        return {key: value for key, value in told.items() if value != [] or key == "conditions"}
+            answer["left_out"] = node.left_out
+        return {key: value for key, value in answer.items() if value != [] or key == "conditions"}
 
     def occurrence(self, one: Occurrence, record: bool) -> dict[str, Any]:
         attributes = self.engine.plan.schemas[one.event].attributes
-        told: dict[str, Any] = {
+        answer: dict[str, Any] = {
             "event": one.event,
-            "text": self.brief(one),
-            "arguments": {a.name: self.value((value, a.type)) for a, value in zip(attributes, one.args)},
+            "text": self.occurrence_text(one),
+            "arguments": {a.name: self.json_value((value, a.type)) for a, value in zip(attributes, one.args)},
             "start": self.time(one.start),
             "end": self.time(one.end),
             "id": identity(one, "" if record else self.engine.meanings().get(one.event, "")),
         }
         if record:
-            told["record"] = {}
+            answer["record"] = {}
             if self.origin is not None and (place := self.origin(one)) is not None:
-                told["record"] = {"file": place[0], "line": place[1]}
-        return told
+                answer["record"] = {"file": place[0], "line": place[1]}
+        return answer
 
     def rule(self, rule: Rule) -> dict[str, Any]:
         text = self.excerpt(rule.span)
         return {"name": rule.label, "line": rule.span.line, "column": rule.span.column, "text": text}
 
     def variables(self, bound: Bound) -> dict[str, Any]:
-        return {name: self.value(typed) for name, typed in bound.items() if not name.startswith("_")}
+        return {name: self.json_value(typed) for name, typed in bound.items() if not name.startswith("_")}
 
     def condition(self, judged: Judged) -> dict[str, Any]:
-        told: dict[str, Any] = {"text": shown(judged.condition), "holds": judged.holds}
+        answer: dict[str, Any] = {"text": shown(judged.condition), "holds": judged.holds}
         if judged.sides is not None and isinstance(judged.condition, Comparison):
             operator = judged.condition.operator
-            told["sides"] = [self.value(side) for side in judged.sides]
-            left, right = (self.phrase(side, people=True) for side in judged.sides)
-            told["told"] = left if operator == "=" and left == right else f"{left} {operator} {right}"
-        told["values"] = {name: self.value((v, "any")) for name, v in judged.values.items() if not name.endswith(")")}
+            answer["sides"] = [self.json_value(side) for side in judged.sides]
+            left, right = (self.value_text(side, people=True) for side in judged.sides)
+            answer["told"] = left if operator == "=" and left == right else f"{left} {operator} {right}"
+        answer["values"] = {
+            name: self.json_value((v, "any")) for name, v in judged.values.items() if not name.endswith(")")
+        }
         if judged.within:
-            told["because"] = [self.condition(each) for each in judged.within]
+            answer["because"] = [self.condition(each) for each in judged.within]
         if judged.facts:
-            told["triples"] = [self.fact(fact) for fact in judged.facts]
-        return told
+            answer["triples"] = [self.fact(fact) for fact in judged.facts]
+        return answer
 
     def fact(self, fact: Fact) -> dict[str, Any]:
         steps = []
         for step in fact.steps:
-            told: dict[str, Any] = {"triple": list(step.triple), "rule": step.rule}
-            steps.append(told | ({"from": [list(each) for each in step.premises]} if step.premises else {}))
+            answer: dict[str, Any] = {"triple": list(step.triple), "rule": step.rule}
+            steps.append(answer | ({"from": [list(each) for each in step.premises]} if step.premises else {}))
         return {"triple": fact.triple, "proof": list(fact.proof), "steps": steps}
 
     # --- absence ---
 
     def absence(self, found: Absence) -> dict[str, Any]:
-        asked = found.wanted
-        told: dict[str, Any] = {
-            "event": asked.event,
-            "asked": self.pattern(asked.event, asked.fixed),
-            "at": None if asked.since == BEGINNING else [self.time(asked.since), self.time(asked.until)],
+        wanted = found.wanted
+        answer: dict[str, Any] = {
+            "event": wanted.event,
+            "asked": self.event_text(wanted.event, wanted.fixed),
+            "at": None if wanted.since == BEGINNING else [self.time(wanted.since), self.time(wanted.until)],
             "exists": bool(found.found),
         }
         if found.found:
             memory = Memory(self.engine)
-            told["found"] = [self.occurrence(one, memory.is_input(one)) for one in found.found]
-            return told
-        told["rules"] = [self.refusal(each) for each in found.refusals]
-        return told | self._around(found.before, found.after)
+            answer["found"] = [self.occurrence(one, memory.is_input(one)) for one in found.found]
+            return answer
+        answer["rules"] = [self.refusal(each) for each in found.refusals]
+        return answer | self._around(found.before, found.after)
 
     def _around(self, before: Occurrence | None, after: Occurrence | None) -> dict[str, Any]:
-        told = {}
+        answer = {}
         if before is not None:
-            told["before"] = self.occurrence(before, False)
+            answer["before"] = self.occurrence(before, False)
         if after is not None:
-            told["after"] = self.occurrence(after, False)
-        return told
+            answer["after"] = self.occurrence(after, False)
+        return answer
 
     def refusal(self, refusal: Refusal) -> dict[str, Any]:
         attempt, failure = refusal.attempt, refusal.failure
-        told = {
+        answer = {
             "rule": self.rule(refusal.rule),
             "since": None if refusal.since == BEGINNING else self.time(refusal.since),
-            "failure": {"kind": failure.kind, "told": self.failed(refusal)}
+            "failure": {"kind": failure.kind, "told": self.failure_text(refusal)}
             | ({"by": float(failure.by) / 1_000_000} if failure.by else {})
             | ({"occurrence": self.occurrence(failure.occurrence, False)} if failure.occurrence else {})
             | ({"conditions": [self.condition(each) for each in failure.judged]} if failure.judged else {})
@@ -175,16 +177,16 @@ class Explainer:
             "conditions": [self.condition(each) for each, _ in attempt.judged],
         }
         if refusal.because:
-            told["because"] = [self.refusal(each) for each in refusal.because]
-        return told
+            answer["because"] = [self.refusal(each) for each in refusal.because]
+        return answer
 
-    def failed(self, refusal: Refusal) -> str:
+    def failure_text(self, refusal: Refusal) -> str:
         """The failure in a sentence."""
         failure, attempt = refusal.failure, refusal.attempt
-        what = "" if failure.pattern is None else self.written(failure.pattern, attempt.bound)
+        what = "" if failure.pattern is None else self.pattern_text(failure.pattern, attempt.bound)
         match failure.kind:
             case "missing":
-                return f"there is no {self.missing(failure)}{self._when(refusal)}"
+                return f"there is no {self.missing_text(failure)}{self._when(refusal)}"
             case "condition":
                 return f"{' and '.join(f'`{shown(each.condition)}`' for each in failure.judged)} {_does(failure)} hold"
             case "relation":
@@ -194,7 +196,7 @@ class Explainer:
                 bound = "" if within is None else f"WITHIN {write_duration(within)} "
                 return f"{bound}is exceeded by {say_duration(failure.by)}"
             case "came":
-                came = "something" if failure.occurrence is None else self.brief(failure.occurrence)
+                came = "something" if failure.occurrence is None else self.occurrence_text(failure.occurrence)
                 at = "" if failure.occurrence is None else f", at {self.time(failure.occurrence.end)}"
                 return f"{came} came{at}"
             case "open":
@@ -202,18 +204,18 @@ class Explainer:
             case "head":
                 if failure.given is None:
                     return "it gives other arguments"
-                return f"it gives {self.pattern(refusal.rule.event, dict(enumerate(failure.given)))}"
+                return f"it gives {self.event_text(refusal.rule.event, dict(enumerate(failure.given)))}"
             case "apart":
                 return f"it was over {say_duration(failure.by)} before the time asked for; all else holds"
             case _:
                 assert failure.kind == "policy", "all kinds are told"
                 return "all holds, but its policy chose another partner"
 
-    def missing(self, failure: Failure) -> str:
+    def missing_text(self, failure: Failure) -> str:
         pattern = failure.pattern
         if isinstance(pattern, Atom):
-            return self.pattern(pattern.event, fixed_of(pattern, failure.values))
-        return f"`{'' if pattern is None else self.written(pattern, {})}`"
+            return self.event_text(pattern.event, fixed_of(pattern, failure.values))
+        return f"`{'' if pattern is None else self.pattern_text(pattern, {})}`"
 
     def _when(self, refusal: Refusal) -> str:
         if refusal.since == BEGINNING:
@@ -222,16 +224,16 @@ class Explainer:
 
     # --- words ---
 
-    def pattern(self, event: str, fixed: Mapping[int, Value]) -> str:
+    def event_text(self, event: str, fixed: Mapping[int, Value]) -> str:
         """`warning("EWR", _)`."""
         attributes = self.engine.plan.schemas[event].attributes
-        each = [self.phrase((fixed[i], a.type)) if i in fixed else "_" for i, a in enumerate(attributes)]
+        each = [self.value_text((fixed[i], a.type)) if i in fixed else "_" for i, a in enumerate(attributes)]
         return f"{event}({', '.join(each)})" if each else event
 
-    def brief(self, one: Occurrence) -> str:
-        return self.pattern(one.event, dict(enumerate(one.args)))
+    def occurrence_text(self, one: Occurrence) -> str:
+        return self.event_text(one.event, dict(enumerate(one.args)))
 
-    def written(self, pattern: Pattern, bound: Bound) -> str:
+    def pattern_text(self, pattern: Pattern, bound: Bound) -> str:
         """A pattern in the author's words; an event with the values that are known."""
         if isinstance(pattern, Atom):
             fixed: dict[int, Value] = {}
@@ -240,7 +242,7 @@ class Explainer:
                     fixed[place] = argument.value
                 elif argument.name in bound:
                     fixed[place] = bound[argument.name][0]
-            return self.pattern(pattern.event, fixed)
+            return self.event_text(pattern.event, fixed)
         return self.excerpt(pattern.span)
 
     def excerpt(self, span: Span) -> str:
@@ -257,7 +259,7 @@ class Explainer:
             return float(text) if "." in text else int(text)
         return iso(ticks)
 
-    def value(self, typed: Typed) -> Any:
+    def json_value(self, typed: Typed) -> Any:
         value, type = typed
         if value is None or isinstance(value, str | bool):
             return None if value is None else value if isinstance(value, bool) else str(value)
@@ -265,7 +267,7 @@ class Explainer:
             return self.time(int(value))
         return float(value) / 1_000_000 if type == "duration" else value
 
-    def phrase(self, typed: Typed, people: bool = False) -> str:
+    def value_text(self, typed: Typed, people: bool = False) -> str:
         """A value as a program writes it, a duration as `people` say it."""
         value, type = typed
         if value is None:

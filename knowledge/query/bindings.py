@@ -68,7 +68,7 @@ def solve(
     left = list(patterns)
     found = start
     while left and found.rows:
-        best = next((i for i, pattern in enumerate(left) if _given(pattern, found)), -1 if len(left) > 1 else 0)
+        best = next((i for i, pattern in enumerate(left) if _is_bound(pattern, found)), -1 if len(left) > 1 else 0)
         if best < 0:
             best = min(
                 range(len(left)), key=lambda i: (_apart(left[i], found, left), _guess(left[i], triples, found), i)
@@ -81,7 +81,7 @@ def solve(
     return found.distinct(wanted)
 
 
-def _given(pattern: EncodedPattern, found: Bindings) -> bool:
+def _is_bound(pattern: EncodedPattern, found: Bindings) -> bool:
     # A pattern without a new variable only leaves rows out.
     return all(isinstance(slot, int) or slot in found.columns for slot in pattern)
 

@@ -27,9 +27,9 @@ class Difference:
     new: TripleSet
 
 
-def of_triples(last: Difference, given: Fixed, terms: Terms, pool: Pool) -> tuple[Answers, Answers]:
+def of_triples(last: Difference, terms_given: Fixed, terms: Terms, pool: Pool) -> tuple[Answers, Answers]:
     """Of triples that have these terms: their other positions."""
-    fixed = [None if term is None else terms.id_of(str(term)) for term in given]
+    fixed = [None if term is None else terms.id_of(str(term)) for term in terms_given]
     wanted = [i for i, id in enumerate(fixed) if id is None]
     gone, new = (
         _answers(terms, [columns[i] for i in wanted], len(columns[0]), pool)

@@ -27,22 +27,22 @@ _PREFIX = re.compile(r"^\s*PREFIX\s+(\S*):\s*<([^>]*)>", re.MULTILINE | re.IGNOR
 _MOST = 20_000  # names that are compared letter by letter
 
 
-def why_no_answers(asked: Graph | Triples, knowledge: Knowledge, source: Source) -> Warning:
+def why_no_answers(pattern: Graph | Triples, knowledge: Knowledge, source: Source) -> Warning:
     """The warning that a pattern has no answers: with the name that is nowhere in the knowledge if there is one, and
     the nearest that is; else with the first part that has no answers; else that all have some."""
-    if isinstance(asked, Triples):
-        return _of_triples(asked, knowledge, source)
-    prefixes = dict(asked.prefixes)
-    for token, iri in _names(asked.text, prefixes):
+    if isinstance(pattern, Triples):
+        return _of_triples(pattern, knowledge, source)
+    prefixes = dict(pattern.prefixes)
+    for token, iri in _names(pattern.text, prefixes):
         if not _occurs(iri, knowledge):
-            return _unknown(token.text, iri, prefixes, knowledge, source, placed(asked, token.start, token.end))
-    for start, end in _empty(asked, knowledge):
-        part = on_one_line(asked.text[start:end])
+            return _unknown(token.text, iri, prefixes, knowledge, source, placed(pattern, token.start, token.end))
+    for start, end in _empty(pattern, knowledge):
+        part = on_one_line(pattern.text[start:end])
         message = f"this pattern has no answers: nothing in the knowledge fits `{part}`"
-        return Warning(message, source, placed(asked, start, end), None, "no-answers")
+        return Warning(message, source, placed(pattern, start, end), None, "no-answers")
     message = "this pattern has no answers: its parts have some, but none together"
     hint = "a shared variable has to be one term in all parts, and every FILTER to hold"
-    return Warning(message, source, asked.span, hint, "no-answers")
+    return Warning(message, source, pattern.span, hint, "no-answers")
 
 
 def unknown_names(sparql: str, prefixes: Mapping[str, str], knowledge: Knowledge, name: str) -> list[Warning]:
@@ -63,12 +63,12 @@ def unknown_names(sparql: str, prefixes: Mapping[str, str], knowledge: Knowledge
     ]
 
 
-def _of_triples(asked: Triples, knowledge: Knowledge, source: Source) -> Warning:
+def _of_triples(pattern: Triples, knowledge: Knowledge, source: Source) -> Warning:
     prefixes = dict(_PREFIX.findall(source.text))
-    for iri in asked.fixed:
+    for iri in pattern.fixed:
         if iri is not None and not _occurs(str(iri), knowledge):
-            return _unknown(_short(str(iri), prefixes), str(iri), prefixes, knowledge, source, asked.span)
-    return Warning("there is no such triple in the knowledge", source, asked.span, None, "no-answers")
+            return _unknown(_short(str(iri), prefixes), str(iri), prefixes, knowledge, source, pattern.span)
+    return Warning("there is no such triple in the knowledge", source, pattern.span, None, "no-answers")
 
 
 def _names(text: str, prefixes: Mapping[str, str]) -> Iterator[tuple[SparqlToken, str]]:

@@ -44,7 +44,7 @@ def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format:
 def _rank(term: ResultTerm) -> tuple[bool, float, str]:
     """Numbers by value, then all else by its letters."""
     try:
-        number = float(term.value) if isinstance(term, ox.Literal) and _letters(term.datatype) in NUMBERS else math.inf
+        number = float(term.value) if isinstance(term, ox.Literal) and _text(term.datatype) in NUMBERS else math.inf
     except ValueError:
         number = math.inf
     return (not number < math.inf, number if number < math.inf else 0.0, str(term))
@@ -84,7 +84,7 @@ def _csv(variables: Sequence[str], rows: ResultRows, prefixes: Mapping[str, str]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(variables)
-    writer.writerows([["" if term is None else _letters(term) for term in row] for row in rows])
+    writer.writerows([["" if term is None else _text(term) for term in row] for row in rows])
     return out.getvalue().rstrip("\n")
 
 
@@ -99,14 +99,14 @@ def _json(variables: Sequence[str], rows: ResultRows, prefixes: Mapping[str, str
     return json.dumps({"head": {"vars": list(variables)}, "results": {"bindings": bindings}}, ensure_ascii=False)
 
 
-def _letters(term: ResultTerm) -> str:
+def _text(term: ResultTerm) -> str:
     return term.value if isinstance(term, ox.NamedNode | ox.Literal) else str(term)
 
 
 def _binding(term: ResultTerm) -> dict[str, Any]:
     if not isinstance(term, ox.Literal):
         kind = "uri" if isinstance(term, ox.NamedNode) else "bnode"
-        return {"type": kind, "value": _letters(term).removeprefix("_:")}
+        return {"type": kind, "value": _text(term).removeprefix("_:")}
     made: dict[str, Any] = {"type": "literal", "value": term.value}
     if term.language:
         made["xml:lang"] = term.language

@@ -25,7 +25,7 @@ def filled(terms: Terms, triples: TripleSet, graphs: Mapping[int, TripleSet], or
     for graph, some in [(NONE, triples), *((graph, some) for graph, some in graphs.items() if graph != NONE)]:
         name = ox.DefaultGraph() if graph == NONE else terms.term(graph)
         assert not isinstance(name, ox.Literal), "the name of a graph is no literal"
-        columns = _by_letters(terms, some) if ordered else some.columns
+        columns = _by_text(terms, some) if ordered else some.columns
         kinds = [terms.kinds(column) == BLANK for column in columns]
         blank = kinds[0] | kinds[2]
         for text in _written(terms, _only(columns, ~blank)):
@@ -68,7 +68,7 @@ def _written(terms: Terms, columns: TripleColumns) -> Iterator[str]:
         yield "".join(lines.to_series().to_list())
 
 
-def _by_letters(terms: Terms, triples: TripleSet) -> TripleColumns:
+def _by_text(terms: Terms, triples: TripleSet) -> TripleColumns:
     used: Ints = np.unique(np.concatenate(triples.columns))
     rank: Ints = np.empty(len(used), dtype=np.int64)
     rank[terms.written(used).arg_sort().to_numpy()] = np.arange(len(used))

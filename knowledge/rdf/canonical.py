@@ -95,7 +95,7 @@ class Canonical:
         sort = Sort(LITERAL if datatype or language else IRI, LANG_STRING if language else datatype, language)
         token = sort.written(pl.Series([text], dtype=pl.String))
         if datatype in _BY_VALUE:
-            token = given_back(token)
+            token = canonical_form(token)
         found = int(self.ids(self.terms.tokens(token, add=False))[0])
         if found != NONE:
             self._found[text, datatype, language] = found
@@ -119,14 +119,14 @@ class Canonical:
                     ids = ids[~terms.texts(ids).str.contains(CANONICAL[datatype]).to_numpy()]
                 doubtful.append(ids)
         asked = np.concatenate([new[:0], *doubtful])
-        found = terms.tokens(given_back(terms.written(asked))) if len(asked) else asked
+        found = terms.tokens(canonical_form(terms.written(asked))) if len(asked) else asked
         # What was given back may be new itself; it stands for itself.
         self._of = np.concatenate([self._of, np.arange(done, len(terms), dtype=np.int64)])
         self._of[asked] = found
         self.changes = self.changes or bool((asked != found).any())
 
 
-def given_back(tokens: pl.Series) -> pl.Series:
+def canonical_form(tokens: pl.Series) -> pl.Series:
     """Literals in N-Triples form as a store gives them back."""
     lines = pl.select(pl.format("<x:{}> <x:p> {} .\n", pl.int_range(len(tokens)), pl.lit(tokens))).to_series()
     store = ox.Store()

@@ -49,9 +49,9 @@ def _words(terms: Terms, ids: Ints, seed: np.uint64) -> Words:
     if not len(ids):
         return np.empty(0, dtype=np.uint64)
     texts = terms.texts(ids).to_arrow(compat_level=pl.CompatLevel.oldest())
-    _, offsets, letters = texts.buffers()
+    _, offsets, characters = texts.buffers()
     ends = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(ids) + 1]
-    bytes = np.frombuffer(letters, dtype=np.uint8) if letters is not None else np.empty(0, dtype=np.uint8)
+    bytes = np.frombuffer(characters, dtype=np.uint8) if characters is not None else np.empty(0, dtype=np.uint8)
     hashed: Words = np.empty(len(ids), dtype=np.uint64)
     _hash(bytes, ends, seed, hashed)
     names = [hashlib.blake2b(repr(sort).encode(), digest_size=8).digest() for sort in terms.sorts]
@@ -68,12 +68,12 @@ def _mixed(a: Words, b: Words) -> Words:
     return mixed
 
 
-def _hash(letters: Any, ends: Any, seed: Any, out: Any) -> None:
+def _hash(characters: Any, ends: Any, seed: Any, out: Any) -> None:
     # A number for each text; `ends` has one more.
     for i in range(out.shape[0]):
         h = seed
         for at in range(ends[i], ends[i + 1]):
-            h = (h ^ np.uint64(letters[at])) * np.uint64(0x100000001B3)
+            h = (h ^ np.uint64(characters[at])) * np.uint64(0x100000001B3)
             h ^= h >> np.uint64(47)
         out[i] = h
 

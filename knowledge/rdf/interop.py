@@ -27,27 +27,27 @@ def quads(source: Any) -> Iterator[ox.Quad]:
     either. Raises CepError for what is no triple."""
     known: dict[Any, Any] = {}
 
-    def term(given: Any) -> Any:
-        if given not in known:
-            known[given] = of_rdflib(given)
-        return known[given]
+    def term(triple: Any) -> Any:
+        if triple not in known:
+            known[triple] = of_rdflib(triple)
+        return known[triple]
 
-    for given in _rows(source):
-        if isinstance(given, ox.Quad):
-            yield given
-        elif isinstance(given, ox.Triple):
-            yield ox.Quad(given.subject, given.predicate, given.object)
+    for triple in _rows(source):
+        if isinstance(triple, ox.Quad):
+            yield triple
+        elif isinstance(triple, ox.Triple):
+            yield ox.Quad(triple.subject, triple.predicate, triple.object)
         else:
-            yield _quad(given, term)
+            yield _quad(triple, term)
 
 
-def _quad(given: Any, term: Callable[[Any], Any]) -> ox.Quad:
+def _quad(triple: Any, term: Callable[[Any], Any]) -> ox.Quad:
     try:
-        s, p, o, *graph = given
+        s, p, o, *graph = triple
         return ox.Quad(term(s), term(p), term(o), term(graph[0]) if graph and graph[0] is not None else None)
     except (TypeError, ValueError) as error:
         hint = "a triple is an IRI or blank node, an IRI, and any term; a quad has the graph's name as well"
-        raise CepError(f"this is no triple: {given!r} ({str(error).lower()})", hint=hint, code="knowledge") from None
+        raise CepError(f"this is no triple: {triple!r} ({str(error).lower()})", hint=hint, code="knowledge") from None
 
 
 def _rows(source: Any) -> Iterable[Any]:

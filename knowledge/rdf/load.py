@@ -77,7 +77,7 @@ class BlankNodeLabels:
     def __init__(self, prefix: str = "b") -> None:
         self._prefix = prefix
         self._taken: set[str] = set()
-        self._made = 0
+        self._labels_made = 0
         self._file: dict[str, str] = {}
 
     def next_file(self) -> None:
@@ -92,9 +92,9 @@ class BlankNodeLabels:
         return self._file
 
     def _new(self) -> str:
-        while (label := f"{self._prefix}{self._made + 1}") in self._taken:
-            self._made += 1
-        self._made += 1
+        while (label := f"{self._prefix}{self._labels_made + 1}") in self._taken:
+            self._labels_made += 1
+        self._labels_made += 1
         return label
 
 

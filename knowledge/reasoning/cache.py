@@ -44,8 +44,8 @@ def folder() -> Path:
 
     What is no folder, as /dev/null, keeps nothing.
     """
-    given = os.environ.get("SEMCEP_CACHE_DIR")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcep"
+    setting = os.environ.get("SEMCEP_CACHE_DIR")
+    return Path(setting) if setting else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcep"
 
 
 def close_once(
@@ -120,7 +120,7 @@ def _read(
             for predicate, start, stop in zip(predicates.tolist(), starts, starts[1:])
         }
     )
-    return Closure(terms, reasoning, asserted, rules, facts, labels, last, prefixes, kept=True)
+    return Closure(terms, reasoning, asserted, rules, facts, labels, last, prefixes, cached=True)
 
 
 def _write(path: Path, closed: Closure) -> None:

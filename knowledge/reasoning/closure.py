@@ -43,7 +43,7 @@ class Closure:
     """Triples and what follows from them. Never changed: `plus` and `minus` give another.
 
     `facts` also holds what has no place in RDF and yet leads to triples: literals as subjects, blank nodes as
-    predicates, members of lists. `triples` does not. `labels` are those of same_as.py, `round` the last. `kept`: it
+    predicates, members of lists. `triples` does not. `labels` are those of same_as.py, `round` the last. `cached`: it
     was read from a disk (cache.py), where it had been closed before.
     """
 
@@ -55,7 +55,7 @@ class Closure:
     labels: Ints
     round: int
     prefixes: Mapping[str, str] = field(default_factory=dict)
-    kept: bool = False
+    cached: bool = False
 
     @cached_property
     def triples(self) -> TripleSet:
@@ -88,9 +88,9 @@ class Closure:
         start._refuse(start._check.ill_formed(new))
         if self.reasoning == "owlrl":
             new = new.plus(more_values(self.terms, self.facts, asserted, more), 0)
-        start = replace(self, asserted=asserted, facts=self.facts.plus(new, round), round=round, kept=False)
+        start = replace(self, asserted=asserted, facts=self.facts.plus(new, round), round=round, cached=False)
         start._refuse(start._check.contradiction(start.facts, new))
-        return start._saturated(self.rules.giving, self.rules.giving, new)
+        return start._saturated(self.rules.deriving, self.rules.deriving, new)
 
     def minus(self, triples: TripleSet) -> Closure:
         """With fewer asserted triples. What was inferred from them goes, unless it follows in another way too."""
@@ -100,15 +100,15 @@ class Closure:
             less = less.plus(lost_values(self.terms, self.facts, asserted, less), 0)
         work = self._work()
         kept = asserted.plus(asserted.fresh(self.rules.lists), 0)
-        doubtful = overdeleted(work, self.rules.giving, less, kept) if self.rules.fits(self.terms, less) else None
+        doubtful = overdeleted(work, self.rules.deriving, less, kept) if self.rules.fits(self.terms, less) else None
         if doubtful is None:
             return _closed(self.terms, asserted, self.reasoning, self.prefixes)
         work.facts = self.facts.minus(doubtful)
         work.labels = united(np.arange(len(self.labels)), work.facts[work.words.same].pairs)[0]
-        again, round = rederived(work, self.rules.giving, doubtful), self.round + 1
+        again, round = rederived(work, self.rules.deriving, doubtful), self.round + 1
         facts = work.facts.plus(again, round)
-        start = replace(self, asserted=asserted, facts=facts, labels=work.labels, round=round, kept=False)
-        return start._saturated(self.rules.giving, self.rules.giving, again)
+        start = replace(self, asserted=asserted, facts=facts, labels=work.labels, round=round, cached=False)
+        return start._saturated(self.rules.deriving, self.rules.deriving, again)
 
     def changed(self, removed: TripleSet, added: TripleSet) -> Closure:
         """With fewer asserted triples, and then with more."""
@@ -129,7 +129,7 @@ class Closure:
         work, heads = self._work(), DerivedFacts()
         if len(more[work.words.same].pairs):
             return True
-        for rule in self.rules.giving:
+        for rule in self.rules.deriving:
             work.apply(rule, more, heads, linked=False)
         return bool(
             more.common(PredicateRelations({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)}))
@@ -156,7 +156,7 @@ class Closure:
 
     @property
     def _prover(self) -> Prover:
-        return Prover(self.facts, self.rules.giving, self.asserted, self.rules.typed, self.rules.words)
+        return Prover(self.facts, self.rules.deriving, self.asserted, self.rules.typed, self.rules.words)
 
     def _refuse(self, contradiction: Contradiction | None) -> None:
         if contradiction:
@@ -176,7 +176,7 @@ def _closed(terms: Terms, asserted: PredicateRelations, reasoning: Reasoning, pr
         start = replace(start, facts=facts, labels=np.arange(len(terms), dtype=np.int64))
     start = start._saturated(rules.schema, rules.schema, None)
     start._refuse(start._check.contradiction(start.facts, None))
-    return start._saturated(rules.data, rules.giving, None)
+    return start._saturated(rules.data, rules.deriving, None)
 
 
 def visible(terms: Terms, facts: PredicateRelations) -> TripleSet:

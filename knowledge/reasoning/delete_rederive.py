@@ -47,8 +47,8 @@ def overdeleted(
         if len(same := new[work.words.same].pairs):
             # RULES eq-sym, eq-trans: every pair of a class rests on every other.
             heads.add(work.words.same, pairs_of(work.labels, distinct(work.labels[unpacked(same)[0]])))
-        given = PredicateRelations({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)})
-        new = doubtful.fresh(kept.fresh(work.facts.common(given)))
+        possible = PredicateRelations({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)})
+        new = doubtful.fresh(kept.fresh(work.facts.common(possible)))
         doubtful = doubtful.plus(new, 0)
         if doubtful.count > MOST * work.facts.count:
             return None

@@ -11,7 +11,7 @@ import polars as pl
 
 from cep.core.values import Ints
 from knowledge.namespaces import XSD
-from knowledge.rdf.canonical import CANONICAL, given_back
+from knowledge.rdf.canonical import CANONICAL, canonical_form
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.rdf.values import Bools
 from knowledge.reasoning.literals import SPACES
@@ -117,7 +117,7 @@ def standing_for(terms: Terms, ids: Ints) -> Ints:
                 rows = np.flatnonzero(~texts.str.contains(CANONICAL[sort.datatype]).to_numpy())
                 places, texts = places[rows], texts.gather(rows)
             if len(places):
-                back = given_back(sort.written(texts)).str.extract(r'^"([^"]*)"')
+                back = canonical_form(sort.written(texts)).str.extract(r'^"([^"]*)"')
                 standing[places] = terms.literals(back, XSD + space)
         elif (form := _written(space, texts)) is not None:
             standing[places] = terms.literals(form, XSD + space)

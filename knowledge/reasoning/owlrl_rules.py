@@ -152,13 +152,13 @@ class OwlrlClosure(Closure):
 def _closed(rules: type[Any], terms: Terms, asserted: PredicateRelations) -> PredicateRelations:
     from rdflib import BNode, Literal, URIRef
 
-    given = visible(terms, asserted)
-    used = np.unique(np.concatenate(given.columns)).tolist()
+    loaded = visible(terms, asserted)
+    used = np.unique(np.concatenate(loaded.columns)).tolist()
     with quiet():
         nodes = {id: to_rdflib(terms.term(id)) for id in used}
     ids = {node: id for id, node in nodes.items()}
     every, run = expanded(
-        rules, ((nodes[s], nodes[p], nodes[o]) for s, p, o in zip(*map(np.ndarray.tolist, given.columns)))
+        rules, ((nodes[s], nodes[p], nodes[o]) for s, p, o in zip(*map(np.ndarray.tolist, loaded.columns)))
     )
     if errors := sorted(map(str, run.error_messages)):
         shown = [f"  {error}" for error in errors[:3]]

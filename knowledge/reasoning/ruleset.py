@@ -41,7 +41,7 @@ class Ruleset:
     typed: PredicateRelations = field(default_factory=PredicateRelations)
 
     @cached_property
-    def giving(self) -> tuple[TripleRule, ...]:
+    def deriving(self) -> tuple[TripleRule, ...]:
         return self.schema + self.data
 
     def fits(self, terms: Terms, changed: PredicateRelations) -> bool:
@@ -49,7 +49,7 @@ class Ruleset:
         read = (self.words.first, self.words.rest, *self.words.of_lists, *self.words.of_numbers)
         if any(predicate in changed for predicate in read):
             return False
-        return not len(self.typed) and not len(_asked(terms, changed, self.words))
+        return not len(self.typed) and not len(_datatypes_in_use(terms, changed, self.words))
 
 
 def ruleset(reasoning: Reasoning, terms: Terms, asserted: PredicateRelations, names: PrefixedNames) -> Ruleset:
@@ -96,7 +96,7 @@ def _numbers(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabul
 
 def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary) -> PredicateRelations:
     """RULE dt-type2: literals by the datatypes that hold their values, as far as axioms ask for these datatypes."""
-    datatypes = _asked(terms, asserted, words)
+    datatypes = _datatypes_in_use(terms, asserted, words)
     if not len(datatypes):
         return PredicateRelations()
     used = np.zeros(len(terms), dtype=np.bool_)
@@ -111,7 +111,7 @@ def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabular
     return PredicateRelations({words.type: BinaryRelation.at(distinct(np.concatenate(pairs)), 0)})
 
 
-def _asked(terms: Terms, facts: PredicateRelations, words: ReasoningVocabulary) -> Ints:
+def _datatypes_in_use(terms: Terms, facts: PredicateRelations, words: ReasoningVocabulary) -> Ints:
     """Datatypes that triples mention other than as a range or in a declaration."""
     names = {*KNOWN, *(sort.datatype for sort in terms.sorts if sort.kind == LITERAL)}
     columns = [

@@ -75,8 +75,8 @@ class ClosureComparison:
 def compare(terms: Terms, asserted: TripleSet, reasoning: Either["rdfs", "owlrl"]) -> ClosureComparison:
     """Close triples by our rules and by owlrl's. Raises CepError where both find that they contradict themselves."""
     with quiet():
-        given = _triples(terms, asserted)
-        corrected = _Once(CorrectedOwlRl if reasoning == "owlrl" else CorrectedRdfs, given)
+        stated = _triples(terms, asserted)
+        corrected = _Once(CorrectedOwlRl if reasoning == "owlrl" else CorrectedRdfs, stated)
         try:
             ours = _triples(terms, close(terms, asserted, reasoning).triples)
         except CepError as error:
@@ -84,8 +84,10 @@ def compare(terms: Terms, asserted: TripleSet, reasoning: Either["rdfs", "owlrl"
                 return ClosureComparison(0, {}, (), (("semcep", str(error)),))
             raise
         owlrl = corrected
-        if reasoning == "rdfs" or not any(p in CARDINALITIES and not isinstance(o, Literal) for _, p, o in given):  # O6
-            owlrl = _Once(OWLRL_Semantics if reasoning == "owlrl" else RDFS_Semantics, given)
+        if reasoning == "rdfs" or not any(
+            p in CARDINALITIES and not isinstance(o, Literal) for _, p, o in stated
+        ):  # O6
+            owlrl = _Once(OWLRL_Semantics if reasoning == "owlrl" else RDFS_Semantics, stated)
         theirs = owlrl.triples
         explained: Counter[tuple[Side, str]] = Counter()
         unexplained: list[tuple[Side, Triple]] = []
@@ -115,15 +117,15 @@ def _key(triple: Triple) -> tuple[str, ...]:
 class _Once:
     """The closure by a corrected rule set, computed when it is first asked for."""
 
-    def __init__(self, rules: type[Any], given: set[Triple]) -> None:
-        self._rules, self._given = rules, given
+    def __init__(self, rules: type[Any], triples: set[Triple]) -> None:
+        self._rules, self._asserted = rules, triples
         self._triples: set[Triple] | None = None
         self._errors: tuple[str, ...] = ()
         self._corrections: dict[Triple, str] = {}
 
     def _run(self) -> set[Triple]:
         if self._triples is None:
-            self._triples, run = expanded(self._rules, sorted(self._given, key=_key))
+            self._triples, run = expanded(self._rules, sorted(self._asserted, key=_key))
             self._errors = tuple(sorted(map(str, run.error_messages)))
             self._corrections = getattr(run, "corrections", {})
         return self._triples

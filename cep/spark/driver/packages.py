@@ -30,9 +30,9 @@ def wanted() -> str:
     return f"org.apache.spark:{KAFKA}_{SCALA}:{pyspark.__version__}"
 
 
-def joined(given: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
+def joined(options: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
     """The settings with what `--packages` names. CepError: that is no name of an artifact."""
-    names = [name.strip() for text in given for name in text.split(",")]
+    names = [name.strip() for text in options for name in text.split(",")]
     for name in names:
         if not _COORDINATES.fullmatch(name):
             raise CepError(

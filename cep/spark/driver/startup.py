@@ -35,7 +35,7 @@ _TIMEOUT = 3.0  # seconds that a master may take to answer
 _RAISED = re.compile(r"^(?:Exception in thread \"[^\"]*\" |Caused by: )?(?:[\w$]+\.)+[\w$]+: ")
 _STOPPED = "stopped SparkContext"  # by what the log says
 _LOGGED = re.compile(r"^[\d/\-]+ [\d:.]+ (?:WARN|ERROR) \S+: ")
-_TOLD = re.compile(
+_ROUTINE = re.compile(
     r"^(?:\S+ \S+ )?(?:INFO|DEBUG) |^Using Spark's default|^Setting default log|^To adjust logging|^WARNING:"
     r"|^Error: (?:Could not create the Java|A fatal exception)"
 )
@@ -103,7 +103,7 @@ def said(log: Path, first: int) -> str | None:
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return None
-    lines = [line for line in lines if line.strip() and not line[0].isspace() and not _TOLD.match(line)]
+    lines = [line for line in lines if line.strip() and not line[0].isspace() and not _ROUTINE.match(line)]
     raised = [line for line in lines if _RAISED.match(line) or " ERROR " in line]
     candidates = [*lines[-1:], *raised]
     return _LOGGED.sub("", _RAISED.sub("", candidates[-1])).strip() if candidates else None

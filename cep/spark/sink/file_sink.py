@@ -18,7 +18,7 @@ from cep.core.schema import Schema
 from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.storage.disk import writing_to
 from cep.spark.storage.layout import SPARK
-from cep.spark.storage.lock import turn
+from cep.spark.storage.lock import exclusive
 from cep.spark.storage.spark_files import planned, settle
 
 if TYPE_CHECKING:  # loaded only where files are written: the process that commits does without
@@ -93,7 +93,7 @@ class FileWriter(DataSourceStreamArrowWriter):
         if options.checkpoint is None:
             self._count(number, files, "")
             return
-        with turn(Path(options.checkpoint), options.holder):
+        with exclusive(Path(options.checkpoint), options.holder):
             spark = Path(options.checkpoint, options.spark)
             settle(spark, batchId)
             self._count(number, files, planned(spark, batchId))

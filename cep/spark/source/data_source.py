@@ -140,7 +140,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._idle_watermark: IdleWatermark | None = None
 
     @property
-    def _lives(self) -> dict[str, LiveInput]:
+    def _live_inputs(self) -> dict[str, LiveInput]:
         """The live inputs, opened only by the reader that plans: Spark makes readers in other processes as well."""
         if self._opened is None:
             self._opened = {}
@@ -157,7 +157,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self.files.generation.start is not None:
             return self.files.generation.start.offset
-        return {"files": 0, "end": 0} | self._of_live({name: each.begin() for name, each in self._lives.items()})
+        return {"files": 0, "end": 0} | self._of_live({name: each.begin() for name, each in self._live_inputs.items()})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self.files.limit is None else ReadMaxFiles(self.files.limit)
@@ -168,7 +168,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = len(self._journal)
             return
         self._target, _ = self._discover(), self._changes.look(last=self.files.closing)
-        for each in self._lives.values():
+        for each in self._live_inputs.values():
             each.target()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -179,10 +179,10 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         there = self._discover() if self._target is None else self._target
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else there
         files = max(start["files"], min(there, start["files"] + most))
-        live = {name: before(start, name, each) for name, each in self._lives.items()}
+        live = {name: before(start, name, each) for name, each in self._live_inputs.items()}
         if not self._over:
-            live = {name: each.latest(live[name], self._most(name)) for name, each in self._lives.items()}
-        over = self._over or all(each.reached(live[name]) for name, each in self._lives.items())
+            live = {name: each.latest(live[name], self._most(name)) for name, each in self._live_inputs.items()}
+        over = self._over or all(each.reached(live[name]) for name, each in self._live_inputs.items())
         over = over and files >= there
         if self._ended is None:
             self._ended = start["end"]
@@ -196,7 +196,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._begins(start):
             return self._carried()
         found: list[InputPartition] = [one.seen() for one in self._journal.entries(start["files"], end["files"])]
-        for name, each in self._lives.items():
+        for name, each in self._live_inputs.items():
             found += each.work_items(before(start, name, each), before(end, name, each))
         if end["end"] > start["end"]:
             found.append(TimeReached(None))
@@ -225,7 +225,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from partition.read(program, self.files.dead_letters)
 
     def commit(self, end: dict[str, Any]) -> None:
-        for name, each in self._lives.items():
+        for name, each in self._live_inputs.items():
             each.commit(before(end, name, each))
 
     def stop(self) -> None:

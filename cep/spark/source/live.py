@@ -29,7 +29,7 @@ Offset = Any
 
 _EACH = 100_000  # messages of a work item
 _CARRIED, _BYTES = 20_000, 1 << 23  # messages and bytes of an item that carries them itself
-_HELD = 1 << 27  # bytes that the items of a micro-batch carry: Java holds them
+_MOST_BYTES = 1 << 27  # bytes that the items of a micro-batch carry: Java holds them
 _POLL = 0.1  # seconds
 _LONGEST = 10.0  # seconds, or ten times `quiet`: how long a run with an end listens where messages never pause
 _END = 10.0  # seconds that writing may still take when a run stops
@@ -116,7 +116,7 @@ class LoggedInput:
         if start > self._log.end:
             reason = f"there were messages up to {start}, and now there are {self._log.end}: the last file is damaged"
             raise CepError(f"{self._folder}: {reason}", code="checkpoint")
-        return max(start, end if most is None else self._log.within(start, min(end, start + most), _HELD))
+        return max(start, end if most is None else self._log.within(start, min(end, start + most), _MOST_BYTES))
 
     def target(self) -> None:
         self._listen(lasting=False)

@@ -20,9 +20,9 @@ _TIMEOUT = 60.0  # seconds that finishing a micro-batch may take
 def locked(folder: Path, timeout: float = 0.0) -> BinaryIO:
     """Lock a folder that exists, until the file is closed or the process ends. CepError: another process has it locked,
     and has not let go of it after `timeout` seconds."""
-    file = _held(folder, LOCK, timeout)
+    file = _locked_file(folder, LOCK, timeout)
     try:
-        with _held(folder, TURN, _TIMEOUT):
+        with _locked_file(folder, TURN, _TIMEOUT):
             file.truncate(0)
             file.write(uuid4().hex.encode())
             file.flush()
@@ -33,16 +33,16 @@ def locked(folder: Path, timeout: float = 0.0) -> BinaryIO:
 
 
 @contextmanager
-def turn(folder: Path, name: str) -> Iterator[None]:
+def exclusive(folder: Path, name: str) -> Iterator[None]:
     """While the block runs, no other run takes the folder over. CepError: the run of that name does not hold it any
     more."""
-    with _held(folder, TURN, _TIMEOUT):
+    with _locked_file(folder, TURN, _TIMEOUT):
         if holder(folder) != name:
             raise CepError(f"--checkpoint: another run has taken over {folder}", hint=_HINT, code="checkpoint")
         yield
 
 
-def _held(folder: Path, name: str, timeout: float) -> BinaryIO:
+def _locked_file(folder: Path, name: str, timeout: float) -> BinaryIO:
     file = (folder / name).open("a+b")
     until = time.monotonic() + timeout
     while True:
