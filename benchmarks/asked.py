@@ -70,7 +70,7 @@ def filled(folder: str, events: int) -> EventStore:
         end = LAST - (events - 1 - number) * step
         station = "s" + (number * 7919 % STATIONS).cast(pl.String)
         table = pl.DataFrame({"start": end - 600 * SECOND, "end": end, "station": station, "readings": number})
-        text = triples.events(
+        text = triples.event_triples(
             identified(table, SCHEMA, "p"),
             SCHEMA,
             EventVocabulary(),

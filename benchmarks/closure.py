@@ -63,27 +63,27 @@ def _in_process(side: str, stations: int) -> dict[str, Any]:
 
 def ours(stations: int) -> dict[str, Any]:
     """Our closure of so many stations, from triples of ids to triples of ids."""
-    from knowledge.reasoning.closure import close
+    from knowledge.reasoning.closure import compute_closure
 
-    assert len(close(*network.loaded(2), "owlrl").triples), "this compiles the kernels"
+    assert len(compute_closure(*network.loaded(2), "owlrl").triples), "this compiles the kernels"
     watch = Watch()
     while watch.wants_more():
         terms, triples = network.loaded(stations)
         with watch:
-            closed = close(terms, triples, "owlrl").triples
+            closed = compute_closure(terms, triples, "owlrl").triples
     return {"seconds": watch.median, "asserted": len(triples), "closed": len(closed), "peak": peak_memory()}
 
 
 def change(stations: int) -> dict[str, Any]:
     """One station's triples added, and taken away again."""
     from knowledge.rdf.triples import TripleSet
-    from knowledge.reasoning.closure import close
+    from knowledge.reasoning.closure import compute_closure
 
     terms, triples = network.loaded(stations)
     station = terms.id_of(f"{network.PREFIXES['id']}station-{stations // 2}")
     its = (triples.s == station) | (triples.o == station)
     less, more = (TripleSet.of(*(column[rows] for column in triples.columns)) for rows in (~its, its))
-    closed = close(terms, less, "owlrl")
+    closed = compute_closure(terms, less, "owlrl")
     seconds = {}
     for name in ("more", "less"):
         watch = Watch()

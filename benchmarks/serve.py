@@ -67,7 +67,7 @@ def main() -> None:
         for first in range(0, options.events, options.batch):
             start, first_cpu = time.perf_counter(), time.thread_time()
             table = identified(events(first, options.batch, options.batch), SCHEMA, "program")
-            text = triples.events(table, SCHEMA, words, words.derivation("program", "warning", ["line-1-1"]))
+            text = triples.event_triples(table, SCHEMA, words, words.derivation("program", "warning", ["line-1-1"]))
             spent += time.perf_counter() - start
             making += time.thread_time() - first_cpu
             store.add(text)

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from cep.app.cli_explain import explain
 from cep.app.cli_help import RULES, Sectioned
-from cep.app.cli_knowledge import fits, knowing
+from cep.app.cli_knowledge import knowing, validate_knowledge
 from cep.app.cli_options import KnowledgeOptions, PolicyName, RuleFile
 from cep.app.cli_run import run
 from cep.app.command_line import takes
@@ -25,8 +25,8 @@ from cep.app.terminal import (
     drain,
     facts_of,
     knowledge_of,
+    reporting_errors,
     say,
-    settled,
     text_of,
     undeclared,
     warnings_of,
@@ -69,7 +69,7 @@ def _version(wanted: bool) -> None:
             text = f"cep {version('semcep')}"
         except PackageNotFoundError:
             text = "cep (run from its source, not installed)"
-        with settled():
+        with reporting_errors():
             say(text)
         raise typer.Exit
 
@@ -151,7 +151,7 @@ def check(options: CheckOptions) -> int:
     if known is None and not options.rules and not shapes:
         raise refuse("there is nothing to check", "name a file of rules, or `--knowledge stations.ttl`")
     if known is not None or shapes:
-        refused = not fits(known, shapes, options.knowledge.files)
+        refused = not validate_knowledge(known, shapes, options.knowledge.files)
     for path in options.rules:
         try:
             text = text_of(path)

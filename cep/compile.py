@@ -95,7 +95,9 @@ def compile(
             planned = replace(plan(run, statics.relations, pool, frozenset(types or ())), warnings=warnings)
     except CepError as error:
         raise CepErrors(_all(rules, known, error)) from None
-    fingerprint = snapshot.fingerprint(text, policy, types, tables, None if source is None else source.fingerprint)
+    fingerprint = snapshot.program_fingerprint(
+        text, policy, types, tables, None if source is None else source.fingerprint
+    )
     made = rules.alerts if alerts else ()
     return CompiledProgram(planned, run, made, fingerprint, tables, source, every, Binding(pool, known, statics))
 

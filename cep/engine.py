@@ -186,7 +186,7 @@ class Engine(Described):
         """Take on a snapshot of the same program; gives the engine itself. Raises CepError where it is another
         program's, or damaged; the engine is then not to be used any more."""
         with snapshot.restoring():
-            self._take_on(*engine_state.read(self._parts, blob, self._state))
+            self._take_on(*engine_state.read_snapshot(self._parts, blob, self._state))
         return self
 
     @wholly()
@@ -213,7 +213,7 @@ class Engine(Described):
     @wholly()
     def _replace(self, held: StateByKey, keys: Keys, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> None:
         held.replace(keys, header, batches)
-        engine_state.check(self._parts)
+        engine_state.check_restored(self._parts)
 
     def _keyed(self) -> StateByKey:
         if self.history is not None:

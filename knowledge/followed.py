@@ -39,6 +39,6 @@ class Followed:
         for graph, triples in some.items():
             other = others.get(graph, TripleSet.empty())
             if triples is not other and len(only := triples.minus(other)):
-                written = ox.serialize(store.quads(self._known.terms, only, graph), format=ox.RdfFormat.N_QUADS)
+                written = ox.serialize(store.store_quads(self._known.terms, only, graph), format=ox.RdfFormat.N_QUADS)
                 assert written is not None, "without an output the text is given"
                 yield written

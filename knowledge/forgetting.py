@@ -14,7 +14,7 @@ from cep.core.values import Ints
 from knowledge.query.bindings import Bindings
 from knowledge.query.pattern_tables import PatternTable
 from knowledge.rdf.terms import NONE
-from knowledge.reasoning.closure import close
+from knowledge.reasoning.closure import compute_closure
 from knowledge.reasoning.relation import unpacked
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def forget(knowledge: Knowledge) -> None:
             facts, stated = closure.facts.renamed(ids), closure.asserted.renamed(ids)
             closure = replace(closure, terms=terms, labels=ids[labels[kept]], facts=facts, asserted=stated)
         else:  # rules hold ids as well
-            closure = close(terms, made[id(asserted)], closure.reasoning, closure.prefixes)
+            closure = compute_closure(terms, made[id(asserted)], closure.reasoning, closure.prefixes)
     seen, closed, asserted = (made[id(triples)] for triples in (seen, closed, asserted))
     knowledge.take_on(terms, canonical, graphs, (asserted, closed, seen), closure, tables)
 

@@ -24,16 +24,16 @@ from knowledge.query import differences, graph_patterns, no_answers, store, vali
 from knowledge.query.answers import PreviousAnswers, answered
 from knowledge.query.bindings import TooLarge
 from knowledge.query.differences import Difference
-from knowledge.query.frames import frame, in_order
+from knowledge.query.frames import has_order_by, solutions_frame
 from knowledge.query.locality import locality
 from knowledge.query.pattern_tables import PatternTable
-from knowledge.query.refreshed import Refreshed, following, names, refreshed
+from knowledge.query.refreshed import Refreshed, names, refreshed, tables_following
 from knowledge.query.sparql import ConstantTerm, basic, tokens
 from knowledge.rdf import interop, load
 from knowledge.rdf.canonical import Canonical
 from knowledge.rdf.change import Change, merge
-from knowledge.rdf.fingerprint import fingerprint
-from knowledge.rdf.named_graphs import by_graph, changed, differing, holds, union
+from knowledge.rdf.fingerprint import quads_fingerprint
+from knowledge.rdf.named_graphs import by_graph, changed, differing, graph_contains, union
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.closure import Closure
@@ -99,7 +99,7 @@ class Knowledge:
     def of(cls, source: Any, reasoning: str | type[Any] = "none") -> Knowledge:
         """An rdflib Graph or Dataset, or an iterable of triples or quads of rdflib or pyoxigraph. Raises CepError."""
         terms = Terms()
-        found = load.Quads.joined(list(load.columns(interop.quads(source), terms, None)))
+        found = load.Quads.joined(list(load.triple_columns(interop.foreign_quads(source), terms, None)))
         return cls(terms, by_graph(found), reasoning)
 
     def __len__(self) -> int:
@@ -112,8 +112,8 @@ class Knowledge:
         if self._fingerprint is None:
             kind = self.reasoning
             if isinstance(self.closure, OwlrlClosure):  # the class may say something else the next time
-                kind += f" {fingerprint(self.terms, {NONE: self.closed}, '')}"
-            self._fingerprint = fingerprint(self.terms, self.graphs, kind)
+                kind += f" {quads_fingerprint(self.terms, {NONE: self.closed}, '')}"
+            self._fingerprint = quads_fingerprint(self.terms, self.graphs, kind)
         return self._fingerprint
 
     # --- what rules ask ---
@@ -125,7 +125,7 @@ class Knowledge:
         """
         key = _key(graph)
         if key not in self.tables:
-            self.tables[key] = graph_patterns.table(graph, self._seen, self._id, source)
+            self.tables[key] = graph_patterns.triple_patterns_table(graph, self._seen, self._id, source)
         table = self.tables[key] or self._followed(graph, source)
         if table is None:
             return graph_patterns.by_sparql(graph, self._store_for(graph), pool, source)
@@ -133,7 +133,7 @@ class Knowledge:
         if known is None or known[0] is not table or known[1] is not pool:
             before = PreviousAnswers() if known is None or known[1] is not pool else known[3]
             if isinstance(table, PatternTable):
-                made = graph_patterns.of_table(table, graph, self.terms, pool, source, before)
+                made = graph_patterns.table_answers(table, graph, self.terms, pool, source, before)
             else:
                 columns = table.columns()
                 made = answered(table.terms, columns, len(columns[0]), pool)
@@ -174,7 +174,7 @@ class Knowledge:
         now, known = self.tables.get(key := _key(pattern)) or self._refreshed.get(key), self._answers.get(key)
         if now is None or known is None or known[1] is not pool:
             return None
-        return differences.of_table(last.tables.get(key), now, self.terms, pool)
+        return differences.changes_of_table(last.tables.get(key), now, self.terms, pool)
 
     def why_no_answers(self, pattern: Graph | algebra.Triples, source: Source) -> Warning:
         """Why a pattern that has no answers has none."""
@@ -219,7 +219,7 @@ class Knowledge:
             return bool(found)
         if isinstance(found, ox.QueryTriples):
             return Knowledge.of(found).rdflib()
-        return frame(found, in_order(sparql))
+        return solutions_frame(found, has_order_by(sparql))
 
     def found(
         self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
@@ -309,7 +309,7 @@ class Knowledge:
         """Changes of this knowledge as one, without what goes and is not here."""
         merged = Change.read(merge(changes))
         return Change(
-            frozenset(line for line in merged.removed if holds(line, self.terms, self.graphs, self.asserted)),
+            frozenset(line for line in merged.removed if graph_contains(line, self.terms, self.graphs, self.asserted)),
             merged.added,
         ).written()
 
@@ -353,7 +353,7 @@ class Knowledge:
             except TooLarge:
                 continue  # refused when it is asked
         self._last = Difference({**self.tables, **self._refreshed}, removed, added)
-        self._refreshed = following(self._refreshed, (before, seen, new, gone), self.terms, resolve)
+        self._refreshed = tables_following(self._refreshed, (before, seen, new, gone), self.terms, resolve)
         self._renew_stores(graphs, new, gone)
         if placed:
             self._places = None

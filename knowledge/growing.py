@@ -16,7 +16,7 @@ from cep.core.errors import CepError
 from knowledge.rdf.change import Change
 from knowledge.rdf.load import files
 from knowledge.rdf.parse_errors import plain
-from knowledge.updates import Graphs, RefusedUpdate, Update, read
+from knowledge.updates import Graphs, RefusedUpdate, Update, read_updates
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Growing:
 
 def whole(file: str) -> News:
     """What a file makes that does not grow. CepError: it cannot be read."""
-    return News(read([file]))
+    return News(read_updates([file]))
 
 
 def there(names: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from knowledge.rdf.terms import IRI, NONE
 _SHOWN = 3
 
 
-def missing(knowledge: Knowledge) -> list[str]:
+def missing_imports(knowledge: Knowledge) -> list[str]:
     """The IRIs of ontologies that are imported, and that no loaded file is, by name or version."""
     triples, terms = knowledge.asserted, knowledge.terms
     imports, version, kind, ontology = (
@@ -30,9 +30,9 @@ def missing(knowledge: Knowledge) -> list[str]:
     return sorted(terms.texts(wanted).to_list())
 
 
-def warnings(knowledge: Knowledge) -> list[Warning]:
+def import_warnings(knowledge: Knowledge) -> list[Warning]:
     """A warning that names them."""
-    found = missing(knowledge)
+    found = missing_imports(knowledge)
     if not found:
         return []
     named = ", ".join(f"<{iri}>" for iri in found[:_SHOWN])

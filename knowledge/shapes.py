@@ -17,7 +17,7 @@ from rdflib.collection import Collection
 from cep.core.errors import CepError
 from cep.core.suggest import SURE, nearest
 from knowledge.data_graph import data_graph, rdflib_graph
-from knowledge.rdf.load import files, load, opened, rdf_format, subjects
+from knowledge.rdf.load import files, load, open_rdf, rdf_format, subjects
 from knowledge.rdf.prefixed_names import KNOWN
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.report import prefixes
@@ -57,7 +57,7 @@ class ValidationResult:
         return f"{where}{self.focus}: {self.reason}" + (f" ({self.path}{found})" if self.path else found)
 
 
-def check(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[ValidationResult]:
+def validate(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[ValidationResult]:
     """What in knowledge (as closed as it is), or in a graph, does not fit the shapes; by node, path and reason.
 
     Of large knowledge only what the shapes speak of is looked at: places cost nothing, a station about a millisecond.
@@ -82,7 +82,7 @@ def stations(data: Knowledge) -> int:
     return len(np.unique(np.concatenate(known))) if known else 0
 
 
-def unknown(data: Knowledge) -> list[ValidationResult]:
+def undescribed_properties(data: Knowledge) -> list[ValidationResult]:
     """Warnings of observed properties that no triple describes; one warning, where none of them is described."""
     ids = data.terms.id_of(OBSERVES)
     asserted = data.asserted
@@ -107,7 +107,7 @@ def unknown(data: Knowledge) -> list[ValidationResult]:
     return sorted(problems)
 
 
-def placed(problems: Sequence[ValidationResult], names: Sequence[str]) -> list[ValidationResult]:
+def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> list[ValidationResult]:
     """The same results with the files, of those loaded, that describe their nodes. Registers are not looked at."""
     wanted = {problem.focus for problem in problems}
     places: dict[str, str] = {}
@@ -124,7 +124,7 @@ def _line(path: Path, focus: str, prefixes: Mapping[str, str]) -> str:
     """`:7`, the line of a file that begins with a node; nothing where none does."""
     iri = focus[1:-1]
     forms = [focus, *(f"{name}:{iri.removeprefix(base)}" for name, base in prefixes.items() if iri.startswith(base))]
-    with opened(path) as file:
+    with open_rdf(path) as file:
         for number, line in enumerate(file, 1):
             first = line.split(maxsplit=1)[:1]
             if first and first[0].decode(errors="replace") in forms:

@@ -18,7 +18,7 @@ import pyoxigraph as ox
 from cep.core.errors import CepError
 from cep.rules.geodesy import distance
 from knowledge.gazetteers import airports, cities
-from knowledge.gazetteers.gazetteer import OWN, DatasetOrigin, Property, described, joined
+from knowledge.gazetteers.gazetteer import OWN, DatasetOrigin, Property, concat_triples, table_triples
 from knowledge.namespaces import GN, RDF_TYPE, WGS84, XSD
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleColumns
@@ -93,12 +93,12 @@ class Register:
         for added in (hosted, near):
             stations = stations.join(added, left_on="iri", right_on="station", how="left", maintain_order="left")
         nearness = self.near.with_columns(type=pl.lit(OM + "LocatedNearRel"), unit=pl.lit(UNIT + "KiloM"))
-        return joined(
+        return concat_triples(
             [
                 *(origin.triples(terms) for origin in self.origins),
-                described(stations, _STATION, terms),
-                described(self.sensors.with_columns(type=pl.lit(SOSA + "Sensor")), _SENSOR, terms),
-                described(nearness, _NEARNESS, terms),
+                table_triples(stations, _STATION, terms),
+                table_triples(self.sensors.with_columns(type=pl.lit(SOSA + "Sensor")), _SENSOR, terms),
+                table_triples(nearness, _NEARNESS, terms),
             ]
         )
 
@@ -130,7 +130,7 @@ def at_airports(codes: Sequence[str]) -> Register:
     stations = found.select(
         "name", "lat", "long", "alt", "iata", "icao", id="iata", iri=OWN + "station:" + pl.coalesce("icao", "iata")
     )
-    places = cities.gazetteer("500")
+    places = cities.cities_gazetteer("500")
     return Register(stations, equipped(stations), _near(stations, places.features), (known.origin, places.origin))
 
 

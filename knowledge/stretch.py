@@ -25,8 +25,8 @@ from knowledge.query.answers import spanned
 from knowledge.query.bindings import Bindings, TooLarge, solve
 from knowledge.query.graph_patterns import MOST_CELLS
 from knowledge.query.pattern_tables import PatternComponent, PatternTable, Resolve
-from knowledge.query.valid_time import ValidTimeRows, always, joined
-from knowledge.rdf.change import Change, parsed, unnamed
+from knowledge.query.valid_time import ValidTimeRows, always, concat_rows
+from knowledge.rdf.change import Change, parse_change, unnamed
 from knowledge.rdf.terms import NONE
 from knowledge.rdf.triples import TripleColumns, TripleSet, expand
 
@@ -77,7 +77,7 @@ class Stretch:
         there = self.rest.closed.match(*fixed)
         lasting = always(tuple(there[i] for i in wanted), len(there[0]))
         some = self.spans.take(fits)
-        return joined([lasting, ValidTimeRows(tuple(some.columns[i] for i in wanted), some.since, some.until)])
+        return concat_rows([lasting, ValidTimeRows(tuple(some.columns[i] for i in wanted), some.since, some.until)])
 
     def table(self, whole: PatternTable, rest: PatternTable, resolve: Resolve, most: int) -> ValidTimeRows:
         """The answers of a basic pattern, a column for each of its variables. Raises TooLarge."""
@@ -118,7 +118,7 @@ class Stretch:
             s, p, o = (np.full(made.rows, x, dtype=np.int64) if isinstance(x, int) else bound[x] for x in pattern)
             made = self._while_there(made, (s, p, o))
         named = dict(zip(variables, made.columns))
-        return joined([lasting, ValidTimeRows(tuple(named[name] for name in names), made.since, made.until)])
+        return concat_rows([lasting, ValidTimeRows(tuple(named[name] for name in names), made.since, made.until)])
 
     def _while_there(self, made: ValidTimeRows, triples: TripleColumns) -> ValidTimeRows:
         """Rows at the times at which a triple is there too, one for each row."""
@@ -177,7 +177,7 @@ def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Val
     read = [(time, Change.read(blob)) for time, blob in changes]
     sides = [sorted(side) for _, each in read for side in (each.removed, each.added)]
     every = list(dict.fromkeys(line for side in sides for line in side))
-    quads = parsed(every, before.terms)
+    quads = parse_change(every, before.terms)
     triples: dict[tuple[int, int, int], int] = {}
     of = [triples.setdefault(t, len(triples)) for t in zip(quads.s.tolist(), quads.p.tolist(), quads.o.tolist())]
     graph = quads.g.tolist()

@@ -21,7 +21,7 @@ from cep.core.literals import read_time
 from cep.core.suggest import SURE, nearest
 from knowledge.namespaces import PROV
 from knowledge.rdf.change import labelled
-from knowledge.rdf.load import files, opened, rdf_format
+from knowledge.rdf.load import files, open_rdf, rdf_format
 from knowledge.rdf.parse_errors import unreadable
 
 FROM, UNTIL = PROV + "generatedAtTime", PROV + "invalidatedAtTime"
@@ -139,7 +139,7 @@ class Graphs:
         return CepError(f"{self.file}: {reason}" if self.file else reason, hint=hint, code=code)
 
 
-def read(names: str | Path | Iterable[str | Path]) -> list[Update]:
+def read_updates(names: str | Path | Iterable[str | Path]) -> list[Update]:
     """The changes in files of quads, sorted by time, one for each time. Raises CepError for what cannot be read, for a
     graph without a time, or one that ends before it begins, and for triples that are in no graph."""
     updates: dict[int, Update] = {}
@@ -155,10 +155,10 @@ def _updates(path: Path) -> Iterator[Update]:
     if format is None or not format.supports_datasets:
         raise CepError(f"{path} holds no named graphs", hint="changes come as .nq, .trig or .jsonld", code="knowledge")
     try:
-        with opened(path) as file:
+        with open_rdf(path) as file:
             quads = labelled(list(ox.parse(file, format, base_iri=path.resolve().as_uri())))
     except SyntaxError as error:
-        raise unreadable(error, str(path), format, lambda: opened(path)) from None
+        raise unreadable(error, str(path), format, lambda: open_rdf(path)) from None
     except (OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CepError(f"{path} cannot be read: {reason.lower()}", code="knowledge") from None

@@ -10,7 +10,7 @@ from rdflib.term import Node
 
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleSet
-from knowledge.reasoning.closure import Closure, close
+from knowledge.reasoning.closure import Closure, compute_closure
 from knowledge.reasoning.proof import Proof
 from knowledge.reasoning.ruleset import Reasoning
 
@@ -37,7 +37,7 @@ def loaded(triples: Iterable[ox.Triple | Triple]) -> tuple[Terms, TripleSet]:
 
 
 def closed(triples: Iterable[ox.Triple | Triple], reasoning: Reasoning = "owlrl") -> Closure:
-    return close(*loaded(triples), reasoning, PREFIXES)
+    return compute_closure(*loaded(triples), reasoning, PREFIXES)
 
 
 def triples_of(closed: Closure, some: TripleSet | None = None) -> set[Triple]:

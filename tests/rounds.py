@@ -13,7 +13,7 @@ from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event, Iri
 from cep.plan.partition import Stage, partition
-from cep.runtime.buckets import deal, gather, settle
+from cep.runtime.buckets import deal, merged_by_arrival, merged_identical
 
 TYPES = {"int": pl.Int64, "float": pl.Float64, "string": pl.String, "iri": pl.String, "bool": pl.Boolean}
 
@@ -38,7 +38,9 @@ class Buckets:
         for stage, engines in zip(self.stages, self.engines, strict=True):
             taken = {event: table for event, table in tables.items() if event in stage.outside}
             taken |= {
-                event: gather([self.shuffled(part) for part in self.random.sample(made[event], len(made[event]))])
+                event: merged_by_arrival(
+                    [self.shuffled(part) for part in self.random.sample(made[event], len(made[event]))]
+                )
                 for event in stage.inputs
                 if event not in stage.outside and event in made
             }
@@ -50,7 +52,7 @@ class Buckets:
                 if self.random.random() < 0.2:
                     blob = engines[bucket].snapshot()
                     engines[bucket] = self.engine(stage).restore(blob)
-        settled = {event: settle(parts) for event, parts in made.items()}
+        settled = {event: merged_identical(parts) for event, parts in made.items()}
         for event, parts in made.items():
             assert event in self.merged or settled[event].height == sum(part.height for part in parts)
         return settled

@@ -13,7 +13,7 @@ from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event
 from cep.rules.typed import TICKS
-from cep.spark.driver.running import StopRequest, run
+from cep.spark.driver.running import StopRequest, run_query
 from cep.spark.driver.session import OLDEST, java, session
 from cep.spark.job import Job, start
 from cep.spark.program import ProgramOptions, ShippedProgram
@@ -132,7 +132,7 @@ def distributed(wanted: Job) -> list[Event]:
     def finished() -> int:
         return len(list(done.glob("**/commits/[0-9]*")))
 
-    run(lambda: start(spark(), wanted), stop, False, finished, lambda *told, **more: None)
+    run_query(lambda: start(spark(), wanted), stop, False, finished, lambda *told, **more: None)
     return derived(wanted)
 
 

@@ -21,8 +21,8 @@ from cep.runtime.run_stats import RunStats
 from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
-from connectors.alerts.places import MOST, place
-from connectors.alerts.text import LONGEST, clean, fill_template, moment, shown
+from connectors.alerts.places import MOST, alert_place
+from connectors.alerts.text import LONGEST, clean, fill_template, json_value, rfc3339
 from connectors.feeds import alertmanager, atom, cap
 from connectors.feeds.document import Publisher, document, parse_sender
 from connectors.files import replay
@@ -260,27 +260,29 @@ def test_hostile_values_in_a_title() -> None:
     assert clean("a\x00b\x1b[31m\r\nc\u202egnp.exe\u2066\ufffe") == "a b [31m  cgnp.exe\ufffd"
     assert clean("שלום \u200d ok") == "שלום \u200d ok", "letters of any script stay"
     assert len(clean("x" * 1_000_000)) == LONGEST and clean("x" * 1_000_000).endswith("…")
-    assert fill_template(("{S} is ", ("s",), "!"), {"s": shown("{S}]]>&<b>", "string")}) == "{S} is {S}]]>&<b>!"
-    values = {"t": shown(0, "time"), "d": shown(90_000_000, "duration"), "n": None, "f": 0.1 + 0.2, "b": True}
+    assert fill_template(("{S} is ", ("s",), "!"), {"s": json_value("{S}]]>&<b>", "string")}) == "{S} is {S}]]>&<b>!"
+    values = {"t": json_value(0, "time"), "d": json_value(90_000_000, "duration"), "n": None, "f": 0.1 + 0.2, "b": True}
     assert fill_template((("t",), " ", ("d",), " ", ("n",), " ", ("f",), " ", ("b",)), values) == (
         "1970-01-01T00:00:00Z 1 min 30 s unknown 0.3 true"
     )
-    assert moment(END_OF_TIME).startswith("9999-12-31") and moment(-END_OF_TIME).startswith("0001-01-01")
+    assert rfc3339(END_OF_TIME).startswith("9999-12-31") and rfc3339(-END_OF_TIME).startswith("0001-01-01")
 
 
 def test_places_on_earth() -> None:
     at = {"the latitude": 40.0, "the longitude": 190.0}
-    assert place(at) == {"circle": [40.0, -170.0, 0.0]}
-    assert place(at | {"the latitude": 91.0}) == place(at | {"the longitude": None}) == place({}) == {}
-    assert place({"the area": "POLYGON((0 0, 2 0, 2 1, 0 0))"}) == {
+    assert alert_place(at) == {"circle": [40.0, -170.0, 0.0]}
+    assert (
+        alert_place(at | {"the latitude": 91.0}) == alert_place(at | {"the longitude": None}) == alert_place({}) == {}
+    )
+    assert alert_place({"the area": "POLYGON((0 0, 2 0, 2 1, 0 0))"}) == {
         "polygons": [[[0.0, 0.0], [0.0, 2.0], [1.0, 2.0], [0.0, 0.0]]]
     }
-    across = place({"the area": "POLYGON((179 0, 181 0, 181 1, 179 1, 179 0))"})["polygons"]
+    across = alert_place({"the area": "POLYGON((179 0, 181 0, 181 1, 179 1, 179 0))"})["polygons"]
     assert sorted({long for polygon in across for _, long in polygon}) == [-180.0, -179.0, 179.0, 180.0]
     assert len(across) == 2 and all(polygon[0] == polygon[-1] for polygon in across)
-    assert place({"the area": "no area"}) == place({"the area": "POINT(1 2)"}) == {}
+    assert alert_place({"the area": "no area"}) == alert_place({"the area": "POINT(1 2)"}) == {}
     circle = ", ".join(f"{i % 2 * 1e-4 + i * 1e-3} {(i - 1000) ** 2 * 1e-6}" for i in range(2000))
-    (outline,) = place({"the area": f"POLYGON(({circle}, 0 1))"})["polygons"]
+    (outline,) = alert_place({"the area": f"POLYGON(({circle}, 0 1))"})["polygons"]
     assert 4 <= len(outline) <= MOST
 
 
@@ -343,14 +345,14 @@ def test_what_to_do_how_soon_and_how_sure_are_told_in_every_feed() -> None:
         SCHEMA.assertValid(message)
         found = [message.findtext(f".//{{*}}{name}") for name in ("urgency", "certainty", "instruction", "senderName")]
         assert found == [*said, "Weather Service"]
-    made = alertmanager.alert(first.change, origin, 0, 1.0)
+    made = alertmanager.alertmanager_alert(first.change, origin, 0, 1.0)
     assert made["labels"] == {
         "alertname": "gas", "severity": "unknown", "urgency": "expected", "certainty": "likely", "program": "p.cep"
     }  # fmt: skip
     assert made["annotations"] == {
         "summary": "Gas", "description": "Gas", "alert": first.change.alert, "instruction": "Leave lab: 9"
     }  # fmt: skip
-    page = atom.newest(outbox, origin).decode()
+    page = atom.newest_document(outbox, origin).decode()
     assert page.count("Leave lab: 9") == 1 and page.count('term="Likely"') == 2 and "Weather Service" in page
     before = json.loads(first.change.dump())
     for name in ("urgency", "certainty", "instruction"):

@@ -18,7 +18,7 @@ from cep.engine import Engine
 from cep.events import Event
 from connectors.times import iso
 from knowledge.arriving import Arriving
-from knowledge.updates import FROM, UNTIL, Update, read
+from knowledge.updates import FROM, UNTIL, Update, read_updates
 from tests.cases_format import known
 from tests.test_equivalence import rows
 
@@ -79,7 +79,7 @@ def whole(text: str) -> list[Update]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "changes.nq"
         file.write_text(text)
-        return read(file)
+        return read_updates(file)
 
 
 def run(feed: KnowledgeFeed, seconds: list[int], size: int) -> list[Event]:

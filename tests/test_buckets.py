@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cep.core.schema import Attribute, Schema
 from cep.plan.partition import Stage
 from cep.runtime import buckets as module
-from cep.runtime.buckets import buckets, deal, words
+from cep.runtime.buckets import buckets, deal, hash_words
 from tests.long import examples
 
 ALL = 2**64 - 1
@@ -38,7 +38,7 @@ def spelt(text: str) -> int:
 @given(st.lists(st.one_of(st.none(), st.text(max_size=20), st.sampled_from(LETTERS)), max_size=12), st.integers(0, 3))
 def test_texts_go_by_their_letters(texts: list[str | None], skipped: int) -> None:
     series = pl.Series(texts, dtype=pl.String)[skipped:]  # which begins within its buffers
-    found = words(series, "string").astype(np.uint64).tolist()
+    found = hash_words(series, "string").astype(np.uint64).tolist()
     assert found == [2**63 if text is None else spelt(text) for text in texts[skipped:]]
 
 

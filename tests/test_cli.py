@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cep.app import progress
-from cep.app.durations import duration, named
+from cep.app.durations import duration, name_and_file
 from cep.command import app
 from cep.core.errors import CepError
 from demos import command as cli_demo
@@ -542,10 +542,10 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 
 def test_a_table_is_named() -> None:
-    assert named("linked=a=b.csv", "--facts") == ("linked", "a=b.csv")
+    assert name_and_file("linked=a=b.csv", "--facts") == ("linked", "a=b.csv")
     for text in ("links.csv", "=links.csv", "linked="):
         with pytest.raises(CepError, match="expected `name=file`"):
-            named(text, "--facts")
+            name_and_file(text, "--facts")
 
 
 FULL = "cannot write {}: No space left on device\n"

@@ -15,9 +15,9 @@ from benchmarks import network
 from cep.core.errors import CepError
 from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning import delete_rederive, join, same_as, saturation, transitivity
-from knowledge.reasoning.closure import Closure, close
+from knowledge.reasoning.closure import Closure, compute_closure
 from knowledge.reasoning.proof import Proof
-from knowledge.verification.rule_sets import CorrectedOwlRl, CorrectedRdfs, closed_by, comparable, typed
+from knowledge.verification.rule_sets import CorrectedOwlRl, CorrectedRdfs, closed_by, comparable, with_datatype
 from tests.closures import Triple, closed, loaded, proof_of, read, text_of, texts, triples_of
 from tests.conftest import FUZZ
 from tests.graph_maker import GraphMaker
@@ -129,7 +129,9 @@ def test_what_a_proof_rests_on_is_enough(random: Random) -> None:
     for triple in random.sample(inferred, min(3, len(inferred))):
         proof = found.proof(*triple)
         rests_on = triples_of(found, TripleSet.of(*(np.array(column) for column in zip(*proof.asserted, (0, 0, 0)))))
-        known, _ = closed_by(CorrectedOwlRl, (rests_on & {tuple(map(typed, triple)) for triple in graph}) | lists)
+        known, _ = closed_by(
+            CorrectedOwlRl, (rests_on & {tuple(map(with_datatype, triple)) for triple in graph}) | lists
+        )
         proved = triples_of(found, TripleSet.of(*(np.array([id]) for id in triple)))
         assert comparable(proved) <= comparable(known)
 
@@ -196,11 +198,11 @@ def test_triples_added_and_taken_away_leave_what_closing_anew_gives(random: Rand
     chosen = np.random.default_rng(seed).random(len(triples)) < 0.3
     more = without(triples, ~chosen)
     try:
-        part = close(terms, without(triples, chosen), "owlrl")
+        part = compute_closure(terms, without(triples, chosen), "owlrl")
     except CepError:
         assume(False)
     try:
-        whole = close(terms, triples, "owlrl")
+        whole = compute_closure(terms, triples, "owlrl")
     except CepError as error:
         with pytest.raises(CepError) as caught:
             part.plus(more)
@@ -221,11 +223,11 @@ def test_doubt_however_wide_is_resolved(random: Random, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delete_rederive, "MOST", 100.0)
         try:
-            whole = close(terms, triples, "owlrl")
+            whole = compute_closure(terms, triples, "owlrl")
         except CepError:
             assume(False)
         try:
-            part = close(terms, without(triples, chosen), "owlrl")
+            part = compute_closure(terms, without(triples, chosen), "owlrl")
         except CepError as error:
             assert error.code == "list"
             return
@@ -236,7 +238,7 @@ def test_a_station_comes_and_goes() -> None:
     terms, triples = network.loaded(50)
     station = terms.id_of("http://example.org/id/station-20")
     its = (triples.s == station) | (triples.o == station)
-    before = close(terms, without(triples, its), "owlrl")
+    before = compute_closure(terms, without(triples, its), "owlrl")
     after = before.plus(without(triples, ~its))
     came, went = after.since(before)
     assert not len(went)
@@ -260,7 +262,7 @@ def test_a_list_that_comes_later_makes_its_rules() -> None:
     terms, triples = loaded([*facts, *axioms])
     first = without(triples, triples.p >= terms.id_of(str(OWL.propertyChainAxiom)))
     late = without(triples, triples.p < terms.id_of(str(OWL.propertyChainAxiom)))
-    assert ids(close(terms, first, "owlrl").plus(late)) == ids(close(terms, triples, "owlrl"))
+    assert ids(compute_closure(terms, first, "owlrl").plus(late)) == ids(compute_closure(terms, triples, "owlrl"))
 
 
 # --- what is refused ---
@@ -311,7 +313,7 @@ def test_a_closure_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_blocks_however_small_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     terms, triples = network.loaded(20)
-    whole = ids(close(terms, triples, "owlrl"))
+    whole = ids(compute_closure(terms, triples, "owlrl"))
     for module in (join, saturation):
         monkeypatch.setattr(module, "BLOCK", 7)
-    assert ids(close(terms, triples, "owlrl")) == whole
+    assert ids(compute_closure(terms, triples, "owlrl")) == whole

@@ -21,7 +21,7 @@ from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning import cache, closure
 from knowledge.reasoning.cache import close_once, folder, key
-from knowledge.reasoning.closure import Closure, close
+from knowledge.reasoning.closure import Closure, compute_closure
 from tests.closures import HEADER, closed, loaded, proof_of, read, text_of, triples_of
 from tests.damage import flipped
 
@@ -47,9 +47,9 @@ def times_closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def counted(terms: Terms, triples: TripleSet, reasoning: closure.Reasoning, prefixes: dict[str, str]) -> Closure:
         marks.append(reasoning)
-        return closure.close(terms, triples, reasoning, prefixes)
+        return closure.compute_closure(terms, triples, reasoning, prefixes)
 
-    monkeypatch.setattr(cache, "close", counted)
+    monkeypatch.setattr(cache, "compute_closure", counted)
     return marks
 
 
@@ -240,7 +240,7 @@ def test_many_that_keep_the_same_at_once(kept: Path, monkeypatch: pytest.MonkeyP
 
 def close_again() -> Closure:
     """Closed as if nothing were kept, and kept."""
-    made = close(*loaded(read(KNOWLEDGE)), "owlrl")
+    made = compute_closure(*loaded(read(KNOWLEDGE)), "owlrl")
     with suppress(OSError):
         cache._write(next(cache.folder().glob("*.npz")), made)
     return made

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from knowledge.namespaces import RDF, RDFS, XSD
 from knowledge.rdf.terms import Terms
 from knowledge.reasoning.equal_literals import standing_for
-from knowledge.reasoning.literals import different, ill_formed, inside, outside, well_formed
+from knowledge.reasoning.literals import ill_formed, inside, known_different, outside, well_formed
 
 FORMS = {
     "integer": (["5", "-05", "+5", "9" * 50], ["", "5.0", " 5", "five", "5e3"]),
@@ -128,14 +128,14 @@ DIFFERING = [
 def test_which_values_differ(one: str, other: str, differ: bool) -> None:
     terms = Terms()
     x, y = terms.ids([literal(one), literal(other)]).tolist()
-    assert different(terms, x, y) == different(terms, y, x) == differ
+    assert known_different(terms, x, y) == known_different(terms, y, x) == differ
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=3), st.integers(-200, 300))
 def test_numbers(number: Decimal, other: int) -> None:
     terms = Terms()
     ids = terms.ids([literal(f"{number:f}" if "." in f"{number:f}" else f"{number:f}.0"), literal(str(other))])
-    assert different(terms, *ids.tolist()) == (number != other)
+    assert known_different(terms, *ids.tolist()) == (number != other)
     for datatype, least, most in (("byte", -128, 127), ("unsignedByte", 0, 255), ("integer", -np.inf, np.inf)):
         held = [least <= value <= most and value == int(value) for value in (number, Decimal(other))]
         assert inside(terms, ids, XSD + datatype).tolist() == held
@@ -179,4 +179,4 @@ def test_literals_of_one_value(first: str, second: str, one: bool) -> None:
         (id,) = terms.ids([literal(other)]).tolist()
         assert standing_for(terms, np.array([id])).tolist() == standing_for(terms, np.array([id, id])).tolist()[:1]
     if one:
-        assert not different(terms, *terms.ids([literal(first), literal(second)]).tolist())
+        assert not known_different(terms, *terms.ids([literal(first), literal(second)]).tolist())

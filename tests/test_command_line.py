@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from cep.app.cli_explain import ExplainOptions
 from cep.app.cli_help import Sectioned
-from cep.app.command_line import option_values, parsed, takes
+from cep.app.command_line import option_values, parse_options, takes
 from cep.app.run_options import RunOptions
 from cep.command import CheckOptions, PlanOptions, app
 from cep.core.errors import CepError
@@ -89,7 +89,8 @@ def test_what_is_not_given_is_the_default() -> None:
     assert CliRunner().invoke(made(answers), ["here"]).exit_code == 0
     assert answers == [Whole(place=Path("here"), group=Group())]
     assert (
-        parsed(Whole, {"place": Path("here"), "names": None, "kind": "a", "fast_now": False, "count": None}) in answers
+        parse_options(Whole, {"place": Path("here"), "names": None, "kind": "a", "fast_now": False, "count": None})
+        in answers
     )
 
 

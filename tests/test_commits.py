@@ -16,13 +16,13 @@ import pytest
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
 from cep.spark.sink import commit_log
-from cep.spark.sink.commit_log import COMING, COMPACTED, CommitLog, OutputFile, place
+from cep.spark.sink.commit_log import COMING, COMPACTED, CommitLog, OutputFile, file_name
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter, TaskFiles
-from cep.spark.sink.output_folder import agree, sweep
+from cep.spark.sink.output_folder import agree, finish_batches
 from cep.spark.sink.reader import SinkReader
 from cep.spark.storage import lock, spark_files
 from cep.spark.storage.layout import SINK_LOG
-from cep.spark.storage.spark_files import settle
+from cep.spark.storage.spark_files import sync_batch
 from tests import spark_runs
 
 pytestmark = [
@@ -58,7 +58,9 @@ def test_files_of_micro_batches_count_once(tmp_path: Path) -> None:
         assert not Path(again.path).exists() and not list((tmp_path / SINK_LOG / COMING).iterdir())
         counting |= {Path(one.path) for one in mine if one.rows or batch == 0}
         assert (
-            {tmp_path / place(line) for line in CommitLog(tmp_path).lines()} == counting == set(tmp_path.glob("part-*"))
+            {tmp_path / file_name(line) for line in CommitLog(tmp_path).lines()}
+            == counting
+            == set(tmp_path.glob("part-*"))
         )
     lost, other = written(tmp_path, "lost", 3), written(tmp_path, "other", 3)
     writer.abort([TaskFiles([lost]), None], 23)
@@ -90,13 +92,13 @@ def test_a_long_log_is_written_rarely_and_old_files_go(tmp_path: Path, monkeypat
         if batch % 7 == 0 and batch < 180:
             server()
         if batch in (8, 25, 45, 79, 81, 130, 199):
-            paths = [f"{tmp_path}/{place(line)}" for line in one.lines()]
+            paths = [f"{tmp_path}/{file_name(line)}" for line in one.lines()]
             there = spark_runs.spark().read.parquet(str(tmp_path)).inputFiles()
             assert sorted(there) == sorted(f"file://{path}" for path in paths)
             assert all(Path(path).exists() for path in paths)
     assert whole == [9, 19, 29, 39, 59, 79, 119, 159, 199]
     assert len(list(log.iterdir())) < 60, "one entry each since the one before the last whole one"
-    ends = sorted(int(place(line)[11:43], 16) for line in one.lines())
+    ends = sorted(int(file_name(line)[11:43], 16) for line in one.lines())
     assert ends == list(range(149, 200)), "50 before the last, when that was written as a whole"
     leaving = {int(name[11:43], 16) for name in one.leaving()}
     assert leaving == set(range(109, 149)), "they may still be read"
@@ -105,13 +107,13 @@ def test_a_long_log_is_written_rarely_and_old_files_go(tmp_path: Path, monkeypat
     server()
     assert read == list(range(200)) and len(folder._seen) == len(ends)
     late = SinkReader(str(tmp_path), {"found": FOUND})
-    for name in sorted(one.leaving())[:3] + [place(next(one.lines()))]:
+    for name in sorted(one.leaving())[:3] + [file_name(next(one.lines()))]:
         (tmp_path / name).unlink()
     with pytest.raises(CepError, match="no such file"):
         list(late.new())
     with pytest.raises(CepError, match="ends with micro-batch 199, and 200 was finished"):
         agree(spark(tmp_path / "state", range(201), range(202)), tmp_path)
-    assert sweep(tmp_path) == []
+    assert finish_batches(tmp_path) == []
 
 
 def spark(checkpoint: Path, finished: range, begun: range) -> Path:
@@ -162,7 +164,7 @@ def test_what_a_killed_run_left_goes_and_what_is_left_of_it_adds_nothing(tmp_pat
         writer.commit([TaskFiles([written(out, "2", 5)])], 2)
     (out / SINK_LOG / ".2.tmp").touch()
     (out / "part-3.parquet").touch()
-    assert [path.name for path in sweep(out)] == ["part-3.parquet"]
+    assert [path.name for path in finish_batches(out)] == ["part-3.parquet"]
     assert CommitLog(out).totals() == {"found": 7} and not list((out / SINK_LOG).glob(".*"))
     assert {path.name for path in out.glob("part-*")} == {"part-0.parquet", "part-1.parquet"}
     assert not list((out / SINK_LOG / COMING).iterdir())
@@ -208,11 +210,11 @@ def test_a_micro_batch_counts_whole_or_not_at_all_wherever_it_is_cut(
             writer.commit([TaskFiles([written(folder, f"0-{batch}-0", 1)])], batch)
         killed = cut(steps)
         commit_log, files = CommitLog(folder), set(folder.glob("part-*"))
-        assert all((folder / place(line)).exists() for line in commit_log.lines())
+        assert all((folder / file_name(line)).exists() for line in commit_log.lines())
         counts = commit_log.last == 9
         assert counts or len(files) == 9
-        sweep(folder)
-        assert {folder / place(line) for line in commit_log.lines()} == set(folder.glob("part-*")) >= files
+        finish_batches(folder)
+        assert {folder / file_name(line) for line in commit_log.lines()} == set(folder.glob("part-*")) >= files
         assert len(set(folder.glob("part-*"))) == 9 + 2 * counts and commit_log.entered == commit_log.last
         writer.commit([TaskFiles([written(folder, f"{task}-2", 2) for task in range(2)])], 9)
         assert commit_log.totals() == {"found": 13} and len(set(folder.glob("part-*"))) == 11
@@ -246,7 +248,7 @@ def test_files_that_are_sent_leave_the_log(tmp_path: Path) -> None:
         CommitLog(tmp_path).add(batch, [one], passing=True)
         if batch not in (3, 17):  # the broker was not there
             Path(one.path).unlink()
-    numbers = [int(place(line)[5:-8]) for line in CommitLog(tmp_path).lines()]
+    numbers = [int(file_name(line)[5:-8]) for line in CommitLog(tmp_path).lines()]
     assert numbers == [3, 17, *range(39, 45)] and CommitLog(tmp_path).totals() == {"found": 90}
 
 
@@ -267,12 +269,12 @@ def test_what_counts_is_on_disk_and_what_a_cut_of_power_emptied_is_done_again(
     outlet = FileSinkOptions(str(out), "parquet", {"found": FOUND}, frozenset(), None, str(tmp_path / "state"))
     FileWriter(outlet).commit([], 7)
     assert synced == ["7", "8.changelog", "offsets", SINK_LOG] and CommitLog(out).last == 7
-    assert [path.name for path in spark_files.mend(own)] == ["8.zip"], "it is torn"
+    assert [path.name for path in spark_files.remove_spoilt(own)] == ["8.zip"], "it is torn"
     for name in ("commits/5", "commits/7", "commits/.7.crc", "offsets/8", "offsets/9", "offsets/.6.crc", "metadata"):
         (own / name).write_text("")
-    spark_files.mend(own)
+    spark_files.remove_spoilt(own)
     left = [sorted(path.name for path in (own / log).iterdir()) for log in ("offsets", "commits")]
     assert left == [["6", "7"], ["5", "6"]] and not (own / "metadata").exists()
     synced.clear()
-    settle(own, 0)
+    sync_batch(own, 0)
     assert sorted(synced) == ["0", "5", "6", "6", "7", "7.zip", "8.changelog", "offsets"], "all that is there"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rdflib import Graph
 from rdflib.compare import isomorphic
 
-from connectors.rdf.compact import compact
+from connectors.rdf.compact import to_json_ld
 from connectors.rdf.vocabulary import RDF, XSD
 
 PREFIXES = {
@@ -56,7 +56,7 @@ _triples = st.lists(
 
 @given(_triples)
 def test_the_same_triples(triples: list[ox.Triple]) -> None:
-    text = compact(triples, PREFIXES)
+    text = to_json_ld(triples, PREFIXES)
     again = [quad.triple for quad in ox.parse(text, ox.RdfFormat.JSON_LD)]
     assert _canonical(again) == _canonical(triples), text.decode()
 
@@ -74,7 +74,7 @@ def test_as_people_read_it() -> None:
             k:parts ( k:door [ k:name "lamp" ; k:watts 1.5 ] ) .
         _:one k:near _:two . _:two k:near _:one . _:shared k:of k:milk .
         k:fish k:has _:shared . k:milk k:has _:shared ."""
-    made = compact((quad.triple for quad in ox.parse(text, ox.RdfFormat.TURTLE)), PREFIXES)
+    made = to_json_ld((quad.triple for quad in ox.parse(text, ox.RdfFormat.TURTLE)), PREFIXES)
     told = json.loads(made)
     assert told["@context"] == {name: PREFIXES[name] for name in ("k", "kk", "xsd")}
     shared = told["@graph"][0]["k:has"]["@id"]

@@ -218,7 +218,7 @@ def test_lineage_that_goes_round_is_refused() -> None:
 
 def test_seals() -> None:
     blob = checksum.seal(b"one", b"two", of=b"7")
-    assert bytes(checksum.content(blob, b"7")) == b"onetwo" == checksum.plain(b"onetwo")
+    assert bytes(checksum.content(blob, b"7")) == b"onetwo" == checksum.unsealed(b"onetwo")
     assert checksum.name(blob) != checksum.name(b"onetwo")
     for damaged in (*(each for _, each in flipped(blob, 8 * len(blob), None)), *(blob[:n] for n in range(len(blob)))):
         with pytest.raises(checksum.Broken):
@@ -232,18 +232,20 @@ def test_records_of_which_any_bit_may_flip() -> None:
     whole = [checksum.record(b"head %d" % n, bytes(n) + b"x" * n) for n in range(4)]
     data = b"".join(whole)
     ends = [len(b"".join(whole[: n + 1])) for n in range(4)]
-    assert [(bytes(head), stop) for head, _, stop in checksum.records(data)] == [
+    assert [(bytes(head), stop) for head, _, stop in checksum.read_records(data)] == [
         (b"head %d" % n, end) for n, end in enumerate(ends)
     ]
     for place, damaged in flipped(data, 8 * len(data), None):
         with pytest.raises(checksum.Broken) as caught:
-            list(checksum.records(damaged))
+            list(checksum.read_records(damaged))
         assert caught.value.number == sum(end <= place // 8 for end in ends)
     for size in range(len(data)):
-        found = [stop for _, _, stop in checksum.records(data[:size])]
+        found = [stop for _, _, stop in checksum.read_records(data[:size])]
         assert found == [end for end in ends if end <= size]
         if size - max([0, *found]) < len(whole[len(found)]) - checksum.SIZE:
-            assert [stop for _, _, stop in checksum.records(data[:size] + bytes(len(data)))] == found, "never on disk"
+            assert [stop for _, _, stop in checksum.read_records(data[:size] + bytes(len(data)))] == found, (
+                "never on disk"
+            )
 
 
 def test_lines_in_a_chain() -> None:

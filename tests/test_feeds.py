@@ -32,11 +32,11 @@ from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox, OutboxEntry
 from connectors.alerts.text import clean
 from connectors.feeds import alertmanager, atom, cap
-from connectors.feeds.alertmanager import Alertmanager, alert
+from connectors.feeds.alertmanager import Alertmanager, alertmanager_alert
 from connectors.feeds.document import SCHEMA as SCHEMA_OF_CHANGES
 from connectors.feeds.document import Publisher, document, own_name, sender
 from connectors.feeds.http_post import post
-from connectors.feeds.mqtt import Topics, place
+from connectors.feeds.mqtt import Topics, topic_end
 from connectors.feeds.router import router
 from connectors.feeds.sender import Unreachable
 from connectors.feeds.senders import sending, targets
@@ -196,9 +196,9 @@ def test_hostile_values_stay_values() -> None:
     assert client.get("/feeds/alerts").json()[0]["key"] == {"s": bad}
     event = json.loads(json.dumps(cloudevent(change, replace(ORIGIN, program="a b/<ü>\n"))))
     assert event["data"]["title"] == bad and event["source"] == "urn:semcep:program/a%20b%2F%3C%C3%BC%3E%20"
-    assert alert(change, ORIGIN, 0, 60)["labels"]["s"] == bad  # type: ignore[index]
-    assert set(place(change)) <= set("abcdefghijklmnopqrstuvwxyz0123456789/")
-    assert place(replace(change, key={"a": "x/+#", "b": None})) == "storm/x%2F%2B%23/unknown"
+    assert alertmanager_alert(change, ORIGIN, 0, 60)["labels"]["s"] == bad  # type: ignore[index]
+    assert set(topic_end(change)) <= set("abcdefghijklmnopqrstuvwxyz0123456789/")
+    assert topic_end(replace(change, key={"a": "x/+#", "b": None})) == "storm/x%2F%2B%23/unknown"
 
 
 @contextmanager
@@ -376,10 +376,10 @@ def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) ->
     says = {"summary": "Strong wind", "description": "Strong wind", "alert": WHOLE[0].alert}
     assert rest == [[{"labels": labels, "annotations": says, "startsAt": "1970-01-01T00:00:00Z"}]] * len(rest)
     change = replace(WHOLE[0], start=9_000_000, until=90_000_000, key={"severity": "x", "é": 1})
-    soon = alert(change, replace(ORIGIN, status="Test"), 5_000_000, 1)
+    soon = alertmanager_alert(change, replace(ORIGIN, status="Test"), 5_000_000, 1)
     assert (soon["startsAt"], soon["endsAt"]) == ("1970-01-01T00:00:05Z", "1970-01-01T00:01:30Z")
     assert soon["labels"] == labels | {"key_severity": "x", "key__": "1", "status": "test"}
-    over = alert(replace(change, state="resolved"), ORIGIN, 95_000_000, 1)
+    over = alertmanager_alert(replace(change, state="resolved"), ORIGIN, 95_000_000, 1)
     assert (over["startsAt"], over["endsAt"]) == ("1970-01-01T00:00:09Z", "1970-01-01T00:01:35Z")
     assert Alertmanager.most > 1
 
@@ -577,8 +577,8 @@ def test_cap_goes_by_the_clock_and_says_who_and_whether_it_is_meant(tmp_path: Pa
         assert outbox.remembered("sender", own_name("urn:x:")) == outbox.remembered("sender", "another@host"), (
             "that of the start"
         )
-        assert f"urn:uuid:{feed}".encode() in atom.newest(outbox, origin)
-        assert b"Exercise: Strong wind (withdrawn)" in atom.newest(outbox, origin)
+        assert f"urn:uuid:{feed}".encode() in atom.newest_document(outbox, origin)
+        assert b"Exercise: Strong wind (withdrawn)" in atom.newest_document(outbox, origin)
     fired, gone = (etree.fromstring(message or b"") for message in messages)
 
     def said(message: etree._Element, name: str) -> str:

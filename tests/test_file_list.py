@@ -24,7 +24,7 @@ def looked(one: FileList, *folders: Path) -> int:
     return one.extend(
         (place, file)
         for place, spec in specs
-        for file in data_source.found(SCHEMAS, [spec], None, ("no-files",), one.known)
+        for file in data_source.new_files(SCHEMAS, [spec], None, ("no-files",), one.known)
     )
 
 

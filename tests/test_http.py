@@ -27,7 +27,7 @@ from connectors.feeds.sse import Stream
 from connectors.feeds.targets import public, target
 from connectors.ip import here, named
 from connectors.serving.guard import HEAD, Limits, _host, client_of
-from connectors.serving.negotiation import negotiated, takes, takes_coding
+from connectors.serving.negotiation import accepts, negotiated, takes_coding
 from tests.alert_server import expected
 from tests.page_server import Shown, shown
 from tests.serving import Served, served
@@ -80,7 +80,7 @@ def fridges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_what_accept_means(accept: list[str], format: str) -> None:
     headers = Headers(raw=[(b"accept", one.encode()) for one in accept])
     assert negotiated(headers, KNOWN) == format
-    assert any(takes(headers, kind) for kind in KNOWN) is bool(format)
+    assert any(accepts(headers, kind) for kind in KNOWN) is bool(format)
 
 
 def test_what_accept_encoding_means() -> None:

@@ -61,7 +61,9 @@ def test_chunks_of_any_size_are_the_file(tmp_path: Path, lines: list[str]) -> No
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("knowledge.rdf.load._CHUNK", 3)
         knowledge = Knowledge.load(path)
-    assert {str(q.triple) for q in store.quads(knowledge.terms, knowledge.closed)} == {line[:-2] for line in lines}
+    assert {str(q.triple) for q in store.store_quads(knowledge.terms, knowledge.closed)} == {
+        line[:-2] for line in lines
+    }
     assert knowledge.fingerprint == Knowledge.of(ox.parse("\n".join(lines), ox.RdfFormat.N_TRIPLES)).fingerprint
 
 
@@ -160,7 +162,7 @@ def test_rdflib_graphs_and_triples_of_either_library_are_knowledge() -> None:
     knowledge = Knowledge.of(graph)
     assert isomorphic(knowledge.rdflib(), graph)
     assert Knowledge.of(iter(graph)).fingerprint == knowledge.fingerprint
-    assert Knowledge.of(store.quads(knowledge.terms, knowledge.asserted)).fingerprint == knowledge.fingerprint
+    assert Knowledge.of(store.store_quads(knowledge.terms, knowledge.asserted)).fingerprint == knowledge.fingerprint
     data = rdflib.Dataset()
     data.add((rdflib.URIRef("x:a"), rdflib.URIRef("x:p"), rdflib.Literal(1)))
     data.graph(rdflib.URIRef("x:g")).add((rdflib.URIRef("x:a"), rdflib.URIRef("x:p"), rdflib.Literal(2)))

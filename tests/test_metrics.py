@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cep.app import pipeline, progress, watch
 from cep.app.meter import Meter, charts
-from cep.app.metrics import address, serving
+from cep.app.metrics import host_and_port, serving
 from cep.command import app
 from cep.core.errors import CepError
 from cep.core.logs import plain
@@ -163,7 +163,7 @@ def test_what_a_bucket_holds_is_as_its_last_report_says() -> None:
     "text, told", [("9464", ("127.0.0.1", 9464)), ("0.0.0.0:1", ("0.0.0.0", 1)), ("[::1]:80", ("::1", 80))]
 )
 def test_ports(text: str, told: tuple[str, int]) -> None:
-    assert address(text) == told
+    assert host_and_port(text) == told
 
 
 def test_ports_that_are_none_or_taken() -> None:

@@ -150,7 +150,7 @@ def test_old_changes_are_verified_after_the_outbox_is_open(tmp_path: Path, monke
         assert told == [] and [entry.change for entry in outbox.after(0)] == whole
     values = (1, 'a"ä\\\n\x00\x1f\x7f\ud800\U0001f300', None, -(2**60), "")
     told_as = json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    assert outbox_tables.hashed(*values) == checksum.digest(told_as), "as the version before has written it"
+    assert outbox_tables.row_hash(*values) == checksum.digest(told_as), "as the version before has written it"
 
 
 def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from cep.engine import Engine, detect
 from cep.events import Event, Iri, types_of
 from cep.plan import partition as module
 from cep.plan.partition import Stage, partition
-from cep.runtime.buckets import buckets, deal, gather, settle, words
+from cep.runtime.buckets import buckets, deal, hash_words, merged_by_arrival, merged_identical
 from tests.cases_format import FOLDER, difference, known, read_case
 from tests.keyed_programs import keyed_programs
 from tests.program_maker import SECOND
@@ -428,7 +428,7 @@ def test_the_bucket_of_a_value_never_changes() -> None:
 
 @given(st.lists(st.text(), min_size=1))
 def test_equal_texts_have_equal_words(texts: list[str]) -> None:
-    found = words(pl.Series(texts, dtype=pl.String), "string").tolist()
+    found = hash_words(pl.Series(texts, dtype=pl.String), "string").tolist()
     assert len(set(zip(texts, found))) == len(set(texts)) == len(set(found))
 
 
@@ -460,11 +460,17 @@ def test_what_buckets_give_is_put_in_order_and_made_one() -> None:
     one = pl.DataFrame(place | {"x": pl.Series([1, "u"], dtype=pl.Object)})[[1, 0]]
     two = pl.DataFrame(place | {"x": pl.Series([None, None], dtype=pl.Null), ARRIVAL: [2, 9]})
     three = pl.DataFrame(place | {"x": [1.0, 2.5], "end": [1, 2]})
-    assert gather([one]).rows() == [(1, 2, 3, 1), (1, 2, 3, "u")]
-    assert gather([three, one, two]).drop("start").rows() == [
+    assert merged_by_arrival([one]).rows() == [(1, 2, 3, 1), (1, 2, 3, "u")]
+    assert merged_by_arrival([three, one, two]).drop("start").rows() == [
         (1, 3, 1.0), (2, 2, None), (2, 3, 1), (2, 3, 2.5), (2, 3, "u"), (2, 9, None)
     ]  # fmt: skip
-    assert settle([one, two, three, one]).rows() == [(1, 2, "u"), (1, 2, 1), (1, 2, None), (1, 1, 1.0), (1, 2, 2.5)]
+    assert merged_identical([one, two, three, one]).rows() == [
+        (1, 2, "u"),
+        (1, 2, 1),
+        (1, 2, None),
+        (1, 1, 1.0),
+        (1, 2, 2.5),
+    ]
 
 
 # --- the same as one engine ---

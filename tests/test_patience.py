@@ -10,7 +10,7 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from cep.core.errors import CepError
 from cep.spark.driver import running, session
-from cep.spark.driver.running import TRIES, StopRequest, run
+from cep.spark.driver.running import TRIES, StopRequest, run_query
 
 BUSY = CepError("the query has failed: Timed out while waiting for the Python worker to connect back", code="failed")
 OTHER = CepError("the query has failed: no space left on device", code="failed")
@@ -42,7 +42,7 @@ class Asked:
         def log(event: str, text: str | None, *level: str) -> None:
             self.told.append(event)
 
-        run(begin, cast(Any, self), True, lambda: self.finished, cast(Any, log))
+        run_query(begin, cast(Any, self), True, lambda: self.finished, cast(Any, log))
 
 
 def test_it_begins_again_where_the_machine_was_slow() -> None:

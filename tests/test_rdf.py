@@ -90,7 +90,9 @@ def test_every_value_is_a_term_and_none_breaks_out_of_it() -> None:
         }
     )
     found: dict[str, list[str]] = {}
-    for quad in ox.parse(triples.events(table, schema, EventVocabulary("http://e.org/"), None), ox.RdfFormat.N_QUADS):
+    for quad in ox.parse(
+        triples.event_triples(table, schema, EventVocabulary("http://e.org/"), None), ox.RdfFormat.N_QUADS
+    ):
         if "attribute" in quad.predicate.value:
             found.setdefault(quad.predicate.value.rpartition("/")[2], []).append(str(quad.object))
     xsd = "^^<http://www.w3.org/2001/XMLSchema#"
@@ -163,7 +165,7 @@ def test_a_page_reads_what_ends_in_it_however_much_there_is_beside(tmp_path: Pat
     def stored(folder: str, ends: list[int]) -> EventStore:
         table = pl.DataFrame({"start": ends, "end": ends, "n": range(len(ends))})
         made = EventStore(str(tmp_path / folder), EventVocabulary())
-        made.add(triples.events(identified(table, schema, "p"), schema, EventVocabulary(), None).encode())
+        made.add(triples.event_triples(identified(table, schema, "p"), schema, EventVocabulary(), None).encode())
         made.store = Counted(made.store)  # type: ignore[assignment]
         return made
 
@@ -194,7 +196,7 @@ def test_a_page_reads_what_ends_in_it_however_much_there_is_beside(tmp_path: Pat
         store.page("2024-05-01T08", 1, 500, -1.0)
     old = tmp_path / "old"  # hours held instants themselves
     before = EventStore(str(old), EventVocabulary())
-    text = triples.events(identified(pl.DataFrame({"start": [EIGHT], "end": [EIGHT], "n": [1]}), schema, "p"),
+    text = triples.event_triples(identified(pl.DataFrame({"start": [EIGHT], "end": [EIGHT], "n": [1]}), schema, "p"),
                           schema, EventVocabulary(), None)  # fmt: skip
     before.add(re.sub(r"<[^>]*T08> <[^>]*> <[^>]*T08:00> .\n", "", text).replace("T08:00> ", "T08> ").encode())
     for _ in range(2):
@@ -454,7 +456,7 @@ def test_a_reading_has_the_time_of_what_it_is_about() -> None:
     schema = Schema("count", (cars,), True, False)
     table = pl.DataFrame({"start": [EIGHT, EIGHT], "end": [EIGHT, EIGHT + MINUTE], "cars": [3, 4]})
     graph = ox.Store()
-    graph.load(triples.readings(table, schema, EventVocabulary()), ox.RdfFormat.N_TRIPLES, lenient=True)
+    graph.load(triples.reading_triples(table, schema, EventVocabulary()), ox.RdfFormat.N_TRIPLES, lenient=True)
     found = graph.query(
         """SELECT ?n ?since ?until { ?o a sosa:Observation ; sosa:hasSimpleResult ?n ; sosa:phenomenonTime ?p .
         OPTIONAL { ?p time:hasBeginning/time:inXSDDateTimeStamp ?since ; time:hasEnd/time:inXSDDateTimeStamp ?until }

@@ -24,7 +24,7 @@ from cep.operators.goals import aggregate, join, pairing, store, unless
 from cep.operators.goals import keys as goal_keys
 from connectors.lines import TextPieces, merged
 from knowledge.reasoning.relation import packed, unpacked
-from knowledge.reasoning.transitivity import reached
+from knowledge.reasoning.transitivity import reachable_pairs
 from tests import reference
 from tests.cases_format import difference
 from tests.program_maker import SECOND
@@ -131,7 +131,7 @@ def at(array: Any, index: int) -> Any:
 def test_a_walk_has_room_for_all_that_closed_leads_to() -> None:
     """Even where it says so twice, which it should not."""
     a, b = np.zeros(500, np.int64), np.repeat(np.arange(1, 6), 100)
-    found = reached(packed(a, b), packed(np.array([5]), np.array([6])))
+    found = reachable_pairs(packed(a, b), packed(np.array([5]), np.array([6])))
     assert [end.tolist() for end in unpacked(found)] == [[0, 5], [6, 6]]
 
 

@@ -300,7 +300,7 @@ def test_a_journal_of_the_version_before_goes_on(tmp_path: Path) -> None:
     with closing(Journal(tmp_path, schemas)) as journal:
         journal.add(readings(0, (1, "milk", 1.0)))
     before = b""
-    for head, tables, _ in checksum.records(path.read_bytes(), len(checksum.MARK)):
+    for head, tables, _ in checksum.read_records(path.read_bytes(), len(checksum.MARK)):
         sizes = len(head).to_bytes(4, "little") + len(tables).to_bytes(4, "little")
         before += crc32(sizes + head + tables).to_bytes(4, "little") + sizes + head + tables
     for torn in (b"", b"half", before[:50]):

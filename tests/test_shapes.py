@@ -17,7 +17,7 @@ from knowledge.data_graph import data_graph
 from knowledge.graph import Knowledge
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import TripleSet
-from knowledge.shapes import STATIONS, ValidationResult, check, placed, unknown
+from knowledge.shapes import STATIONS, ValidationResult, undescribed_properties, validate, with_files
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
 ONTOLOGIES = Path(__file__).parent.parent / "ontologies"
@@ -39,19 +39,19 @@ def turtle(text: str) -> Graph:
 
 
 def test_the_register_of_the_demo_fits() -> None:
-    assert check(Knowledge.load(SHOWN)) == []
-    assert check(Knowledge.load([SHOWN, ONTOLOGIES / "sensors.ttl"], reasoning="owlrl")) == []
-    assert check(Graph().parse(SHOWN)) == []
+    assert validate(Knowledge.load(SHOWN)) == []
+    assert validate(Knowledge.load([SHOWN, ONTOLOGIES / "sensors.ttl"], reasoning="owlrl")) == []
+    assert validate(Graph().parse(SHOWN)) == []
 
 
 def test_made_up_stations_fit() -> None:
     terms = Terms()
     made = TripleSet.of(*registers.stations(30).triples(terms))
-    assert check(Knowledge(terms, {NONE: made})) == []
+    assert validate(Knowledge(terms, {NONE: made})) == []
 
 
 def test_knowledge_without_stations_fits() -> None:
-    assert check(Knowledge.of(turtle(':a rdfs:label "A" ; gn:name "a place" .'))) == []
+    assert validate(Knowledge.of(turtle(':a rdfs:label "A" ; gn:name "a place" .'))) == []
 
 
 WRONG = [
@@ -107,14 +107,14 @@ WRONG = [
 def test_what_is_wrong_is_told(right: str, wrong: str, told: str) -> None:
     assert right in STATION
     graph = turtle(STATION.replace(right, wrong))
-    assert [str(problem) for problem in check(graph)] == [told]
-    assert [str(problem) for problem in check(Knowledge.of(graph))] == [told]
-    assert check(turtle(STATION)) == []
+    assert [str(problem) for problem in validate(graph)] == [told]
+    assert [str(problem) for problem in validate(Knowledge.of(graph))] == [told]
+    assert validate(turtle(STATION)) == []
 
 
 def test_two_stations_with_one_id_are_told() -> None:
     data = STATION + STATION.replace(":a a", ":b a") + ':a om-owl:ID "EWR" . :b om-owl:ID "EWR" .'
-    (problem,) = check(turtle(data))
+    (problem,) = validate(turtle(data))
     assert problem == ValidationResult(
         '"EWR"', "^om-owl:ID", ("<http://example.org/a>", "<http://example.org/b>"), "an ID is that of one station"
     )
@@ -122,14 +122,14 @@ def test_two_stations_with_one_id_are_told() -> None:
 
 def test_a_station_that_is_only_inferred_is_looked_at() -> None:
     graph = turtle(":s sosa:isHostedBy :a . " + SENSORS)
-    assert check(Knowledge.of(graph)) == [], "nothing says that there is a station"
+    assert validate(Knowledge.of(graph)) == [], "nothing says that there is a station"
     closed = Knowledge.of(graph + Graph().parse(ONTOLOGIES / "sensors.ttl"), reasoning="owlrl")
-    assert {problem.focus for problem in check(closed)} == {"<http://example.org/a>"}
+    assert {problem.focus for problem in validate(closed)} == {"<http://example.org/a>"}
 
 
 def test_a_station_of_a_subclass_is_looked_at() -> None:
     below = ":Buoy rdfs:subClassOf :Float . :Float rdfs:subClassOf sosa:Platform . :a a :Buoy ."
-    assert len(check(Knowledge.of(turtle(below)))) == len(check(turtle(below))) == 4
+    assert len(validate(Knowledge.of(turtle(below)))) == len(validate(turtle(below))) == 4
 
 
 PARTS = [
@@ -158,7 +158,7 @@ PARTS = [
 @given(st.sets(st.sampled_from(PARTS)))
 def test_knowledge_is_judged_as_its_graph_is(parts: set[str]) -> None:
     graph = turtle("\n".join(sorted(parts)))
-    assert check(Knowledge.of(graph)) == check(graph)
+    assert validate(Knowledge.of(graph)) == validate(graph)
 
 
 SHAPES = [
@@ -190,14 +190,14 @@ def test_any_shape_judges_knowledge_as_it_judges_its_graph(
     sensing = ":Sensing a sh:NodeShape ; sh:property [ sh:path rdf:type ; sh:minCount 1 ] ."
     shapes.write_text(f"{PREFIXES}{SHACL}:Shape a sh:NodeShape ; {shape} .\n{sensing}", encoding="utf-8")
     graph = turtle("\n".join(sorted(parts)))
-    assert check(Knowledge.of(graph), shapes) == check(graph, shapes)
+    assert validate(Knowledge.of(graph), shapes) == validate(graph, shapes)
 
 
 def test_paths_are_written_as_sparql_writes_them(tmp_path: Path) -> None:
     shapes = tmp_path / "own.ttl"
     path = "[ sh:alternativePath ( ( sosa:hosts [ sh:inversePath :q ] ) [ sh:oneOrMorePath :r ] ) ]"
     shapes.write_text(f"{PREFIXES}{SHACL}:S sh:targetNode :a ; sh:property [ sh:path {path} ; sh:minCount 1 ] .")
-    (problem,) = check(turtle(""), shapes)
+    (problem,) = validate(turtle(""), shapes)
     assert str(problem) == ("<http://example.org/a>: it does not fit sh:minCount 1 (sosa:hosts / ^:q | :r+)")
 
 
@@ -216,7 +216,7 @@ def test_a_file_without_right_shapes_is_refused(tmp_path: Path, text: str, reaso
     shapes = tmp_path / "own.ttl"
     shapes.write_text(PREFIXES + SHACL + text, encoding="utf-8")
     with pytest.raises(CepError, match=re.escape(reason)):
-        check(turtle(':a :p "x" .'), shapes)
+        validate(turtle(':a :p "x" .'), shapes)
 
 
 def test_of_large_knowledge_only_stations_are_looked_at() -> None:
@@ -234,13 +234,19 @@ def test_a_property_that_nobody_defines_is_told(tmp_path: Path) -> None:
     register = tmp_path / "stations.ttl"
     names = PREFIXES + "@prefix wt: <http://knoesis.wright.edu/ssw/ont/weather.owl#> .\n"
     register.write_text(names + STATION.replace("observes :p", "observes wt:_Visiblity, wt:_WindSpeed"))
-    (alone,) = unknown(Knowledge.load(register))
+    (alone,) = undescribed_properties(Knowledge.load(register))
     assert alone.warning and "nothing is known of what sensors observe" in str(alone)
-    (found,) = unknown(Knowledge.load([register, ONTOLOGIES], reasoning="owlrl"))  # where all have a class
+    (found,) = undescribed_properties(
+        Knowledge.load([register, ONTOLOGIES], reasoning="owlrl")
+    )  # where all have a class
     weather = "http://knoesis.wright.edu/ssw/ont/weather.owl#"
     meant = f"sensors observe it, and nobody defines it, did you mean <{weather}_Visibility>?"
     assert str(found) == f"warning: <{weather}_Visiblity>: {meant}"
-    assert unknown(Knowledge.load([SHOWN, ONTOLOGIES])) == unknown(Knowledge.of(turtle(":a :b :c ."))) == []
+    assert (
+        undescribed_properties(Knowledge.load([SHOWN, ONTOLOGIES]))
+        == undescribed_properties(Knowledge.of(turtle(":a :b :c .")))
+        == []
+    )
 
 
 def test_problems_name_the_file_and_the_line(tmp_path: Path) -> None:
@@ -248,7 +254,7 @@ def test_problems_name_the_file_and_the_line(tmp_path: Path) -> None:
     broken.write_text(PREFIXES + "\n" + STATION.replace("wgs84:lat 40.7 ;", ""))
     other.write_text("<http://example.org/z> <http://www.w3.org/ns/sosa/hosts> <http://example.org/s> .\n")
     known = Knowledge.load([broken, other])
-    found = placed(check(known), [str(broken), str(other)])
+    found = with_files(validate(known), [str(broken), str(other)])
     line = [text[:4] for text in broken.read_text().splitlines()].index(":a a") + 1
     assert {(problem.focus[-2], problem.place) for problem in found} == {("a", f"{broken}:{line}"), ("z", f"{other}:1")}
 
@@ -259,5 +265,5 @@ def test_a_shape_may_be_a_warning(tmp_path: Path) -> None:
         PREFIXES + SHACL + "[] a sh:NodeShape ; sh:targetClass sosa:Platform ; sh:severity sh:Warning ;"
         ' sh:property [ sh:path gn:name ; sh:minCount 1 ; sh:severity sh:Warning ; sh:message "it has a name" ] .'
     )
-    (found,) = check(Knowledge.of(turtle(STATION)), shapes)
+    (found,) = validate(Knowledge.of(turtle(STATION)), shapes)
     assert str(found) == "warning: <http://example.org/a>: it has a name (gn:name)"

@@ -15,7 +15,7 @@ from cep.app import progress
 from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.spark.source.data_source import found
+from cep.spark.source.data_source import new_files
 from tests import spark_runs
 
 needs_java = pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
@@ -215,13 +215,13 @@ def test_no_files_yet_are_no_mistake_of_those_that_wait() -> None:
     schemas = Engine.from_text(PROGRAM).inputs
     Path("days").mkdir()
     waits = ("no-files",)
-    assert found(schemas, ["days", "nights/*.jsonl"], None, waits) == []
+    assert new_files(schemas, ["days", "nights/*.jsonl"], None, waits) == []
     for specs, absent in ((["days"], ()), (["day"], waits)):
         with pytest.raises(CepError, match=r"no file in this directory|no such file"):
-            found(schemas, specs, None, absent)
+            new_files(schemas, specs, None, absent)
     Path("days/1.csv").write_text(HEAT)
     with pytest.raises(CepError, match="a file of format csv holds one event type"):
-        found(schemas, ["days"], None, ("no-file", "no-files"))
+        new_files(schemas, ["days"], None, ("no-file", "no-files"))
 
 
 def test_options_of_spark_alone() -> None:

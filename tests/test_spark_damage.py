@@ -25,8 +25,7 @@ from cep.spark.source.changes import ChangeLog
 from cep.spark.source.file_list import FileList
 from cep.spark.source.live import read_or_make
 from cep.spark.source.message_log import MessageLog
-from cep.spark.state.bucket_states import BucketStates, begin, head, newest
-from cep.spark.state.bucket_states import read as read_state
+from cep.spark.state.bucket_states import BucketStates, begin, newest_versions, read_state, state_header
 from cep.spark.state.checkpoint import CheckpointInfo
 from cep.spark.state.migration import StateLayout
 from cep.spark.storage import spark_files
@@ -86,15 +85,15 @@ def read(folder: Path) -> Any:
     found.append([one.fields() for one in journal.entries(0, 3)])
     found.append(ChangeLog(state, [str(folder / "updates.nq")]).lines(0, 2))
     begin(state / "buckets", json.loads(json.dumps(found[0]))["name"] + "-")
-    versions = newest(state / "buckets", 2)
+    versions = newest_versions(state / "buckets", 2)
     paths = [state / "buckets" / f"{name}-{version:08}" for name, version in versions.items()]
     assert len(paths) == 2 or not paths
-    found += [(read_state(path), head(path)["program"]) for path in paths]
+    found += [(read_state(path), state_header(path)["program"]) for path in paths]
     found += [read_or_make(state / "input-0" / name, lambda: None) for name in ("address", "client", "begin")]
     with closing(MessageLog(state / "mail", timeout=0)) as mail:
         found += [mail.read(0, 5), mail.known()]
     ledger = CommitLog(out)
-    found += [list(ledger.lines()), ledger.totals(), ledger.leaving(), ledger.last, output_folder.missing(out)]
+    found += [list(ledger.lines()), ledger.totals(), ledger.leaving(), ledger.last, output_folder.missing_files(out)]
     assert ledger.has(ledger.last, f"{found[0]['name'][1:]} {ledger.last}")
     found.append([intact(out / name, line) for name, line in zip(map(_place, found[-5]), found[-5])])
     return found
@@ -275,19 +274,19 @@ def test_the_files_of_spark_are_held_against_their_check_sums(tmp_path: Path) ->
     sums = b"crc\0" + (512).to_bytes(4) + b"".join(sealed_crc(data[at : at + 512]) for at in range(0, len(data), 512))
     path, beside = folder / "0", folder / ".0.crc"
     path.write_bytes(data), beside.write_bytes(sums)
-    spark_files.sound(tmp_path)
+    spark_files.verify_checksums(tmp_path)
     for which, whole in ((path, data), (beside, sums)):
         for _, damaged in flipped(whole, 60, Random(3)):
             which.write_bytes(damaged)
             with pytest.raises(CepError, match=f"--checkpoint: {path} is damaged"):
-                spark_files.sound(tmp_path)
+                spark_files.verify_checksums(tmp_path)
         which.write_bytes(whole)
     for wrong in cut(data, Random(4)):
         path.write_bytes(wrong)
         with pytest.raises(CepError, match="is damaged"):
-            spark_files.sound(tmp_path)
+            spark_files.verify_checksums(tmp_path)
     path.unlink()
-    spark_files.sound(tmp_path)
+    spark_files.verify_checksums(tmp_path)
     for name, look in (("offsets", spark_files.offset), ("commits", spark_files.watermark)):
         (tmp_path / "spark" / name).mkdir(exist_ok=True)
         for text in ("", "v1", "v1\n{}\n[]", "v1\n\n{"):
@@ -349,5 +348,5 @@ def test_an_entry_of_the_log_that_is_missing_takes_no_file_away(whole: Path, tmp
             for number in range(COMPACTED - 1):
                 (folder / SINK_LOG / str(number)).unlink(missing_ok=True)
         with pytest.raises(CepError, match="is missing, an entry of the log"):
-            output_folder.sweep(folder)
+            output_folder.finish_batches(folder)
         assert sorted(folder.glob("part-*")) == parts

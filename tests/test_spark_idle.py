@@ -10,7 +10,7 @@ import pytest
 
 from cep.events import Event
 from cep.spark.job import Job, start
-from cep.spark.sink.output_folder import sweep
+from cep.spark.sink.output_folder import finish_batches
 from tests import spark_runs
 from tests.cases_format import difference
 from tests.program_maker import SECOND
@@ -45,7 +45,7 @@ def run_until(there: Callable[[], bool], wanted: Job) -> None:
         assert there(), (query.exception(), derived(wanted))
     finally:
         query.stop()
-        sweep(Path(wanted.output))  # as the command does
+        finish_batches(Path(wanted.output))  # as the command does
 
 
 def test_time_goes_on_while_nothing_comes(tmp_path: Path) -> None:

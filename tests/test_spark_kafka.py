@@ -25,7 +25,7 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
-from cep.spark.driver.packages import PACKAGES, connected, joined, unresolved, wanted
+from cep.spark.driver.packages import PACKAGES, connector_artifact, has_kafka_connector, unresolved, with_packages
 from cep.spark.driver.startup import said
 from cep.spark.source import kafka_connector
 from cep.spark.source.control_messages import IdleWatermark
@@ -116,9 +116,9 @@ def test_what_an_address_may_not_say(text: str, told: str) -> None:
 
 def test_which_of_the_two_reads(tmp_path: Path) -> None:
     plain, spark, python = (address(f"kafka://one/a{more}") for more in ("", "?through=spark", "?through=python"))
-    assert [kafka_connector.reads(one, False) for one in (plain, spark, python)] == [False, True, False]
-    assert [kafka_connector.reads(one, True) for one in (plain, spark, python)] == [True, True, False]
-    assert not kafka_connector.reads(address("mqtt://one/a"), True)
+    assert [kafka_connector.reads_address(one, False) for one in (plain, spark, python)] == [False, True, False]
+    assert [kafka_connector.reads_address(one, True) for one in (plain, spark, python)] == [True, True, False]
+    assert not kafka_connector.reads_address(address("mqtt://one/a"), True)
     with pytest.raises(CepError, match="`through=spark` is for Spark"):
         Topic(spark)
     kafka_connector.check_same_reader(tmp_path, 0, plain, True)  # nothing was read yet
@@ -157,22 +157,22 @@ def test_which_of_the_two_reads(tmp_path: Path) -> None:
 
 
 def test_the_jar_that_fits(tmp_path: Path) -> None:
-    assert connected(joined([wanted()], {})) and not connected({})
-    assert joined(["a:b:1, c:d:2", "a:b:1"], {PACKAGES: "e:f:3"}) == {PACKAGES: "e:f:3,a:b:1,c:d:2"}
+    assert has_kafka_connector(with_packages([connector_artifact()], {})) and not has_kafka_connector({})
+    assert with_packages(["a:b:1, c:d:2", "a:b:1"], {PACKAGES: "e:f:3"}) == {PACKAGES: "e:f:3,a:b:1,c:d:2"}
     with pytest.raises(CepError, match="--packages: expected `group:artifact:version`, found `kafka`"):
-        joined(["kafka"], {})
+        with_packages(["kafka"], {})
     for name in (f"spark-sql-kafka-0-10_2.12:{OURS}.0", "spark-sql-kafka-0-10_2.13:3.5.1"):
         with pytest.raises(CepError, match="does not fit this Spark, which is") as refused:
-            connected(joined([f"org.apache.spark:{name}"], {}))
-        assert refused.value.hint == f"`--packages {wanted()}`"
+            has_kafka_connector(with_packages([f"org.apache.spark:{name}"], {}))
+        assert refused.value.hint == f"`--packages {connector_artifact()}`"
     jar = tmp_path / f"spark-sql-kafka-0-10_2.13-{OURS}.0.jar"
     with pytest.raises(CepError, match=f"--conf spark.jars: there is no file {jar}"):
-        connected({"spark.jars": str(jar)})
+        has_kafka_connector({"spark.jars": str(jar)})
     jar.touch()
-    assert connected({"spark.jars": f"file:{jar}"})
+    assert has_kafka_connector({"spark.jars": f"file:{jar}"})
     jar.rename(old := tmp_path / "spark-sql-kafka-0-10_2.12-3.5.1.jar")
     with pytest.raises(CepError, match=r"_2\.12, version 3\.5\.1, does not fit"):
-        connected({"spark.jars": str(old)})
+        has_kafka_connector({"spark.jars": str(old)})
 
 
 def test_packages_that_cannot_be_had(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cep.app import progress
 from cep.command import app
-from cep.spark.sink.commit_log import CommitLog, place
+from cep.spark.sink.commit_log import CommitLog, file_name
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -37,9 +37,9 @@ def test_old_events_leave_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
         done = CliRunner().invoke(app, ["run", "hot.cep", "--on", "spark", *options], prog_name="cep")
         assert done.exit_code == 0, done.output
         if first == 0:
-            assert (Path("out") / place(next(CommitLog(Path("out")).lines()))).exists(), "files leave the log first"
+            assert (Path("out") / file_name(next(CommitLog(Path("out")).lines()))).exists(), "files leave the log first"
     ledger = CommitLog(Path("out"))
-    logged = [place(line) for line in ledger.lines()]
+    logged = [file_name(line) for line in ledger.lines()]
     there = {file.name for file in Path("out").glob("part-*")}
     assert there == {*logged, *ledger.leaving()}, "a file is in the log, has just left it, or is gone"
     assert ledger.totals()["hot"] >= 18, "what is gone counts as written"

@@ -23,7 +23,7 @@ import pytest
 from cep.core.errors import CepError
 from cep.spark.driver.running import TRIES, StopRequest
 from cep.spark.job import start
-from cep.spark.sink.output_folder import agree, sweep
+from cep.spark.sink.output_folder import agree, finish_batches
 from tests import spark_runs
 from tests.cases_format import difference
 from tests.spark_runs import alone, derived, distributed, job, write
@@ -100,7 +100,7 @@ def test_killed_workers_and_micro_batches_done_again_do_no_harm(tmp_path: Path) 
     killer.start()
     try:
         while True:
-            sweep(Path(wanted.output))
+            finish_batches(Path(wanted.output))
             stop = StopRequest(Path(wanted.checkpoint))
             try:
                 stop.wait(stop.begun(lambda: start(spark_runs.spark(), wanted)), False)
@@ -112,7 +112,7 @@ def test_killed_workers_and_micro_batches_done_again_do_no_harm(tmp_path: Path) 
     finally:
         over.set()
         killer.join()
-    sweep(Path(wanted.output))
+    finish_batches(Path(wanted.output))
     assert left[0] < KILLS
     assert difference(expected, derived(wanted)) == ""
 
@@ -125,9 +125,9 @@ def test_killed_workers_and_micro_batches_done_again_do_no_harm(tmp_path: Path) 
                 (log / str(number)).unlink(missing_ok=True)
                 (log / f".{number}.crc").unlink(missing_ok=True)
                 (log / f"note.{number}").unlink(missing_ok=True)
-        sweep(Path(wanted.output))
+        finish_batches(Path(wanted.output))
         again = distributed(wanted)
-        sweep(Path(wanted.output))
+        finish_batches(Path(wanted.output))
         assert difference(expected, derived(wanted)) == "", (batches, logs, len(again))
     last = max(int(file.name) for file in (spark / "commits").glob("[0-9]*"))
     for log in (spark / "commits", spark / "offsets"):  # of an older copy: Spark would count from there, and take more
@@ -184,5 +184,5 @@ def test_a_full_disk_is_said_and_does_no_harm(small: Path, tmp_path: Path) -> No
     with pytest.raises(CepError, match=r"the query has failed: --output: .*no space left on device"):
         distributed(wanted)
     ballast.unlink()
-    sweep(Path(wanted.output))
+    finish_batches(Path(wanted.output))
     assert difference(alone(STAGES, inputs, LATENESS), distributed(wanted)) == ""

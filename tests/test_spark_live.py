@@ -15,7 +15,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.spark.source.data_source import alive
-from cep.spark.source.live import TopicInput, live
+from cep.spark.source.live import TopicInput, live_input
 from cep.spark.source.message_log import MessageLog
 from cep.spark.source.work_items import WorkItem
 from connectors.addresses import address
@@ -188,7 +188,7 @@ def test_lines_of_a_connection_are_kept(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = address(f"tcp://127.0.0.1:{server.getsockname()[1]}?quiet=0.1")
         one = Input(place.text, "jsonl", "bell", True, place)
-        first = live(one, 0, tmp_path / "state" / "input-0")
+        first = live_input(one, 0, tmp_path / "state" / "input-0")
         assert first.latest(0, None) == 0
         made = server.accept()[0]
         made.sendall(b"".join(b'{"time": %d}\n' % n for n in range(30_000)) + b'{"time": 3')
@@ -204,7 +204,7 @@ def test_lines_of_a_connection_are_kept(tmp_path: Path) -> None:
         first.commit(400)
         first.stop()  # the query has failed: what is planned is planned again
         made.close()
-        again = live(one, 0, tmp_path / "state" / "input-0")
+        again = live_input(one, 0, tmp_path / "state" / "input-0")
         assert lines_of(again.work_items(400, 30_000)) == lines_of(pieces)
         assert lines_of(again.work_items(29_999, 30_003)) == [b'{"time": %d}' % n for n in range(29_999, 30_003)]
         assert [piece.first for piece in again.work_items(20_000, 30_004)] == [20_000, 30_003]  # 9 MiB are an item
@@ -235,7 +235,7 @@ def test_what_never_pauses_is_taken_so_far(tmp_path: Path, monkeypatch: pytest.M
         one = Input(place.text, "jsonl", "bell", True, place)
         for number in range(2):
             threading.Thread(target=pour, daemon=True).start()
-            post = live(one, 0, tmp_path / f"input-{number}")
+            post = live_input(one, 0, tmp_path / f"input-{number}")
             if number == 0:
                 soon(post.target)
                 end = post.latest(0, None)
@@ -258,21 +258,21 @@ def test_an_input_that_ends_unasked_is_told(
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = address(f"tcp://127.0.0.1:{server.getsockname()[1]}")
         one = Input(place.text, "jsonl", "bell", True, place)
-        post = live(one, 0, tmp_path)
+        post = live_input(one, 0, tmp_path)
         with pytest.raises((CepError, IndexError), match=told):
             while True:
                 post.latest(0, None)
         post.stop()
     (tmp_path / "address").write_text("")
     with pytest.raises(CepError, match="address is damaged"):
-        live(one, 0, tmp_path)
+        live_input(one, 0, tmp_path)
 
 
 def test_a_partition_that_is_added_waits_for_the_next_run(tmp_path: Path) -> None:
     cluster = Cluster("readings")
     cluster.send([(n % 4, n, reading(n)) for n in range(8)])
     place = address(f"kafka://{cluster.servers}/readings")
-    shelf = live(Input(place.text, "jsonl", "reading", True, place), 0, tmp_path)
+    shelf = live_input(Input(place.text, "jsonl", "reading", True, place), 0, tmp_path)
     assert isinstance(shelf, TopicInput)
     begin = shelf.begin()
     shelf.target()

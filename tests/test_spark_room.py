@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cep.core.errors import CepError
-from cep.spark.dead_letters import write
+from cep.spark.dead_letters import write_dead_letters
 from cep.spark.driver import spark_log
 from cep.spark.driver.failure import failed
 from cep.spark.state.bucket_states import BucketStates
@@ -59,8 +59,8 @@ def test_a_disk_that_is_full_may_have_room_again(
 def test_what_tasks_write_is_told_by_the_option_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CepError, match=r"--dead-letter: \S+/file cannot be written: (file exists|not a directory)"):
-        write(f"{tmp_path}/file/dead-", "read-1", [DeadLetter(None, 1, "why", "json")])
-    write(f"{tmp_path}/none/dead-", "read-1", [])
+        write_dead_letters(f"{tmp_path}/file/dead-", "read-1", [DeadLetter(None, 1, "why", "json")])
+    write_dead_letters(f"{tmp_path}/none/dead-", "read-1", [])
     with pytest.raises(CepError, match=r"--checkpoint: \S+/gone cannot be written: no such file or directory \("):
         BucketStates(f"{tmp_path}/gone", 1).write(0, 1, b"", 0)
 

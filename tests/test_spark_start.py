@@ -20,7 +20,7 @@ from cep.engine import Engine
 from cep.spark.driver.startup import checked, said, silent
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.source.data_source import FileReader, SparkSourceOptions
-from cep.spark.state.checkpoint import claim, reached
+from cep.spark.state.checkpoint import checkpoint_errors, claim
 from cep.spark.storage.lock import locked
 from tests import spark_runs
 from tests.test_spark_migration import PAIR, READING, RISE, kept
@@ -100,7 +100,7 @@ def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     folder = tmp_path / "file" / "state"
     told = r"--checkpoint: .*/file/state cannot be made or written: not a directory"
-    with pytest.raises(CepError, match=told), reached(folder):
+    with pytest.raises(CepError, match=told), checkpoint_errors(folder):
         claim(folder, kept(READING + RISE, tmp_path))
 
 

@@ -19,7 +19,7 @@ from cep.engine import Engine
 from cep.runtime.report import Report
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.shuffle_blocks import REPORT
-from cep.spark.source.data_source import found
+from cep.spark.source.data_source import new_files
 from cep.spark.source.file_list import FileList
 from cep.spark.source.reading import file_blocks
 from connectors.files import DEVICE, _unreadable
@@ -118,8 +118,8 @@ def test_what_a_file_holds_may_be_unsure_until_it_is_read(tmp_path: Path) -> Non
     for name in ("1.csv", "2.jsonl", "3.txt"):
         (tmp_path / name).write_text("at,k\n")
     with pytest.raises(CepError, match="holds one event type"):
-        found(schemas, [str(tmp_path)], None)
-    files = found(schemas, [f"{tmp_path}/*"], None, unsure=True)
+        new_files(schemas, [str(tmp_path)], None)
+    files = new_files(schemas, [f"{tmp_path}/*"], None, unsure=True)
     assert [(Path(each.path).name, each.format, each.type) for each in files] == [
         ("1.csv", "csv", None),
         ("2.jsonl", "jsonl", None),

@@ -11,9 +11,9 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
-from cep.spark.dead_letters import LINE_BITS, writing
+from cep.spark.dead_letters import LINE_BITS, dead_letter_file
 from cep.spark.source.reading import numbered
-from cep.spark.state.bucket_states import KEPT, BucketStates, newest, sweep
+from cep.spark.state.bucket_states import KEPT, BucketStates, newest_versions, remove_leftovers
 from cep.spark.storage.disk import remove_hidden
 from connectors.batch import Batch, Block, DeadLetter
 
@@ -40,11 +40,11 @@ def test_states_are_whole_and_the_last_ones_stay(tmp_path: Path, monkeypatch: py
     (tmp_path / "1-0002-00000002").write_bytes(b"left when its bucket was killed")
     (tmp_path / "2-0002-00000002").write_bytes(b"of another stage")
     assert len(list(tmp_path.iterdir())) == 6
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     there = {path.name for path in tmp_path.iterdir()}
     assert there == {f"1-0002-{n:08}" for n in (4, 5, 6)} | {"2-0002-00000002"} and KEPT == 3
     assert states.read(2, 6) == b"6"
-    assert [newest(tmp_path, last).get("1-0002") for last in (39, 40, 59, 60)] == [None, 4, 5, 6]
+    assert [newest_versions(tmp_path, last).get("1-0002") for last in (39, 40, 59, 60)] == [None, 4, 5, 6]
     with pytest.raises(CepError, match="1-0002-00000007 is missing, a part of the state"):
         states.read(2, 7)
 
@@ -52,29 +52,29 @@ def test_states_are_whole_and_the_last_ones_stay(tmp_path: Path, monkeypatch: py
 def test_letters_are_written_as_they_come(tmp_path: Path) -> None:
     folder = tmp_path / "dead"
     letters = [DeadLetter("a.jsonl", line, "no", "json", '"\\ud800') for line in (1, 2)]
-    with writing(f"{folder}/ab-", "read-1") as write:
+    with dead_letter_file(f"{folder}/ab-", "read-1") as write:
         write([])
     assert not folder.exists(), "a file without letters is none"
     for _ in range(2):  # done again, the same
-        with writing(f"{folder}/ab-", "read-1") as write:
+        with dead_letter_file(f"{folder}/ab-", "read-1") as write:
             for letter in letters:
                 write([letter])
             assert [path.name[0] for path in folder.iterdir()].count(".") == 1
         (file,) = folder.iterdir()
         assert file.name == "ab-read-1.jsonl" and [json.loads(text)["line"] for text in file.open()] == [1, 2]
-    with pytest.raises(KeyError), writing(f"{folder}/ab-", "read-2") as write:
+    with pytest.raises(KeyError), dead_letter_file(f"{folder}/ab-", "read-2") as write:
         write(letters)
         raise KeyError
     assert list(folder.iterdir()) == [file]
-    with writing(None, "read-3") as write:
+    with dead_letter_file(None, "read-3") as write:
         write(letters)
-    with writing(f"{folder}/ab-", "read-4") as write:
+    with dead_letter_file(f"{folder}/ab-", "read-4") as write:
         write([DeadLetter(None, 3, "no", "type", json.dumps({"a": "\ud800"}))])
     assert json.loads((folder / "ab-read-4.jsonl").read_text())["record"] == {"a": "?"}
     for name in (".ab-read-5.jsonl.0", ".cd-read-5.jsonl.0"):
         (folder / name).write_text("half")
     remove_hidden(folder, "ab-")
-    with writing(f"{folder}/ab-", "read-4"):
+    with dead_letter_file(f"{folder}/ab-", "read-4"):
         pass
     assert sorted(each.name for each in folder.iterdir()) == [".cd-read-5.jsonl.0", "ab-read-1.jsonl"], (
         "what is done again without letters has none; what another run is writing is left to it"

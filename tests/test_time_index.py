@@ -68,7 +68,9 @@ def fill(store: ox.Store, made: Rows) -> None:
         if mine:
             table = identified(pl.DataFrame(columns), schema, "p").unique("@id", maintain_order=True)
             store.load(
-                triples.events(table, schema, EventVocabulary(), None).encode(), ox.RdfFormat.N_TRIPLES, lenient=True
+                triples.event_triples(table, schema, EventVocabulary(), None).encode(),
+                ox.RdfFormat.N_TRIPLES,
+                lenient=True,
             )
     store.load(KNOWN.encode(), ox.RdfFormat.TURTLE)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledge.rdf.fingerprint import fingerprint
+from knowledge.rdf.fingerprint import quads_fingerprint
 from knowledge.rdf.terms import NONE, Terms
 from knowledge.rdf.triples import TripleSet
 from tests.long import examples
@@ -97,7 +97,7 @@ def test_a_name_goes_by_what_is_said(random: Random) -> None:
             id = NONE if graph == 0 else terms.iri(f"urn:g{graph}")
             if of_it:
                 graphs[id] = TripleSet.of(*(terms.ids(column) for column in zip(*of_it)))
-        return fingerprint(terms, graphs, reasoning)
+        return quads_fingerprint(terms, graphs, reasoning)
 
     assert name(quads) == name(random.sample(quads, len(quads)))
     assert name(quads) != name(quads, "rdfs")

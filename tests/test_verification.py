@@ -14,7 +14,7 @@ from cep.command import app
 from cep.core.errors import CepError
 from knowledge.graph import Knowledge
 from knowledge.reasoning import owl2rl
-from knowledge.verification.comparison import DIFFERENCES, ClosureComparison, compare
+from knowledge.verification.comparison import DIFFERENCES, ClosureComparison, compare_closures
 from knowledge.verification.sample import Sample, sample
 from tests.closures import HEADER, read
 
@@ -32,7 +32,7 @@ def known(turtle: str) -> Knowledge:
 
 def compared(turtle: str, reasoning: str = "owlrl") -> ClosureComparison:
     knowledge = known(turtle)
-    return compare(knowledge.terms, knowledge.asserted, reasoning)  # type: ignore[arg-type]
+    return compare_closures(knowledge.terms, knowledge.asserted, reasoning)  # type: ignore[arg-type]
 
 
 def cep(*arguments: str) -> Result:
@@ -63,7 +63,7 @@ def test_in_rdfs_too() -> None:
 
 def test_stations_are_closed_alike() -> None:
     knowledge = Knowledge.of(Graph().parse(data=network.turtle(20), format="turtle"))
-    found = compare(knowledge.terms, knowledge.asserted, "owlrl")
+    found = compare_closures(knowledge.terms, knowledge.asserted, "owlrl")
     assert found.agrees and {name for side, name in found.explained if side == "semcep"} == {"O3"}
     assert found.both > 2 * len(knowledge.asserted)
 

@@ -90,12 +90,12 @@ def test_what_has_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(why, "WAITING", 0)
         assert "too many" in refused(f"/why/{id}", 503)
         monkeypatch.undo()
-        one.questions.patience = why.TimeLimit(0.0)
+        one.questions.check_limit = why.TimeLimit(0.0)
         assert "took longer than 0 s" in refused(f"/why/{id}", 503)
         assert "took longer than 0 s" in refused("/why-not?event=hot(grz)&at=2024-05-01", 503)
         with one.turn:
             assert "at work" in refused(f"/why/{id}", 503)
-        one.questions.patience = why.TimeLimit(10.0)
+        one.questions.check_limit = why.TimeLimit(10.0)
 
         assert one.engine.history is not None
         one.push((7200, "vie", 1))
@@ -114,7 +114,7 @@ def test_asked_while_it_runs(tmp_path: Path) -> None:
     with shown(tmp_path, PROGRAM, HOUR) as one, ThreadPoolExecutor(4) as pool, httpx.Client(base_url=one.url) as client:
         one.push((0, "vie", 20))
         assert one.questions is not None
-        one.questions.patience = why.TimeLimit(120.0)
+        one.questions.check_limit = why.TimeLimit(120.0)
         found: dict[str, httpx.Response] = {}
         rounds = takewhile(lambda n: n < 80 or len(found) < 8, range(1, 1700))  # within what is remembered
         feeding = threading.Thread(

@@ -21,10 +21,10 @@ class Sectioned(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         from cep.app.conflicts import OutputGuard
-        from cep.app.terminal import settled
+        from cep.app.terminal import reporting_errors
         from cep.core.logs import LOGS
 
-        with settled(LOGS[ctx.params.get("log", "text")]):
+        with reporting_errors(LOGS[ctx.params.get("log", "text")]):
             ctx.obj = OutputGuard.of(ctx.params, self.reads())
         return super().invoke(ctx)
 

@@ -11,7 +11,7 @@ import typer
 
 from cep.app.cli_help import KNOWLEDGE, Sectioned
 from cep.app.cli_options import KnowledgeFiles, ReasoningName
-from cep.app.terminal import DEAD_LETTERS, complain, knowledge_of, say, settled
+from cep.app.terminal import DEAD_LETTERS, complain, knowledge_of, reporting_errors, say
 from cep.core.errors import CepError
 from cep.core.suggest import astray
 
@@ -51,7 +51,7 @@ def stats(
     \b
       cep knowledge stats stations.ttl 'ontologies/*.ttl'
     """
-    with settled():
+    with reporting_errors():
         from time import process_time
 
         from knowledge import report
@@ -60,7 +60,7 @@ def stats(
         started = process_time()
         known = _loaded(files, reasoning)
         seconds = process_time() - started
-        found = report.stats(known, _prefixes(files, prefix))
+        found = report.knowledge_stats(known, _prefixes(files, prefix))
         kept = ", from the cache" if known.closure is not None and known.closure.cached else ""
         inferred = "" if known.reasoning == "none" else f", {found.inferred:,} inferred ({known.reasoning}{kept})"
         lines = [f"{found.asserted:,} triples{inferred}, {found.terms:,} terms, {seconds:.1f} s"]
@@ -86,7 +86,7 @@ def query(
     \b
       cep knowledge query 'SELECT ?s { ?s a sosa:Platform }' -k stations.ttl
     """
-    with settled():
+    with reporting_errors():
         from knowledge.query.no_answers import unknown_names
         from knowledge.query.result_formats import FORMATS, text
 
@@ -115,11 +115,11 @@ def explain(
 
     The rule that gives it and what it rests on, down to what the files say.
     """
-    with settled():
+    with reporting_errors():
         from knowledge import report
 
         known = _loaded(knowledge, reasoning)
-        say("\n".join(report.why(known, triple, _prefixes(knowledge or (), prefix))))
+        say("\n".join(report.proof_lines(known, triple, _prefixes(knowledge or (), prefix))))
 
 
 @knowing.command(cls=Sectioned)
@@ -143,7 +143,7 @@ def verify(
     subjects with all that is said of them. Differences that are known are counted,
     any other is shown and makes the exit status 1.
     """
-    with settled():
+    with reporting_errors():
         from knowledge.graph import Knowledge
         from knowledge.verification import report
 
@@ -151,8 +151,8 @@ def verify(
         regime = report.regime(reasoning)
         if not files:
             raise _nothing()
-        found = report.verify(Knowledge.load(files), regime, sample)
-        say("\n".join(report.lines(found, _prefixes(files, prefix))))
+        found = report.verify_closure(Knowledge.load(files), regime, sample)
+        say("\n".join(report.report_lines(found, _prefixes(files, prefix))))
         if not found.comparison.agrees:
             raise typer.Exit(DEAD_LETTERS)
 
@@ -160,24 +160,24 @@ def verify(
 # --- for the other commands ---
 
 
-def fits(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence[str] = ()) -> bool:
+def validate_knowledge(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence[str] = ()) -> bool:
     """Whether the knowledge of these files fits the shapes (those of weather stations if there are none); says what
     does not, and warns of what may be wrong."""
     if known is None:
         raise CepError("--shapes: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
     from cep.runtime.run_stats import count
-    from knowledge.shapes import STATIONS, check, placed, stations, unknown
+    from knowledge.shapes import STATIONS, stations, undescribed_properties, validate, with_files
 
     found = []
     for path in shapes or (STATIONS,):
         if not path.is_file():
             reason = "is a folder, not a file" if path.is_dir() else astray(path) or "is not there"
             raise CepError(f"--shapes: `{path}` {reason}", code="option")
-        found += check(known, path)
+        found += validate(known, path)
     if not shapes:
-        found += unknown(known)
+        found += undescribed_properties(known)
     if found:
-        found = placed(found, files)
+        found = with_files(found, files)
     for problem in found:
         complain(CepError(str(problem), code="shape"))
     problems = sum(not problem.warning for problem in found)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from typer import Argument, Option
 
 from cep.app.cli_help import INPUT, KNOWLEDGE, RULES, SPARK
-from cep.app.durations import named, refuse
+from cep.app.durations import name_and_file, refuse
 from cep.core.logs import Format as LogFormat
 
 RuleFile = Annotated[Path, Argument(metavar="RULES", help="A file of event rules.")]
@@ -128,7 +128,7 @@ class KnowledgeOptions:
     @property
     def predicates(self) -> tuple[str, ...]:
         """The static predicates of the tables of facts. CepError: one has no name."""
-        return tuple(named(one, "--facts")[0] for one in self.facts)
+        return tuple(name_and_file(one, "--facts")[0] for one in self.facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

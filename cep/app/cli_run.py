@@ -55,7 +55,7 @@ def run(options: RunOptions, guard: OutputGuard) -> int:
     is given; 2 if the program, an option or an input is wrong; 3 if a query on Spark has failed on its way;
     130 after Ctrl-C, 143 after SIGTERM.
     """
-    return cli_spark.run(options) if options.on_spark else _here(options, guard)
+    return cli_spark.run_on_spark(options) if options.on_spark else _here(options, guard)
 
 
 def _here(options: RunOptions, guard: OutputGuard) -> int:
@@ -166,10 +166,10 @@ def _sourced(options: RunOptions) -> _Sourced:
 
 def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer | RdfWriter:
     from connectors.addresses import live as is_address
-    from connectors.rdf.writer import RdfWriter, rdf_format
+    from connectors.rdf.writer import RdfWriter, output_format
     from connectors.writers import Writer
 
-    rdf = None if is_address(options.sink.output) else rdf_format(options.sink.output, options.sink.output_format)
+    rdf = None if is_address(options.sink.output) else output_format(options.sink.output, options.sink.output_format)
     if rdf is not None:
         return RdfWriter(options.sink.output, source.derived, source.engine, rdf)
     inputs = source.engine.inputs if options.sink.explain else None

@@ -33,7 +33,7 @@ class BatchWatcher:
             self.watch.stats.done = min(1.0, done.files / self.files)
 
 
-def run(options: RunOptions) -> int:
+def run_on_spark(options: RunOptions) -> int:
     """Run the query to its end; the exit status. CepError: it cannot start, or it failed."""
     options.checked()  # before anything is loaded, which takes a second
     try:
@@ -77,7 +77,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
     def waits(text: str) -> None:
         options.log("waiting", text, "warning")
 
-    spark = startup.started(options.spark.master, request.settings, request.checkpoint, waits)
+    spark = startup.start_session(options.spark.master, request.settings, request.checkpoint, waits)
     if reads.beside:
         kafka_connector.check_installed(spark)
     kafka_connector.note_topics(request.checkpoint, reads.beside)
@@ -87,14 +87,14 @@ def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:
         listener.listening(spark, watcher),
         relaying(request.checkpoint, options.sink.output, request.schemas, waits) if request.sent else nullcontext(),
     ):
-        running.run(
+        running.run_query(
             lambda: job.start(spark, query, options.spark.follow),
             stop,
             options.spark.follow,
             lambda: watch.meter.batches,
             options.log,
         )
-    output_folder.sweep(output)
+    output_folder.finish_batches(output)
     return _report(watch, written.totals() - earlier, options, stop.signal)
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import typer
 from typer.models import OptionInfo, ParameterInfo
 
-from cep.app.terminal import CLEAN, settled
+from cep.app.terminal import CLEAN, reporting_errors
 from cep.core.logs import LOGS
 
 Options = TypeVar("Options")
@@ -28,14 +28,14 @@ gives the exit status, None for 0."""
 
 def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:
     """Make a command of typer from a function of these options, with its name and docstring. A CepError is reported,
-    and ends the command (`cep.app.terminal.settled`)."""
+    and ends the command (`cep.app.terminal.reporting_errors`)."""
 
     def decorate(body: Body) -> Callable[..., None]:
         asks_guard = len(signature(body).parameters) > 1
 
         def command(context: typer.Context, **values: Any) -> None:
-            with settled(LOGS[values.get("log", "text")]):
-                made = parsed(options, values)
+            with reporting_errors(LOGS[values.get("log", "text")]):
+                made = parse_options(options, values)
                 status = body(made, context.obj) if asks_guard else body(made)
             raise typer.Exit(status or CLEAN)
 
@@ -49,12 +49,12 @@ def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:
     return decorate
 
 
-def parsed(options: type[Options], values: Mapping[str, Any]) -> Options:
+def parse_options(options: type[Options], values: Mapping[str, Any]) -> Options:
     """The options from the values of all parameters of a command."""
     made: dict[str, Any] = {}
     for field, type, declared in _declared(options):
         if declared is None:
-            made[field.name] = parsed(type, values)
+            made[field.name] = parse_options(type, values)
         else:
             value = values[field.name]
             made[field.name] = tuple(value or ()) if get_origin(type) is tuple else value

@@ -49,7 +49,7 @@ def idle_seconds(idle: str, stored: bool) -> float:
     return duration(idle, "--idle") / SECOND
 
 
-def named(text: str, option: str) -> tuple[str, str]:
+def name_and_file(text: str, option: str) -> tuple[str, str]:
     """Split `name=file`. CepError: one of them is missing."""
     name, equals, path = text.partition("=")
     if not (equals and name and path):

@@ -142,13 +142,13 @@ def knowledge_feed(engine: Engine, files: Sequence[str] | None, idle: float | No
     if not files:
         return KnowledgeFeed(())
     from knowledge.arriving import Arriving
-    from knowledge.updates import read
+    from knowledge.updates import read_updates
 
     if engine.changes is None:
         raise CepError("--knowledge-updates: there is no --knowledge that could change", code="option")
     streams = [name for name in files if is_stream(name)]
     feed = KnowledgeFeed(
-        read([name for name in files if name not in streams]),
+        read_updates([name for name in files if name not in streams]),
         [Arriving(name, _pieces(name, idle)) for name in streams],
     )
     feed.begin(engine)

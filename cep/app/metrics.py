@@ -91,7 +91,7 @@ class MetricsCollector(Collector):
         yield from (into, out, spent, rows, size)
 
 
-def address(text: str) -> tuple[str, int]:
+def host_and_port(text: str) -> tuple[str, int]:
     """Host and port in `9464`, `0.0.0.0:9464`, `[::]:9464`. CepError: there is no port."""
     host, colon, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535 or (colon and not host):
@@ -103,7 +103,7 @@ def address(text: str) -> tuple[str, int]:
 @contextmanager
 def serving(meter: Meter, text: str) -> Iterator[str]:
     """Answer on a port while the block runs; gives the URL. CepError: the port cannot be used."""
-    host, port = address(text)
+    host, port = host_and_port(text)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MetricsCollector(meter))
     try:

@@ -44,7 +44,7 @@ def progress_display(stats: RunStats, quiet: bool = False) -> Iterator[None]:
             return Group(first)
         left = spinner if stats.done is None else ProgressBar(total=1.0, completed=stats.done, width=16)
         rate = stats.records / max(stats.seconds, 1e-3)
-        at = "" if stats.watermark is None else f", at {moment(stats.watermark)}"
+        at = "" if stats.watermark is None else f", at {readable_time(stats.watermark)}"
         first.add_row(left, Text(f"{stats.records:,} records, {rate:,.0f}/s{at}", style="bold"))
         dead = count(stats.dead.total(), "dead letter")
         return Group(first, Text(f"{stats.derived.total():,} derived, {dead}, {_state(stats)}"))
@@ -60,7 +60,7 @@ def _state(stats: RunStats) -> str:
     return f"{count(stats.state_rows, 'row')} of state, {size:.0f} {SIZES[unit]}"
 
 
-def moment(ticks: int) -> str:
+def readable_time(ticks: int) -> str:
     """A time for people: ISO 8601 to the second; as seconds outside of 1980 to 2100."""
     second = ticks - ticks % 1_000_000
     return write_time(second) if OUR_DAYS[0] <= ticks < OUR_DAYS[1] else f"{ticks / 1_000_000:g} s"

@@ -57,7 +57,7 @@ class JobRequest:
     def of(cls, options: RunOptions) -> JobRequest:
         """CepError: a rule or an option is wrong, or there is no Java."""
         inputs, checkpoint = options.checked()
-        settings = packages.joined(options.spark.packages, options.spark.settings)
+        settings = packages.with_packages(options.spark.packages, options.spark.settings)
         text = text_of(options.rules)
         shipped, engine = _engine(options, text)
         wanted = tuple(selected(engine.outputs, options.sink.only))
@@ -103,17 +103,21 @@ class JobInputs:
     def of(cls, request: JobRequest) -> JobInputs:
         """CepError: an input is wrong or missing."""
         options, schemas = request.options, request.engine.inputs
-        with kept.reached(request.checkpoint):
+        with kept.checkpoint_errors(request.checkpoint):
             known = FileList(str(request.checkpoint / FILES)).known
         absent = ("no-files",) if options.spark.open_ended else ()  # files may come later
-        found = [one.path for one in data_source.found(schemas, request.inputs, options.source.format, absent, known)]
+        found = [
+            one.path for one in data_source.new_files(schemas, request.inputs, options.source.format, absent, known)
+        ]
         every = {
             n: one
             for n, spec in enumerate(request.inputs)
             for one in data_source.alive(schemas, spec, options.source.format)
         }
-        named = packages.connected(session.inherited() | request.settings)
-        beside = {n: one for n, one in every.items() if one.address and kafka_connector.reads(one.address, named)}
+        named = packages.has_kafka_connector(session.inherited() | request.settings)
+        beside = {
+            n: one for n, one in every.items() if one.address and kafka_connector.reads_address(one.address, named)
+        }
         if beside and not options.spark.open_ended:
             message = "what Spark's own connector reads has no end"
             raise refuse(
@@ -168,7 +172,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     options, query, folder = request.options, planned(request, reads), request.checkpoint
     warn(warnings_of(request.engine, options.rules, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
-    with kept.reached(folder):
+    with kept.checkpoint_errors(folder):
         before = (folder / CHECKPOINT).exists()
         if not before:
             kept.vacant(folder, query.output)  # before anything is put there
@@ -176,10 +180,10 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         output_address(options.sink.output, request.schemas)
         if not before:
             Sending(options.sink.output, request.schemas).close()  # later what is derived waits, if it has to
-    with kept.reached(folder):
+    with kept.checkpoint_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         locks.enter_context(lock.locked(folder))
-        mine = _kept(request, query, ISO if kept.begun(folder) else _times(request))
+        mine = _kept(request, query, ISO if kept.depends_on_input(folder) else _times(request))
         state, moved = kept.claim(folder, mine, options.spark.migrate, query.lateness or 0, migratable=not reads.beside)
     check_writable("--checkpoint", folder)
     _agrees(request, reads, query, state)
@@ -193,7 +197,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         check_writable("--dead-letter", Path(query.dead_letters))
     _tidied(query, folder)
     if not request.sent:
-        _report_missing(options, output_folder.missing(Path(query.output)))
+        _report_missing(options, output_folder.missing_files(Path(query.output)))
     changes.ChangeLog(folder, [os.path.abspath(one) for one in query.updates]).look(query.closing, strict=True)
     return query
 
@@ -201,7 +205,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
 def _times(request: JobRequest) -> str:
     """The form of times in the files that are there when a checkpoint begins."""
     schemas, absent = request.engine.inputs, ("no-file", "no-files")
-    return form(data_source.found(schemas, request.inputs, request.options.source.format, absent), schemas) or ISO
+    return form(data_source.new_files(schemas, request.inputs, request.options.source.format, absent), schemas) or ISO
 
 
 def _kept(request: JobRequest, query: Job, times: str) -> kept.CheckpointInfo:
@@ -226,8 +230,8 @@ def _agrees(request: JobRequest, reads: JobInputs, query: Job, state: kept.Check
     """Check that checkpoint and output belong together, and that the input is not over. CepError: they do not, or it
     is."""
     options, own = request.options, state.generation.spark(request.checkpoint)
-    spark_files.mend(own)
-    spark_files.sound(own)
+    spark_files.remove_spoilt(own)
+    spark_files.verify_checksums(own)
     output_folder.agree(own, Path(query.output), state.generation.first)
     end_sent = spark_files.ends_sent(own) > 0
     over = spark_files.input_ended(own) or (end_sent and not query.closing)
@@ -258,8 +262,8 @@ def _report_missing(options: RunOptions, gone: list[Path]) -> None:
 def _tidied(query: Job, checkpoint: Path) -> None:
     """Remove what a killed run left behind. CepError: see `cep.spark.sink.output_folder`."""
     generation = query.generation
-    output_folder.sweep(Path(query.output))
-    bucket_states.sweep(generation.states(checkpoint))
+    output_folder.finish_batches(Path(query.output))
+    bucket_states.remove_leftovers(generation.states(checkpoint))
     generation.retire(checkpoint)
     if query.dead_letters is not None:
         remove_hidden(Path(query.dead_letters), query.mark)

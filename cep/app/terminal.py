@@ -33,7 +33,7 @@ DATA = {
 
 
 @contextmanager
-def settled(log: Log = plain) -> Iterator[None]:
+def reporting_errors(log: Log = plain) -> Iterator[None]:
     """Turn errors into messages and exit statuses: a CepError is reported and exits with 2, a query that failed with 3,
     Ctrl-C with 130; a closed pipe, as after `head`, exits quietly."""
     try:
@@ -100,10 +100,10 @@ def text_of(path: Path) -> str:
 
 def facts_of(options: Sequence[str]) -> dict[str, DataFrame]:
     """Read the tables of facts; {predicate: table}."""
-    from cep.app.durations import named
+    from cep.app.durations import name_and_file
     from cep.app.facts import read_facts
 
-    return {name: read_facts(name, Path(file)) for name, file in (named(one, "--facts") for one in options)}
+    return {name: read_facts(name, Path(file)) for name, file in (name_and_file(one, "--facts") for one in options)}
 
 
 def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledge | None:
@@ -113,10 +113,10 @@ def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledg
             raise CepError("--reasoning: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
         return None
     from knowledge.graph import Knowledge
-    from knowledge.imports import warnings
+    from knowledge.imports import import_warnings
 
     known = Knowledge.load(files, "owlrl" if reasoning is None else reasoning)
-    for warning in warnings(known):
+    for warning in import_warnings(known):
         complain(warning)
     return known
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from time import perf_counter
 
 from cep.app.meter import Chart, Meter
-from cep.app.progress import moment, progress_display
+from cep.app.progress import progress_display, readable_time
 from cep.core.logs import Log, objects
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
@@ -69,7 +69,7 @@ class Watch:
             derived=dict(meter.derived),
             dead=meter.dead.total(),
             late=meter.late.total(),
-            watermark=None if meter.watermark is None else moment(meter.watermark),
+            watermark=None if meter.watermark is None else readable_time(meter.watermark),
             lag_seconds=None if lag is None else lag / 1e6,
             state_rows=rows,
             state_bytes=size,

@@ -137,7 +137,7 @@ class RecordLog(AppendLog[RecordBytes]):
     def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[RecordBytes, int]]:
         before = 0
         try:
-            for head, body, stop in checksum.records(file.read()):
+            for head, body, stop in checksum.read_records(file.read()):
                 yield (head, body), stop - before
                 before = stop
         except Broken as error:

@@ -49,7 +49,7 @@ def seal(*parts: Buffer, of: bytes = b"") -> bytes:
     return b"".join([MARK, digest(MARK, of, *parts), *parts])
 
 
-def head(file: BinaryIO, of: bytes = b"") -> bytes:
+def seal_header(file: BinaryIO, of: bytes = b"") -> bytes:
     """What `seal` puts before what a file holds from here on."""
     found = blake2b(MARK + of, digest_size=SIZE)
     while part := file.read(1 << 20):
@@ -71,7 +71,7 @@ def content(blob: Buffer, of: bytes = b"") -> memoryview:
     return rest
 
 
-def plain(blob: bytes, of: bytes = b"") -> bytes:
+def unsealed(blob: bytes, of: bytes = b"") -> bytes:
     """What was sealed, or all, as the version before has written it. Broken: see `content`."""
     return bytes(content(blob, of)) if is_sealed(blob) else blob
 
@@ -99,7 +99,7 @@ def record(head: bytes, body: bytes) -> bytes:
     return b"".join([sizes, digest(sizes, size=_CHECK), head, body, digest(sizes, head, body)])
 
 
-def records(data: bytes, place: int = 0) -> Iterator[tuple[bytes, bytes, int]]:
+def read_records(data: bytes, place: int = 0) -> Iterator[tuple[bytes, bytes, int]]:
     """Head, body, and where each record ends, up to what is torn: cut short, or of which the end is zeros, since a
     machine has ended before it was on disk. Broken: one is damaged, or torn with more behind it."""
     number, start = 0, _SIZES.size + _CHECK

@@ -43,7 +43,7 @@ def bits(values: Column) -> NDArray[np.int64]:
     return values  # type: ignore[return-value]
 
 
-def compact(table: Table) -> Table:
+def contiguous(table: Table) -> Table:
     """The same, a copy where it is a part of another: kernels are compiled for whole matrices alone."""
     return np.ascontiguousarray(table)
 

@@ -1,9 +1,10 @@
 """Rows to the buckets of a stage, and what the buckets give together again.
 
 One engine a bucket, `Engine(program, stage=n, lateness=None)`. In a round each stage in its turn gets the rows of its
-inputs, dealt (`deal`) to its buckets; every bucket, with rows or without, takes them by `push` and goes on to the
-round's watermark by `advance`; what the buckets give is gathered (`gather`) for the stages that take it, and, each
-occurrence once (`settle`), for the world. So all that ends at one time leaves all stages in one round.
+inputs, dealt (`deal`) to its buckets. Every bucket, with rows or without, takes them by `push` and goes on to the
+round's watermark by `advance`. What the buckets give is put together for the stages that take it
+(`merged_by_arrival`), and, each occurrence once, for the world (`merged_identical`). So all that ends at one time
+leaves all stages in one round.
 """
 
 from __future__ import annotations
@@ -79,11 +80,11 @@ def hashes(columns: Sequence[pl.Series], types: Sequence[str]) -> NDArray[np.uin
     """What the bucket of each row goes by: a hash of its values in these columns."""
     hashed = np.zeros(len(columns[0]), np.uint64)
     for series, type in zip(columns, types, strict=True):
-        _fold(hashed, words(series, type))
+        _fold(hashed, hash_words(series, type))
     return hashed
 
 
-def words(series: pl.Series, type: str) -> Ints:
+def hash_words(series: pl.Series, type: str) -> Ints:
     """A 64-bit word for each value of a column of attributes of a type, the same for equal values however they are
     represented."""
     dtype = series.dtype
@@ -128,7 +129,7 @@ def _mixed(values: Sequence[object]) -> Ints:
             "number": pl.Series([v if isinstance(v, float) else None for v in values], dtype=pl.Float64),
         }
     )
-    each = [words(made[name], "any") for name in made.columns]
+    each = [hash_words(made[name], "any") for name in made.columns]
     return np.where(each[0] != MISSING, each[0], np.where(each[1] != MISSING, each[1], each[2]))
 
 
@@ -158,7 +159,7 @@ def _spelt(stops, data):  # type: ignore[no-untyped-def]
 # --- from the buckets ---
 
 
-def gather(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def merged_by_arrival(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """What buckets gave of one event in a round, as a table for the stages that take it: in order of arrival. What ties
     stays as its bucket made it."""
     table = stacked(parts)
@@ -166,7 +167,7 @@ def gather(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return table[np.lexsort(place)].drop(TIE)
 
 
-def settle(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def merged_identical(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """What buckets and stages gave of one event in a round, for the world: identical occurrences are one (M1)."""
     table = stacked(parts).drop(ARRIVAL, TIE)
     pool = Pool()

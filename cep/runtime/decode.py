@@ -23,16 +23,16 @@ def frames(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) ->
     for name, tables in derived.items():
         if any(attribute.type == "any" for attribute in schemas[name].attributes):
             tables = [concat(tables)]  # such a column has the type of all its values
-        each = [frame(table, schemas[name], pool) for table in tables]
+        each = [table_frame(table, schemas[name], pool) for table in tables]
         found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
     return found
 
 
-def frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
+def table_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
     """One table of occurrences."""
     columns = [pl.Series("start", table[START]), pl.Series("end", table[END])]
     for i, attribute in enumerate(schema.attributes):
-        columns.append(series(table, i, attribute.type, pool).alias(attribute.name))
+        columns.append(argument_series(table, i, attribute.type, pool).alias(attribute.name))
     return pl.DataFrame(columns)
 
 
@@ -42,12 +42,12 @@ def places(table: Table) -> list[pl.Series]:
     return [pl.Series(ARRIVAL, table[ORDER]), pl.Series(TIE, np.arange(rows(table)))]
 
 
-def series(table: Table, argument: int, type: str, pool: Pool) -> pl.Series:
+def argument_series(table: Table, argument: int, type: str, pool: Pool) -> pl.Series:
     """One argument's values."""
-    return series_of(table[FIRST + argument], type, pool)
+    return decoded_series(table[FIRST + argument], type, pool)
 
 
-def series_of(values: NDArray[np.int64], type: str, pool: Pool) -> pl.Series:
+def decoded_series(values: NDArray[np.int64], type: str, pool: Pool) -> pl.Series:
     """Values of a type, as they are held."""
     if type in ("string", "iri", "any"):
         return pool.decode(values, type)

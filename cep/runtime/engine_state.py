@@ -42,7 +42,7 @@ def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, progra
     return snapshot.save(header, batches, program)
 
 
-def read(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
+def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
     """A snapshot of this program. CepError: it is of another, or damaged."""
     header, batches = snapshot.load(blob, program)
     if header["explain"] != (parts.history is not None):
@@ -64,10 +64,10 @@ def take_on(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.Reco
     parts.clock.restore(from_arrow(batches[0]), header["watermark"], header["latest"])
     parts.machine.restore(batches[1:])
     parts.position = header["position"]
-    check(parts)
+    check_restored(parts)
 
 
-def check(parts: EngineParts) -> None:
+def check_restored(parts: EngineParts) -> None:
     """What was restored fits the program, and holds together. Raises CepError where it does not."""
     schemas, machine = parts.plan.schemas, parts.machine
     parts.clock.fits({name: FIRST + len(schemas[name].attributes) for name in schemas if name in parts.plan.inputs})
@@ -96,7 +96,7 @@ def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowle
     if parts.changes is not None and state.changes is not None and header["knowledge"] == knowledge:
         parts.changes.restore(state.changes)
     parts.position = header["position"]
-    check(parts)
+    check_restored(parts)
     return taken
 
 

@@ -213,7 +213,7 @@ def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str
         try:
             if background is None:
                 raise _nothing_to_ask(asked, rules.source)
-            found[name] = answers(background, asked, pool, rules.source)
+            found[name] = pattern_answers(background, asked, pool, rules.source)
         except CepError as error:
             known.errors += error.errors if isinstance(error, CepErrors) else [error]
     types = _supposed(rules, found)
@@ -270,7 +270,7 @@ def _silent(rules: Rules, found: Mapping[str, Answers]) -> tuple[Graph | Triples
     return tuple(silent.values())
 
 
-def answers(background: KnowledgeSource, pattern: Graph | Triples, pool: Pool, source: Source) -> Answers:
+def pattern_answers(background: KnowledgeSource, pattern: Graph | Triples, pool: Pool, source: Source) -> Answers:
     """The rows of a pattern, or of triples."""
     if isinstance(pattern, Graph):
         return background.answers(pattern, pool, source)

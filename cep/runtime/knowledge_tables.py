@@ -17,7 +17,7 @@ from cep.rules.maintained import Edit, Maintained, edit_between
 from cep.rules.materialized import MaterializedRelation, Rows, words
 from cep.rules.relations import Column, Relation
 from cep.rules.typed import a
-from cep.runtime.knowledge_source import Answers, KnowledgeSource, ProgramKnowledge, answers, relation
+from cep.runtime.knowledge_source import Answers, KnowledgeSource, ProgramKnowledge, pattern_answers, relation
 
 
 class KnowledgeTables:
@@ -134,7 +134,7 @@ class KnowledgeTables:
     def _asked(self, name: str, background: KnowledgeSource) -> tuple[Answers, Rows]:
         """All answers of a pattern, or triples, as the rows of its table."""
         asked, stored = self.rules.asked[name], self.known.tables[name]
-        answered = answers(background, asked, self.pool, self.rules.source)
+        answered = pattern_answers(background, asked, self.pool, self.rules.source)
         columns = tuple(
             self._fitted(name, i, answered.columns[i], type, stored.types[i]) for i, type in enumerate(answered.types)
         )

@@ -94,7 +94,7 @@ def _read(blob: bytes) -> tuple[dict[str, Any], memoryview]:
     return found, whole[start:]
 
 
-def fingerprint(
+def program_fingerprint(
     text: str,
     policy: str | None,
     types: Mapping[str, Sequence[str]] | None,

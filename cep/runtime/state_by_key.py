@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import CepError
-from cep.core.relation import FIRST, Table, bits, compact, concat, empty, rows
+from cep.core.relation import FIRST, Table, bits, concat, contiguous, empty, rows
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.core.values import MISSING, Ints, Pool
@@ -32,7 +32,7 @@ from cep.plan.plan import Plan
 from cep.rules.typed import common_type
 from cep.runtime import snapshot
 from cep.runtime.buckets import buckets, hashes
-from cep.runtime.decode import frame, series_of
+from cep.runtime.decode import decoded_series, table_frame
 from cep.runtime.parts import CODED, EngineParts, coded
 
 Key = tuple[Value, ...]
@@ -170,8 +170,10 @@ class KeyedStage:
 def _test(types: Sequence[str], keys: Keys, pool: Pool) -> Callable[[Ints], Bools]:
     """Which rows of columns of these types are of these keys: of those that have so many values."""
     if isinstance(keys, Share):
-        return lambda table: keys.holds([series_of(table[:, i], type, pool) for i, type in enumerate(types)], types)
-    held = [encoded(key, types, pool) for key in keys if len(key) == len(types)]
+        return lambda table: keys.holds(
+            [decoded_series(table[:, i], type, pool) for i, type in enumerate(types)], types
+        )
+    held = [encoded_key(key, types, pool) for key in keys if len(key) == len(types)]
     known = [row for row in held if row is not None]
     wanted = np.array(known, np.int64).reshape(len(known), len(types))
 
@@ -185,7 +187,7 @@ def _test(types: Sequence[str], keys: Keys, pool: Pool) -> Callable[[Ints], Bool
     return among
 
 
-def encoded(key: Key, types: Sequence[str], pool: Pool) -> list[int] | None:
+def encoded_key(key: Key, types: Sequence[str], pool: Pool) -> list[int] | None:
     """A key as columns of these types hold it; None: they hold no such values."""
     made = []
     for value, type in zip(key, types, strict=True):
@@ -308,15 +310,15 @@ class StateByKey:
         if route == "whole":  # no goal that remembers takes it
             mine = np.zeros(rows(table), np.bool_)
             if isinstance(keys, Share):
-                mine = keys.whole(frame(table, schema, self.parts.pool), schema)
+                mine = keys.whole(table_frame(table, schema, self.parts.pool), schema)
             kept = ~mine
         else:
             columns = route if isinstance(route, tuple) else None
             side = _Side(columns, tuple(schema.attributes[column].type for column in columns or ()))
             chosen = self.stage.selection([side], keys, self.parts.pool)
-            mine = chosen.going(0, compact(table[FIRST:].T))
+            mine = chosen.going(0, contiguous(table[FIRST:].T))
             kept = ~mine if others else chosen.staying(0, mine)
-        return compact(table[:, mine]), [compact(table[:, kept])] if kept.any() else []
+        return contiguous(table[:, mine]), [contiguous(table[:, kept])] if kept.any() else []
 
 
 def translation(moved: Ints) -> Translation:

@@ -36,7 +36,7 @@ def file_of(order: int) -> int:
 
 
 @contextmanager
-def writing(begin: str | None, name: str) -> Iterator[Write]:
+def dead_letter_file(begin: str | None, name: str) -> Iterator[Write]:
     """The file of the dead letters of a work item of that name, as lines of JSON: what is written while the block runs
     is there once it has ended well. Without dead letters there is no file, and one of an earlier try is removed.
     `begin`: the prefix of the paths of such files, as `/dead/f00ba7-`; None: dead letters are dropped. CepError: the
@@ -70,9 +70,9 @@ def writing(begin: str | None, name: str) -> Iterator[Write]:
                 path.unlink(missing_ok=True)
 
 
-def write(begin: str | None, name: str, dead_letters: Iterable[DeadLetter]) -> None:
+def write_dead_letters(begin: str | None, name: str, dead_letters: Iterable[DeadLetter]) -> None:
     """Write all the dead letters of a work item at once."""
-    with writing(begin, name) as write_all:
+    with dead_letter_file(begin, name) as write_all:
         write_all(dead_letters)
 
 
@@ -89,7 +89,7 @@ def _record(text: str | None) -> object:
     return found if isinstance(found, dict) else text
 
 
-def records(table: pl.DataFrame, schema: Schema, times: str) -> list[str]:
+def record_lines(table: pl.DataFrame, schema: Schema, times: str) -> list[str]:
     """Rows as records again, a line of JSON each, in their order: where a stage runs, the text that was read is not
     known. `times`: how they are written, `iso` or `seconds`."""
     if not table.height:

@@ -72,7 +72,7 @@ class ShippedProgram:
             self.text,
             self.name,
             facts={name: pl.read_ipc_stream(BytesIO(table)) for name, table in options.facts.items()},
-            knowledge=None if options.knowledge is None else known(options.knowledge),
+            knowledge=None if options.knowledge is None else unpickled_knowledge(options.knowledge),
             types=options.types,
             policy=options.policy,
             lateness=None,
@@ -101,7 +101,7 @@ class ShippedProgram:
 
 
 @lru_cache(maxsize=1)
-def known(pickled: bytes) -> KnowledgeSource:
+def unpickled_knowledge(pickled: bytes) -> KnowledgeSource:
     """The knowledge, unpickled once in a worker."""
     found: KnowledgeSource = pickle.loads(pickled)
     return found

@@ -19,9 +19,9 @@ from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
 from cep.core.time import FARTHEST
 from cep.engine import Engine
-from cep.runtime.buckets import gather, stacked
+from cep.runtime.buckets import merged_by_arrival, stacked
 from cep.runtime.report import Report
-from cep.spark.dead_letters import file_of, line_of, records, write
+from cep.spark.dead_letters import file_of, line_of, record_lines, write_dead_letters
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import CHANGE, bucket_keys, buckets_by_key, from_stage, report_block
 from cep.spark.state.bucket_states import BucketStates
@@ -116,7 +116,7 @@ class StageTask:
         name = f"stage-{self.stage.number}-{bucket:04}-{version:08}"
         if self.beginning is not None:
             name += f"-{self.beginning.number}"
-        write(self.dead_letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
+        write_dead_letters(self.dead_letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
         if not tables:
             engine.forget()
         self.keep(bucket, version + 1, engine)
@@ -202,7 +202,9 @@ class StageTask:
                     table = table.filter(~late)
             parts.setdefault(row.event, []).append(table)
         outside = self.stage.outside
-        tables = {event: stacked(each) if event in outside else gather(each) for event, each in parts.items()}
+        tables = {
+            event: stacked(each) if event in outside else merged_by_arrival(each) for event, each in parts.items()
+        }
         return {event: table for event, table in tables.items() if table.height}, dead
 
     def reports(self, event: str, bucket: int) -> bool:
@@ -233,7 +235,7 @@ class StageTask:
         return (
             [""] * table.height
             if self.dead_letters is None
-            else records(table, self.program.schemas[event], self.times)
+            else record_lines(table, self.program.schemas[event], self.times)
         )
 
 

@@ -17,9 +17,9 @@ import polars as pl
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.rules.alert import CERTAINTY, URGENCY, Alert
-from connectors.alerts.places import AlertPlace, nowhere, place
-from connectors.alerts.text import Value, fill_template, shown
-from connectors.rdf.identity import hashed, spelt
+from connectors.alerts.places import AlertPlace, alert_place, nowhere
+from connectors.alerts.text import Value, fill_template, json_value
+from connectors.rdf.identity import identity_hashes, occurrence_texts
 
 AlertState = Literal["firing", "updated", "resolved"]
 
@@ -90,7 +90,7 @@ def alert_fingerprints(alerts: Iterable[Alert], meanings: Mapping[str, str]) -> 
     """The fingerprint of each alert, by name: of which occurrences it is made, and by which key. Its texts and its
     duration are not part of that."""
     texts = [json.dumps([meanings[alert.table], *alert.keys]) for alert in alerts]
-    return dict(zip((alert.name for alert in alerts), hashed(texts, "alert")))
+    return dict(zip((alert.name for alert in alerts), identity_hashes(texts, "alert")))
 
 
 class AlertLifecycle:
@@ -153,9 +153,9 @@ class AlertLifecycle:
     def _occurrences(self, number: int, table: pl.DataFrame) -> list[_Occurrence]:
         """Those that are new."""
         alert = self.alerts[number]
-        texts = spelt(table, self.schemas[alert.table])
+        texts = occurrence_texts(table, self.schemas[alert.table])
         keys = zip(*(table[name].to_list() for name in alert.keys)) if alert.keys else [()] * table.height
-        slots = hashed((json.dumps([alert.name, *key]) for key in keys), self.fingerprints[alert.name])
+        slots = identity_hashes((json.dumps([alert.name, *key]) for key in keys), self.fingerprints[alert.name])
         reached = self.reached[self.fingerprints[alert.name]]
         rows = zip(table["end"].to_list(), slots, table["start"].to_list(), texts)
         return [
@@ -169,8 +169,8 @@ class AlertLifecycle:
         first = group[0]
         identity = self._identity(alert, row)
         before = self.live.get(first.slot)
-        values = {name: shown(row[name], type) for name, type in self._types[alert.table]}
-        there = place(row)
+        values = {name: json_value(row[name], type) for name, type in self._types[alert.table]}
+        there = alert_place(row)
         if nowhere(row, there):
             self.unplaced[alert.name] += 1
         change = AlertChange(
@@ -205,7 +205,7 @@ class AlertLifecycle:
         """The name of the event's own occurrence, that of `identified` or, for an input, of `reading`."""
         record = json.dumps([row["start"], row["end"], *(row[name] for name in alert.arguments)])
         key = "" if alert.event in self.read else self._meanings[alert.event]
-        return hashed([f"{json.dumps(alert.event)} {record}"], key)[0]
+        return identity_hashes([f"{json.dumps(alert.event)} {record}"], key)[0]
 
     def _over(self, time: int) -> list[AlertChange]:
         """Resolve what lasts until `time` at most."""

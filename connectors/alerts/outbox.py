@@ -84,7 +84,7 @@ class Outbox:
         self._open = True
         self._newest: list[OutboxEntry] = []  # those of the last addition
         self._where = where = ":memory:" if path is None else str(path)
-        self._sqlite = outbox_tables.opened(where)
+        self._sqlite = outbox_tables.open_outbox(where)
         self.last = self._one("select max(seq) from sqlite_sequence where name = 'changes'") or 0
         self._pruned, self._unverified = self._before(), self.last - outbox_tables.NEWEST
         self.id = self.remembered("id", str(uuid4()))
@@ -138,7 +138,7 @@ class Outbox:
     def _write(self, changes: Sequence[AlertChange], meta: Mapping[str, str]) -> None:
         now = _now()
         added = [(n, c.alert, c.revision, c.dump(), now) for n, c in enumerate(changes, self.last + 1)]
-        made = [(*row, outbox_tables.hashed(*row)) for row in added]
+        made = [(*row, outbox_tables.row_hash(*row)) for row in added]
         latest = {change.alert: (number, change.state) for number, change in enumerate(changes, self.last + 1)}
         live = [(alert, number) for alert, (number, state) in latest.items() if state != "resolved"]
         over = [(alert,) for alert, (_, state) in latest.items() if state == "resolved"]
@@ -347,8 +347,8 @@ class Outbox:
         with self._lock:
             found = self._base.execute(f"select {_CHANGES}, hash from changes {where}", values).fetchall()
         for row in found:
-            if outbox_tables.hashed(*row[:-1]) != row[-1]:
-                raise outbox_tables.damaged(self._where, f"in changes, at {row[0]}")
+            if outbox_tables.row_hash(*row[:-1]) != row[-1]:
+                raise outbox_tables.damaged_outbox(self._where, f"in changes, at {row[0]}")
         return [OutboxEntry(number, AlertChange.load(body), came) for number, _, _, body, came, _ in found]
 
     def _dead_letters(self, where: str, *values: object) -> list[RefusedEntry]:

@@ -47,12 +47,12 @@ _NOT_OPEN = (
 )
 
 
-def opened(where: str) -> sqlite3.Connection:
+def open_outbox(where: str) -> sqlite3.Connection:
     """The database at a path, or `:memory:`. CepError: it cannot be opened, is another process's, or damaged."""
     base: sqlite3.Connection | None = None
     try:
         base = sqlite3.connect(where, check_same_thread=False, isolation_level=None, timeout=2)
-        base.create_function("hashed", -1, hashed, deterministic=True)
+        base.create_function("hashed", -1, row_hash, deterministic=True)
         base.execute("pragma locking_mode = exclusive")
         base.execute("pragma journal_mode = wal")
         base.execute("pragma synchronous = full")
@@ -68,7 +68,7 @@ def opened(where: str) -> sqlite3.Connection:
         if code_of(error) in _NOT_OPEN:
             hint = "one server has it at a time; another `--state` is another outbox"
             raise CepError(f"{where}: the outbox cannot be opened: {error}", hint=hint, code="outbox") from None
-        raise damaged(where, str(error)) from None
+        raise damaged_outbox(where, str(error)) from None
 
 
 def code_of(error: Exception) -> int:
@@ -97,7 +97,7 @@ def _prove(base: sqlite3.Connection, where: str) -> None:
     """See that all is what was written; what is new gets its tables, what is of before its hashes."""
     (result,) = base.execute("pragma integrity_check(1)").fetchone()
     if result != "ok":
-        raise damaged(where, result.splitlines()[-1])
+        raise damaged_outbox(where, result.splitlines()[-1])
     base.execute("begin immediate")
     for statement in _TABLES.split(";"):
         base.execute(statement)
@@ -127,20 +127,20 @@ def verify(base: sqlite3.Connection, where: str, table: str, some: str = "true",
     query = f"select {HASHED[table]} from {table} where ({some}) and hash is not hashed({HASHED[table]}) limit 1"
     wrong = base.execute(query, values).fetchone()
     if wrong is not None:
-        raise damaged(where, f"in {table}, at {wrong[0]!r}")
+        raise damaged_outbox(where, f"in {table}, at {wrong[0]!r}")
 
 
 def _columns(base: sqlite3.Connection, table: str) -> set[str]:
     return {row[1] for row in base.execute(f"pragma table_info({table})")}
 
 
-def hashed(*values: object) -> bytes:
+def row_hash(*values: object) -> bytes:
     """The hash of a row: of its values as JSON, `json.dumps(values, ensure_ascii=False)`, made in half of the time."""
     parts = [encode_basestring(value) if type(value) is str else json.dumps(value) for value in values]
     return checksum.digest(f"[{', '.join(parts)}]".encode("utf-8", "surrogatepass"))
 
 
-def damaged(where: str, what: str) -> CepError:
+def damaged_outbox(where: str, what: str) -> CepError:
     """That an outbox is not what was written."""
     hint = "bring the whole folder back from a copy, or begin anew with another `--state`"
     return CepError(f"{where}: the outbox is damaged: {what}", hint=hint, code="outbox")

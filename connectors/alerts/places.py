@@ -17,7 +17,7 @@ AlertPlace = Mapping[str, Any]
 Polygons are closed; holes are left out."""
 
 
-def place(values: Mapping[str, Any]) -> AlertPlace:
+def alert_place(values: Mapping[str, Any]) -> AlertPlace:
     """From the columns of an occurrence; nothing where they hold no place on earth."""
     found: dict[str, Any] = {}
     lat, long, radius = (_number(values.get(name)) for name in (LATITUDE, LONGITUDE, RADIUS))

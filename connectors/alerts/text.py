@@ -39,12 +39,12 @@ def _visible(character: str) -> str:
             return "\ufffd" if ord(character) & 0xFFFE == 0xFFFE else character
 
 
-def shown(value: Value, type: str) -> Value:
+def json_value(value: Value, type: str) -> Value:
     """A value as JSON has it: times in ISO 8601 and durations as people read them, strings clean."""
     if value is None or isinstance(value, bool):
         return value
     if type == "time" and isinstance(value, int):
-        return moment(value)
+        return rfc3339(value)
     if type == "duration" and isinstance(value, int):
         return say_duration(value)
     if isinstance(value, float) and value - value != 0:  # not a number, or without end
@@ -52,7 +52,7 @@ def shown(value: Value, type: str) -> Value:
     return clean(value) if isinstance(value, str) else value
 
 
-def readable(value: Value) -> str:
+def value_text(value: Value) -> str:
     """In a sentence; what is missing is `unknown`."""
     if value is None:
         return "unknown"
@@ -62,11 +62,11 @@ def readable(value: Value) -> str:
 
 
 def fill_template(template: Template, values: dict[str, Value]) -> str:
-    """The text of a template with what `shown` gives."""
-    return "".join(clean(each, 4096) if isinstance(each, str) else readable(values[each[0]]) for each in template)
+    """The text of a template with what `json_value` gives."""
+    return "".join(clean(each, 4096) if isinstance(each, str) else value_text(values[each[0]]) for each in template)
 
 
-def moment(ticks: int) -> str:
+def rfc3339(ticks: int) -> str:
     """A time in RFC 3339, in UTC, as exact as it is; within the years 1 to 9999."""
     return at(ticks).isoformat().replace("+00:00", "Z")
 

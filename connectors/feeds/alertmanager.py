@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from cep.rules.alert import CERTAINTY, URGENCY
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox, OutboxEntry
-from connectors.alerts.text import moment, readable
+from connectors.alerts.text import rfc3339, value_text
 from connectors.feeds.document import Publisher
 from connectors.feeds.http_post import post
 from connectors.feeds.targets import Target
@@ -56,7 +56,7 @@ class Alertmanager:
         now = time.time_ns() // 1000
         for start in range(0, len(changes), self.most):
             few, lost = changes[start : start + self.most], self.outbox.lost
-            pending = [alert(one, self.origin, now, self.target.every, lost) for one in few]
+            pending = [alertmanager_alert(one, self.origin, now, self.target.every, lost) for one in few]
             body = json.dumps(pending).encode()
             post(self.target, self.target.path.rstrip("/") + PATH, body, {"Content-Type": "application/json"})
 
@@ -76,7 +76,7 @@ def lasts(entry: OutboxEntry) -> int:
     return change.until if entry.came is None else entry.came + change.until - change.end
 
 
-def alert(
+def alertmanager_alert(
     change: AlertChange, origin: Publisher, now: int, every: float, lost: Sequence[str] = ()
 ) -> dict[str, object]:
     """What Alertmanager knows it by are its labels: program, name, severity, key, the urgency and the certainty where
@@ -92,7 +92,7 @@ def alert(
     open_until = max(change.until, now + int(LASTS * every * 1_000_000))
     for name, value in change.key.items():
         label = _NO_LABEL.sub("_", name)
-        labels[f"key_{label}" if label in labels or not label[0].isalpha() else label] = readable(value)
+        labels[f"key_{label}" if label in labels or not label[0].isalpha() else label] = value_text(value)
     annotations = {"summary": change.title, "description": change.text or change.title, "alert": change.alert}
     if change.instruction:
         annotations["instruction"] = change.instruction
@@ -101,6 +101,6 @@ def alert(
     return {
         "labels": labels,
         "annotations": annotations,
-        "startsAt": moment(min(change.start, now)),
-        "endsAt": moment(now if change.state == "resolved" else open_until),
+        "startsAt": rfc3339(min(change.start, now)),
+        "endsAt": rfc3339(now if change.state == "resolved" else open_until),
     }

@@ -7,7 +7,7 @@ from html import escape
 from xml.etree import ElementTree as ET
 
 from connectors.alerts.outbox import Outbox, OutboxEntry
-from connectors.alerts.text import moment, readable
+from connectors.alerts.text import rfc3339, value_text
 from connectors.feeds.document import Publisher
 
 PAGE = 100
@@ -16,7 +16,7 @@ PAGE = 100
 TYPE = "application/atom+xml; charset=utf-8"
 
 
-def newest(outbox: Outbox, origin: Publisher, feed: str = "") -> bytes:
+def newest_document(outbox: Outbox, origin: Publisher, feed: str = "") -> bytes:
     """The document to subscribe to. `feed`: what links to archives name it by, so that they are those of no other."""
     last = outbox.last
     pages = last // PAGE
@@ -58,7 +58,7 @@ def _feed(
     )
     _text(root, "id", f"urn:uuid:{id}")
     _text(root, "title", f"Alerts of {origin.title}")
-    _text(root, "updated", moment(max((entry.change.time for entry in entries), default=0)))
+    _text(root, "updated", rfc3339(max((entry.change.time for entry in entries), default=0)))
     _text(ET.SubElement(root, "author"), "name", origin.speaker)
     _text(root, "generator", "semcep")
     if archived:
@@ -78,8 +78,8 @@ def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
     state = "withdrawn" if change.withdrawn else change.state
     title = f"{change.title} ({state})" if state != "firing" else change.title
     _text(made, "title", title if origin.status == "Actual" else f"{origin.status}: {title}")
-    _text(made, "updated", moment(change.time))
-    _text(made, "published", moment(change.time))
+    _text(made, "updated", rfc3339(change.time))
+    _text(made, "published", rfc3339(change.time))
     for scheme, term in (
         ("state", change.state), ("status", origin.status), ("severity", change.severity), ("urgency", change.urgency),
         ("certainty", change.certainty), ("alert", change.name),
@@ -90,8 +90,8 @@ def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
     if change.text:
         _text(made, "summary", change.text, type="text")
     fields = [("severity", change.severity), ("urgency", change.urgency), ("certainty", change.certainty)]
-    fields += [("since", moment(change.start)), ("until", moment(change.until))]
-    fields += [(name, readable(value)) for name, value in change.values.items()]
+    fields += [("since", rfc3339(change.start)), ("until", rfc3339(change.until))]
+    fields += [(name, value_text(value)) for name, value in change.values.items()]
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in fields)
     instruction = f"<p>{escape(change.instruction)}</p>" if change.instruction and change.state != "resolved" else ""
     body = f"<p>{escape(change.text or change.title)}</p>{instruction}<dl>{rows}</dl>"

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox, OutboxEntry
-from connectors.alerts.text import at, readable
+from connectors.alerts.text import at, value_text
 from connectors.feeds.document import Publisher
 
 TYPE = "application/cap+xml; charset=utf-8"
@@ -76,9 +76,9 @@ def _info(root: ET.Element, change: AlertChange, origin: Publisher, sent: int) -
     for name, value in (*change.values.items(), ("occurrences", change.occurrences)):
         parameter = ET.SubElement(info, "parameter")
         _text(parameter, "valueName", name)
-        _text(parameter, "value", readable(value))
+        _text(parameter, "value", value_text(value))
     area = ET.SubElement(info, "area")
-    _text(area, "areaDesc", ", ".join(readable(value) for value in change.key.values()) or change.title)
+    _text(area, "areaDesc", ", ".join(value_text(value) for value in change.key.values()) or change.title)
     for polygon in change.place.get("polygons", ()):
         _text(area, "polygon", " ".join(f"{_degrees(lat)},{_degrees(long)}" for lat, long in polygon))
     if circle := change.place.get("circle"):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from cep.core.errors import CepError
 from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.text import clean, moment
+from connectors.alerts.text import clean, rfc3339
 
 STATUSES = ("Actual", "Exercise", "Test")
 """Those of CAP 1.2 that are for everybody: it is so; it is practised; only the machinery is tried."""
@@ -96,7 +96,7 @@ def document(change: AlertChange, status: str = STATUSES[0]) -> dict[str, Any]:
         "state": change.state,
         "status": status,
         "withdrawn": change.withdrawn,
-        "time": moment(change.time),
+        "time": rfc3339(change.time),
         "name": change.name,
         "severity": change.severity,
         "urgency": change.urgency,
@@ -105,9 +105,9 @@ def document(change: AlertChange, status: str = STATUSES[0]) -> dict[str, Any]:
         "title": change.title,
         "text": change.text,
         "instruction": change.instruction,
-        "start": moment(change.start),
-        "end": moment(change.end),
-        "until": moment(change.until),
+        "start": rfc3339(change.start),
+        "end": rfc3339(change.end),
+        "until": rfc3339(change.until),
         "occurrences": change.occurrences,
         "event": change.event,
         "first": change.first,

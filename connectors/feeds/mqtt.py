@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox, OutboxEntry
-from connectors.alerts.text import readable
+from connectors.alerts.text import value_text
 from connectors.feeds.document import Publisher, to_json
 from connectors.feeds.sender import Unreachable
 from connectors.feeds.targets import Target, reachable
@@ -46,7 +46,7 @@ class Topics:
         client = self._connected()
         sent = []
         for change in changes:
-            topic = f"{self.target.path}/{place(change)}"
+            topic = f"{self.target.path}/{topic_end(change)}"
             sent.append(client.publish(topic, to_json(change, self.origin.status), qos=1, retain=retain))
             if retain and change.state == "resolved":
                 sent.append(client.publish(topic, b"", qos=1, retain=True))
@@ -135,8 +135,8 @@ class _Named(ssl.SSLContext):
         return super().wrap_socket(sock, *given, **{**options, "server_hostname": self.host})
 
 
-def place(change: AlertChange) -> str:
+def topic_end(change: AlertChange) -> str:
     """The end of a topic: the alert's name, then its key, a level for each value; a digest of a key that is long."""
-    levels = [quote(readable(value), safe="") or "-" for value in change.key.values()]
+    levels = [quote(value_text(value), safe="") or "-" for value in change.key.values()]
     key = "/".join(levels)
     return f"{change.name}/{key if len(key) <= _LONGEST and '…' not in key else change.slot}" if levels else change.name

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from connectors.alerts.outbox import Outbox, OutboxEntry, RefusedEntry
-from connectors.alerts.text import moment
+from connectors.alerts.text import rfc3339
 from connectors.feeds import atom, cap
 from connectors.feeds.document import SCHEMA, Publisher, document
 from connectors.feeds.sse import Stream
 from connectors.serving.conditional import matches_etag
-from connectors.serving.openapi import TEXT, Responses, answers
+from connectors.serving.openapi import TEXT, Responses, route_responses
 
 _ALERT = r"^[0-9a-f]{32}$"
 _UNCHANGED, _NOBODY = "It has not changed: `If-None-Match` names it.", "There is no such receiver."
@@ -52,7 +52,9 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
     @made.get(
         "/atom",
         response_class=Response,
-        responses=answers("application/atom+xml", _304=_UNCHANGED, _404="There is no such page, or not any more."),
+        responses=route_responses(
+            "application/atom+xml", _304=_UNCHANGED, _404="There is no such page, or not any more."
+        ),
     )
     def atom_feed(
         request: Request,
@@ -61,13 +63,13 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
     ) -> Response:
         """Atom, with archives (RFC 5005): the newest changes, older ones behind `prev-archive`."""
         if page is None:
-            return answered(request, atom.newest(outbox, origin, feed), atom.TYPE, "no-cache")
+            return answered(request, atom.newest_document(outbox, origin, feed), atom.TYPE, "no-cache")
         found = atom.archive(outbox, origin, page, feed) if of in (None, feed) else None
         if found is None:
             raise HTTPException(404, f"there is no page {page}")
         return answered(request, found, atom.TYPE, "no-cache" if of is None else _FOR_EVER)
 
-    messages = answers("application/cap+xml", _304=_UNCHANGED, _404=none)
+    messages = route_responses("application/cap+xml", _304=_UNCHANGED, _404=none)
 
     @made.get("/cap/{alert}", response_class=Response, responses=messages)
     def cap_latest(request: Request, alert: str) -> Response:
@@ -88,7 +90,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
     @made.get(
         "/events",
         response_class=StreamingResponse,
-        responses=answers("text/event-stream", _400="`Last-Event-ID` is no number."),
+        responses=route_responses("text/event-stream", _400="`Last-Event-ID` is no number."),
     )
     async def events(
         after: Annotated[int | None, Query(ge=0, lt=2**62, description="Begin behind it; 0: with all.")] = None,
@@ -166,7 +168,7 @@ def _listed(**more: Any) -> Responses:
     """Changes with their numbers, and `more` of each."""
     numbered = {"number": {"type": "integer", "minimum": 1}, **more}
     one = {**SCHEMA, "properties": {**SCHEMA["properties"], **numbered}}
-    return answers("application/json", json={"type": "array", "items": one})
+    return route_responses("application/json", json={"type": "array", "items": one})
 
 
 def _numbered(entry: OutboxEntry, origin: Publisher) -> dict[str, Any]:
@@ -174,5 +176,5 @@ def _numbered(entry: OutboxEntry, origin: Publisher) -> dict[str, Any]:
 
 
 def _letter(letter: RefusedEntry, origin: Publisher) -> dict[str, Any]:
-    when = None if letter.time is None else moment(letter.time)
+    when = None if letter.time is None else rfc3339(letter.time)
     return {"reason": letter.reason, "when": when, "again": letter.again, **_numbered(letter.entry, origin)}

@@ -50,7 +50,7 @@ class Stream:
                 ready = self._ready(number)
                 if ready is None:
                     older = await asyncio.to_thread(self.outbox.after, number, _MOST)
-                    ready = [(entry.number, frame(entry, self.status)) for entry in older]
+                    ready = [(entry.number, sse_message(entry, self.status)) for entry in older]
                 if ready:
                     number = ready[-1][0]
                     yield b"".join(text for _, text in ready)
@@ -87,7 +87,7 @@ class Stream:
         last = self.outbox.last
         few = self.clients and last - self._number <= _NEWEST
         found = self.outbox.between(self._number + 1, last) if few else []
-        added = [(entry.number, frame(entry, self.status)) for entry in found]
+        added = [(entry.number, sse_message(entry, self.status)) for entry in found]
         with self._lock:
             if not few:  # new clients read the outbox
                 self._newest.clear()
@@ -103,7 +103,7 @@ class Stream:
                 loop.call_soon_threadsafe(bell.set)
 
 
-def frame(entry: OutboxEntry, status: str) -> bytes:
+def sse_message(entry: OutboxEntry, status: str) -> bytes:
     """An event with its number, its state as type, and the document on one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
         entry.number, entry.change.state.encode(), to_json(entry.change, status))  # fmt: skip

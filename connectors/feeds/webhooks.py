@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox, OutboxEntry
-from connectors.alerts.text import moment
+from connectors.alerts.text import rfc3339
 from connectors.feeds.document import Publisher, document
 from connectors.feeds.http_post import post, send_request
 from connectors.feeds.sender import DeliveryRefused, ServerError, Unreachable
@@ -72,7 +72,7 @@ def cloudevent(change: AlertChange, origin: Publisher) -> dict[str, object]:
         "type": f"semcep.alert.{change.state}",
         "subject": change.alert,
         "status": origin.status.lower(),
-        "time": moment(change.time),
+        "time": rfc3339(change.time),
         "datacontenttype": "application/json",
         "data": document(change, origin.status),
     }

@@ -15,7 +15,7 @@ Subject = ox.NamedNode | ox.BlankNode
 _FIRST, _REST, _NIL, _TYPE = (ox.NamedNode(RDF + name) for name in ("first", "rest", "nil", "type"))
 
 
-def compact(triples: Iterable[ox.Triple], prefixes: Mapping[str, str]) -> bytes:
+def to_json_ld(triples: Iterable[ox.Triple], prefixes: Mapping[str, str]) -> bytes:
     """JSON-LD 1.1, in the order of the triples. The context has those of the prefixes that are used."""
     return json.dumps(_Document(triples, prefixes).document(), ensure_ascii=False, separators=(",", ":")).encode()
 

@@ -13,7 +13,7 @@ from cep.core.schema import Schema
 from cep.plan.plan import Plan
 from cep.runtime.history import CONSTITUENTS
 from connectors.rdf import triples
-from connectors.rdf.identity import ID, hashed
+from connectors.rdf.identity import ID, identity_hashes
 from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
 
 
@@ -31,9 +31,9 @@ class Derivations:
     def events(self, table: pl.DataFrame, schema: Schema) -> str:
         """Derived occurrences, with `@id`; with `constituents` (`cep.runtime.history`) what each was derived from."""
         if CONSTITUENTS in table.columns:
-            return triples.events(table, schema, self.vocabulary, None) + self._led(table, schema.name)
+            return triples.event_triples(table, schema, self.vocabulary, None) + self._led(table, schema.name)
         rules = self.rules_of(schema.name)
-        return triples.events(
+        return triples.event_triples(
             table, schema, self.vocabulary, self.activity(schema.name, rules if len(rules) == 1 else [])
         )
 
@@ -89,7 +89,9 @@ class Derivations:
                     lines |= dict.fromkeys(self.described(event, rules)) if len(rules) > 1 else {}
                 lines[f"{one}wasGeneratedBy> <{activities[key]}> .\n"] = None
             for record, name, values in parts:
-                (part,) = hashed([f"{json.dumps(name)} {json.dumps(values)}"], "" if record else self.meanings[name])
+                (part,) = identity_hashes(
+                    [f"{json.dumps(name)} {json.dumps(values)}"], "" if record else self.meanings[name]
+                )
                 iri = vocabulary.reading(part) if record else vocabulary.event(part)
                 lines[f"{one}wasDerivedFrom> <{iri}> .\n"] = None
                 if record or name not in self.written:

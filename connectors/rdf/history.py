@@ -95,7 +95,7 @@ class StoreListener:
         parts, new = [], []
         inputs = one.inputs if self.readings else {}
         for tables, schemas, written in (
-            (inputs, service.inputs, lambda table, schema: triples.readings(table, schema, self.vocabulary)),
+            (inputs, service.inputs, lambda table, schema: triples.reading_triples(table, schema, self.vocabulary)),
             (one.derived, service.outputs, self._derivations.events),
         ):
             for name, table in tables.items():

@@ -21,10 +21,10 @@ def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFram
 
     Occurrences that agree in all of it are one, in the language as well.
     """
-    return table.with_columns(pl.Series(ID, hashed(spelt(table, schema), meaning), dtype=pl.String))
+    return table.with_columns(pl.Series(ID, identity_hashes(occurrence_texts(table, schema), meaning), dtype=pl.String))
 
 
-def spelt(table: pl.DataFrame, schema: Schema) -> list[str]:
+def occurrence_texts(table: pl.DataFrame, schema: Schema) -> list[str]:
     """Occurrences as texts, which are equal if event, start, end and arguments are."""
     names = ["start", "end", *(attribute.name for attribute in schema.attributes)]
     columns = [table[name].to_list() for name in names]
@@ -32,7 +32,7 @@ def spelt(table: pl.DataFrame, schema: Schema) -> list[str]:
     return [f"{name} {json.dumps(row)}" for row in zip(*columns, strict=True)]
 
 
-def hashed(texts: Iterable[str], key: str) -> list[str]:
+def identity_hashes(texts: Iterable[str], key: str) -> list[str]:
     """Names for texts: 32 hexadecimal digits each."""
     begun = blake2b(key.encode(), digest_size=16)
     found = []

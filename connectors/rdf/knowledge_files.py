@@ -20,16 +20,16 @@ class Damaged(Exception):
         super().__init__(f"{path} is damaged: bring the folder back from a copy, or begin anew with another one")
 
 
-def hashed(path: str) -> str:
+def hash_path(path: str) -> str:
     """The note of a file's hash."""
     with open(path, "rb") as file:
         return HASH + hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=checksum.SIZE)).hexdigest()
 
 
-def sound(path: str, notes: set[str]) -> bool:
+def is_intact(path: str, notes: set[str]) -> bool:
     """Whether a file is what was noted; the version before has noted nothing."""
     known = {note for note in notes if note.startswith(HASH)}
-    return not known or hashed(path) in known
+    return not known or hash_path(path) in known
 
 
 def learn(path: str, gone: bytes, come: bytes) -> None:
@@ -40,14 +40,14 @@ def learn(path: str, gone: bytes, come: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def mend(path: str) -> None:
+def cut_torn_end(path: str) -> None:
     """Cut off what a process that was killed had half written: its change was not made."""
     if not os.path.exists(path):
         return
     data = Path(path).read_bytes()
     try:
         if checksum.marked(data):
-            ends = [stop for _, _, stop in checksum.records(data, len(checksum.MARK))]
+            ends = [stop for _, _, stop in checksum.read_records(data, len(checksum.MARK))]
             os.truncate(path, ends[-1] if ends else 0)
         else:  # of the version before, which is read to its end before anything is learned
             os.truncate(path, data.rfind(b"\n") + 1)
@@ -64,7 +64,7 @@ def learned(path: str) -> Iterator[tuple[bytes, bytes]]:
                 if line.endswith(b"\n"):
                     yield (line[1:], b"") if line.startswith(b"-") else (b"", line[1:])
             return
-        for gone, come, _ in checksum.records(data, len(checksum.MARK)):
+        for gone, come, _ in checksum.read_records(data, len(checksum.MARK)):
             yield gone, come
     except checksum.Broken:
         raise Damaged(path) from None

@@ -21,7 +21,7 @@ from cep.rules.geodesy import compare
 from connectors.rdf.distance_filters import DistanceLimit, degrees, shorts
 from connectors.rdf.query_parts import STAMPED, Link, QueryParts
 from connectors.rdf.selectivity import Few
-from connectors.rdf.time_tree import HERE, counted
+from connectors.rdf.time_tree import HERE, count_matches
 from connectors.rdf.vocabulary import XSD
 
 _WGS84, _SCHEMA = "http://www.w3.org/2003/01/geo/wgs84_pos#", "http://schema.org/"
@@ -151,7 +151,7 @@ def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
     """None: there are too many, or some have longitudes out of range."""
     found: list[tuple[float, float, str]] = []
     longs: dict[str, list[str]] = {}
-    if max(counted(store, f"?thing <{property}> ?value", _PLACES + 1) for property in (lat, long)) > _PLACES:
+    if max(count_matches(store, f"?thing <{property}> ?value", _PLACES + 1) for property in (lat, long)) > _PLACES:
         return None
     for name, value in _values_of(store, long):
         longs.setdefault(name, []).append(value)

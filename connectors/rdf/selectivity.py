@@ -15,7 +15,7 @@ from typing import Any
 import pyoxigraph as ox
 
 from connectors.rdf.query_parts import Link, QueryParts
-from connectors.rdf.time_tree import HERE, counted
+from connectors.rdf.time_tree import HERE, count_matches
 
 _RARE, _NAMED = 500, 2_000  # triples that are few; with a value that the query names
 
@@ -45,7 +45,7 @@ def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> 
     for link in query.links:
         if link.subject in events and link.object in few and link.object not in events:
             named = " ".join(str(value) for value in few[link.object] if not isinstance(value, ox.BlankNode))
-            leads = counted(store, f"VALUES ?value {{ {named} }} ?event {link.property} ?value", most + 1)
+            leads = count_matches(store, f"VALUES ?value {{ {named} }} ?event {link.property} ?value", most + 1)
             found.append(Selective(link.object, few[link.object], leads))
     return min((one for one in found if one.events <= most), key=lambda one: (one.events, one.start), default=None)
 
@@ -55,7 +55,7 @@ def scarce(store: ox.Store, links: Sequence[Link]) -> Few:
     few: dict[str, Sequence[Any]] = {}
     for link in links:
         most = _RARE if link.value is None else _NAMED
-        if counted(store, f"?subject {link.property} {link.value or '?object'}", most + 1) <= most:
+        if count_matches(store, f"?subject {link.property} {link.value or '?object'}", most + 1) <= most:
             quads = list(store.quads_for_pattern(None, link.property, link.value, HERE))
             _fewer(few, link.subject, [quad.subject for quad in quads])
             _fewer(few, link.object, [quad.object for quad in quads])

@@ -43,7 +43,7 @@ class EventStore:
             ox.NamedNode(vocabulary.base + "meaning"),
         )
         self._known, self._learned = f"{path}.nq", f"{path}.learned"
-        knowledge_files.mend(self._learned)
+        knowledge_files.cut_torn_end(self._learned)
         self.spans = TimeTree(self.store, vocabulary)
         self._forgetting, self._recent = Retention(self.store, self.spans), TimeIndex(self.store, self.spans)
         self._loose = self._lines = 0
@@ -61,7 +61,7 @@ class EventStore:
         marks = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
         if os.path.exists(path):  # else it has taken its place already
             if marks and os.path.exists(before):
-                if not knowledge_files.sound(before, set(map(_value, marks))):
+                if not knowledge_files.is_intact(before, set(map(_value, marks))):
                     raise knowledge_files.Damaged(before)
                 gone, new = _different(before, path)
                 for quad in _parsed(gone):
@@ -76,7 +76,7 @@ class EventStore:
             self._indexed = self._indexed and not self._has_times()
         for quad in marks:
             self.store.remove(quad)
-        for note in (name, *([knowledge_files.hashed(before)] if os.path.exists(before) else [])):
+        for note in (name, *([knowledge_files.hash_path(before)] if os.path.exists(before) else [])):
             self.store.add(ox.Quad(self._mark, _MARK, ox.Literal(note)))
         self.store.flush()
 
@@ -122,7 +122,7 @@ class EventStore:
         many = (q for one in stale for q in self.store.quads_for_pattern(None, _BY, one, HERE))
         if next(islice(many, _GONE, None), None) is not None and os.path.exists(self._known):
             known = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
-            if not knowledge_files.sound(self._known, set(map(_value, known))):
+            if not knowledge_files.is_intact(self._known, set(map(_value, known))):
                 raise knowledge_files.Damaged(self._known)
             self.store.clear()  # the others come again too, sooner than so many are taken out
             self.store.bulk_extend(ox.parse(path=self._known, format=ox.RdfFormat.N_QUADS, lenient=True))

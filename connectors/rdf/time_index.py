@@ -20,7 +20,7 @@ from connectors.rdf.query_parts import Order, QueryParts, Range
 from connectors.rdf.question import Question
 from connectors.rdf.ranges import timed
 from connectors.rdf.selectivity import Few, rare, scarce
-from connectors.rdf.time_tree import CONTAINS, INSIDE, TimeTree, counted
+from connectors.rdf.time_tree import CONTAINS, INSIDE, TimeTree, count_matches
 
 _MINUTES, _HOURS = 240, 240  # spans of a kind that are asked for; of more, the next larger ones
 _BY = 50_000  # events that something rare may lead to
@@ -89,7 +89,9 @@ class TimeIndex:
         spans = self._hours(times, False)
         hours = list(islice(spans, _HOURS + 1))
         looked = [str(minute) for hour in hours for minute in self._minutes(hour, times)]
-        instants = counted(self._store, f"VALUES ?minute {{ {' '.join(looked)} }} ?minute {INSIDE} ?instant", _LOOKED)
+        instants = count_matches(
+            self._store, f"VALUES ?minute {{ {' '.join(looked)} }} ?minute {INSIDE} ?instant", _LOOKED
+        )
         if (begun := rare(self._store, found, variable, few, instants)) is not None:
             yield Rewritten(begun.written(found))
             return
@@ -125,7 +127,7 @@ class TimeIndex:
             yield Rewritten(begun.written(found))
 
     def _inside(self, span: ox.NamedNode, most: int = _LOOKED) -> int:
-        return counted(self._store, f"{span} {INSIDE} ?instant", most)
+        return count_matches(self._store, f"{span} {INSIDE} ?instant", most)
 
     def _hours(self, times: Range, down: bool) -> Iterator[ox.NamedNode]:
         return self._spans.hours(times.since or "", times.until or "~", down)

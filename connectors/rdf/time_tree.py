@@ -15,7 +15,7 @@ STAMP = ox.NamedNode(TIME + "inXSDDateTimeStamp")
 HERE = ox.DefaultGraph()
 
 
-def counted(store: ox.Store, pattern: str, most: int) -> int:
+def count_matches(store: ox.Store, pattern: str, most: int) -> int:
     """How often a pattern is there, up to `most`; without what it finds being made anything of."""
     found: Any = store.query(f"SELECT (COUNT(*) AS ?n) {{ SELECT * {{ {pattern} }} LIMIT {most} }}")
     return int(next(found)["n"].value)

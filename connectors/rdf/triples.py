@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from cep.core.schema import Attribute, Schema
-from connectors.rdf.identity import ID, hashed, spelt
+from connectors.rdf.identity import ID, identity_hashes, occurrence_texts
 from connectors.rdf.vocabulary import PROV, RDF, SOSA, TIME, XSD, EventVocabulary
 
 _IRI = r"^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*$"
@@ -22,7 +22,7 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0
 _SECOND = 1_000_000
 
 
-def events(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary, activity: str | None) -> str:
+def event_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary, activity: str | None) -> str:
     """Derived occurrences, with `@id`: class, arguments, beginning and end, the activity that made all of them, None:
     that is said otherwise; and their instants."""
     subject = pl.lit(f"<{vocabulary.event()}") + pl.col(ID) + ">"
@@ -30,10 +30,10 @@ def events(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary, act
     return _occurrences(table, schema, vocabulary, subject, [RDF + "type", vocabulary.type(schema)], made)
 
 
-def readings(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary) -> str:
+def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary) -> str:
     """Input records as observations, each of its instant or interval, with its result at the end of that. Records that
     agree in all things are one."""
-    ids = hashed(spelt(table, schema), "")
+    ids = identity_hashes(occurrence_texts(table, schema), "")
     table = table.with_columns(pl.Series(ID, ids, dtype=pl.String)).unique(ID, maintain_order=True)
     subject = pl.lit(f"<{vocabulary.reading()}") + pl.col(ID) + ">"
     stamp = _typed(_moment(pl.col("end")), "dateTime")

@@ -28,7 +28,7 @@ SUFFIXES: Mapping[str, str] = {
 _PRETTY = {"turtle": ox.RdfFormat.TURTLE, "trig": ox.RdfFormat.TRIG}
 
 
-def rdf_format(path: str, format: str | None) -> str | None:
+def output_format(path: str, format: str | None) -> str | None:
     """The format of RDF that an output is asked for in, by its name or its suffix; None: it is not RDF."""
     if format is not None:
         return format if format in SUFFIXES.values() else None

@@ -15,7 +15,7 @@ from connectors.serving.docs import documented
 from connectors.serving.guard import Guard, Limits
 from connectors.serving.methods import Methods, Paths
 from connectors.serving.negotiation import Acceptable
-from connectors.serving.openapi import Responses, answers, description
+from connectors.serving.openapi import Responses, description, route_responses
 from connectors.serving.request_errors import in_sentences
 from connectors.serving.root_path import RootPath
 
@@ -79,12 +79,12 @@ def _own(
     """What the server says of itself."""
     made = APIRouter(tags=["server"], default_response_class=Response)
 
-    @made.get("/health", responses=answers("application/json", json=_STATUS))
+    @made.get("/health", responses=route_responses("application/json", json=_STATUS))
     async def health() -> Response:
         """The process answers."""
         return JSONResponse({"status": "ok"})
 
-    @made.get("/ready", responses={**answers("application/json", json=_READY), **_UNREADY})
+    @made.get("/ready", responses={**route_responses("application/json", json=_READY), **_UNREADY})
     async def ready() -> Response:
         """Questions are answered, and the program has not failed. `lost`: sources of the input that are, with the
         reason; what is known without them is served all the same."""
@@ -92,18 +92,18 @@ def _own(
         body = {"status": found or "ok", **({"lost": away} if away else {})}
         return JSONResponse(body, 200 if found is None else 503)
 
-    @made.get("/metrics", responses=answers("text/plain"))
+    @made.get("/metrics", responses=route_responses("text/plain"))
     def metrics() -> Response:
         """Numbers of the run, for Prometheus."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    @made.get("/openapi.json", responses=answers("application/json", json={"type": "object"}))
+    @made.get("/openapi.json", responses=route_responses("application/json", json={"type": "object"}))
     def openapi(request: Request) -> Response:
         """What is served, for programs."""
         root = request.scope.get("root_path", "")
         return JSONResponse(app.openapi() | ({"servers": [{"url": root}]} if root else {}))
 
-    @made.get("/docs", responses=answers("text/html"))
+    @made.get("/docs", responses=route_responses("text/html"))
     def docs() -> Response:
         """What is served, for people."""
         return documented(app)

@@ -43,7 +43,7 @@ class Codings:
                 )
                 await PlainTextResponse(reason, 415, {"Accept-Encoding": "gzip"})(scope, receive, send)
                 return
-            unpacked = unpack(await _whole(receive), self.most)
+            unpacked = gunzip(await _whole(receive), self.most)
             if isinstance(unpacked, PlainTextResponse):
                 await unpacked(scope, receive, send)
                 return
@@ -90,7 +90,7 @@ class _Packing:
         return {**message, "body": body}
 
 
-def unpack(data: bytes, most: int) -> bytes | PlainTextResponse:
+def gunzip(data: bytes, most: int) -> bytes | PlainTextResponse:
     """What gzip has packed, of at most so many bytes; else why not."""
     found = b""
     while data:

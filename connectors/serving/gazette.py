@@ -81,7 +81,7 @@ class Gazette:
             return cls()
         points: dict[str, Point] = {}
         for thing, lat, long in _rows(knowledge, _WHERE):
-            point = where(lat, long)
+            point = coordinates(lat, long)
             if point is not None:
                 points.setdefault(str(thing), point)
         stations = {str(thing) for (thing,) in _rows(knowledge, _STATIONS.format(_iris(STATIONS), _PLACED))}
@@ -110,7 +110,7 @@ class Gazette:
         return self.identified.get(subject)
 
 
-def where(lat: object, long: object) -> Point | None:
+def coordinates(lat: object, long: object) -> Point | None:
     """Degrees as numbers, if they are some."""
     try:
         point = float(str(lat)), float(str(long))

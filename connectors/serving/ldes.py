@@ -10,13 +10,13 @@ import pyoxigraph as ox
 from fastapi import APIRouter, Request, Response
 from starlette.responses import PlainTextResponse
 
-from connectors.rdf.compact import compact
+from connectors.rdf.compact import to_json_ld
 from connectors.rdf.history import StoreListener
 from connectors.rdf.question import Page, QueryRefused
 from connectors.rdf.vocabulary import LDES, PREFIXES, RDF, TIME, TREE, XSD
 from connectors.serving.guard import client_of
 from connectors.serving.negotiation import negotiated
-from connectors.serving.openapi import answers
+from connectors.serving.openapi import route_responses
 from connectors.serving.sparql import GRAPHS, STATUS, await_answer
 
 _PAGE = 500  # members
@@ -94,9 +94,9 @@ def router(history: StoreListener, kept: str | None) -> APIRouter:
         return _answer(request, [*lines, found.body.decode()], over and "T" in part)
 
     busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
-    responses = answers(*GRAPHS, _404="There is no such page.", _500="The store has failed.", _503=busy)
+    responses = route_responses(*GRAPHS, _404="There is no such page.", _500="The store has failed.", _503=busy)
     made.add_api_route(
-        "/ldes", view, methods=["GET"], responses=answers(*GRAPHS, _500="The store has failed.", _503=busy)
+        "/ldes", view, methods=["GET"], responses=route_responses(*GRAPHS, _500="The store has failed.", _503=busy)
     )
     made.add_api_route("/ldes/{part}", page, methods=["GET"], responses=responses)
     return made
@@ -156,7 +156,7 @@ def _answer(request: Request, lines: Sequence[str], over: bool) -> Response:
     triples = (quad.triple for quad in quads)
     names = _NAMES if format in ("ttl", "rdf") else None
     body = (
-        compact(triples, _NAMES)
+        to_json_ld(triples, _NAMES)
         if format == "jsonld"
         else ox.serialize(triples, format=_FORMATS[format], prefixes=names)
     )

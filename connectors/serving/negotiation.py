@@ -42,7 +42,7 @@ def ranges(lines: Sequence[str]) -> list[tuple[str, float]] | None:
     return found
 
 
-def takes(headers: Headers, kind: str) -> bool:
+def accepts(headers: Headers, kind: str) -> bool:
     """Whether a media type is one that `Accept` takes."""
     return _weight_of(kind.partition(";")[0].strip().lower(), ranges(headers.getlist("accept"))) > 0
 
@@ -81,7 +81,7 @@ class Acceptable:
             return
         headers = Headers(scope=scope)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if path in STREAMS and not takes(headers, "text/event-stream"):
+        if path in STREAMS and not accepts(headers, "text/event-stream"):
             await _refusal("text/event-stream")(scope, receive, send)
             return
         refused = False
@@ -91,7 +91,7 @@ class Acceptable:
             begins, status = message["type"] == "http.response.start", message.get("status", 0)
             if begins and (200 <= status < 300 or status == 304) and not _already_negotiated(message):
                 kind = Headers(raw=message["headers"]).get("content-type", "")
-                if kind and not takes(headers, kind):
+                if kind and not accepts(headers, kind):
                     refused = True
                     await _refusal(kind.partition(";")[0])(scope, receive, send)
                 else:  # another `Accept` would have had another answer

@@ -36,7 +36,7 @@ _TOKENS = {
 }
 
 
-def answers(*kinds: str, json: Mapping[str, Any] | None = None, **refusals: str) -> Responses:
+def route_responses(*kinds: str, json: Mapping[str, Any] | None = None, **refusals: str) -> Responses:
     """What a route answers: its media types, `json` the schema of that, and of other statuses (`_404="..."`) why."""
     schemas = {"application/json": dict(json or {})}
     content = {kind: {"schema": schemas.get(kind, {"type": "string"})} for kind in kinds}
@@ -47,7 +47,7 @@ def answers(*kinds: str, json: Mapping[str, Any] | None = None, **refusals: str)
     return found
 
 
-def query(name: str, why: str, example: str, several: bool = False) -> dict[str, Any]:
+def query_parameter(name: str, why: str, example: str, several: bool = False) -> dict[str, Any]:
     """A parameter in the address, of a route that reads them itself."""
     one = {"type": "string", "minLength": 1, "example": example}
     schema = {"type": "array", "items": one} if several else one

@@ -22,7 +22,7 @@ from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import STATUSES, document
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving.conditional import matches_etag
-from connectors.serving.openapi import answers
+from connectors.serving.openapi import route_responses
 from connectors.serving.outline import outline
 from connectors.serving.scene import Scene
 
@@ -67,21 +67,25 @@ def router(
 
     unchanged = "It has not changed: `If-None-Match` names it."
 
-    @made.get("/", responses=answers("text/html", _303="The token is taken out of the address.", _304=unchanged))
+    @made.get(
+        "/", responses=route_responses("text/html", _303="The token is taken out of the address.", _304=unchanged)
+    )
     async def page(request: Request) -> Response:
         """The live page."""
         return _sent(files["index.html"], request)
 
     kinds = {kind.partition(";")[0] for kind in _KINDS.values()}
 
-    @made.get("/page/{name:path}", responses=answers(*sorted(kinds), _304=unchanged, _404="There is no such file."))
+    @made.get(
+        "/page/{name:path}", responses=route_responses(*sorted(kinds), _304=unchanged, _404="There is no such file.")
+    )
     async def file(name: str, request: Request) -> Response:
         """A file of the page."""
         if name not in files:
             raise HTTPException(404, "there is no such file")
         return _sent(files[name], request)
 
-    @made.get("/api/program", responses=answers("application/json", json=_OBJECT))
+    @made.get("/api/program", responses=route_responses("application/json", json=_OBJECT))
     async def program() -> Response:
         """The rules, what they are made of, and what there is besides: a map, alerts, and whether these are meant."""
         features = {
@@ -91,7 +95,7 @@ def router(
         }
         return _json(described | features | {"status": status})
 
-    @made.get("/api/state", responses=answers("application/json", json=_OBJECT))
+    @made.get("/api/state", responses=route_responses("application/json", json=_OBJECT))
     def state() -> Response:
         """All that is shown, as it is now; `stream` continues after `at`."""
         number, events, stations = scene.newest(SHOWN)
@@ -109,7 +113,7 @@ def router(
             headers={"Cache-Control": "no-store"},
         )
 
-    @made.get("/api/stream", responses=answers("text/event-stream"))
+    @made.get("/api/stream", responses=route_responses("text/event-stream"))
     async def stream(
         after: Annotated[str, Query(max_length=40)] = "", last_event_id: Annotated[str, Header()] = ""
     ) -> Response:
@@ -118,7 +122,7 @@ def router(
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
-    @made.get("/api/event/{id}", responses=answers("application/json", json=_OBJECT, _404="It is not held."))
+    @made.get("/api/event/{id}", responses=route_responses("application/json", json=_OBJECT, _404="It is not held."))
     def event(id: str) -> Response:
         """A derived event, and with lineage the records that it comes from."""
         found = scene.event(id)
@@ -126,7 +130,7 @@ def router(
             raise HTTPException(404, "this event is not held any more, or never was")
         return _json(found)
 
-    @made.get("/api/station", responses=answers("application/json", json=_OBJECT))
+    @made.get("/api/station", responses=route_responses("application/json", json=_OBJECT))
     def station(key: Annotated[str, Query(max_length=1_000)]) -> Response:
         """The latest record of each kind about a subject."""
         return _json({"key": key, "records": scene.records(key)})

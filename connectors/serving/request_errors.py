@@ -23,7 +23,7 @@ def in_sentences(app: FastAPI, paths: Paths) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def wrong(request: Request, error: RequestValidationError) -> Response:
-        return PlainTextResponse("".join(f"{line}\n" for line in mistakes(error.errors())), 422)
+        return PlainTextResponse("".join(f"{line}\n" for line in parameter_errors(error.errors())), 422)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
@@ -38,7 +38,7 @@ def in_sentences(app: FastAPI, paths: Paths) -> None:
         return PlainTextResponse(f"{sentence}\n", error.status_code, more)
 
 
-def mistakes(errors: Sequence[Mapping[str, Any]]) -> list[str]:
+def parameter_errors(errors: Sequence[Mapping[str, Any]]) -> list[str]:
     """What is wrong, each with the parameter: `at: this parameter is missing`."""
     lines = []
     for error in errors:

@@ -19,9 +19,9 @@ import polars as pl
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.plan.order import Unit
-from connectors.alerts.text import shown
+from connectors.alerts.text import json_value
 from connectors.rdf.identity import ID
-from connectors.serving.gazette import Gazette, Point, SubjectColumns, where
+from connectors.serving.gazette import Gazette, Point, SubjectColumns, coordinates
 from connectors.serving.service import Round, Service
 
 EVENTS = 20_000
@@ -118,11 +118,11 @@ class Scene:
         for subject, end, *place in latest.iter_rows():
             if subject is None:
                 continue
-            station = self._station(str(subject), None, where(*place) if place else None)
+            station = self._station(str(subject), None, coordinates(*place) if place else None)
             if station is None:
                 continue
             before = station.state, station.point, station.event
-            if place and (point := where(*place)) is not None:
+            if place and (point := coordinates(*place)) is not None:
                 station.point = point
             setattr(station, field, max(getattr(station, field), end))
             if field == "last_event" and station.last_event == end:
@@ -171,7 +171,9 @@ class Scene:
                 "start": start,
                 "end": end,
                 "key": None if about is None else str(about),
-                "values": {each.name: shown(values[each.name], each.type) for each in self._schemas[name].attributes},
+                "values": {
+                    each.name: json_value(values[each.name], each.type) for each in self._schemas[name].attributes
+                },
             }
             if places := [place for each in self._iris[name] if (place := self._place(values[each])) is not None]:
                 document["places"] = places
@@ -244,7 +246,9 @@ class Scene:
                     continue
                 mine = table.filter(pl.col(subject).cast(pl.String) == key).sort("end", maintain_order=True).tail(1)
                 for row in mine.iter_rows(named=True):
-                    values = {each.name: shown(row[each.name], each.type) for each in self._schemas[name].attributes}
+                    values = {
+                        each.name: json_value(row[each.name], each.type) for each in self._schemas[name].attributes
+                    }
                     found[name] = {"type": name, "start": row["start"], "end": row["end"], "values": values}
         return [found[name] for name in sorted(found)]
 

@@ -22,7 +22,7 @@ from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import DISTANCE
 from connectors.serving.guard import client_of
 from connectors.serving.negotiation import negotiated
-from connectors.serving.openapi import answers, query
+from connectors.serving.openapi import query_parameter, route_responses
 from knowledge.query.sparql import tokens
 from knowledge.query.validation import no_query
 
@@ -66,8 +66,8 @@ _FORM, _DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
 
 _QUERY, _EXAMPLE = "The query.", "SELECT * { ?subject ?property ?object } LIMIT 10"
 _GRAPHS = [
-    query("default-graph-uri", "A graph that is the default graph.", "urn:example:graph", several=True),
-    query("named-graph-uri", "A graph that can be named.", "urn:example:graph", several=True),
+    query_parameter("default-graph-uri", "A graph that is the default graph.", "urn:example:graph", several=True),
+    query_parameter("named-graph-uri", "A graph that can be named.", "urn:example:graph", several=True),
 ]
 _BODY = {
     "content": {
@@ -83,7 +83,7 @@ _BODY = {
     "required": True,
 }
 QUERY_METHODS: Mapping[str, dict[str, Any]] = {
-    "GET": {"parameters": [query("query", _QUERY, _EXAMPLE), *_GRAPHS]},
+    "GET": {"parameters": [query_parameter("query", _QUERY, _EXAMPLE), *_GRAPHS]},
     "POST": {"requestBody": _BODY, "parameters": _GRAPHS},
 }
 """How a query comes, by method."""
@@ -130,7 +130,7 @@ def router(store: StoreProcess, options: SparqlOptions, log: Log | None = None) 
             log("query", None, status=response.status_code, seconds=seconds, bytes=len(response.body), **shown)
         return response
 
-    responses = answers(*TABLES, *GRAPHS, **REFUSALS, _500="The store has failed.")
+    responses = route_responses(*TABLES, *GRAPHS, **REFUSALS, _500="The store has failed.")
     for method, more in QUERY_METHODS.items():
         made.add_api_route("/sparql", endpoint, methods=[method], openapi_extra=more, responses=responses)
     return made
@@ -144,7 +144,7 @@ async def _answered(request: Request, store: StoreProcess, options: SparqlOption
             format = negotiated(request.headers, GRAPHS)
             if not format:
                 raise Malformed(406, f"the description of the service is {', '.join(GRAPHS)}")
-            text = described(str(request.url.replace(query="")), format)
+            text = service_description(str(request.url.replace(query="")), format)
             return Response(text, media_type=_TYPES[format], headers={"Vary": "Accept"})
         question = question_of(pairs, options)
         found.append(question)
@@ -159,7 +159,7 @@ async def _answered(request: Request, store: StoreProcess, options: SparqlOption
     except Malformed as error:
         return PlainTextResponse(f"{error}\n", error.status, {"Vary": "Accept"})
     except QueryRefused as error:
-        return await asyncio.to_thread(refused, error, question)
+        return await asyncio.to_thread(refusal_response, error, question)
     return Response(answer.body, media_type=_TYPES[answer.format], headers={"Vary": "Accept"})
 
 
@@ -254,7 +254,7 @@ def formats(headers: Headers) -> tuple[str, str]:
     return table, graph
 
 
-def refused(error: QueryRefused, question: Question) -> Response:
+def refusal_response(error: QueryRefused, question: Question) -> Response:
     """Why there is no answer."""
     text = str(error)
     if error.code == "syntax":
@@ -263,7 +263,7 @@ def refused(error: QueryRefused, question: Question) -> Response:
     return PlainTextResponse(f"{text}\n", STATUS[error.code], more)
 
 
-def described(address: str, format: str) -> bytes:
+def service_description(address: str, format: str) -> bytes:
     """The description of the service, in RDF."""
     import pyoxigraph as ox
 

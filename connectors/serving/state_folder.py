@@ -56,7 +56,7 @@ class StateFolder:
         data = self._file.read()
         try:
             if checksum.marked(data):
-                return next((json.loads(head) for head, *_ in checksum.records(data, len(checksum.MARK))), {})
+                return next((json.loads(head) for head, *_ in checksum.read_records(data, len(checksum.MARK))), {})
         except checksum.Broken:
             hint = "bring the folder back from a copy, or begin anew with another one"
             raise CepError(f"--state {folder}: `{PROGRAM}` in it is damaged", hint=hint, code="store") from None

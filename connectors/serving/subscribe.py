@@ -23,7 +23,7 @@ from connectors.rdf.history import StoreListener
 from connectors.rdf.question import Answer, QueryRefused, Question
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving.guard import client_of
-from connectors.serving.openapi import answers
+from connectors.serving.openapi import route_responses
 from connectors.serving.sparql import (
     QUERY_METHODS,
     REFUSALS,
@@ -32,7 +32,7 @@ from connectors.serving.sparql import (
     check_federation,
     parameters,
     question_of,
-    refused,
+    refusal_response,
 )
 from knowledge.query.sparql import tokens
 
@@ -204,7 +204,7 @@ def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
         except QueryRefused as error:
             if error.code == _NO_TABLE:
                 return PlainTextResponse(f"{error}\n", 400)
-            return await asyncio.to_thread(refused, error, question)
+            return await asyncio.to_thread(refusal_response, error, question)
 
         async def messages() -> AsyncIterator[str]:
             try:
@@ -223,7 +223,7 @@ def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(messages(), media_type="text/event-stream", headers=headers)
 
-    responses = answers("text/event-stream", **REFUSALS, _500="The store has failed.")
+    responses = route_responses("text/event-stream", **REFUSALS, _500="The store has failed.")
     for method, more in QUERY_METHODS.items():
         made.add_api_route("/sparql/subscribe", subscribe, methods=[method], openapi_extra=more, responses=responses)
     return made

@@ -28,7 +28,7 @@ from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import TIME, EventVocabulary
 from connectors.serving.fair_lock import FairLock
 from connectors.serving.negotiation import negotiated
-from connectors.serving.openapi import answers
+from connectors.serving.openapi import route_responses
 from connectors.serving.scene import Scene
 from connectors.times import iso, of_duration, of_iso
 from connectors.why.lines import refusals, tree
@@ -187,7 +187,9 @@ def router(questions: Questions | None) -> APIRouter:
     """None: what events come from is not kept, and every answer says so."""
     made = APIRouter(tags=["why"], default_response_class=Response)
     busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
-    trees = answers(*FORMS, json=_OBJECT, _404="There is no such event.", _410="It is not remembered.", _503=busy)
+    trees = route_responses(
+        *FORMS, json=_OBJECT, _404="There is no such event.", _410="It is not remembered.", _503=busy
+    )
     absences = ("application/json", "text/plain")
     wrong, unkept = "There is no such event or time.", "It is not kept what events come from."
 
@@ -220,7 +222,7 @@ def router(questions: Questions | None) -> APIRouter:
             return PlainTextResponse("an `@id` has 32 hexadecimal digits\n", 404, _NO_STORE)
         return await answered(request, format, lambda ask: ask.why(name, most, depth), _TREES)
 
-    @made.get("/why-not", responses=answers(*absences, json=_OBJECT, _400=wrong, _404=unkept, _503=busy))
+    @made.get("/why-not", responses=route_responses(*absences, json=_OBJECT, _400=wrong, _404=unkept, _503=busy))
     async def why_not(
         request: Request,
         event: Annotated[str, Query(max_length=1_000)],

@@ -7,7 +7,7 @@ from typing import Any
 
 from cep.engine import Engine
 from connectors.rdf.derivations import Derivations
-from connectors.rdf.identity import hashed
+from connectors.rdf.identity import identity_hashes
 from connectors.rdf.triples import quoted
 from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
 
@@ -75,7 +75,7 @@ def _stated(steps: Sequence[Json], vocabulary: EventVocabulary) -> Iterator[str]
 
 
 def _statement(triple: Sequence[str], vocabulary: EventVocabulary) -> str:
-    return f"{vocabulary.base}statement/{hashed([' '.join(triple)], '')[0]}"
+    return f"{vocabulary.base}statement/{identity_hashes([' '.join(triple)], '')[0]}"
 
 
 def _iri(node: Json, vocabulary: EventVocabulary) -> str:

@@ -32,7 +32,7 @@ from cep.plan.pattern import Pattern
 from cep.rules.graphs import on_one_line
 from cep.rules.printing import print_condition, print_expression
 from cep.rules.terms import Comparison, Condition, Constant, Predicate
-from connectors.rdf.identity import hashed
+from connectors.rdf.identity import identity_hashes
 from connectors.times import iso, seconds
 
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]
@@ -115,7 +115,7 @@ class Explainer:
         return {name: self.json_value(typed) for name, typed in bound.items() if not name.startswith("_")}
 
     def condition(self, judged: Judged) -> dict[str, Any]:
-        answer: dict[str, Any] = {"text": shown(judged.condition), "holds": judged.holds}
+        answer: dict[str, Any] = {"text": condition_text(judged.condition), "holds": judged.holds}
         if judged.sides is not None and isinstance(judged.condition, Comparison):
             operator = judged.condition.operator
             answer["sides"] = [self.json_value(side) for side in judged.sides]
@@ -188,7 +188,8 @@ class Explainer:
             case "missing":
                 return f"there is no {self.missing_text(failure)}{self._when(refusal)}"
             case "condition":
-                return f"{' and '.join(f'`{shown(each.condition)}`' for each in failure.judged)} {_does(failure)} hold"
+                conditions = " and ".join(f"`{condition_text(each.condition)}`" for each in failure.judged)
+                return f"{conditions} {_does(failure)} hold"
             case "relation":
                 return f"they do not lie as `{what}` says"
             case "deadline":
@@ -284,7 +285,7 @@ class Explainer:
 
 def identity(one: Occurrence, meaning: str) -> str:
     """The `@id` of an occurrence, as `connectors.rdf` gives it; of an input record without what it means."""
-    return hashed([f"{json.dumps(one.event)} {json.dumps([one.start, one.end, *one.args])}"], meaning)[0]
+    return identity_hashes([f"{json.dumps(one.event)} {json.dumps([one.start, one.end, *one.args])}"], meaning)[0]
 
 
 def by_id(engine: Engine, id: str, event: str | None = None, end: int | None = None) -> Occurrence:
@@ -305,7 +306,7 @@ def why(engine: Engine, event: str | None, id: str, facts: Facts | None = None) 
     return Explainer(engine, facts).why(by_id(engine, id, event))
 
 
-def shown(condition: Condition) -> str:
+def condition_text(condition: Condition) -> str:
     """A condition on one line."""
     if isinstance(condition, Predicate) and condition.graph is not None:
         text = on_one_line(condition.graph.text, longest=LONGEST)

@@ -9,7 +9,7 @@ import polars as pl
 
 from cep.core.errors import CepError
 from knowledge.gazetteers.gazetteer import NO_CODES, NO_LINKS, OWN, DatasetOrigin, Gazetteer
-from knowledge.gazetteers.packages import data, records
+from knowledge.gazetteers.packages import data, package_records
 
 AIRPORTSDATA = DatasetOrigin(
     "https://github.com/mborsetti/airportsdata",
@@ -81,7 +81,7 @@ def avwx() -> Gazetteer:
 
 def avwx_stations(file: Path) -> Gazetteer:
     """The same of the package's file. Heliports, those of hospitals too, are AIRH: only their names tell which."""
-    found = records(file, _avwx)
+    found = package_records(file, _avwx)
     rows = [(key, *values) for key, values in found.items()]
     schema = {"key": pl.String, "name": pl.String, "lat": pl.Float64, "long": pl.Float64, "alt": pl.Float64}
     schema |= dict.fromkeys(("country", "city", "icao", "iata", "local", "kind"), pl.String)

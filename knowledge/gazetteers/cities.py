@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from knowledge.gazetteers.gazetteer import NO_CODES, Gazetteer
-from knowledge.gazetteers.packages import data, records
+from knowledge.gazetteers.packages import data, package_records
 from knowledge.gazetteers.regions import GEONAMES, feature
 
 SIZES = ("500", "1000", "5000", "15000")
@@ -27,7 +27,7 @@ _FEATURES: dict[str, type[pl.DataType]] = {
 }
 
 
-def gazetteer(size: str = "15000") -> Gazetteer:
+def cities_gazetteer(size: str = "15000") -> Gazetteer:
     """Cities, the states of the US, countries and continents. The package leaves out feature codes of cities and
     countries (their classes are P and A), and the ids of regions of other countries: so they are not there.
     """
@@ -63,7 +63,7 @@ def _links(cities: pl.DataFrame, states: pl.DataFrame, nations: pl.DataFrame, co
 
 
 def _table(file: str, row: Callable[[dict[str, Any]], Any], kind: str, code: str | None) -> pl.DataFrame:
-    found = records(data(_PACKAGE, f"data/{file}"), row)
+    found = package_records(data(_PACKAGE, f"data/{file}"), row)
     table = pl.DataFrame(list(found.values()), schema=_FEATURES, orient="row")
     return table.with_columns(pl.lit(kind).alias("class"), pl.lit(code, pl.String).alias("code"))
 

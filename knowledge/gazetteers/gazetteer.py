@@ -42,7 +42,7 @@ class DatasetOrigin:
         """As triples: a void:Dataset with title, license and rights."""
         table = pl.DataFrame({"iri": [self.iri], "type": [DATASET], "title": [self.title]})
         credited = table.with_columns(license=pl.lit(self.license), rights=pl.lit(self.rights))
-        return described(credited, _ORIGIN, terms)
+        return table_triples(credited, _ORIGIN, terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,10 @@ class Gazetteer:
             pl.all(), iri=GN + pl.col("code"), type=pl.lit(GN + "Code"), scheme=GN + pl.col("code").str.head(1)
         )
         relations = self.links.with_columns(predicate=GN + pl.col("relation"))
-        return joined(
+        return concat_triples(
             [
-                described(features, PROPERTIES, terms),
-                described(codes, CODE_PROPERTIES, terms),
+                table_triples(features, PROPERTIES, terms),
+                table_triples(codes, CODE_PROPERTIES, terms),
                 tuple(terms.iris(relations[name]) for name in ("iri", "predicate", "other")),  # type: ignore[list-item]
                 self.origin.triples(terms),
             ]
@@ -113,7 +113,7 @@ NO_CODES = pl.DataFrame(schema={"code": pl.String, "name": pl.String, "comment":
 NO_LINKS = pl.DataFrame(schema={"iri": pl.String, "relation": pl.String, "other": pl.String})
 
 
-def described(table: pl.DataFrame, properties: Sequence[Property], terms: Terms) -> TripleColumns:
+def table_triples(table: pl.DataFrame, properties: Sequence[Property], terms: Terms) -> TripleColumns:
     """A table as triples: of each row, whose subject is the column `iri`, one for each property that is not null.
 
     A property without a column says nothing; a column of lists says each of its items.
@@ -135,10 +135,10 @@ def described(table: pl.DataFrame, properties: Sequence[Property], terms: Terms)
         else:
             objects = terms.iris(texts)
         parts.append((rows, np.full(len(rows), terms.iri(property.iri), dtype=np.int64), objects))
-    return joined(parts)
+    return concat_triples(parts)
 
 
-def joined(parts: Sequence[TripleColumns]) -> TripleColumns:
+def concat_triples(parts: Sequence[TripleColumns]) -> TripleColumns:
     """Triples one after the other."""
     if not parts:
         nothing: Ints = np.empty(0, dtype=np.int64)

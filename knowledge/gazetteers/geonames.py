@@ -69,7 +69,7 @@ class Dump:
     codes: pl.DataFrame
 
 
-def read(path: Path) -> Dump:
+def read_dump(path: Path) -> Dump:
     """A dump (`.txt`, or `.zip` with one), and `admin1CodesASCII.txt`, `admin2Codes.txt`, `countryInfo.txt`,
     `hierarchy.txt` (or `.zip`) and `featureCodes_en.txt` of the same folder, where they are.
 
@@ -79,7 +79,7 @@ def read(path: Path) -> Dump:
     hierarchy = _companion(path, "hierarchy", _HIERARCHY)
     codes = _companion(path, "featureCodes_en", _CODES)
     return Dump(
-        tab_separated.read(_content(path), path, FEATURES),
+        tab_separated.read_rows(_content(path), path, FEATURES),
         pl.concat(regions).select("key", "name", "id"),
         _companion(path, "countryInfo", _COUNTRIES, comment="#")
         .select("country", "name", "population", "id")
@@ -98,7 +98,7 @@ def _companion(path: Path, name: str, fields: tuple[Field, ...], comment: str | 
     for suffix in (".txt", ".zip"):
         file = path.with_name(name + suffix)
         if file.exists():
-            return tab_separated.read(_content(file), file, fields, comment)
+            return tab_separated.read_rows(_content(file), file, fields, comment)
     return pl.DataFrame(schema={field.name: DTYPES[field.type] for field in fields})
 
 

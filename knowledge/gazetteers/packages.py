@@ -26,7 +26,7 @@ def data(package: str, path: str, install: str = "") -> Path:
     return file
 
 
-def records(file: Path, wanted: Callable[[dict[str, Any]], Any]) -> Any:
+def package_records(file: Path, wanted: Callable[[dict[str, Any]], Any]) -> Any:
     """What a JSON file holds, with each object replaced by what `wanted` makes of it, as soon as it is read.
 
     An object that is to stay is given back as it is; what nobody holds is gone before the next is read, so that a file

@@ -25,7 +25,7 @@ def feature(ids: pl.Expr) -> pl.Expr:
     return SWS + ids.cast(pl.String) + "/"
 
 
-def gazetteer(dump: Dump) -> Gazetteer:
+def regions_gazetteer(dump: Dump) -> Gazetteer:
     """The dump's features, with the divisions and countries that only its companion files name.
 
     `parentADM1` to `parentADM4` and `parentCountry` are what the codes of a feature say; `parentFeature` is what the

@@ -65,7 +65,7 @@ class Field:
         return None
 
 
-def read(content: bytes, path: Path, fields: Sequence[Field], comment: str | None = None) -> pl.DataFrame:
+def read_rows(content: bytes, path: Path, fields: Sequence[Field], comment: str | None = None) -> pl.DataFrame:
     """The file's lines as rows, without those that begin with `comment`; an empty field is null.
 
     There are no quotes: a field is what stands between two tabs. Raises CepError for the first line that has not these

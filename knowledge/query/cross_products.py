@@ -11,7 +11,7 @@ from cep.core.errors import Source
 from cep.rules.terms import Graph
 from knowledge.query.group_patterns import GroupElement, NestedGroup, elements, nested_groups
 from knowledge.query.sparql import SparqlToken
-from knowledge.query.validation import refused
+from knowledge.query.validation import pattern_error
 
 MOST_PRODUCT = 100_000
 """Rows up to which a cross product is taken to be intended."""
@@ -87,7 +87,9 @@ def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) ->
                     touching[0].texts.append(graph.text[element.start : element.end])
         sizes = [_size(factor.texts, group.within, graph, store, most) for factor in own]
         ends = [(min(factor.places)[0], max(end for _, end in factor.places)) for factor in own]
-        refuse_product(sizes, [excerpt(graph, *end) for end in ends], graph, source, most if filtered else MOST_PRODUCT)
+        refuse_product(
+            sizes, [pattern_excerpt(graph, *end) for end in ends], graph, source, most if filtered else MOST_PRODUCT
+        )
 
 
 def _factors(text: str, group: GroupPattern, without: GroupElement | None = None) -> list[_Factor]:
@@ -124,10 +126,10 @@ def _size(texts: Sequence[str], within: Sequence[str], graph: Graph, store: ox.S
     inner = " ".join(text + " ." for text in texts)
     for name in reversed(within):
         inner = f"{name} {{ {inner} }}"
-    return counted(f"SELECT (COUNT(*) AS ?n) {{ {{ SELECT * {{ {inner} }} LIMIT {most} }} }}", graph, store)
+    return query_count(f"SELECT (COUNT(*) AS ?n) {{ {{ SELECT * {{ {inner} }} LIMIT {most} }} }}", graph, store)
 
 
-def counted(query: str, graph: Graph, store: ox.Store) -> int:
+def query_count(query: str, graph: Graph, store: ox.Store) -> int:
     """The number that is the answer to a query."""
     rows = store.query(query, prefixes=dict(graph.prefixes))
     assert isinstance(rows, ox.QuerySolutions), "a SELECT gives solutions"
@@ -136,7 +138,7 @@ def counted(query: str, graph: Graph, store: ox.Store) -> int:
     return int(number.value)
 
 
-def excerpt(graph: Graph, start: int, end: int) -> tuple[SparqlToken, str]:
+def pattern_excerpt(graph: Graph, start: int, end: int) -> tuple[SparqlToken, str]:
     """A stretch of a pattern as a token, and its text as a message shows it."""
     text = " ".join(graph.text[start:end].split())
     return SparqlToken("part", "", start, end), text if len(text) <= 40 else text[:37] + "..."
@@ -162,4 +164,4 @@ def refuse_product(
         f"`{texts[second][1]}` {sizes[second]:,}, and they share no variable"
     )
     hint = "join them by a variable or a triple; what only the rule's events join is two patterns: `{ ... }, { ... }`"
-    raise refused(message, graph, source, texts[second][0], hint)
+    raise pattern_error(message, graph, source, texts[second][0], hint)

@@ -46,7 +46,7 @@ def _matching(triples: TripleSet, fixed: Sequence[int | None]) -> list[Ints]:
     return [column[fits] for column in triples.columns]
 
 
-def of_table(
+def changes_of_table(
     before: PatternTable | Refreshed | None, now: PatternTable | Refreshed, terms: Terms, pool: Pool
 ) -> tuple[Answers, Answers] | None:
     """Of a pattern whose answers were a table. None: it was asked anew."""

@@ -12,12 +12,12 @@ from knowledge.query import solutions
 from knowledge.query.sparql import tokens
 
 
-def frame(found: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:
+def solutions_frame(found: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:
     """The values of solutions, a column for each variable; sorted by value unless they are `ordered`."""
     names, pool = [variable.value for variable in found.variables], Pool()
     if not names:
         return pl.DataFrame()
-    terms, columns = solutions.columns(found)
+    terms, columns = solutions.solution_columns(found)
     types, values = terms.columns(columns, pool)
     table = pl.DataFrame([series_of(c, t, pool).alias(n) for n, t, c in zip(names, types, values)])
     if ordered:
@@ -26,7 +26,7 @@ def frame(found: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:
     return table[ranks.select(pl.arg_sort_by(names))[names[0]].to_numpy()]
 
 
-def in_order(sparql: str) -> bool:
+def has_order_by(sparql: str) -> bool:
     """Whether a query says in which order its answers come: ORDER BY after the last brace."""
     words = [token.text.lower() for token in tokens(sparql) if token.kind == "word" or token.text == "}"]
     return "}" in words and "order" in words[len(words) - words[::-1].index("}") :]

@@ -13,10 +13,10 @@ from cep.runtime.knowledge_source import Answers
 from knowledge.query import solutions
 from knowledge.query.answers import PreviousAnswers, answered
 from knowledge.query.bindings import TooLarge
-from knowledge.query.cross_products import excerpt, group_patterns, refuse_product, refuse_products
+from knowledge.query.cross_products import group_patterns, pattern_excerpt, refuse_product, refuse_products
 from knowledge.query.pattern_tables import PatternTable, Resolve, pattern_table
 from knowledge.query.sparql import basic
-from knowledge.query.validation import check, refused
+from knowledge.query.validation import check_pattern, pattern_error
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleSet
 
@@ -30,9 +30,9 @@ _LOOKED_AT = 2_000_000  # values up to which the triples of a pattern are joined
 _ENDLESS = 2_000_000_000  # answers that a store would take an hour for
 
 
-def table(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) -> PatternTable | None:
+def triple_patterns_table(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) -> PatternTable | None:
     """The answers of a pattern of triples only, None if it is another. Raises CepError."""
-    check(graph, source)
+    check_pattern(graph, source)
     patterns = basic(graph.text, dict(graph.prefixes))
     if patterns is None:
         _refuse_explosion(graph, triples, resolve, source)
@@ -43,13 +43,13 @@ def table(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) ->
         raise _too_large(error.rows, graph, source) from None
 
 
-def of_table(
+def table_answers(
     found: PatternTable, graph: Graph, terms: Terms, pool: Pool, source: Source, before: PreviousAnswers | None = None
 ) -> Answers:
     """The answers as the engine takes them. Raises CepError where they are too many."""
     several = [component for component in found.components if component.wanted]
     if len(several) > 1:
-        texts = [excerpt(graph, p.patterns[0].start, max(each.end for each in p.patterns)) for p in several]
+        texts = [pattern_excerpt(graph, p.patterns[0].start, max(each.end for each in p.patterns)) for p in several]
         refuse_product([component.found.rows for component in several], texts, graph, source)
     if found.rows * len(found.variables) > MOST_CELLS:
         raise _too_large(found.rows, graph, source)
@@ -57,7 +57,7 @@ def of_table(
 
 
 def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answers:
-    """The answers of any pattern that `table` found to be one, from a store of all triples. Raises CepError."""
+    """The answers of any pattern that `triple_patterns_table` found valid, by a store of all triples. CepError."""
     if not graph.variables:
         refuse_products(graph, store, source, MOST_CELLS)
         return Answers((), (), int(bool(store.query("ASK\n" + graph.text, prefixes=dict(graph.prefixes)))))
@@ -69,15 +69,15 @@ def solved(graph: Graph, names: Sequence[str], store: ox.Store, source: Source) 
     """The distinct bindings of some variables of a pattern, from a store of all triples, as columns of ids with the
     terms that they stand for. Raises CepError."""
     refuse_products(graph, store, source, MOST_CELLS)
-    found = store.query(query(graph.text, names), prefixes=dict(graph.prefixes))
+    found = store.query(select_query(graph.text, names), prefixes=dict(graph.prefixes))
     assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
     try:
-        return solutions.distinct(found, MOST_CELLS // len(names), MOST_READ)
+        return solutions.distinct_solutions(found, MOST_CELLS // len(names), MOST_READ)
     except solutions.TooMany as error:
         raise _too_large(error.rows, graph, source, more=True) from None
 
 
-def query(text: str, names: Sequence[str]) -> str:
+def select_query(text: str, names: Sequence[str]) -> str:
     """The query of a pattern for some of its variables."""
     return f"SELECT {' '.join('?' + name for name in names)} WHERE\n{text}"
 
@@ -104,4 +104,4 @@ def _too_large(rows: int, graph: Graph, source: Source, more: bool = False) -> C
     many = f"more than {rows:,}" if more else f"{rows:,}"
     message = f"this pattern goes through {many} answers; its table may hold {MOST_CELLS:,} values"
     hint = "narrow it by a class or a FILTER, or write variables that the rule does not need in lower case"
-    return refused(message, graph, source, hint=hint)
+    return pattern_error(message, graph, source, hint=hint)

@@ -16,7 +16,7 @@ from cep.rules.graphs import on_one_line
 from cep.rules.terms import Graph
 from knowledge.query.group_patterns import elements
 from knowledge.query.sparql import ConstantTerm, SparqlToken, basic, tokens
-from knowledge.query.validation import placed
+from knowledge.query.validation import span_in_program
 from knowledge.rdf.terms import IRI, NONE
 
 if TYPE_CHECKING:
@@ -35,11 +35,13 @@ def why_no_answers(pattern: Graph | Triples, knowledge: Knowledge, source: Sourc
     prefixes = dict(pattern.prefixes)
     for token, iri in _names(pattern.text, prefixes):
         if not _occurs(iri, knowledge):
-            return _unknown(token.text, iri, prefixes, knowledge, source, placed(pattern, token.start, token.end))
+            return _unknown(
+                token.text, iri, prefixes, knowledge, source, span_in_program(pattern, token.start, token.end)
+            )
     for start, end in _empty(pattern, knowledge):
         part = on_one_line(pattern.text[start:end])
         message = f"this pattern has no answers: nothing in the knowledge fits `{part}`"
-        return Warning(message, source, placed(pattern, start, end), None, "no-answers")
+        return Warning(message, source, span_in_program(pattern, start, end), None, "no-answers")
     message = "this pattern has no answers: its parts have some, but none together"
     hint = "a shared variable has to be one term in all parts, and every FILTER to hold"
     return Warning(message, source, pattern.span, hint, "no-answers")
@@ -57,7 +59,7 @@ def unknown_names(sparql: str, prefixes: Mapping[str, str], knowledge: Knowledge
     begin = Span(head.count("\n") + 1, len(before[0]) + 1, 0, 0)
     pattern, source = Graph(sparql[len(head) : end], (), span=begin), Source(sparql, name)
     return [
-        _unknown(token.text, iri, known, knowledge, source, placed(pattern, token.start, token.end))
+        _unknown(token.text, iri, known, knowledge, source, span_in_program(pattern, token.start, token.end))
         for token, iri in _names(pattern.text, known)
         if not _occurs(iri, knowledge)
     ]

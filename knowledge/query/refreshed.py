@@ -15,7 +15,7 @@ import pyoxigraph as ox
 from cep.core.values import Ints
 from knowledge.query import store
 from knowledge.query.bindings import Bindings, EncodedPattern, TooLarge, solve
-from knowledge.query.graph_patterns import MOST_CELLS, query
+from knowledge.query.graph_patterns import MOST_CELLS, select_query
 from knowledge.query.locality import Locality, Slots
 from knowledge.query.pattern_tables import Resolve, Row, edited, stretch_of, touching
 from knowledge.query.sparql import ConstantTerm
@@ -90,7 +90,7 @@ class Refreshed:
         if few is None:
             return None
         own = self.terms.ids([terms.term(key) for key in sorted(keys)]).tolist()
-        rows = self._solved(asked, store.quads(terms, few), set(own))
+        rows = self._solved(asked, store.store_quads(terms, few), set(own))
         known = {row for key in own for row in self._rows(key)}
         return self._edited(sorted(known - rows), sorted(rows - known))
 
@@ -125,7 +125,7 @@ class Refreshed:
         """The rows of keys, of the triples that are found from them."""
         small = ox.Store()
         small.extend(few)
-        found = small.query(query(asked[0], self.names), prefixes=dict(asked[1]))
+        found = small.query(select_query(asked[0], self.names), prefixes=dict(asked[1]))
         assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
         rows = [[solution[i] for i in range(len(self.names))] for solution in found]
         there = {term for row in rows for term in row if term is not None}
@@ -143,7 +143,7 @@ class Refreshed:
             return self
         if len(gone) + len(new) > _SINGLE:
             return None
-        places = [self.names.index(name) for name in by_value(self.of, self.variables)]
+        places = [self.names.index(name) for name in columns_by_value(self.of, self.variables)]
         by_key = edited(self.by_key, gone, new)
         here = self.by_value
         there = edited(here, *([tuple(row[i] for i in places) for row in rows] for rows in (gone, new)))
@@ -162,11 +162,11 @@ class Refreshed:
 def refreshed(of: Locality, wanted: tuple[str, ...], terms: Terms, columns: Sequence[Ints]) -> Refreshed:
     """Of the columns `names(of, wanted)` of distinct rows, and the terms that they stand for."""
     named = dict(zip(names(of, wanted), columns))
-    by_key, values = (_sorted([named[name] for name in each]) for each in (named, by_value(of, wanted)))
+    by_key, values = (_sorted([named[name] for name in each]) for each in (named, columns_by_value(of, wanted)))
     return Refreshed(of, wanted, terms, len(terms), by_key, values)
 
 
-def following(
+def tables_following(
     tables: Mapping[PatternKey, Refreshed],
     triples: tuple[TripleSet, TripleSet, TripleSet, TripleSet],
     terms: Terms,
@@ -189,7 +189,7 @@ def names(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
     return (of.key, *(name for name in wanted if name != of.key))
 
 
-def by_value(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
+def columns_by_value(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
     """What is wanted, then the key if it is not among it."""
     return (*wanted, *({of.key} - set(wanted)))
 

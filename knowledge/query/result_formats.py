@@ -14,7 +14,7 @@ import pyoxigraph as ox
 from cep.core.errors import CepError
 from knowledge.graph import Knowledge
 from knowledge.namespaces import XSD
-from knowledge.query.frames import in_order
+from knowledge.query.frames import has_order_by
 from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import Terms
 
@@ -36,7 +36,7 @@ def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format:
         return ("yes" if found else "no") if isinstance(found, ox.QueryBoolean) else _turtle(found, prefixes)
     variables = [variable.value for variable in found.variables]
     rows: ResultRows = [[solution[name] for name in variables] for solution in found]
-    if not in_order(sparql):
+    if not has_order_by(sparql):
         rows.sort(key=lambda row: [_rank(term) for term in row])
     return FORMATS[format](variables, rows, prefixes)
 

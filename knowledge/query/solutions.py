@@ -23,7 +23,7 @@ _NUMBERS = (
 _PIECE = 1 << 24  # bytes from which on lines are looked through
 
 
-def columns(solutions: ox.QuerySolutions) -> tuple[Terms, list[Ints]]:
+def solution_columns(solutions: ox.QuerySolutions) -> tuple[Terms, list[Ints]]:
     """A column of ids for each variable, NONE where it is not bound, and the terms that they stand for.
 
     The terms have a dictionary of their own: what a query works out is not part of the knowledge.
@@ -41,7 +41,7 @@ class TooMany(Exception):
         self.rows = rows
 
 
-def distinct(solutions: ox.QuerySolutions, most: int, most_read: int) -> tuple[Terms, list[Ints]]:
+def distinct_solutions(solutions: ox.QuerySolutions, most: int, most_read: int) -> tuple[Terms, list[Ints]]:
     """The same, each row once. TooMany: there are more than `most` different ones, or more than `most_read` in all, of
     which no more are worked out."""
     rows = _Rows(most, most_read)

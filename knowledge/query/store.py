@@ -37,7 +37,7 @@ def filled(terms: Terms, triples: TripleSet, graphs: Mapping[int, TripleSet], or
     return store
 
 
-def quads(terms: Terms, triples: TripleSet, graph: int = NONE) -> list[ox.Quad]:
+def store_quads(terms: Terms, triples: TripleSet, graph: int = NONE) -> list[ox.Quad]:
     """A few triples, as a store takes them."""
     made: dict[int, ox.NamedNode | ox.BlankNode | ox.Literal] = {}
     for column in triples.columns:
@@ -50,9 +50,9 @@ def quads(terms: Terms, triples: TripleSet, graph: int = NONE) -> list[ox.Quad]:
 def follow(kept: ox.Store, terms: Terms, changes: Sequence[tuple[int, TripleSet, TripleSet]]) -> None:
     """Take changes of graphs into a store: the name of each, what goes and what comes."""
     for graph, less, more in changes:
-        for quad in quads(terms, less, graph):
+        for quad in store_quads(terms, less, graph):
             kept.remove(quad)
-        kept.extend(quads(terms, more, graph))
+        kept.extend(store_quads(terms, more, graph))
 
 
 def _only(columns: TripleColumns, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> TripleColumns:

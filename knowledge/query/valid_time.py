@@ -54,7 +54,7 @@ def always(columns: tuple[Ints, ...], rows: int) -> ValidTimeRows:
     return ValidTimeRows(columns, np.full(rows, ALWAYS, dtype=np.int64), np.full(rows, NEVER, dtype=np.int64))
 
 
-def joined(parts: Sequence[ValidTimeRows]) -> ValidTimeRows:
+def concat_rows(parts: Sequence[ValidTimeRows]) -> ValidTimeRows:
     """All of these."""
     columns = tuple(np.concatenate(column) for column in zip(*(part.columns for part in parts)))
     since, until = (np.concatenate([getattr(part, name) for part in parts]) for name in ("since", "until"))

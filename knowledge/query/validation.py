@@ -19,25 +19,27 @@ _ERROR = re.compile(r"error at (\d+):(\d+): ")
 _NOTHING = ox.Store()
 
 
-def check(graph: Graph, source: Source) -> None:
+def check_pattern(graph: Graph, source: Source) -> None:
     """Raises CepError, with the place between the braces, for a pattern that cannot be asked."""
     found = tokens(graph.text)
     if (mark := quoting(graph.text)) is not None:
         message = f"`{mark.text}` asks for a triple about a triple, of RDF 1.2, and the knowledge has none"
         hint = "what is said about a triple is said of a thing of its own: `?R rdf:subject ?S ; rdf:object ?O`"
-        raise refused(message, graph, source, mark, hint)
+        raise pattern_error(message, graph, source, mark, hint)
     for token, following in zip(found, [*found[1:], SparqlToken("end", "", 0, 0)]):
         word = token.text.lower() if token.kind == "word" else ""
         if "service" in word:  # it needs no space around it
             hint = "load what the other endpoint knows: `--knowledge FILE`"
-            raise refused("`SERVICE` asks over the network, which a pattern does not", graph, source, token, hint)
+            raise pattern_error("`SERVICE` asks over the network, which a pattern does not", graph, source, token, hint)
         if _iri(token, graph).startswith(GEOF):
             message = f"`{token.text}` would measure on a plane or a sphere; the rules measure on the earth"
             hint = "after the braces: `distance(...)`, `inside(...)`, `near(...)`"
-            raise refused(message, graph, source, token, hint)
+            raise pattern_error(message, graph, source, token, hint)
         if word in _VOLATILE and following.text == "(":
             message = f"`{token.text}()` gives something else each time, and a pattern is answered once"
-            raise refused(message, graph, source, token, "times of events are tested after the braces: `end() > T`")
+            raise pattern_error(
+                message, graph, source, token, "times of events are tested after the braces: `end() > T`"
+            )
     prefixes = dict(graph.prefixes)
     try:
         solutions = _NOTHING.query("SELECT * WHERE\n" + graph.text, prefixes=prefixes)
@@ -45,14 +47,14 @@ def check(graph: Graph, source: Source) -> None:
         raise _no_sparql(str(error), graph, source) from None
     except RuntimeError as error:  # a function that there is not
         reason = str(error)[:1].lower() + str(error)[1:]
-        raise refused(f"this pattern cannot be answered: {reason}", graph, source) from None
+        raise pattern_error(f"this pattern cannot be answered: {reason}", graph, source) from None
     assert isinstance(solutions, ox.QuerySolutions), "a SELECT gives solutions"
     bound = {variable.value for variable in solutions.variables}
     for name, at in of_the_rule(graph.text).items():
         if name not in bound:
             message = f"`?{name}` gets no value from this pattern, which is answered before any event"
             hint = f"a test of the rule's `{name}` stands after the braces: `{{ ... }}, {name} > 3`"
-            raise refused(message, graph, source, SparqlToken("variable", name, at - 1, at + len(name)), hint)
+            raise pattern_error(message, graph, source, SparqlToken("variable", name, at - 1, at + len(name)), hint)
 
 
 _TRIPLES = ("isTRIPLE", "TRIPLE", "SUBJECT", "PREDICATE", "OBJECT")
@@ -78,15 +80,15 @@ def _iri(token: SparqlToken, graph: Graph) -> str:
     return dict(graph.prefixes).get(prefix, "") + local if colon else ""
 
 
-def refused(
+def pattern_error(
     message: str, graph: Graph, source: Source, token: SparqlToken | None = None, hint: str | None = None
 ) -> CepError:
     """An error at a token of the pattern, or at all of it."""
-    span = graph.span if token is None else placed(graph, token.start, token.end)
+    span = graph.span if token is None else span_in_program(graph, token.start, token.end)
     return CepError(message, source, span, hint, "graph")
 
 
-def placed(graph: Graph, start: int, end: int) -> Span:
+def span_in_program(graph: Graph, start: int, end: int) -> Span:
     """The place in the program of a stretch of a pattern's text."""
     line, column = _position(graph, start)
     end_line, end_column = _position(graph, end)
@@ -110,7 +112,7 @@ def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> C
     diagnostic = first_query_error(text, dict(prefixes), at)
     whole = Graph(text, (), span=Span(1, 1, 1, 1))
     return CepError(
-        diagnostic.message, source, placed(whole, diagnostic.start, diagnostic.end), diagnostic.hint, "graph"
+        diagnostic.message, source, span_in_program(whole, diagnostic.start, diagnostic.end), diagnostic.hint, "graph"
     )
 
 
@@ -118,7 +120,7 @@ def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
     at = _offset(error, graph.text, 1)  # the query has a line before the pattern's
     diagnostic = first_error(graph.text, dict(graph.prefixes), at or 0)
     return CepError(
-        diagnostic.message, source, placed(graph, diagnostic.start, diagnostic.end), diagnostic.hint, "graph"
+        diagnostic.message, source, span_in_program(graph, diagnostic.start, diagnostic.end), diagnostic.hint, "graph"
     )
 
 

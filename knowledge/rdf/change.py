@@ -54,13 +54,13 @@ class Change:
             list(ox.parse("\n".join(sorted(lines)), ox.RdfFormat.N_QUADS)) for lines in (self.removed, self.added)
         )
         if len(removed) + len(added) > _FEW:
-            gone, new = (load.Quads.joined(list(load.columns(quads, terms, None))) for quads in (removed, added))
+            gone, new = (load.Quads.joined(list(load.triple_columns(quads, terms, None))) for quads in (removed, added))
             return gone, new
         every = _columns(removed + added, terms)
         return every.rows(slice(None, len(removed))), every.rows(slice(len(removed), None))
 
 
-def parsed(lines: Sequence[str], terms: Terms) -> load.Quads:
+def parse_change(lines: Sequence[str], terms: Terms) -> load.Quads:
     """Quads in N-Quads as columns of ids, in this order."""
     return _columns(list(ox.parse("\n".join(lines), ox.RdfFormat.N_QUADS)), terms)
 
@@ -103,9 +103,9 @@ def _lines(source: Any, name: str) -> frozenset[str]:
     if isinstance(source, str):
         found = labelled(load.quads_of(source, name))
     elif isinstance(source, Path):
-        found = labelled(load.quads(source))
+        found = labelled(load.read_quads(source))
     else:
-        found = list(interop.quads(source))
+        found = list(interop.foreign_quads(source))
     return frozenset(_written(found, name).split("\n")) - {""}
 
 

@@ -20,7 +20,7 @@ Words = NDArray[np.uint64]
 _SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 
 
-def fingerprint(terms: Terms, graphs: Mapping[int, TripleSet], reasoning: str) -> str:
+def quads_fingerprint(terms: Terms, graphs: Mapping[int, TripleSet], reasoning: str) -> str:
     """Of quads (triples by the id of their graph) and how they are closed, 32 hexadecimal digits.
 
     Each quad has a number that its terms' letters give; these are added up, so no order matters.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _DEFAULT = "urn:x-rdflib:default"
 
 
-def quads(source: Any) -> Iterator[ox.Quad]:
+def foreign_quads(source: Any) -> Iterator[ox.Quad]:
     """The quads of an rdflib Graph or Dataset, a pyoxigraph Store or Dataset, or an iterable of triples or quads of
     either. Raises CepError for what is no triple."""
     known: dict[Any, Any] = {}

@@ -21,7 +21,7 @@ def stored(literals: Sequence[ox.Literal]) -> list[ox.Literal]:
     return [solution["x"] for solution in found]
 
 
-def values_of(term: Term) -> tuple[Value, ...]:
+def engine_values(term: Term) -> tuple[Value, ...]:
     """What the engine takes a term for (see `Terms.columns`): a time or a duration is microseconds, or seconds among
     values of other kinds."""
     terms, pool = Terms(), Pool()
@@ -35,7 +35,7 @@ def values_of(term: Term) -> tuple[Value, ...]:
 
 def equal(term: Term, value: Value) -> bool:
     """Whether the engine takes a term for this value."""
-    return any(_kind(found) == _kind(value) and found == value for found in values_of(term))
+    return any(_kind(found) == _kind(value) and found == value for found in engine_values(term))
 
 
 def _kind(value: Value) -> tuple[bool, bool, bool]:

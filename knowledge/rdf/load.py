@@ -104,10 +104,10 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
     found: list[Path | str] = []
     for name in [names] if isinstance(names, str | Path) else names:
         path = Path(name)
-        if places.known(name) and not path.is_dir():
+        if places.is_register(name) and not path.is_dir():
             found.append(name)
         elif path.is_dir():
-            inside = [each for each in sorted(path.iterdir()) if rdf_format(each) or places.known(each)]
+            inside = [each for each in sorted(path.iterdir()) if rdf_format(each) or places.is_register(each)]
             if not inside:
                 raise CepError(f"the folder {path} holds no knowledge", hint=_known(), code="knowledge")
             found += inside
@@ -131,11 +131,11 @@ def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
     for source in files(names):
         labels.next_file()
         try:
-            if places.known(source):
-                s, p, o = places.read(source, terms)
+            if places.is_register(source):
+                s, p, o = places.read_places(source, terms)
                 parts.append(Quads(s, p, o, np.full(len(s), NONE, dtype=np.int64)))
             else:
-                parts += read(Path(source), terms, labels)
+                parts += read_triples(Path(source), terms, labels)
         except CepError as error:
             errors += error.errors if isinstance(error, CepErrors) else [error]
     if errors:
@@ -143,13 +143,13 @@ def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
     return Quads.joined(parts)
 
 
-def read(path: Path, terms: Terms, labels: BlankNodeLabels) -> Iterator[Quads]:
+def read_triples(path: Path, terms: Terms, labels: BlankNodeLabels) -> Iterator[Quads]:
     """The triples of an RDF file, some at a time. Raises CepError with line and column."""
     with _parsing(path) as (parser, format):
-        yield from columns(parser, terms, labels, format.supports_datasets)
+        yield from triple_columns(parser, terms, labels, format.supports_datasets)
 
 
-def quads(path: Path) -> list[ox.Quad]:
+def read_quads(path: Path) -> list[ox.Quad]:
     """The triples of an RDF file, as they are. Raises CepError with line and column."""
     with _parsing(path) as (parser, _):
         return list(parser)
@@ -170,10 +170,10 @@ def _parsing(path: Path) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat]]:
     if format is None:
         raise CepError(f"{path} has no suffix of a format that is known", hint=_known(), code="knowledge")
     try:
-        with opened(path) as file:
+        with open_rdf(path) as file:
             yield ox.parse(file, format, base_iri=path.resolve().as_uri()), format
     except SyntaxError as error:
-        raise unreadable(error, str(path), format, lambda: opened(path)) from None
+        raise unreadable(error, str(path), format, lambda: open_rdf(path)) from None
     except (OSError, EOFError) as error:  # of the file system, or of gzip
         raise CepError(f"{path} cannot be read: {str(error).lower()}", code="knowledge") from None
     except TripleTerm as error:
@@ -200,7 +200,7 @@ class TripleTerm(ValueError):
         super().__init__("a triple stands as a term in another, which RDF 1.1 does not know")
 
 
-def columns(
+def triple_columns(
     quads: Iterable[ox.Quad] | Iterable[ox.Triple], terms: Terms, labels: BlankNodeLabels | None, graphs: bool = True
 ) -> Iterator[Quads]:
     """Triples or quads as columns, some at a time. Blank nodes stay as they are where there are no `labels`; without
@@ -277,5 +277,5 @@ def _known() -> str:
     )
 
 
-def opened(path: Path) -> IO[bytes]:
+def open_rdf(path: Path) -> IO[bytes]:
     return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]

@@ -52,7 +52,7 @@ def changed(
     return {graph: triples for graph, triples in made.items() if len(triples)}
 
 
-def holds(line: str, terms: Terms, graphs: Mapping[int, TripleSet], every: TripleSet) -> bool:
+def graph_contains(line: str, terms: Terms, graphs: Mapping[int, TripleSet], every: TripleSet) -> bool:
     """Whether a quad, in N-Quads, is in a graph, in any where it names none; `every`: the triples of all of them."""
     (quad,) = ox.parse(line, ox.RdfFormat.N_QUADS)
     ids = [terms.id_of(term) for term in quad.triple]

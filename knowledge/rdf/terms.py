@@ -16,7 +16,7 @@ from cep.core.hashtable import KeySet
 from cep.core.values import Ints, Pool
 from cep.rules.materialized import Column
 from knowledge.namespaces import XSD
-from knowledge.rdf.values import columns_of, escaped, unescaped
+from knowledge.rdf.values import decoded_column, escaped, unescaped
 
 IRI, BLANK, LITERAL = range(3)
 """The kinds of term."""
@@ -208,7 +208,7 @@ class Terms:
         other literal a string. A column of one type has that type, of `int` and `float` `float` where that loses
         nothing, any other mixture `any`.
         """
-        made = [columns_of(self, column, pool) for column in ids]
+        made = [decoded_column(self, column, pool) for column in ids]
         return tuple(type for type, _ in made), tuple(column for _, column in made)
 
     # --- single terms, for the edges ---
@@ -219,7 +219,7 @@ class Terms:
 
     def id_of(self, term: Any) -> int:
         """The id of an rdflib or pyoxigraph term, or of an IRI given as a string; NONE if it is not known."""
-        sort, text = part = parts(term)
+        sort, text = part = sort_and_text(term)
         id = self._met.get(part)
         if id is None:
             known = self._sort_ids.get(sort)
@@ -230,7 +230,7 @@ class Terms:
 
     def ids(self, terms: Sequence[Any]) -> Ints:
         """Ids of rdflib or pyoxigraph terms, added where new."""
-        split = [parts(term) for term in terms]
+        split = [sort_and_text(term) for term in terms]
         met = [self._met.get(part, NONE) for part in split]
         new = list(dict.fromkeys(part for part, id in zip(split, met) if id == NONE))
         if not new:
@@ -298,7 +298,7 @@ class Terms:
                 self._tail = self._tail.clear()
 
 
-def parts(term: Any) -> tuple[Sort, str]:
+def sort_and_text(term: Any) -> tuple[Sort, str]:
     """The sort and text of an rdflib or pyoxigraph term, or of an IRI given as a string."""
     if isinstance(term, ox.NamedNode):
         return Sort(IRI), term.value

@@ -33,7 +33,7 @@ class _Part:
     values: pl.Series | Column
 
 
-def columns_of(terms: Terms, ids: Ints, pool: Pool) -> tuple[str, Column]:
+def decoded_column(terms: Terms, ids: Ints, pool: Pool) -> tuple[str, Column]:
     """A column of term ids as a column of values and its type; an id below 0 is a missing value. See Terms.columns."""
     frame = pl.DataFrame({"id": ids})
     distinct = frame.filter(pl.col("id") >= 0).unique().sort("id")["id"].to_numpy()

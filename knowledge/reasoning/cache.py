@@ -18,7 +18,7 @@ from cep.core import checksum
 from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import BLANK, Terms
 from knowledge.rdf.triples import TripleSet
-from knowledge.reasoning.closure import Closure, close
+from knowledge.reasoning.closure import Closure, compute_closure
 from knowledge.reasoning.relation import BinaryRelation, PredicateRelations
 from knowledge.reasoning.ruleset import Reasoning, ruleset
 
@@ -57,15 +57,15 @@ def close_once(
     not kept, nor is what has fewer than LEAST triples.
     """
     if reasoning == "none" or len(triples) < LEAST:
-        return close(terms, triples, reasoning, prefixes)
+        return compute_closure(terms, triples, reasoning, prefixes)
     try:
         path = folder() / f"{key(terms, triples, reasoning)}.npz"
     except (OSError, RuntimeError):  # the code cannot be read as files, or there is no home
-        return close(terms, triples, reasoning, prefixes)
+        return compute_closure(terms, triples, reasoning, prefixes)
     found = _read(path, terms, triples, reasoning, prefixes or {})
     if found is not None:
         return found
-    closed = close(terms, triples, reasoning, prefixes)
+    closed = compute_closure(terms, triples, reasoning, prefixes)
     with suppress(OSError):
         _write(path, closed)
     return closed
@@ -101,7 +101,7 @@ def _read(
 ) -> Closure | None:
     try:
         with path.open("rb") as file:
-            if file.read(checksum.HEAD) != checksum.head(file, path.stem.encode()):
+            if file.read(checksum.HEAD) != checksum.seal_header(file, path.stem.encode()):
                 return None
             file.seek(checksum.HEAD)
             with np.load(file, allow_pickle=False) as stored:
@@ -143,7 +143,7 @@ def _write(path: Path, closed: Closure) -> None:
             file.write(bytes(checksum.HEAD))
             np.savez(file, **arrays)  # type: ignore[arg-type]
             file.seek(checksum.HEAD)
-            head = checksum.head(file, path.stem.encode())
+            head = checksum.seal_header(file, path.stem.encode())
             file.seek(0)
             file.write(head)
         os.replace(name, path)

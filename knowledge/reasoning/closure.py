@@ -19,7 +19,7 @@ from knowledge.rdf.prefixed_names import PrefixedNames
 from knowledge.rdf.terms import IRI, LITERAL, Terms
 from knowledge.rdf.triples import TripleSet
 from knowledge.reasoning.delete_rederive import overdeleted, rederived
-from knowledge.reasoning.equal_literals import lost_values, more_values, values_of
+from knowledge.reasoning.equal_literals import literal_values, lost_values, more_values
 from knowledge.reasoning.inconsistency import ConsistencyCheck, Contradiction, inconsistent
 from knowledge.reasoning.proof import Proof, Prover
 from knowledge.reasoning.relation import MOST_TERMS, BinaryRelation, PredicateRelations, packed, unpacked
@@ -29,7 +29,9 @@ from knowledge.reasoning.same_as import united
 from knowledge.reasoning.saturation import DerivedFacts, Saturation
 
 
-def close(terms: Terms, triples: TripleSet, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None) -> Closure:
+def compute_closure(
+    terms: Terms, triples: TripleSet, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None
+) -> Closure:
     """All that follows from triples. A contradiction in them is a CepError, `inconsistent`, with rule and proof.
 
     The terms that the rules name are added to the dictionary. Messages write names with `prefixes`.
@@ -172,7 +174,7 @@ def _closed(terms: Terms, asserted: PredicateRelations, reasoning: Reasoning, pr
         return start
     start._refuse(start._check.ill_formed(asserted))
     if reasoning == "owlrl":
-        facts = facts.plus(values_of(terms, asserted), 0)
+        facts = facts.plus(literal_values(terms, asserted), 0)
         start = replace(start, facts=facts, labels=np.arange(len(terms), dtype=np.int64))
     start = start._saturated(rules.schema, rules.schema, None)
     start._refuse(start._check.contradiction(start.facts, None))

@@ -9,11 +9,11 @@ import numpy as np
 from cep.core.values import Ints
 from knowledge.reasoning.join import BodyAtom, Substitutions, solutions
 from knowledge.reasoning.owl2rl import WALKED
-from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, distinct, found, unpacked
+from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, contained, sorted_distinct, unpacked
 from knowledge.reasoning.rule import RuleAtom, TripleRule
 from knowledge.reasoning.same_as import pairs_of
 from knowledge.reasoning.saturation import DerivedFacts, Saturation
-from knowledge.reasoning.transitivity import reached
+from knowledge.reasoning.transitivity import reachable_pairs
 
 MOST = 0.2
 """The part of all triples that may be in doubt; with more, closing again is faster."""
@@ -39,14 +39,14 @@ def overdeleted(
         for p in work.transitive:
             # RULE prp-trp: every pair that some way with a doubtful step leads to, ways known before left out.
             steps = work.facts[p].pairs if work.is_transitive(p, new) else new[p].pairs
-            steps = steps[~found(ways.get(p, _NONE), steps)]
+            steps = steps[~contained(ways.get(p, _NONE), steps)]
             if len(steps):
-                more = reached(work.facts[p].pairs, steps, again=True)
-                ways[p] = distinct(np.concatenate([ways.get(p, _NONE), more]))
+                more = reachable_pairs(work.facts[p].pairs, steps, again=True)
+                ways[p] = sorted_distinct(np.concatenate([ways.get(p, _NONE), more]))
                 heads.add(p, more)
         if len(same := new[work.words.same].pairs):
             # RULES eq-sym, eq-trans: every pair of a class rests on every other.
-            heads.add(work.words.same, pairs_of(work.labels, distinct(work.labels[unpacked(same)[0]])))
+            heads.add(work.words.same, pairs_of(work.labels, sorted_distinct(work.labels[unpacked(same)[0]])))
         possible = PredicateRelations({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)})
         new = doubtful.fresh(kept.fresh(work.facts.common(possible)))
         doubtful = doubtful.plus(new, 0)
@@ -65,7 +65,7 @@ def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: Predicate
             start = _bound(rule.head, predicate, doubtful[predicate])
             for rows in solutions(parts, start, set(rule.head.variables), rule.differ):
                 work.give(rule.head, rows, heads)
-    classes = distinct(work.labels[unpacked(work.facts[work.words.same].pairs)[0]])
+    classes = sorted_distinct(work.labels[unpacked(work.facts[work.words.same].pairs)[0]])
     heads.add(work.words.same, pairs_of(work.labels, classes))
     return doubtful.common(PredicateRelations({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)}))
 

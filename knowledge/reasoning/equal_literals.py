@@ -15,14 +15,14 @@ from knowledge.rdf.canonical import CANONICAL, canonical_form
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.rdf.values import Bools
 from knowledge.reasoning.literals import SPACES
-from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, distinct, packed, unpacked
+from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, packed, sorted_distinct, unpacked
 from knowledge.reasoning.rule import VALUE
 
 _PLAIN = r"^(?:0|-?[1-9][0-9]*)$"
 _OF_TIME = ("dateTime", "date", "time", "duration")
 
 
-def values_of(terms: Terms, asserted: PredicateRelations) -> PredicateRelations:
+def literal_values(terms: Terms, asserted: PredicateRelations) -> PredicateRelations:
     """The literals of some triples with what stands for them, as far as that is another one for some of its value."""
     literals = _literals(terms, asserted)
     return _paired(literals, standing := standing_for(terms, literals), standing[standing != literals])
@@ -35,7 +35,7 @@ def more_values(
     literals = _literals(terms, more)
     standing = standing_for(terms, literals)
     other = standing[standing != literals]
-    known = _used(asserted, distinct(other))
+    known = _used(asserted, sorted_distinct(other))
     several = np.concatenate([other, facts[VALUE].objects])
     return facts.fresh(_paired(np.concatenate([literals, known]), np.concatenate([standing, known]), several))
 
@@ -53,7 +53,7 @@ def lost_values(
 def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
     """The literals that are objects."""
     columns = [unpacked(facts[predicate].pairs)[1] for predicate in facts if predicate >= 0]
-    objects = distinct(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
+    objects = sorted_distinct(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
     literals: Ints = objects[terms.kinds(objects) == LITERAL]
     return literals
 
@@ -70,7 +70,9 @@ def _used(facts: PredicateRelations, literals: Ints) -> Ints:
 def _paired(literals: Ints, standing: Ints, several: Ints) -> PredicateRelations:
     """Literals with what stands for them, where that is one of `several`."""
     chosen = np.isin(standing, several)
-    return PredicateRelations({VALUE: BinaryRelation.at(distinct(packed(literals[chosen], standing[chosen])), 0)})
+    return PredicateRelations(
+        {VALUE: BinaryRelation.at(sorted_distinct(packed(literals[chosen], standing[chosen])), 0)}
+    )
 
 
 def one_value(facts: PredicateRelations, pairs: Ints) -> Bools:

@@ -11,7 +11,7 @@ from cep.core.errors import CepError
 from knowledge.rdf.prefixed_names import IdTriple, PrefixedNames
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.reasoning.join import Substitutions, solutions
-from knowledge.reasoning.literals import KNOWN, different, ill_formed, outside
+from knowledge.reasoning.literals import KNOWN, ill_formed, known_different, outside
 from knowledge.reasoning.proof import Prover, instance
 from knowledge.reasoning.relation import PredicateRelations, unpacked
 from knowledge.reasoning.rule import TripleRule
@@ -87,7 +87,7 @@ class ConsistencyCheck:
         first, second = unpacked(new[self.words.same].pairs)
         both = (self.terms.kinds(first) == LITERAL) & (self.terms.kinds(second) == LITERAL)
         for x, y in zip(first[both].tolist(), second[both].tolist()):
-            if different(self.terms, x, y):
+            if known_different(self.terms, x, y):
                 return "dt-diff", [(x, self.words.same, y)]
         return None
 

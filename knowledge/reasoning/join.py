@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, found, packed, unpacked
+from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, contained, packed, unpacked
 from knowledge.reasoning.rule import HAS, RuleAtom, RuleTerm
 
 BLOCK = 1 << 21
@@ -130,7 +130,7 @@ def _groups(part: BodyAtom, rows: Substitutions) -> Iterator[tuple[int, Substitu
             yield p, rows, relation
         return
     column = rows.columns[p]
-    order = np.flatnonzero(found(part.relations.predicates, column))
+    order = np.flatnonzero(contained(part.relations.predicates, column))
     order = order[np.argsort(column[order], kind="stable")]
     column = column[order]
     starts = np.flatnonzero(np.r_[True, column[1:] != column[:-1]]) if len(column) else column

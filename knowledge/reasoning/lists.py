@@ -10,7 +10,7 @@ import numpy as np
 from cep.core.errors import CepError
 from cep.core.values import Ints
 from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.reasoning.relation import PredicateRelations, distinct, packed, unpacked
+from knowledge.reasoning.relation import PredicateRelations, packed, sorted_distinct, unpacked
 from knowledge.reasoning.rule import VALUE, RuleAtom, TripleRule
 from knowledge.reasoning.vocabulary import ReasoningVocabulary
 
@@ -28,13 +28,13 @@ class Lists:
     @property
     def pairs(self) -> Ints:
         """(list, member), packed, sorted, each once."""
-        return distinct(packed(self.heads, self.members))
+        return sorted_distinct(packed(self.heads, self.members))
 
     @property
     def twice(self) -> Ints:
         """(list, member) where the member is at two places."""
         pairs = np.sort(packed(self.heads, self.members))
-        return distinct(pairs[1:][pairs[1:] == pairs[:-1]])
+        return sorted_distinct(pairs[1:][pairs[1:] == pairs[:-1]])
 
     def of(self, head: int) -> list[int]:
         members: list[int] = self.members[self.heads == head].tolist()
@@ -44,7 +44,7 @@ class Lists:
 def lists_of(facts: PredicateRelations, words: ReasoningVocabulary, names: PrefixedNames) -> Lists:
     """The lists that axioms of `facts` name. One that branches, breaks off or bites its tail is a CepError."""
     found = [facts[predicate].objects for predicate in words.of_lists]
-    heads = distinct(np.concatenate(found))
+    heads = sorted_distinct(np.concatenate(found))
     at, place, step = heads, np.arange(len(heads)), 0
     columns: list[tuple[Ints, Ints, Ints]] = []
     while True:

@@ -150,7 +150,7 @@ def _inside(sort: Sort, texts: pl.Series, datatype: str) -> Bools:
     return well_formed(datatype, texts) if datatype != XSD + "decimal" else everything
 
 
-def different(terms: Terms, first: int, second: int) -> bool:
+def known_different(terms: Terms, first: int, second: int) -> bool:
     """Whether two literals, well-formed, are known to have different values (rule dt-diff).
 
     Moments and durations are told apart to the microsecond, times of the day not at all.

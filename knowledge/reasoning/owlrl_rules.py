@@ -169,13 +169,13 @@ def _closed(rules: type[Any], terms: Terms, asserted: PredicateRelations) -> Pre
     made: set[Node] = {node for t in rdf for node in t if isinstance(node, BNode) and node not in ids}
     if made:
         rdf = _labelled(rdf, made)
-    new = sorted({node for triple in rdf for node in triple if node not in ids}, key=parts)
+    new = sorted({node for triple in rdf for node in triple if node not in ids}, key=sort_key)
     ids |= dict(zip(new, terms.ids(new).tolist(), strict=True))
     s, p, o = (np.array([ids[triple[i]] for triple in rdf], dtype=np.int64) for i in range(3))
     return asserted.plus(asserted.fresh(PredicateRelations.of(s, p, o)), 1)
 
 
-def parts(node: Node) -> tuple[str, ...]:
+def sort_key(node: Node) -> tuple[str, ...]:
     """What a term consists of, as texts by which terms of all kinds are sorted."""
     return type(node).__name__, str(node), *(str(getattr(node, name, None)) for name in ("datatype", "language"))
 

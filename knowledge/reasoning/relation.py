@@ -32,7 +32,7 @@ def flipped(pairs: Ints) -> Ints:
     return (pairs & _LOW) << 32 | pairs >> 32
 
 
-def distinct(column: Ints) -> Ints:
+def sorted_distinct(column: Ints) -> Ints:
     """Sorted, each value once."""
     column = np.sort(column)
     return column[_changes(column)]
@@ -44,7 +44,7 @@ def _changes(column: Ints) -> NDArray[np.bool_]:
     return changes
 
 
-def found(within: Ints, asked: Ints) -> NDArray[np.bool_]:
+def contained(within: Ints, asked: Ints) -> NDArray[np.bool_]:
     """Which of `asked` are in a sorted column."""
     if not len(within):
         return np.zeros(len(asked), dtype=np.bool_)
@@ -56,14 +56,14 @@ def found(within: Ints, asked: Ints) -> NDArray[np.bool_]:
 
 def _rows(within: Ints, asked: Ints) -> Ints:
     """Where those of some sorted values are that a sorted column has."""
-    places = np.searchsorted(within, asked[found(within, asked)])
+    places = np.searchsorted(within, asked[contained(within, asked)])
     return places
 
 
 def apart(within: Ints, asked: Ints) -> Ints:
     """Those of a sorted column that are not in another; fast where the two hardly differ."""
     if len(asked) < _SIMILAR or not len(within):
-        return asked[~found(within, asked)]
+        return asked[~contained(within, asked)]
     out: Ints = np.empty(len(asked), dtype=np.int64)
     return out[: _apart(within, asked, out)].copy()
 
@@ -145,14 +145,14 @@ class BinaryRelation:
 
     def has(self, pairs: Ints, before: int | None = None) -> NDArray[np.bool_]:
         """Which of these packed pairs are here; with `before`, which came in an earlier round."""
-        there = found(self.pairs, pairs)
+        there = contained(self.pairs, pairs)
         if before is not None:
             there[there] = self.rounds[np.searchsorted(self.pairs, pairs[there])] < before
         return there
 
     def fresh(self, pairs: Ints) -> Ints:
         """Those of some sorted distinct pairs that are not here."""
-        return apart(self.pairs, pairs) if len(pairs) * _FEW > len(self.pairs) else pairs[~found(self.pairs, pairs)]
+        return apart(self.pairs, pairs) if len(pairs) * _FEW > len(self.pairs) else pairs[~contained(self.pairs, pairs)]
 
     def plus(self, pairs: Ints, round: int) -> BinaryRelation:
         """With more pairs, sorted, distinct and fresh, that came in a round."""
@@ -259,5 +259,5 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
     def common(self, other: PredicateRelations) -> PredicateRelations:
         """The triples that are in both."""
         return PredicateRelations(
-            {p: BinaryRelation.at(other[p].pairs[found(self[p].pairs, other[p].pairs)], 0) for p in other}
+            {p: BinaryRelation.at(other[p].pairs[contained(self[p].pairs, other[p].pairs)], 0) for p in other}
         )

@@ -16,7 +16,7 @@ from knowledge.rdf.values import READ
 from knowledge.reasoning import owl2rl, rdfs
 from knowledge.reasoning.lists import lists_of, rules_of_lists
 from knowledge.reasoning.literals import KNOWN, inside
-from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, distinct, packed, unpacked
+from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, packed, sorted_distinct, unpacked
 from knowledge.reasoning.rule import HAS, TWICE, TripleRule, rules_of
 from knowledge.reasoning.vocabulary import ReasoningVocabulary
 
@@ -84,7 +84,7 @@ def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list
 
 def _numbers(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary, value: int) -> list[int]:
     """The literals that stand for an integer in a cardinality, by id."""
-    objects = distinct(np.concatenate([asserted[predicate].objects for predicate in words.of_numbers]))
+    objects = sorted_distinct(np.concatenate([asserted[predicate].objects for predicate in words.of_numbers]))
     found = []
     for literal in objects[terms.kinds(objects) == LITERAL].tolist():
         type, read = READ.get(terms.sorts[int(terms.sort_of(np.array([literal]))[0])].datatype, ("", None))
@@ -108,7 +108,7 @@ def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabular
     for datatype, name in zip(datatypes.tolist(), terms.texts(datatypes)):
         held = literals[inside(terms, literals, name)]
         pairs.append(packed(held, np.full(len(held), datatype, dtype=np.int64)))
-    return PredicateRelations({words.type: BinaryRelation.at(distinct(np.concatenate(pairs)), 0)})
+    return PredicateRelations({words.type: BinaryRelation.at(sorted_distinct(np.concatenate(pairs)), 0)})
 
 
 def _datatypes_in_use(terms: Terms, facts: PredicateRelations, words: ReasoningVocabulary) -> Ints:
@@ -120,7 +120,7 @@ def _datatypes_in_use(terms: Terms, facts: PredicateRelations, words: ReasoningV
         if predicate not in (words.range, words.type)
         for column in unpacked(facts[predicate].pairs)
     ]
-    mentioned = distinct(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
+    mentioned = sorted_distinct(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
     mentioned = mentioned[terms.kinds(mentioned) == IRI]
     texts = terms.texts(mentioned)
     few = len(mentioned) <= _FEW

@@ -9,7 +9,7 @@ import numpy as np
 from cep.core.errors import CepError
 from cep.core.kernels import njit
 from cep.core.values import Ints
-from knowledge.reasoning.relation import distinct, packed, unpacked
+from knowledge.reasoning.relation import packed, sorted_distinct, unpacked
 
 MOST = 20_000_000
 """Pairs of equal terms that one closure may hold."""
@@ -27,7 +27,7 @@ def united(labels: Ints, pairs: Ints) -> tuple[Ints, Ints]:
     parents = labels.copy()
     _unite(parents, first[apart], second[apart])
     parents = _flat(parents)
-    return parents, distinct(parents[first[apart]])
+    return parents, sorted_distinct(parents[first[apart]])
 
 
 def pairs_of(labels: Ints, classes: Ints) -> Ints:

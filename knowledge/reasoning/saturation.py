@@ -13,10 +13,17 @@ from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.reasoning.equal_literals import one_value
 from knowledge.reasoning.join import BLOCK, BodyAtom, Substitutions, solutions
 from knowledge.reasoning.owl2rl import WALKED
-from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, distinct, found, packed, unpacked
+from knowledge.reasoning.relation import (
+    BinaryRelation,
+    PredicateRelations,
+    contained,
+    packed,
+    sorted_distinct,
+    unpacked,
+)
 from knowledge.reasoning.rule import HAS, VALUE, RuleAtom, TripleRule
 from knowledge.reasoning.same_as import pairs_of, united
-from knowledge.reasoning.transitivity import reached
+from knowledge.reasoning.transitivity import reachable_pairs
 from knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 MOST = 100_000_000
@@ -42,7 +49,7 @@ class DerivedFacts:
 
     def of(self, predicate: int) -> Ints:
         """Sorted, each pair once."""
-        return distinct(np.concatenate([np.empty(0, dtype=np.int64), *self.pairs.get(predicate, [])]))
+        return sorted_distinct(np.concatenate([np.empty(0, dtype=np.int64), *self.pairs.get(predicate, [])]))
 
 
 @dataclass(slots=True)
@@ -145,11 +152,11 @@ class Saturation:
                 self.walked[p] = new[p].fresh(relation.pairs) if new is not None and walked else relation.pairs[:0]
             elif new is not None and p not in new:
                 continue
-            steps = relation.pairs[~found(self.walked[p], relation.pairs)]
+            steps = relation.pairs[~contained(self.walked[p], relation.pairs)]
             if len(steps):
-                more = reached(self.walked[p], steps)
+                more = reachable_pairs(self.walked[p], steps)
                 heads.add(p, more)
-                self.walked[p] = distinct(np.concatenate([relation.pairs, more]))
+                self.walked[p] = sorted_distinct(np.concatenate([relation.pairs, more]))
 
     def _meet(self, rule: TripleRule, new: PredicateRelations | None, heads: DerivedFacts) -> None:
         # RULE cls-int1: of a list's classes only the smallest is gone through, or else the types of what is new.

@@ -9,13 +9,13 @@ import numpy as np
 from cep.core.errors import CepError
 from cep.core.kernels import njit
 from cep.core.values import Ints
-from knowledge.reasoning.relation import distinct, packed, unpacked
+from knowledge.reasoning.relation import packed, sorted_distinct, unpacked
 
 MOST = 100_000_000
 """Pairs that one walk may make."""
 
 
-def reached(closed: Ints, steps: Ints, again: bool = False) -> Ints:
+def reachable_pairs(closed: Ints, steps: Ints, again: bool = False) -> Ints:
     """All pairs that a way with at least one of `steps` leads to, and that are not in `closed`; sorted, packed.
 
     `closed` is a transitive relation, `steps` are more pairs; both are sorted. The union of `closed` and the result is
@@ -23,7 +23,7 @@ def reached(closed: Ints, steps: Ints, again: bool = False) -> Ints:
     leads to.
     """
     ends = [end for pairs in (closed, steps) for end in unpacked(pairs)]
-    nodes = distinct(np.concatenate(ends))
+    nodes = sorted_distinct(np.concatenate(ends))
     old_first, old_second, new_first, new_second = (np.searchsorted(nodes, end) for end in ends)
     old_starts = np.searchsorted(old_first, np.arange(len(nodes) + 1))
     new_starts = np.searchsorted(new_first, np.arange(len(nodes) + 1))

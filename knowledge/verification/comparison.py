@@ -17,8 +17,8 @@ from cep.core.errors import CepError
 from knowledge.rdf.interop import to_rdflib
 from knowledge.rdf.terms import Terms
 from knowledge.rdf.triples import TripleSet
-from knowledge.reasoning.closure import close
-from knowledge.reasoning.owlrl_rules import Triple, expanded, parts, quiet
+from knowledge.reasoning.closure import compute_closure
+from knowledge.reasoning.owlrl_rules import Triple, expanded, quiet, sort_key
 from knowledge.verification.literal_values import representative
 from knowledge.verification.rule_sets import (
     CARDINALITIES,
@@ -27,7 +27,7 @@ from knowledge.verification.rule_sets import (
     CorrectedRdfs,
     generalised,
     left_out,
-    typed,
+    with_datatype,
 )
 
 DIFFERENCES = {
@@ -72,13 +72,13 @@ class ClosureComparison:
         return explained + sum(who == side for who, _ in self.unexplained)
 
 
-def compare(terms: Terms, asserted: TripleSet, reasoning: Either["rdfs", "owlrl"]) -> ClosureComparison:
+def compare_closures(terms: Terms, asserted: TripleSet, reasoning: Either["rdfs", "owlrl"]) -> ClosureComparison:
     """Close triples by our rules and by owlrl's. Raises CepError where both find that they contradict themselves."""
     with quiet():
         stated = _triples(terms, asserted)
         corrected = _Once(CorrectedOwlRl if reasoning == "owlrl" else CorrectedRdfs, stated)
         try:
-            ours = _triples(terms, close(terms, asserted, reasoning).triples)
+            ours = _triples(terms, compute_closure(terms, asserted, reasoning).triples)
         except CepError as error:
             if error.code == "inconsistent" and not corrected.errors:
                 return ClosureComparison(0, {}, (), (("semcep", str(error)),))
@@ -106,12 +106,12 @@ def compare(terms: Terms, asserted: TripleSet, reasoning: Either["rdfs", "owlrl"
 
 
 def _triples(terms: Terms, triples: TripleSet) -> set[Triple]:
-    used = {id: typed(to_rdflib(terms.term(id))) for id in np.unique(np.concatenate(triples.columns)).tolist()}
+    used = {id: with_datatype(to_rdflib(terms.term(id))) for id in np.unique(np.concatenate(triples.columns)).tolist()}
     return {(used[s], used[p], used[o]) for s, p, o in zip(*(column.tolist() for column in triples.columns))}
 
 
 def _key(triple: Triple) -> tuple[str, ...]:
-    return tuple(part for node in triple for part in parts(node))
+    return tuple(part for node in triple for part in sort_key(node))
 
 
 class _Once:

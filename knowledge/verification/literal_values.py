@@ -29,7 +29,7 @@ LEAST_AND_MOST: dict[Node, tuple[int | None, int | None]] = {
 _OTHERS = (XSD.double, XSD.float, XSD.boolean, XSD.date, XSD.time, XSD.dateTime, XSD.hexBinary, XSD.base64Binary)
 
 
-def holds(datatype: Node, literal: Literal) -> bool:
+def datatype_contains(datatype: Node, literal: Literal) -> bool:
     """Whether a datatype holds a literal's value; True where it or the literal's own is not known."""
     value = literal.value
     number = isinstance(value, int | Decimal) and not isinstance(value, bool)
@@ -43,9 +43,9 @@ def holds(datatype: Node, literal: Literal) -> bool:
     return datatype != XSD.string or (isinstance(value, str) and literal.datatype == XSD.string)
 
 
-def different(x: Literal, y: Literal) -> bool:
+def values_differ(x: Literal, y: Literal) -> bool:
     """Whether two literals, numbers, booleans, strings or texts in a language, have different values."""
-    sorts = [(XSD.decimal if holds(XSD.decimal, one) else one.datatype, one.language) for one in (x, y)]
+    sorts = [(XSD.decimal if datatype_contains(XSD.decimal, one) else one.datatype, one.language) for one in (x, y)]
     return sorts[0] != sorts[1] or x.value != y.value
 
 

@@ -10,7 +10,7 @@ from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from knowledge.graph import Knowledge
 from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.verification.comparison import DIFFERENCES, ClosureComparison, Side, compare
+from knowledge.verification.comparison import DIFFERENCES, ClosureComparison, Side, compare_closures
 from knowledge.verification.sample import Sample, sample
 
 Regime = Literal["rdfs", "owlrl"]
@@ -42,14 +42,14 @@ def regime(reasoning: str | None) -> Regime:
     raise CepError(f"--reasoning: `{reasoning}` cannot be verified: {reason}", hint=hint, code="option")
 
 
-def verify(knowledge: Knowledge, regime: Regime, subjects: int) -> Verification:
+def verify_closure(knowledge: Knowledge, regime: Regime, subjects: int) -> Verification:
     """Close knowledge, or a sample of so many subjects, by our rules and by owlrl's. Raises CepError where both find
     that it contradicts itself."""
     taken = sample(knowledge.terms, knowledge.asserted, subjects)
-    return Verification(knowledge, regime, taken, compare(knowledge.terms, taken.triples, regime))
+    return Verification(knowledge, regime, taken, compare_closures(knowledge.terms, taken.triples, regime))
 
 
-def lines(found: Verification, prefixes: Mapping[str, str]) -> list[str]:
+def report_lines(found: Verification, prefixes: Mapping[str, str]) -> list[str]:
     """The report."""
     taken, compared = found.sample, found.comparison
     size = f"{len(taken.triples):,} triples"

@@ -18,7 +18,7 @@ from rdflib.namespace import OWL, RDF, RDFS, XSD
 from rdflib.term import Node
 
 from knowledge.reasoning.owlrl_rules import Triple, expanded
-from knowledge.verification.literal_values import LEAST_AND_MOST, different, holds, representative
+from knowledge.verification.literal_values import LEAST_AND_MOST, datatype_contains, representative, values_differ
 
 DATATYPES = {RDFS.Datatype, *OWL_RL_Datatypes}
 CARDINALITIES = (OWL.maxCardinality, OWL.maxQualifiedCardinality)
@@ -98,17 +98,17 @@ class CorrectedOwlRl(OWLRL_Semantics):  # type: ignore[misc]
         alike: dict[Node, list[Literal]] = defaultdict(list)
         for literal in literals:
             alike[representative(literal)].append(literal)
-            held = [datatype for datatype in LEAST_AND_MOST if holds(datatype, literal)]
+            held = [datatype for datatype in LEAST_AND_MOST if datatype_contains(datatype, literal)]
             self._correct("O4", *((literal, RDF.type, datatype) for datatype in held))
         for equal in alike.values():
             self._correct("O7", *((x, OWL.sameAs, y) for x, y in permutations(equal, 2)))
 
     def post_process(self) -> None:
         for s, _, o in self.graph.triples((None, RDF.type, None)):  # O4
-            if isinstance(s, Literal) and not holds(o, s):
+            if isinstance(s, Literal) and not datatype_contains(o, s):
                 self.add_error(f"dt-not-type: {s} {o}")
         for s, _, o in self.graph.triples((None, OWL.sameAs, None)):  # O5
-            if isinstance(s, Literal) and isinstance(o, Literal) and different(s, o):
+            if isinstance(s, Literal) and isinstance(o, Literal) and values_differ(s, o):
                 self.add_error(f"dt-diff: {s} {o}")
         super().post_process()
 
@@ -141,7 +141,7 @@ def generalised(triple: Triple) -> bool:
     return isinstance(triple[0], Literal) or not isinstance(triple[1], URIRef)
 
 
-def typed(term: Node) -> Node:
+def with_datatype(term: Node) -> Node:
     """A plain literal with its datatype, as in RDF 1.1."""
     if isinstance(term, Literal) and term.datatype is None and not term.language:
         return Literal(str(term), datatype=XSD.string)
@@ -150,7 +150,7 @@ def typed(term: Node) -> Node:
 
 def closed_by(rule_set: type[Any], triples: Iterable[Triple]) -> tuple[set[Triple], tuple[str, ...]]:
     """What is asserted and the triples of RDF that follow from it, and contradictions."""
-    asserted = {(typed(s), typed(p), typed(o)) for s, p, o in triples}
+    asserted = {(with_datatype(s), with_datatype(p), with_datatype(o)) for s, p, o in triples}
     every, run = expanded(rule_set, sorted(asserted))
     return {triple for triple in every if triple in asserted or not generalised(triple)}, tuple(run.error_messages)
 

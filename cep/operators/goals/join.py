@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core import intervals
-from cep.core.relation import END, FIRST, Table, compact, empty, rows, slice_until
+from cep.core.relation import END, FIRST, Table, contiguous, empty, rows, slice_until
 from cep.core.room import roomy
 from cep.core.time import Frontier
 from cep.operators.goals import pairing
@@ -149,7 +149,7 @@ class Join(KeyedState, Untimed):
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Inputs: left, right, and the absent side where there is one."""
-        left, right, *others = map(compact, inputs)
+        left, right, *others = map(contiguous, inputs)
         absent = others[0] if self.spec.absent else empty(0)
         width = len(self.spec.take_left) + len(self.spec.take_right)
         if not rows(left) and not rows(right) and not rows(absent):
@@ -282,7 +282,7 @@ class Join(KeyedState, Untimed):
             stop = [slice_until(t, end) for t in (left, right, absent)]
             if number == len(until) - 1:
                 stop[2] = rows(absent)
-            pieces = [compact(t[:, a:b]) for t, a, b in zip((left, right, absent), done, stop, strict=True)]
+            pieces = [contiguous(t[:, a:b]) for t, a, b in zip((left, right, absent), done, stop, strict=True)]
             done = stop
             pairs = self._consumed(self._pairs(*pieces), pieces[1])
             table, names = self._assembled(pairs, pieces[1], True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cep.core.intervals import RELATIONS
-from cep.core.relation import IDENTITY, Table, compact, concat, empty, rows
+from cep.core.relation import IDENTITY, Table, concat, contiguous, empty, rows
 from cep.core.time import Frontier
 from cep.operators import pair
 from cep.operators.event import Scan
@@ -70,7 +70,7 @@ class LinearRecursion(Join):
         self.scratch = (current, new, np.empty(max(map(stack_cells, (self.code, *codes))), np.int64), key)
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        base, right = map(compact, inputs)
+        base, right = map(contiguous, inputs)
         width = self.spec.left_width
         if not rows(base) and not rows(right):
             return empty(width)

@@ -25,26 +25,26 @@ _CONNECTOR = re.compile(rf"{re.escape(KAFKA)}_([\d.]+)[:-](\d+\.\d+)([\w.-]*)", 
 _UNRESOLVED = re.compile(r"unresolved dependency: ([^#\s]+)#([^;\s]+);([^:\s\],]+)")
 
 
-def wanted() -> str:
+def connector_artifact() -> str:
     """The connector that fits this Spark, as `--packages` names it."""
     return f"org.apache.spark:{KAFKA}_{SCALA}:{pyspark.__version__}"
 
 
-def joined(options: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
+def with_packages(options: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
     """The settings with what `--packages` names. CepError: that is no name of an artifact."""
     names = [name.strip() for text in options for name in text.split(",")]
     for name in names:
         if not _COORDINATES.fullmatch(name):
             raise CepError(
                 f"--packages: expected `group:artifact:version`, found `{name}`",
-                hint=f"`--packages {wanted()}`",
+                hint=f"`--packages {connector_artifact()}`",
                 code="option",
             )
     known = list(filter(None, settings.get(PACKAGES, "").split(",")))
     return dict(settings) | ({PACKAGES: ",".join(dict.fromkeys([*known, *names]))} if names else {})
 
 
-def connected(settings: Mapping[str, str]) -> bool:
+def has_kafka_connector(settings: Mapping[str, str]) -> bool:
     """Whether the connector for Kafka is among the jars that settings name. CepError: it is for another Spark; or a jar
     does not exist."""
     for jar in filter(None, settings.get(JARS, "").split(",")):
@@ -58,7 +58,7 @@ def connected(settings: Mapping[str, str]) -> bool:
             raise CepError(
                 f"{KAFKA}_{scala}, version {version}{rest.removesuffix('.jar')}, does not fit this Spark, which is "
                 f"{pyspark.__version__} with Scala {SCALA}",
-                hint=f"`--packages {wanted()}`",
+                hint=f"`--packages {connector_artifact()}`",
                 code="option",
             )
     return KAFKA in named

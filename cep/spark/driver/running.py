@@ -90,7 +90,7 @@ class StopRequest:
         self._again, self.signal = bool(self.signal), number
 
 
-def run(
+def run_query(
     begin: Callable[[], StreamingQuery], stop: StopRequest, endless: bool, finished: Callable[[], int], log: Log
 ) -> None:
     """Run what `begin` begins until it has ended, of itself or on request. `finished`: how many micro-batches have

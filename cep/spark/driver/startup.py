@@ -68,7 +68,9 @@ def silent(master: str) -> str | None:
     return why
 
 
-def started(master: str | None, settings: Mapping[str, str], folder: Path, warn: Callable[[str], None]) -> SparkSession:
+def start_session(
+    master: str | None, settings: Mapping[str, str], folder: Path, warn: Callable[[str], None]
+) -> SparkSession:
     """Start the session; the log of its processes goes to a file of the folder. `warn` takes what is waited for.
     CepError: it cannot be started; says why."""
     named = master or settings.get(MASTER, "")

@@ -25,7 +25,7 @@ from uuid import uuid4
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.spark.storage.disk import BACK, damaged, put, sync, sync_names
+from cep.spark.storage.disk import BACK, damaged_file, put, sync, sync_names
 from cep.spark.storage.layout import SINK_LOG
 
 COMPACTED = 10
@@ -122,7 +122,7 @@ class CommitLog:
         whole = max((number for number, name in entries.items() if name.endswith(".compact")), default=0)
         for number in range(whole, max(entries, default=-1) + 1):
             if number not in entries:
-                raise damaged(self._folder / str(number), "--output", "is missing, an entry of the log")
+                raise damaged_file(self._folder / str(number), "--output", "is missing, an entry of the log")
             yield from entry(self._folder / entries[number])
 
     def leaving(self) -> list[str]:
@@ -167,7 +167,7 @@ class CommitLog:
         does not count. Not while tasks write. CepError: a file is missing."""
         for batch in range(self.entered + 1, self.last + 1):
             new = self._note(batch)["lines"]
-            for name in map(place, new):
+            for name in map(file_name, new):
                 self._name(name)
             self._enter(batch, new, keep, passing)
             (self._folder / f"{NOTE}.{batch - NOTES}").unlink(missing_ok=True)
@@ -191,12 +191,12 @@ class CommitLog:
             return
         kept, old = parted([*self.lines(), *new], keep)
         if passing:
-            kept = [line for line in kept if (self.files / place(line)).exists()]
+            kept = [line for line in kept if (self.files / file_name(line)).exists()]
         gone = self.leaving()
         self._put(f"{batch}.compact", kept)
         if old or gone:
             put(self._folder / LEAVING, checksum.seal("\n".join(old).encode(), of=_of(self._folder / LEAVING)))
-            still = {place(line) for line in kept} | set(old)
+            still = {file_name(line) for line in kept} | set(old)
             for name in set(gone) - still:
                 (self.files / name).unlink(missing_ok=True)
         self._forget(batch, way, len(kept))
@@ -239,7 +239,7 @@ class CommitLog:
         try:
             found: dict[str, Any] = json.loads(_proven(path, data))
         except ValueError:
-            raise damaged(path, "--output") from None
+            raise damaged_file(path, "--output") from None
         return found
 
     def _put(self, name: str, lines: Sequence[str]) -> None:
@@ -259,10 +259,10 @@ def parted(lines: Sequence[str], keep: int | None) -> tuple[list[str], list[str]
     since = max((end for end in ends if end is not None), default=0) - keep
     stays = [end is None or end >= since for end in ends]
     kept = [line for line, stay in zip(lines, stays, strict=True) if stay]
-    return kept, [place(line) for line, stay in zip(lines, stays, strict=True) if not stay]
+    return kept, [file_name(line) for line, stay in zip(lines, stays, strict=True) if not stay]
 
 
-def place(line: str) -> str:
+def file_name(line: str) -> str:
     """The name of the file of a line in its folder, wherever the folder was when the line was written."""
     _, above, name = unquote(json.loads(line)["path"]).rsplit("/", 2)
     return f"{above}/{name}" if above.startswith(_TYPE) else name
@@ -278,12 +278,12 @@ def entry(path: Path) -> list[str]:
         plain = checksum.Chain(_of(path)).read(data) if form == _FORM else data
         lines = plain.decode().split("\n")[1:]
         if form not in (_BEFORE, _FORM) or (form == _FORM and plain == data.removesuffix(b"\n")):
-            raise damaged(path, "--output")
+            raise damaged_file(path, "--output")
         if form == _BEFORE:
             for line in lines:
-                place(line)
+                file_name(line)
     except (ValueError, KeyError, TypeError):
-        raise damaged(path, "--output") from None
+        raise damaged_file(path, "--output") from None
     return lines
 
 
@@ -295,7 +295,7 @@ def _of(path: Path) -> bytes:
     except FileNotFoundError:  # an earlier version wrote it
         return path.name.encode()
     except checksum.Broken:
-        raise damaged(run, "--output") from None
+        raise damaged_file(run, "--output") from None
 
 
 def intact(path: Path, line: str) -> bool:
@@ -313,6 +313,6 @@ def content_hash(path: Path) -> str:
 def _proven(path: Path, data: bytes) -> bytes:
     """The content of a file of ours in the log's folder. CepError: it is damaged."""
     try:
-        return checksum.plain(data, _of(path))
+        return checksum.unsealed(data, _of(path))
     except checksum.Broken:
-        raise damaged(path, "--output") from None
+        raise damaged_file(path, "--output") from None

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep.core.schema import Schema
-from cep.runtime.buckets import settle
+from cep.runtime.buckets import merged_identical
 from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.sink.file_sink import FileSinkOptions
 from cep.spark.storage.disk import writing_to
@@ -30,13 +30,13 @@ _TYPES: Mapping[str, pa.DataType] = {
 Batches = Iterable[pa.RecordBatch]
 
 
-def write(options: FileSinkOptions, batches: Batches, name: str, first: bool) -> list[OutputFile]:
+def write_event_files(options: FileSinkOptions, batches: Batches, name: str, first: bool) -> list[OutputFile]:
     """Write the blocks of a task as files of this name, which they have once they count. Parquet of several events has
     a folder `type=...` for each. The `first` task writes a file without rows if it has none and there is only one
     event. CepError: files cannot be written."""
     freeze_garbage()
     log = CommitLog(Path(options.folder))
-    found = settled(batches, options.merged)
+    found = merged_tables(batches, options.merged)
     with writing_to("--output", log.files):
         log.coming(name).parent.mkdir(parents=True, exist_ok=True)
         if options.format == "jsonl":
@@ -124,10 +124,10 @@ class ParquetLayout:
         return pa.Table.from_arrays(each, schema=self.schema)
 
 
-def settled(batches: Batches, merged: frozenset[str]) -> dict[str, list[pl.DataFrame]]:
+def merged_tables(batches: Batches, merged: frozenset[str]) -> dict[str, list[pl.DataFrame]]:
     """The tables of the blocks of a partition, by event; of `merged` events each occurrence once."""
     found: dict[str, list[pl.DataFrame]] = {}
     for batch in batches:
         for event, rows in zip(batch.column("event").to_pylist(), batch.column("rows")):
             found.setdefault(event, []).append(unpack(rows.as_py()))
-    return {event: [settle(found[event])] if event in merged else found[event] for event in sorted(found)}
+    return {event: [merged_identical(found[event])] if event in merged else found[event] for event in sorted(found)}

@@ -19,7 +19,7 @@ from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.storage.disk import writing_to
 from cep.spark.storage.layout import SPARK
 from cep.spark.storage.lock import exclusive
-from cep.spark.storage.spark_files import planned, settle
+from cep.spark.storage.spark_files import plan_hash, sync_batch
 
 if TYPE_CHECKING:  # loaded only where files are written: the process that commits does without
     import pyarrow as pa
@@ -84,7 +84,7 @@ class FileWriter(DataSourceStreamArrowWriter):
 
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
-        files = event_files.write(self.options, iterator, f"part-{number:05}-{uuid4()}", first=number == 0)
+        files = event_files.write_event_files(self.options, iterator, f"part-{number:05}-{uuid4()}", first=number == 0)
         return TaskFiles(files)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -95,8 +95,8 @@ class FileWriter(DataSourceStreamArrowWriter):
             return
         with exclusive(Path(options.checkpoint), options.holder):
             spark = Path(options.checkpoint, options.spark)
-            settle(spark, batchId)
-            self._count(number, files, planned(spark, batchId))
+            sync_batch(spark, batchId)
+            self._count(number, files, plan_hash(spark, batchId))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         folder = Path(self.options.folder)

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cep.core.errors import CepError
-from cep.spark.sink.commit_log import CommitLog, place
+from cep.spark.sink.commit_log import CommitLog, file_name
 from cep.spark.storage import spark_files
 from cep.spark.storage.disk import BACK, remove_hidden
 from cep.spark.storage.layout import SINK_LOG
 
 
-def sweep(folder: Path) -> list[Path]:
+def finish_batches(folder: Path) -> list[Path]:
     """Finish the micro-batches that count, and remove all files of others, so that a reader of the folder finds each
     event once. Not while tasks write. Gives what was removed. CepError: a file that counts is missing."""
     if not folder.is_dir():
         return []
     log = CommitLog(folder)
     log.settle()
-    kept = {place(line) for line in log.lines()}
+    kept = {file_name(line) for line in log.lines()}
     kept.update(log.leaving())
     gone = [folder / name for name in sorted(set(_written(folder)) - kept)]
     for path in gone:
@@ -30,10 +30,10 @@ def sweep(folder: Path) -> list[Path]:
     return gone
 
 
-def missing(folder: Path) -> list[Path]:
+def missing_files(folder: Path) -> list[Path]:
     """The files that count, and are missing. CepError: the log is damaged."""
     there = set(_written(folder)) if folder.is_dir() else set()
-    return [folder / name for name in dict.fromkeys(map(place, CommitLog(folder).lines())) if name not in there]
+    return [folder / name for name in dict.fromkeys(map(file_name, CommitLog(folder).lines())) if name not in there]
 
 
 def agree(folder: Path, output: Path, first: int = 0) -> None:

@@ -16,7 +16,7 @@ import polars as pl
 
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
-from cep.spark.sink.commit_log import CommitLog, entry, place
+from cep.spark.sink.commit_log import CommitLog, entry, file_name
 from cep.spark.storage.layout import SINK_LOG
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import CHUNK
@@ -85,7 +85,7 @@ class SinkReader:
             entries = entry(path)
         except FileNotFoundError:  # just compacted
             return None
-        found = dict.fromkeys(map(place, entries))
+        found = dict.fromkeys(map(file_name, entries))
         files = [name for name in found if name not in self._seen]
         if path.suffix == ".compact":
             self._seen = set(found)  # what has left the log does not come again
@@ -126,7 +126,7 @@ class SinkReader:
                         if part is not None:
                             yield tables, dead, part.without_data()
         except FileNotFoundError as error:
-            if name in map(place, CommitLog(self.path).lines()):
+            if name in map(file_name, CommitLog(self.path).lines()):
                 raise CepError(f"{path}: {(error.strerror or str(error)).lower()}", code="input") from None
             return  # the job keeps files for a while, and this one's is over
         except OSError as error:

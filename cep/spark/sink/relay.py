@@ -13,8 +13,8 @@ from pathlib import Path
 
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from cep.spark.sink.commit_log import CommitLog, intact, place
-from cep.spark.storage.disk import damaged
+from cep.spark.sink.commit_log import CommitLog, file_name, intact
+from cep.spark.storage.disk import damaged_file
 from cep.spark.storage.layout import OUTGOING, STOP
 from connectors.sending import UNREACHABLE, Sending
 
@@ -40,7 +40,7 @@ class BrokerRelay:
 
     def _waiting(self) -> dict[Path, str]:
         """Likewise, each with its line in the log."""
-        lines = {self._folder / place(line): line for line in self._log.lines()}
+        lines = {self._folder / file_name(line): line for line in self._log.lines()}
         return {path: line for path, line in lines.items() if path.exists()}
 
     def move(self) -> None:
@@ -51,7 +51,7 @@ class BrokerRelay:
             return
         for path, line in self._waiting().items():
             if not intact(path, line):
-                raise damaged(path)
+                raise damaged_file(path)
             self._send(path)
         self._seen = last
 

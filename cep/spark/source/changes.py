@@ -18,7 +18,7 @@ from cep.core.append_log import LineLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError
 from cep.spark.source.control_messages import ControlMessage
-from cep.spark.storage.disk import damaged
+from cep.spark.storage.disk import damaged_file
 from cep.spark.storage.layout import CHANGES
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class ChangeLog:
         try:
             self._lines += self._log.unread()
         except Broken as error:
-            raise damaged(self._log.path, what=f"is damaged in line {error.number + 1}") from None
+            raise damaged_file(self._log.path, what=f"is damaged in line {error.number + 1}") from None
         parts: dict[str, list[dict[str, Any]]] = {}
         for line in self._lines if self._names else ():
             for file, taken in line["files"].items():

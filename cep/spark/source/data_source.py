@@ -145,10 +145,10 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._opened is None:
             self._opened = {}
             for place, one in self.files.live.items():
-                from cep.spark.source.live import live
+                from cep.spark.source.live import live_input
 
                 folder = Path(self.files.journal).parent / f"{INPUTS}{place}"
-                self._opened[str(place)] = live(one, place << FILE_BITS, folder)
+                self._opened[str(place)] = live_input(one, place << FILE_BITS, folder)
         return self._opened
 
     def __getstate__(self) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         there = self._discover() if self._target is None else self._target
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else there
         files = max(start["files"], min(there, start["files"] + most))
-        live = {name: before(start, name, each) for name, each in self._live_inputs.items()}
+        live = {name: live_offset(start, name, each) for name, each in self._live_inputs.items()}
         if not self._over:
             live = {name: each.latest(live[name], self._most(name)) for name, each in self._live_inputs.items()}
         over = self._over or all(each.reached(live[name]) for name, each in self._live_inputs.items())
@@ -197,7 +197,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._carried()
         found: list[InputPartition] = [one.seen() for one in self._journal.entries(start["files"], end["files"])]
         for name, each in self._live_inputs.items():
-            found += each.work_items(before(start, name, each), before(end, name, each))
+            found += each.work_items(live_offset(start, name, each), live_offset(end, name, each))
         if end["end"] > start["end"]:
             found.append(TimeReached(None))
         if (time := end.get("time")) != start.get("time"):
@@ -226,7 +226,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         for name, each in self._live_inputs.items():
-            each.commit(before(end, name, each))
+            each.commit(live_offset(end, name, each))
 
     def stop(self) -> None:
         for each in (self._opened or {}).values():
@@ -276,12 +276,12 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for place, spec in enumerate(self.files.specs):
                 if place in self.files.live:
                     continue
-                files = found(self.files.schemas, [spec], self.files.format, absent, known, unsure=True)
+                files = new_files(self.files.schemas, [spec], self.files.format, absent, known, unsure=True)
                 now += [(place, one) for one in files]
         return self._journal.extend(now)
 
 
-def found(
+def new_files(
     schemas: Mapping[str, Schema],
     specs: Sequence[str],
     format: str | None,
@@ -313,6 +313,6 @@ def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[
     return found
 
 
-def before(offset: dict[str, Any], name: str, live: LiveInput) -> Any:
+def live_offset(offset: dict[str, Any], name: str, live: LiveInput) -> Any:
     """The offset of a live input."""
     return offset.get("live", {}).get(name, live.begin())

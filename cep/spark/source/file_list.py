@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from cep.core.append_log import LineLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError
-from cep.spark.storage.disk import damaged
+from cep.spark.storage.disk import damaged_file
 from connectors.inputs import Input
 
 FILE_BITS = 22
@@ -133,7 +133,7 @@ class FileList:
         try:
             return ListedFile.of(fields)
         except (ValueError, TypeError, KeyError):
-            raise damaged(self._log.path) from None
+            raise damaged_file(self._log.path) from None
 
     def _damaged(self, error: Broken) -> CepError:
-        return damaged(self._log.path, what=f"is damaged in line {error.number + 1}")
+        return damaged_file(self._log.path, what=f"is damaged in line {error.number + 1}")

@@ -21,13 +21,13 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from cep.core.checksum import plain, seal
+from cep.core.checksum import seal, unsealed
 from cep.core.errors import CepError
-from cep.spark.driver.packages import KAFKA, wanted
+from cep.spark.driver.packages import KAFKA, connector_artifact
 from cep.spark.source.data_source import SOURCE_COLUMNS
 from cep.spark.source.file_list import FILE_BITS
 from cep.spark.storage import spark_files
-from cep.spark.storage.disk import damaged, put, writing_to
+from cep.spark.storage.disk import damaged_file, put, writing_to
 from cep.spark.storage.layout import INPUTS
 from connectors.addresses import Address
 from connectors.inputs import Input
@@ -78,7 +78,7 @@ _MODULES = {
 _ENDPOINT = "ssl.endpoint.identification.algorithm"
 
 
-def reads(address: Address, named: bool) -> bool:
+def reads_address(address: Address, named: bool) -> bool:
     """Whether the connector reads what an address names: as its option `through=` says, else if the jar is `named`
     among the settings. CepError: the option has another value."""
     if address.kind != "kafka":
@@ -93,14 +93,14 @@ def check_same_reader(checkpoint: Path, place: int, address: Address, ours: bool
     if address.kind != "kafka" or not (folder / "address").exists():
         return
     was = (folder / NOTE).exists()
-    if was and not spark_files.begun(checkpoint):
+    if was and not spark_files.has_planned(checkpoint):
         return  # its run ended before anything was read
     if not was and not ours:
         return
     before = _noted(folder / "address")
     if was != ours and before == address.text:
         ways = {True: "through Spark's own connector", False: "through Python's client"}
-        back = f"`--packages {wanted()}`, or `?through=spark`," if was else "`?through=python`"
+        back = f"`--packages {connector_artifact()}`, or `?through=spark`," if was else "`?through=python`"
         raise CepError(
             f"--checkpoint: {address.text} was read {ways[was]}, and would be {ways[ours]}: neither goes on from "
             "the offsets of the other",
@@ -115,7 +115,7 @@ def check_same_reader(checkpoint: Path, place: int, address: Address, ours: bool
 def check_same_topics(checkpoint: Path, places: Collection[int]) -> None:
     """Make sure that the connector reads the same inputs as before, those at these places: Spark goes on with as many
     sources as it began with. CepError: it read others."""
-    if not spark_files.begun(checkpoint):
+    if not spark_files.has_planned(checkpoint):
         return
     before = _places(checkpoint)
     for place in sorted(before.symmetric_difference(places)):
@@ -134,7 +134,7 @@ def check_same_topics(checkpoint: Path, places: Collection[int]) -> None:
 def note_topics(checkpoint: Path, inputs: Mapping[int, Input]) -> None:
     """Note which inputs the connector reads, by their places, if no micro-batch was planned yet. CepError: the note
     cannot be written."""
-    if spark_files.begun(checkpoint):
+    if spark_files.has_planned(checkpoint):
         return
     with writing_to("--checkpoint", checkpoint, begins=True):
         for place in _places(checkpoint) - inputs.keys():
@@ -158,9 +158,9 @@ def _places(checkpoint: Path) -> set[int]:
 def _noted(file: Path) -> str:
     """The address that a file holds. CepError: it holds none."""
     try:
-        return str(json.loads(plain(file.read_bytes(), file.name.encode())))
+        return str(json.loads(unsealed(file.read_bytes(), file.name.encode())))
     except (OSError, ValueError):
-        raise damaged(file) from None
+        raise damaged_file(file) from None
 
 
 def check_reachable(address: Address) -> None:
@@ -239,7 +239,7 @@ def check_installed(spark: SparkSession) -> None:
     if missing:
         raise CepError(
             f"Spark's connector for Kafka lacks {' and '.join(missing)} on the class path",
-            hint=f"`--packages {wanted()}` has all of it; `--conf spark.jars=` has to name each jar",
+            hint=f"`--packages {connector_artifact()}` has all of it; `--conf spark.jars=` has to name each jar",
             code="spark",
         )
     try:
@@ -247,7 +247,7 @@ def check_installed(spark: SparkSession) -> None:
     except AnalysisException:
         raise CepError(
             f"Spark's connector for Kafka, {KAFKA}, is not on its class path",
-            hint=f"`--packages {wanted()}`; or read by Python's client, `?through=python`",
+            hint=f"`--packages {connector_artifact()}`; or read by Python's client, `?through=python`",
             code="spark",
         ) from None
 
@@ -281,7 +281,7 @@ def reading(program: bytes, number: int, input: Input, dead_letters: str | None)
         from cep.spark.source.reading import message_blocks
 
         known = pickle.loads(program)
-        for partition, parts in groupby(messages(rows, input.path), key=lambda part: part[0]):
+        for partition, parts in groupby(message_runs(rows, input.path), key=lambda part: part[0]):
             run = (part for _, part in parts)
             first = next(run)
             mine, here = number + partition, replace(input, path=first.sources[0], address=None)
@@ -291,7 +291,7 @@ def reading(program: bytes, number: int, input: Input, dead_letters: str | None)
     return taken
 
 
-def messages(rows: Rows, topic: str) -> Iterator[tuple[int, Messages]]:
+def message_runs(rows: Rows, topic: str) -> Iterator[tuple[int, Messages]]:
     """Runs of messages of one partition, each with the number of the partition."""
     for batch in rows:
         partitions, offsets, values = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cep.core.checksum import plain, seal
+from cep.core.checksum import seal, unsealed
 from cep.core.errors import CepError
 from cep.spark.source.message_log import MessageLog
 from cep.spark.source.work_items import CarriedMessages, OffsetRange, RateRange, WorkItem
-from cep.spark.storage.disk import damaged, put, sync_names
+from cep.spark.storage.disk import damaged_file, put, sync_names
 from cep.spark.storage.layout import STOP
 from connectors.addresses import Address
 from connectors.inputs import Input
@@ -59,7 +59,7 @@ class LiveInput(Protocol):
     def stop(self) -> None: ...
 
 
-def live(input: Input, number: int, folder: Path) -> LiveInput:
+def live_input(input: Input, number: int, folder: Path) -> LiveInput:
     """The live input, which keeps what it needs in a folder. `number`: of its first partition. CepError: the folder
     belongs to another input."""
     address = input.address
@@ -265,9 +265,9 @@ def read_or_make(file: Path, make: Callable[[], Any]) -> Any:
         put(file, seal(json.dumps(make()).encode(), of=file.name.encode()))
         sync_names(file.parent)
     try:
-        return json.loads(plain(file.read_bytes(), file.name.encode()))
+        return json.loads(unsealed(file.read_bytes(), file.name.encode()))
     except ValueError:
-        raise damaged(file) from None
+        raise damaged_file(file) from None
 
 
 def now() -> int:

@@ -16,10 +16,10 @@ from cep.core.errors import CepError
 from cep.core.relation import ORDER
 from cep.core.schema import ARRIVAL
 from cep.core.values import Pool
-from cep.runtime.decode import frame
+from cep.runtime.decode import table_frame
 from cep.runtime.prior_state import PriorState, SnapshotParts
 from cep.runtime.report import Report
-from cep.spark.dead_letters import LINE_BITS, write, writing
+from cep.spark.dead_letters import LINE_BITS, dead_letter_file, write_dead_letters
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import (
     END,
@@ -54,7 +54,7 @@ def file_blocks(
     cannot be read, or not to its end. `there`: the process that plans the query could read it. CepError: it may be
     readable later, or on another machine."""
     schemas = {name: program.schemas[name] for name in program.inputs}
-    pieces = readable(read_one(input, schemas, rows=ROWS), input.path, there)
+    pieces = readable_batches(read_one(input, schemas, rows=ROWS), input.path, there)
     yield from _packed(program, number, input.path, pieces, dead_letters, f"read-{number:08}")
 
 
@@ -66,7 +66,7 @@ def message_blocks(
     yield from _packed(program, number, input.path, (inbox.batch(part, 0) for part in parts), dead_letters, name)
 
 
-def readable(pieces: Iterable[Batch], file: str, there: bool = False) -> Iterator[Batch]:
+def readable_batches(pieces: Iterable[Batch], file: str, there: bool = False) -> Iterator[Batch]:
     """The batches of a file; where it cannot be read on, a dead letter of the file instead of the rest. CepError: it
     may be readable later; or it is `there`, and only this machine does not have it."""
     line = 0
@@ -97,7 +97,7 @@ def _packed(
     taken: Counter[str] = Counter()
     unread: list[str] = []
     latest: int | None = None
-    with writing(dead_letters, name) as write_dead:
+    with dead_letter_file(dead_letters, name) as write_dead:
         for piece in pieces:
             dead.update(one.code for one in piece.dead)
             unread += [f"{one.file}: {one.reason}" for one in piece.dead if one.code == FILE]
@@ -119,12 +119,12 @@ def wake_up(program: ShippedProgram, every: bool) -> pa.RecordBatch:
 
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> pa.RecordBatch:
     """What waits for the watermark in a state of another program, as if it came now. CepError: the state is missing."""
-    state, pool = SnapshotParts.of(PriorState(bucket_states.read(Path(path)))), Pool()
+    state, pool = SnapshotParts.of(PriorState(bucket_states.read_state(Path(path)))), Pool()
     if state.values is not None:
         pool.load(state.values)
     schemas = {name: program.schemas[name] for name in program.inputs if name in events}
     tables = {
-        name: frame(table, schemas[name], pool).with_columns(pl.Series(ARRIVAL, table[ORDER]))
+        name: table_frame(table, schemas[name], pool).with_columns(pl.Series(ARRIVAL, table[ORDER]))
         for name, table in state.waits(schemas).items()
     }
     return batch(from_outside(program, tables, _BEFORE, None))
@@ -137,7 +137,7 @@ def changes(
     written to the dead letters."""
     refused = [one for each in lines for one in each["refused"]]
     dead = [DeadLetter(file, line, reason, code, text) for reason, code, file, line, text in refused]
-    write(dead_letters, f"changes-{number:08}", dead)
+    write_dead_letters(dead_letters, f"changes-{number:08}", dead)
     report = Report(dead=Counter(one.code for one in dead))
     taken = [change for each in lines for change in each["changes"]]
     return batch([*(change_blocks(program, taken) if taken else ()), report_block(report, bucket_keys(1)[0])])

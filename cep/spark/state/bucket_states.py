@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from cep.core import checksum
 from cep.core.errors import CepError
-from cep.spark.storage.disk import BACK, damaged, put, remove_hidden, writing_to
+from cep.spark.storage.disk import BACK, damaged_file, put, remove_hidden, writing_to
 
 Opened = TypeVar("Opened")
 
@@ -39,12 +39,12 @@ class BucketStates:
 
     def read(self, bucket: int, version: int) -> bytes:
         """The bytes of a state. CepError: it is missing or damaged."""
-        return read(self._path(bucket, version))
+        return read_state(self._path(bucket, version))
 
     def opened(self, bucket: int, version: int, open: Callable[[bytes], Opened]) -> Opened:
         """What `open` makes of a state. CepError: it is missing, damaged, or of another program."""
         path = self._path(bucket, version)
-        state = read(path)
+        state = read_state(path)
         try:
             return open(state)
         except CepError as error:
@@ -62,7 +62,7 @@ class BucketStates:
         return self._path(bucket, version).exists() and not self._path(bucket, version + 1).exists()
 
     def _path(self, bucket: int, version: int) -> Path:
-        return Path(self.folder) / f"{named(self.stage, bucket)}-{version:08}"
+        return Path(self.folder) / f"{state_name(self.stage, bucket)}-{version:08}"
 
 
 def begin(folder: Path, run: str) -> None:
@@ -72,7 +72,7 @@ def begin(folder: Path, run: str) -> None:
     if not file.exists():
         put(file, run.encode())
     elif file.read_bytes() != run.encode():
-        raise damaged(file, what="is damaged, or of another checkpoint")
+        raise damaged_file(file, what="is damaged, or of another checkpoint")
 
 
 def _of(path: Path) -> bytes:
@@ -83,12 +83,12 @@ def _of(path: Path) -> bytes:
         return path.name.encode()
 
 
-def named(stage: int, bucket: int) -> str:
+def state_name(stage: int, bucket: int) -> str:
     """The prefix of the names of a bucket's files."""
     return f"{stage}-{bucket:04}"
 
 
-def read(path: Path) -> bytes:
+def read_state(path: Path) -> bytes:
     """The bytes of a state. CepError: it is missing or damaged."""
     try:
         data = path.read_bytes()
@@ -107,18 +107,18 @@ def read(path: Path) -> bytes:
         if checksum.name(state) != _known(path, data)[_BATCH:]:
             raise checksum.Broken
     except checksum.Broken:
-        raise damaged(path) from None
+        raise damaged_file(path) from None
     return state
 
 
-def head(path: Path) -> dict[str, Any]:
+def state_header(path: Path) -> dict[str, Any]:
     """The header of the snapshot that a state is. CepError: it is damaged."""
     from cep.runtime import snapshot  # loads Arrow, which a process that only plans does without
 
     try:
-        return snapshot.header(read(path))
+        return snapshot.header(read_state(path))
     except CepError as error:
-        raise damaged(path) if error.code == snapshot.DAMAGED else error from None
+        raise damaged_file(path) if error.code == snapshot.DAMAGED else error from None
 
 
 def _known(path: Path, data: bytes) -> bytes:
@@ -128,10 +128,10 @@ def _known(path: Path, data: bytes) -> bytes:
     try:
         return bytes(checksum.content(data[:_BEFORE], _of(path)))
     except checksum.Broken:
-        raise damaged(path) from None
+        raise damaged_file(path) from None
 
 
-def newest(folder: Path, last: int) -> dict[str, int]:
+def newest_versions(folder: Path, last: int) -> dict[str, int]:
     """The newest version of each bucket, by its name, that a micro-batch until `last` has made. CepError: one is
     damaged."""
     found: dict[str, int] = {}
@@ -144,7 +144,7 @@ def newest(folder: Path, last: int) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def sweep(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove what killed tasks have left in the folder of states. Not while tasks run."""
     remove_hidden(folder)
     last: dict[str, int] = {}

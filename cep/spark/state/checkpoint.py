@@ -12,11 +12,11 @@ from uuid import uuid4
 
 from cep.core.checksum import Chain
 from cep.core.errors import CepError
-from cep.spark.sink.output_folder import sweep
-from cep.spark.state.generation import FIRST, Generation, following
+from cep.spark.sink.output_folder import finish_batches
+from cep.spark.state.generation import FIRST, Generation, next_generation
 from cep.spark.state.migration import Migration, StateLayout, migrated
 from cep.spark.storage import spark_files
-from cep.spark.storage.disk import damaged, put, writing_to
+from cep.spark.storage.disk import damaged_file, put, writing_to
 from cep.spark.storage.layout import CHANGES, CHECKPOINT, FILES, INPUTS, LOCK, OUTGOING, PROBES, TURN
 
 
@@ -49,7 +49,7 @@ class CheckpointInfo:
             made = {"laid": StateLayout(**found["laid"]), "generation": Generation.of(found["generation"])}
             return cls(**found | made)
         except (ValueError, TypeError, KeyError) as error:
-            raise damaged(file) from error
+            raise damaged_file(file) from error
 
     def write(self, file: Path) -> None:
         """Write the file, whole or not at all."""
@@ -65,7 +65,7 @@ def claim(
     `migrate` what cannot be carried over."""
     file = folder / CHECKPOINT
     before = CheckpointInfo.read(file) if file.exists() else None
-    if before is not None and (before == now or begun(folder)):
+    if before is not None and (before == now or depends_on_input(folder)):
         if before == now:
             return before, None
         if not migrate:
@@ -110,9 +110,9 @@ def _migrated(
     folder: Path, before: CheckpointInfo, now: CheckpointInfo, lateness: int
 ) -> tuple[CheckpointInfo, Migration]:
     """The checkpoint migrated to another program, whose generation begins where the one before ended."""
-    generation = following(folder, before.generation, before.laid, Path(before.output), lateness)
+    generation = next_generation(folder, before.generation, before.laid, Path(before.output), lateness)
     start = generation.start
-    reasons = [*fixed(before, now, ("buckets",)), *written(before, now, folder / OUTGOING)]
+    reasons = [*fixed(before, now, ("buckets",)), *output_changes(before, now, folder / OUTGOING)]
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():
         reasons.append("knowledge: another one, and changes of the one before were applied")
     moved, sources = migrated(before.laid if start is None else start.laid, now.laid, reasons)
@@ -120,7 +120,7 @@ def _migrated(
         generation = replace(generation, start=replace(start, sources=sources))
     if before.output != now.output:
         _empty(now.output, f"{before.output} has what was derived before")
-        sweep(Path(before.output))
+        finish_batches(Path(before.output))
         generation = replace(generation, first=0)
     kept = replace(now, generation=generation, name=before.name, times=before.times)
     kept.write(folder / CHECKPOINT)
@@ -138,13 +138,13 @@ def _empty(output: str, why: str) -> None:
         )
 
 
-def begun(folder: Path) -> bool:
+def depends_on_input(folder: Path) -> bool:
     """Whether anything in the checkpoint depends on input: a micro-batch, or messages received."""
-    return spark_files.begun(folder) or any(folder.glob(f"{INPUTS}*"))
+    return spark_files.has_planned(folder) or any(folder.glob(f"{INPUTS}*"))
 
 
 @contextmanager
-def reached(folder: Path) -> Iterator[None]:
+def checkpoint_errors(folder: Path) -> Iterator[None]:
     """The block makes and writes the checkpoint. CepError: it cannot."""
     with writing_to("--checkpoint", folder, begins=True):
         yield
@@ -179,7 +179,7 @@ def fixed(
     ]
 
 
-def written(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) -> list[str]:
+def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) -> list[str]:
     """Why what is written now does not fit what is in the folder, or cannot go elsewhere; `outgoing`: the folder of
     what goes to a broker."""
     if before.output != now.output:

@@ -47,12 +47,12 @@ class StartingPoint:
         the states."""
         from cep.runtime.prior_state import PriorState
 
-        source = bucket_states.named(self.sources[stage - 1], bucket)
+        source = bucket_states.state_name(self.sources[stage - 1], bucket)
         goals = None if source in self.versions else frozenset[str]()
         name = source if goals is None else self.latest
         if name is None:
             return None
-        blob = bucket_states.read(Path(folder, f"{name}-{self.versions[name]:08}"))
+        blob = bucket_states.read_state(Path(folder, f"{name}-{self.versions[name]:08}"))
         return PriorState(blob, goals, waits=False, watermark=self.time)
 
     def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
@@ -121,14 +121,14 @@ FIRST = Generation()
 """The generation of a checkpoint that was never migrated."""
 
 
-def following(checkpoint: Path, before: Generation, laid: StateLayout, output: Path, lateness: int) -> Generation:
+def next_generation(checkpoint: Path, before: Generation, laid: StateLayout, output: Path, lateness: int) -> Generation:
     """The next generation, in which no stage takes anything over yet. `laid`, `output`: of the program until now;
     `lateness` in microseconds. Not while a query runs. CepError: nothing can follow, since the input has ended."""
     from cep.core.time import BEGINNING
 
     spark = before.spark(checkpoint)
-    spark_files.mend(spark)
-    spark_files.sound(spark)
+    spark_files.remove_spoilt(spark)
+    spark_files.verify_checksums(spark)
     agree(spark, output, before.first)
     done = max((int(file.name) for file in spark.glob(before.done)), default=-1)
     last = max(
@@ -145,8 +145,8 @@ def following(checkpoint: Path, before: Generation, laid: StateLayout, output: P
         hint = "start anew with another folder; where more is to come, run with `--once` or `--follow`"
         raise CepError(message, hint=hint, code="checkpoint")
     folder = before.states(checkpoint)
-    versions = bucket_states.newest(folder, last)
-    heads = {name: bucket_states.head(folder / f"{name}-{version:08}") for name, version in versions.items()}
+    versions = bucket_states.newest_versions(folder, last)
+    heads = {name: bucket_states.state_header(folder / f"{name}-{version:08}") for name, version in versions.items()}
     latest = max(heads, key=lambda name: int(heads[name]["watermark"]), default=None)
     time = BEGINNING if latest is None else int(heads[latest]["watermark"])
     if last == done:

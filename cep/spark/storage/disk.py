@@ -89,6 +89,6 @@ def writing_to(option: str, folder: Path, begins: bool = False) -> Iterator[None
         raise CepError(text, hint=hint, code="failed" if full or not begins else "option") from None
 
 
-def damaged(path: Path, option: str = "--checkpoint", what: str = "is damaged") -> CepError:
+def damaged_file(path: Path, option: str = "--checkpoint", what: str = "is damaged") -> CepError:
     """The error for a file that is not what was written."""
     return CepError(f"{option}: {path} {what}", hint=BACK, code="checkpoint")

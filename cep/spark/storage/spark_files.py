@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from cep.spark.storage.disk import damaged, sync, sync_names
+from cep.spark.storage.disk import damaged_file, sync, sync_names
 from cep.spark.storage.layout import SPARK
 
 _SUMS = b"crc\0"
 """What a file of check sums begins with; then come their block size, and the sums."""
 
 
-def settle(folder: Path, batch: int) -> None:
+def sync_batch(folder: Path, batch: int) -> None:
     """Return when what Spark wrote of a micro-batch before its sink commits is on disk; of the first, all files."""
     offsets, changes = _of(folder / "offsets", str(batch)), _of(folder / "state", f"{batch + 1}.changelog", "**/")
     for path in filter(Path.is_file, folder.rglob("*")) if batch == 0 else (*offsets, *changes):
@@ -35,14 +35,14 @@ def settle(folder: Path, batch: int) -> None:
     sync_names(folder / "offsets")  # the sink may be on another file system
 
 
-def planned(folder: Path, batch: int) -> str:
+def plan_hash(folder: Path, batch: int) -> str:
     """A hash of the plan of a micro-batch: its watermark, and where the input was."""
     lines = (folder / "offsets" / str(batch)).read_bytes().split(b"\n", 2)
     watermark = re.findall(rb'"batchWatermarkMs":-?\d+', lines[1])
     return hashlib.sha256(b"\n".join([*watermark, *lines[2:]])).hexdigest()[:32]
 
 
-def sound(folder: Path) -> None:
+def verify_checksums(folder: Path) -> None:
     """Compare Spark's files with the check sums beside them, each of so many bytes. CepError: one is not what Spark
     wrote."""
     for beside in sorted(folder.rglob(".*.crc")):
@@ -53,7 +53,7 @@ def sound(folder: Path) -> None:
         data = memoryview(path.read_bytes())
         made = b"".join(crc32(data[at : at + each]).to_bytes(4) for at in range(0, len(data), each)) if each else b""
         if sums != _SUMS + each.to_bytes(4) + made:
-            raise damaged(path)
+            raise damaged_file(path)
 
 
 def offset(folder: Path, batch: int) -> dict[str, Any]:
@@ -111,18 +111,18 @@ def _json(path: Path, line: int, name: str) -> dict[str, Any]:
         if isinstance(found, dict) and isinstance(found.get(name), int):
             return found
     except FileNotFoundError:
-        raise damaged(path, what="is missing") from None
+        raise damaged_file(path, what="is missing") from None
     except (ValueError, IndexError):
         pass
-    raise damaged(path)
+    raise damaged_file(path)
 
 
-def begun(checkpoint: Path) -> bool:
+def has_planned(checkpoint: Path) -> bool:
     """Whether a micro-batch was planned, in any generation."""
     return any(checkpoint.glob(f"{SPARK}*/offsets/[0-9]*"))
 
 
-def mend(folder: Path) -> list[Path]:
+def remove_spoilt(folder: Path) -> list[Path]:
     """Remove what a cut of power has spoilt: the last entries if they are empty, so that Spark repeats these
     micro-batches; empty check sums; torn full versions, which it makes anew of the changes; and what it writes first,
     where that is empty. Not while a query runs. Gives what was removed."""
