@@ -18,9 +18,9 @@ from cep.spark.shuffle_blocks import WORLD
 from cep.spark.sink.file_sink import FileSinkOptions, sink
 from cep.spark.source import kafka_connector
 from cep.spark.source.data_source import SparkSourceOptions, source
+from cep.spark.stage_task import GenerationStart, StageWork
 from cep.spark.state.bucket_states import BucketStates, begin
 from cep.spark.state.generation import FIRST, Generation
-from cep.spark.stepping import GenerationStart, StageWork
 from cep.spark.storage.layout import FILES, OUTGOING
 from cep.spark.storage.lock import holder
 from connectors.inputs import Input

@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from cep.spark.worker import freeze_garbage
 
 if TYPE_CHECKING:  # loaded only where a stage runs: a process that plans a query only asks for the state variables
-    from cep.spark.stepping import StageTask, StageWork
+    from cep.spark.stage_task import StageTask, StageWork
 
 
 def stepped(blocks: DataFrame, work: StageWork) -> DataFrame:
@@ -48,7 +48,7 @@ class Buckets(StatefulProcessor):
     def here(self) -> StageTask:
         """The engines of the stage, loaded with the first block or timer."""
         if self.task is None:
-            from cep.spark.stepping import BucketStore, StageTask
+            from cep.spark.stage_task import BucketStore, StageTask
 
             store = BucketStore(self.kept, lambda version: self.version.update((version,)), self.handle.registerTimer)
             self.task = StageTask(pickle.loads(self.work), store)
