@@ -16,7 +16,7 @@ class Followed:
     """The store is filled by `Knowledge.store`."""
 
     def __init__(self, knowledge: Knowledge) -> None:
-        """In its present state; later changes are told to `change` alone."""
+        """In its present state; later changes come through `change` alone."""
         self._known = knowledge.fork(asked=False, apart=True)
 
     def change(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:

@@ -179,7 +179,7 @@ def _together(shapes: list[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Features:
-    """What is at points: IRIs in order of their letters, and their points, those of one IRI together.
+    """What is at points: IRIs sorted as texts, and their points, those of one IRI together.
 
     `of`: the place in `iris` of each point (ascending).
     """

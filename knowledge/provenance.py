@@ -30,7 +30,7 @@ TermOrValue = Term | Value
 
 
 class Provenance:
-    """Knowledge, asked for what led to its answers."""
+    """Finds the triples of the knowledge that led to its answers."""
 
     def __init__(self, knowledge: Knowledge, prefixes: Mapping[str, str] | None = None) -> None:
         self.loaded = self.knowledge = knowledge
@@ -41,7 +41,7 @@ class Provenance:
     ) -> list[Fact]:
         """The triples behind one answer: of a graph pattern in which some variables have values, or of
         `triple(S, P, O)` with values by place (`0`, `1`, `2`). Of several answers that fit the first counts; none
-        where a triple cannot be told from others. `then`: the knowledge as it was then, where it has changed."""
+        where a triple cannot be distinguished from others. `then`: the knowledge of then, where it has changed."""
         self.knowledge = then if isinstance(then, Knowledge) else self.loaded
         if isinstance(pattern, Graph):
             return self._of_graph(pattern, given)

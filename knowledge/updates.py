@@ -34,7 +34,7 @@ _HINT = (
 @dataclass(slots=True)
 class Update:
     """From `time` on (microseconds) knowledge is without `remove`, and then with `add`. A triple that is removed goes
-    from every graph, a quad from its own. `file`, `line`: where it was told, 0 where no line is known."""
+    from every graph, a quad from its own. `file`, `line`: where it was read, 0 where no line is known."""
 
     time: int
     add: list[ox.Quad] = field(default_factory=list)
@@ -170,5 +170,5 @@ def _updates(path: Path) -> Iterator[Update]:
 
 
 def _intended_name(word: str) -> str | None:
-    """Of the words for a time, without their prefix, the one that was surely meant."""
+    """Of the two properties of a time, without their prefix, the one that was surely intended."""
     return nearest(word.removeprefix(PROV), [each.removeprefix(PROV) for each in (FROM, UNTIL)], SURE)

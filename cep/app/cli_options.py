@@ -33,7 +33,7 @@ PolicyName = Annotated[
     str | None, Option(metavar="POLICY", help="The program's default policy: unrestricted, recent, chronological.")
 ]
 Logging = Annotated[
-    LogFormat, Option(help="What is told on standard error: lines for people, or an object of JSON a line.")
+    LogFormat, Option(help="The form of messages on standard error: lines for people, or an object of JSON a line.")
 ]
 _KNOWLEDGE = Option(
     "--knowledge",

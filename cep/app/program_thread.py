@@ -1,4 +1,4 @@
-"""A program in a thread of its own, for those that serve it: it can be stopped between two batches, and kept."""
+"""A program in a thread of its own, for a server: it can be stopped between two batches, and its state saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs on disk: entries are only ever added, and what was added is read again as it was written, or found damaged.
+"""Logs on disk: entries are only ever added; an entry is read as it was written, or found damaged.
 
 The last entry may be torn: the process or the machine ended while it was written, and nobody relied on it. It is cut
 off before the next one is added. Anything else that is not what was written is damage, and nothing is cut off.

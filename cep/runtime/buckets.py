@@ -1,4 +1,4 @@
-"""Rows to the buckets of a stage, and what the buckets give together again.
+"""Deals rows to the buckets of a stage, and puts together what the buckets give.
 
 One engine a bucket, `Engine(program, stage=n, lateness=None)`. In a round each stage in its turn gets the rows of its
 inputs, dealt (`deal`) to its buckets. Every bucket, with rows or without, takes them by `push` and goes on to the

@@ -1,4 +1,4 @@
-"""What goals have done since someone last asked: rows, time, and what they hold."""
+"""What goals have done since the last report: rows, time, and what they hold."""
 
 from __future__ import annotations
 

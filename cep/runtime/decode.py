@@ -37,7 +37,7 @@ def table_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
 
 
 def places(table: Table) -> list[pl.Series]:
-    """Where occurrences stand among all of their event: their order, and `tie`, which tells apart those of one end,
+    """Where occurrences stand among all of their event: their order, and `tie`, which distinguishes those of one end,
     start and order that one engine gives."""
     return [pl.Series(ARRIVAL, table[ORDER]), pl.Series(TIE, np.arange(rows(table)))]
 

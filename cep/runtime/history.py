@@ -1,4 +1,4 @@
-"""What was taken and made, and what led to what: for `because` and `constituents`, and for `cep.explain`."""
+"""Which records and derived occurrences led to which: for `because` and `constituents`, and for `cep.explain`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from cep.plan.plan import Plan
 from cep.runtime.decode import DerivedTables, values
 
 BECAUSE, CONSTITUENTS = "because", "constituents"
-"""The columns that tell where occurrences come from."""
+"""The columns that say where occurrences come from."""
 MOST = 1 << 16
-"""So much may be kept before it is looked through."""
+"""So many occurrences may be kept before unneeded ones are looked for."""
 
 
 class OccurrenceHistory:
@@ -41,13 +41,13 @@ class OccurrenceHistory:
         self.derived: dict[str, list[Table]] = {}
         self._look_at = MOST
 
-    def took(self, released: Mapping[str, Table]) -> None:
-        """Records go into the goals."""
+    def add_records(self, released: Mapping[str, Table]) -> None:
+        """Add records that go into the goals."""
         for name, table in released.items():
             runs.put(self.sources.setdefault(name, []), table, IDENTITY)
 
-    def made(self, made: DerivedTables) -> None:
-        """Occurrences come out of them."""
+    def add_derived(self, made: DerivedTables) -> None:
+        """Add occurrences that come out of them."""
         if self.remember is not None or CONSTITUENTS in self.wanted_columns:
             for name, tables in made.items():
                 runs.put(self.derived.setdefault(name, []), concat(tables), IDENTITY)
@@ -157,7 +157,7 @@ class OccurrenceHistory:
         self.sources, self.derived = {}, {}
         tables = from_arrow(records)
         demand(all(table.ndim == 2 and len(table) >= FIRST for table in tables.values()))
-        self.took({name: table for name, table in tables.items() if not name.startswith(_DERIVED)})
+        self.add_records({name: table for name, table in tables.items() if not name.startswith(_DERIVED)})
         for name, table in tables.items():
             if name.startswith(_DERIVED):
                 runs.put(self.derived.setdefault(name.removeprefix(_DERIVED), []), table, IDENTITY)

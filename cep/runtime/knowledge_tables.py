@@ -1,4 +1,4 @@
-"""What becomes of the tables of a program when the knowledge changes: rows that go and come, or other ones in whole."""
+"""The tables of a program after a change of the knowledge: rows that go and come, or whole new tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that was given back is kept for the next push: a fresh page costs more than what is computed on it.
+"""Memory that is free again stays with the process for the next push: a fresh page costs more than computing on it.
 
 The C library gets large arrays from the system and gives them back when they are free, so that every push pays for
 the same pages again: half its time, where it brings 20,000 events. glibc takes as large only what is above the largest

@@ -83,7 +83,7 @@ class KeyedStage:
             why = "; ".join(reason.text for stage in stages for reason in stage.reasons)
             raise CepError(
                 "the program does not run by one key" + (f": {why}" if why else ""),
-                hint="`cep plan` tells its stages; give the number of one that runs by key",
+                hint="`cep plan` lists its stages; give the number of one that runs by key",
                 code="key",
             )
 
@@ -156,7 +156,7 @@ class KeyedStage:
 
     def _without_key(self, unit: Unit) -> CepError:
         what = f"`{unit}`" if isinstance(unit, str) else f"a goal of {', '.join(self._rules(unit))}"
-        return CepError(f"what {what} holds has no key", hint="`cep plan` tells how rows are dealt", code="key")
+        return CepError(f"what {what} holds has no key", hint="`cep plan` says how rows are dealt", code="key")
 
     def _rules(self, node: int) -> list[str]:
         rules = [self.plan.rules.rules[number] for number in sorted(self.plan.users[node])]

@@ -19,10 +19,10 @@ def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
     """Time goes on; gives the new occurrences of every derived event that has any, a table a slice."""
     released = parts.clock.release(watermark)
     if parts.history is not None:
-        parts.history.took(released)
+        parts.history.add_records(released)
     made = _stepped(parts, released, watermark)
     if parts.history is not None:
-        parts.history.made(made)
+        parts.history.add_derived(made)
     return made
 
 

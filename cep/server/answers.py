@@ -200,7 +200,7 @@ def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:
 
 
 def _damaged(options: ServeOptions, error: CepError) -> None:
-    """Log that old changes of alerts are damaged; the server goes on, since those who read them are told so."""
+    """Log that old changes of alerts are damaged; the server goes on, since readers of them get an error."""
     options.log("damaged", str(error), "error", code=error.code)
 
 

@@ -1,7 +1,7 @@
-"""What a worker does for a stage: steps the engines of its buckets with the parcels that come, and keeps them.
+"""A stage's task in a worker: it steps the engines of its buckets with the shuffle blocks that come, and keeps them.
 
 A bucket's state is its engine's snapshot, a file (`cep.spark.state.bucket_states`), and in the state store its version.
-Workers keep engines: one that is of the version that the store has goes on without being read.
+Workers keep engines: one whose version is that of the state store goes on without its file being read.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ LATE = "is late: the watermark has passed it"
 
 @dataclass(frozen=True, slots=True)
 class BucketStore:
-    """What the state store does for the bucket whose turn it is: the `version` it has, 0: none; to `keep` another; and
-    to `call` again when the watermark has come to a time (milliseconds)."""
+    """Spark's state store for the current bucket: the `version` it has, 0: none; to `keep` another; and to `call` the
+    bucket again when the watermark has come to a time (milliseconds)."""
 
     version: Callable[[], int]
     keep: Callable[[int], None]
@@ -47,7 +47,7 @@ class BucketStore:
 
 @dataclass(frozen=True, slots=True)
 class GenerationStart:
-    """What the generation `number` begins with, and the folder where it is."""
+    """What the buckets of the generation `number` begin with, and the folder of these states."""
 
     number: int
     start: StartingPoint
@@ -158,8 +158,8 @@ class StageTask:
         _engines[self.run, self.stage.number, bucket] = version, engine
 
     def apply_changes(self, engine: Engine, rows: Iterable[Row], bucket: int, until: int) -> list[DeadLetter]:
-        """Take the changes of the knowledge; gives those that are late, or cannot be, where this bucket tells of them:
-        all come to the same."""
+        """Take the changes of the knowledge; gives those that are late or cannot be applied, if this is the bucket that
+        reports them: every bucket refuses the same."""
         dead_letters: list[DeadLetter] = []
         changes = [each for row in rows if row.event == CHANGE for each in json.loads(bytes(row.rows))]
         assert not changes or engine.changes is not None, "who gives changes gives knowledge"
@@ -183,7 +183,7 @@ class StageTask:
     def split_late(
         self, rows: Iterable[Row], bucket: int, until: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
-        """The tables of parcels by event, without what is late, and this."""
+        """The tables of the blocks by event, without late rows, and the dead letters of these."""
         parts: dict[str, list[pl.DataFrame]] = {}
         dead: list[DeadLetter] = []
         for row in sorted(rows, key=lambda row: (row.event, row.place, row.source or "")):
@@ -208,7 +208,7 @@ class StageTask:
         return {event: table for event, table in tables.items() if table.height}, dead
 
     def reports(self, event: str, bucket: int) -> bool:
-        """Whether it is this bucket that tells of a row of the event that is refused."""
+        """Whether this bucket reports the rows of the event that are refused."""
         if self.program.owner(event) != self.stage.number:
             return False
         return self.stage.inputs[event] != "broadcast" or bucket == 0
@@ -231,7 +231,7 @@ class StageTask:
         return dead_letters
 
     def records(self, table: pl.DataFrame, event: str) -> list[str]:
-        """Rows of an event as records, if anyone keeps the letters of them."""
+        """Rows of an event as records; empty texts where dead letters are not kept."""
         return (
             [""] * table.height
             if self.dead_letters is None

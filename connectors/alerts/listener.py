@@ -1,4 +1,4 @@
-"""Alerting: turns the engine's rounds into changes of alerts, and adds these to the outbox."""
+"""The listener for alerts: turns the engine's rounds into changes of alerts, and adds these to the outbox."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ class AlertListener:
         self.outbox.add(changes, self.lifecycle.reached)
         for name in self.lifecycle.unplaced.keys() - self._warned:
             self._warned.add(name)
-            self._warn(f"alert {name}: where it is is no place on earth; it is told without one", alert=name)
+            self._warn(f"alert {name}: its area is no place on earth; it is sent without an area", alert=name)

@@ -291,7 +291,7 @@ class Outbox:
 
     def verify(self, trouble: Callable[[CepError], None]) -> None:
         """Verify the changes that were there and not verified when the outbox was opened, a few at a time; the first
-        that is damaged is told. Returns when all are, or the outbox is closed."""
+        that is damaged is reported. Returns when all are, or the outbox is closed."""
         try:
             for low in range(self._pruned, self._unverified, _VERIFIED):
                 with self._lock:

@@ -27,8 +27,8 @@ _NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class Alertmanager:
-    """Every change is told as it was, in order, one of each key in a POST: what is short fires too before it is
-    resolved. An Alertmanager forgets what it is not told for a while, and everything when it starts anew: so what is
+    """Every change is sent as it was, in order, one of each key in a POST: what is short fires too before it is
+    resolved. An Alertmanager forgets what it is not sent for a while, and everything when it starts anew: so what is
     open is sent again every `target.every` seconds."""
 
     most = 64

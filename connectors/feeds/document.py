@@ -24,7 +24,7 @@ _NO_SENDER = re.compile(r"[\s,<&\x00-\x1f\x7f]")
 @dataclass(frozen=True, slots=True)
 class Publisher:
     """Who speaks: the name of the program, what IRIs begin with, how CAP names the sender (no spaces or commas),
-    whether it is meant: one of STATUSES, and whom people read as the sender, empty: the program."""
+    whether it is real: one of STATUSES, and whom people read as the sender, empty: the program."""
 
     program: str
     base: str = "urn:semcep:"

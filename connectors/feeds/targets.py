@@ -44,7 +44,7 @@ class Target:
     and with a digest in place of a path, which may be a secret; `path`: with its query. `start`: send what came before
     the target was known, too. `attempts`: answers that refuse an entry, after which it is a dead letter. `private`: the
     address may be one of the own network. `every`: seconds until open alerts are sent again. `origin`: the name by
-    which a webhook is asked first whether it wants to be told, None: it is not asked."""
+    which a webhook is asked first whether it accepts events, None: it is not asked."""
 
     name: str
     kind: str

@@ -20,7 +20,7 @@ TYPE = "application/cloudevents+json; charset=utf-8"
 class Webhook:
     """`Idempotency-Key` is the event's id: what comes twice is the same change.
 
-    A target with an `origin` is asked first, once, whether it wants to be told (HTTP 1.1 Web Hooks for Event Delivery,
+    A target with an `origin` is asked first, once, whether it accepts events (HTTP 1.1 Web Hooks for Event Delivery,
     version 1.0.2, section 4). Until it says so nothing is sent.
     """
 

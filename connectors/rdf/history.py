@@ -85,7 +85,7 @@ class StoreListener:
         return self._reached
 
     def listen(self, listener: StoreObserver) -> None:
-        """To be told when events can be asked for, from another thread."""
+        """Call an observer when events can be queried; from another thread."""
         self._listeners.append(listener)
 
     def _take(self, one: Round) -> None:

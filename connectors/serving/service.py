@@ -45,7 +45,7 @@ class Service:
     """Takes what `cep.app.pipeline.flow` gives, in the engine's thread; listeners are called there, one after another.
 
     `text` is the program's text, `name` that of its file. `rounds`, `last` and `ended` may be read by any thread.
-    `written`: of listeners that write later what they are told, a future that is done when they have all until now.
+    `written`: of listeners that write later, a future that is done when all until now is written.
     """
 
     def __init__(self, engine: Engine, text: str, name: str, tally: RunStats) -> None:

@@ -61,7 +61,7 @@ _TYPES = {
     "rdf": "application/rdf+xml",
 }
 T = TypeVar("T")
-_SHOWN = 10_000  # letters of a query that are logged
+_SHOWN = 10_000  # characters of a query that are logged
 _FORM, _DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
 
 _QUERY, _EXAMPLE = "The query.", "SELECT * { ?subject ?property ?object } LIMIT 10"
@@ -96,7 +96,7 @@ REFUSALS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class SparqlOptions:
-    """What queries may take: seconds, bytes of an answer, letters of the question. `prefixes` need not be declared.
+    """What queries may take: seconds, bytes of an answer, characters of the query. `prefixes` need not be declared.
     `shown`: the log has the text of queries."""
 
     seconds: float = 10.0

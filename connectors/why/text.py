@@ -209,7 +209,7 @@ class Explainer:
             case "apart":
                 return f"it was over {say_duration(failure.by)} before the time asked for; all else holds"
             case _:
-                assert failure.kind == "policy", "all kinds are told"
+                assert failure.kind == "policy", "all kinds have a sentence"
                 return "all holds, but its policy chose another partner"
 
     def missing_text(self, failure: Failure) -> str:
@@ -290,7 +290,7 @@ def identity(one: Occurrence, meaning: str) -> str:
 
 def by_id(engine: Engine, id: str, event: str | None = None, end: int | None = None) -> Occurrence:
     """The derived event that has an `@id`, with or without the `@`; it is found sooner where its `event` and its `end`
-    are told. Raises CepError where there is none."""
+    are given. Raises CepError where there is none."""
     memory = Memory(engine)
     since, until = (BEGINNING, END) if end is None else (end, end)
     for name in engine.outputs if event is None else [event]:

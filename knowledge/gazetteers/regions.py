@@ -1,4 +1,4 @@
-"""Who lies in whom: a GeoNames dump as a gazetteer, with its administrative divisions as parents."""
+"""A GeoNames dump as a gazetteer, in which the parents of places are its administrative divisions."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def answered(
 ) -> Answers:
     """Rows of ids as rows of values, sorted by the first column, then the second, ...
 
-    Missing values come first; then numbers and times by size, booleans, strings, IRIs by their letters. So the order is
+    Missing values come first; then numbers and times by size, booleans, strings, IRIs as texts. So the order is
     that of the values, whatever the way in which they were found.
     """
     if not columns:

@@ -49,7 +49,7 @@ def _matching(triples: TripleSet, fixed: Sequence[int | None]) -> list[Ints]:
 def changes_of_table(
     before: PatternTable | Refreshed | None, now: PatternTable | Refreshed, terms: Terms, pool: Pool
 ) -> tuple[Answers, Answers] | None:
-    """Of a pattern whose answers were a table. None: it was asked anew."""
+    """Of a pattern whose answers were a table. None: all was queried again."""
     if before is now:
         nothing = _nothing(len(now.variables))
         return nothing, nothing

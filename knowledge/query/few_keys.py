@@ -1,4 +1,4 @@
-"""Columns of a few terms as values, term by term: what is done for whole columns has a price of its own."""
+"""Values of a few terms, one by one: for so few of them, work on whole columns costs more."""
 
 from __future__ import annotations
 

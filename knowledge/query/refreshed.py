@@ -24,9 +24,9 @@ from knowledge.rdf.triples import TripleSet
 
 PatternKey = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
-_LARGE = 8  # more than one in so many triples to look at: all is asked anew
-_SINGLE = 1 << 10  # rows that come and go one by one; for more, all is asked anew
-_MANY = 1 << 12  # terms that may come, besides as many as there were, before all is asked anew
+_LARGE = 8  # more than one in so many triples to look at: all is queried again
+_SINGLE = 1 << 10  # rows that come and go one by one; for more, all is queried again
+_MANY = 1 << 12  # terms that may come, besides as many as there were, before all is queried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Refreshed:
         resolve: Resolve,
     ) -> Refreshed | None:
         """The same pattern, its text and prefixes, for other triples: those before a change and after it, those that
-        came and those that went. None where all is better asked anew. Raises TooLarge."""
+        came and those that went. None where it is better to query all again. Raises TooLarge."""
         before, after, new, gone = triples
         if (len(new) + len(gone)) * _LARGE > len(after) or len(self.terms) > 2 * self.first + _MANY:
             return None

@@ -42,7 +42,7 @@ def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format:
 
 
 def _rank(term: ResultTerm) -> tuple[bool, float, str]:
-    """Numbers by value, then all else by its letters."""
+    """Numbers by value, then all else as text."""
     try:
         number = float(term.value) if isinstance(term, ox.Literal) and _text(term.datatype) in NUMBERS else math.inf
     except ValueError:

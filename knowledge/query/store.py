@@ -18,7 +18,7 @@ _CHUNK = 200_000  # triples written at a time
 def filled(terms: Terms, triples: TripleSet, graphs: Mapping[int, TripleSet], ordered: bool = False) -> ox.Store:
     """A store with the triples as its default graph and the named ones of `graphs`.
 
-    With `ordered` they go in by their letters: then what SPARQL leaves to the order of solutions (LIMIT, SAMPLE,
+    With `ordered` they go in by their texts: then what SPARQL leaves to the order of solutions (LIMIT, SAMPLE,
     GROUP_CONCAT) depends on the triples alone.
     """
     store = ox.Store()

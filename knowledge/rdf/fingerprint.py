@@ -23,7 +23,7 @@ _SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 def quads_fingerprint(terms: Terms, graphs: Mapping[int, TripleSet], reasoning: str) -> str:
     """Of quads (triples by the id of their graph) and how they are closed, 32 hexadecimal digits.
 
-    Each quad has a number that its terms' letters give; these are added up, so no order matters.
+    Each quad has a number that its terms' texts give; these are added up, so no order matters.
     """
     there = np.zeros(len(terms), dtype=np.bool_)
     for graph, triples in graphs.items():
@@ -45,7 +45,7 @@ def quads_fingerprint(terms: Terms, graphs: Mapping[int, TripleSet], reasoning: 
 
 
 def _words(terms: Terms, ids: Ints, seed: np.uint64) -> Words:
-    """A number for each term, which its sort and its letters alone give."""
+    """A number for each term, which its sort and its text alone give."""
     if not len(ids):
         return np.empty(0, dtype=np.uint64)
     texts = terms.texts(ids).to_arrow(compat_level=pl.CompatLevel.oldest())

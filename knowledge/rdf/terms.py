@@ -59,7 +59,7 @@ class Terms:
     """Distinct RDF terms by id, dense from 0 in the order in which they came. A term never goes.
 
     Two terms are one if they are equal in RDF: `"1"^^xsd:integer` and `"01"^^xsd:integer` are two, `"x"` and
-    `"x"^^xsd:string` one. Texts are told apart by two independent 64-bit hashes.
+    `"x"^^xsd:string` one. Texts are distinguished by two independent 64-bit hashes.
     """
 
     def __init__(self) -> None:
@@ -329,5 +329,5 @@ def _directed(literal: ox.Literal) -> str:
 
 
 def _compact(texts: pl.Series) -> pl.Series:
-    # A copy that holds no more than its own letters: gathered views keep what they were cut from.
+    # A copy that holds no more than its own bytes: gathered views keep what they were cut from.
     return pl.Series(texts.to_arrow(compat_level=pl.CompatLevel.oldest()))

@@ -153,7 +153,7 @@ def _inside(sort: Sort, texts: pl.Series, datatype: str) -> Bools:
 def known_different(terms: Terms, first: int, second: int) -> bool:
     """Whether two literals, well-formed, are known to have different values (rule dt-diff).
 
-    Moments and durations are told apart to the microsecond, times of the day not at all.
+    Moments and durations are distinguished to the microsecond, times of the day not at all.
     """
     (a, x), (b, y) = (_written(terms, id) for id in (first, second))
     spaces = SPACES.get(a.datatype), SPACES.get(b.datatype)
