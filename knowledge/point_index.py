@@ -106,6 +106,26 @@ def _square(boxes: Any, node: Any, x: Any, y: Any, z: Any) -> Any:
 _square = _compiled(_square)
 
 
+def _next_leaf(boxes: Any, stack: Any, top: Any, x: Any, y: Any, z: Any, square: Any) -> Any:
+    # The next leaf that is near enough, -1: there is none; and how many boxes are on the stack then: one for each level
+    # of the tree at most, and one more, so 2 ** 60 points would not fill its 64 places.
+    inner = boxes.shape[0] // 2
+    while top > 0:
+        top -= 1
+        node = stack[top]
+        if _square(boxes, node, x, y, z) > square:
+            continue
+        if node >= inner:
+            return node, top
+        stack[top] = 2 * node + 2
+        stack[top + 1] = 2 * node + 1
+        top += 2
+    return -1, 0
+
+
+_next_leaf = _compiled(_next_leaf)
+
+
 def _sort(rows: Any, first: Any, stop: Any) -> None:
     if stop - first > 24:
         rows[first:stop].sort()
@@ -125,8 +145,7 @@ _sort = _compiled(_sort)
 def _within(
     boxes: Any, points: Any, rows: Any, leaf: Any, asked: Any, squares: Any, start: Any, index: Any, found: Any
 ) -> Any:
-    # From the place `start` on, as many as there is room for: the first not done, and the number of points found. On
-    # the stack is one box for each level of the tree at most, and one more: 2 ** 60 points would not fill it.
+    # From the place `start` on, as many as there is room for: the first not done, and the number of points found.
     inner = boxes.shape[0] // 2
     stack = np.empty(64, np.int64)
     size = 0
@@ -135,18 +154,9 @@ def _within(
         first = size
         if not (x == x and square == square):
             continue
-        top = 1
         stack[0] = 0
-        while top > 0:
-            top -= 1
-            node = stack[top]
-            if _square(boxes, node, x, y, z) > square:
-                continue
-            if node < inner:
-                stack[top] = 2 * node + 2
-                stack[top + 1] = 2 * node + 1
-                top += 2
-                continue
+        node, top = _next_leaf(boxes, stack, 1, x, y, z, square)
+        while node >= 0:
             for j in range((node - inner) * leaf, (node - inner + 1) * leaf):
                 dx, dy, dz = points[j, 0] - x, points[j, 1] - y, points[j, 2] - z
                 if dx * dx + dy * dy + dz * dz <= square:
@@ -155,6 +165,7 @@ def _within(
                     index[size] = i
                     found[size] = rows[j]
                     size += 1
+            node, top = _next_leaf(boxes, stack, top, x, y, z, square)
         _sort(found, first, size)
         kept = first
         for j in range(first, size):
@@ -175,18 +186,9 @@ def _nearest_is(boxes: Any, points: Any, leaf: Any, asked: Any, sure: Any, squar
         x, y, z, square = asked[i, 0], asked[i, 1], asked[i, 2], squares[i]
         if not (x == x and square == square):
             continue
-        top = 1
         stack[0] = 0
-        while top > 0:
-            top -= 1
-            node = stack[top]
-            if _square(boxes, node, x, y, z) > square:
-                continue
-            if node < inner:
-                stack[top] = 2 * node + 2
-                stack[top + 1] = 2 * node + 1
-                top += 2
-                continue
+        node, top = _next_leaf(boxes, stack, 1, x, y, z, square)
+        while node >= 0:
             for j in range((node - inner) * leaf, (node - inner + 1) * leaf):
                 dx, dy, dz = points[j, 0] - x, points[j, 1] - y, points[j, 2] - z
                 apart = dx * dx + dy * dy + dz * dz
@@ -196,6 +198,7 @@ def _nearest_is(boxes: Any, points: Any, leaf: Any, asked: Any, sure: Any, squar
                     break
                 if apart <= square:
                     result[i] = 1
+            node, top = _next_leaf(boxes, stack, top, x, y, z, square)
 
 
 _nearest_is = _compiled(_nearest_is)

@@ -25,6 +25,7 @@ SUBJECTS = 500
 """Subjects that `verify` takes: owlrl closes what is said of them in seconds."""
 
 knowing = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+Files = Annotated[list[str] | None, typer.Argument(metavar="FILE", help="As for --knowledge.", show_default=False)]
 Prefixes = Annotated[
     list[str] | None,
     typer.Option(
@@ -39,9 +40,7 @@ Prefixes = Annotated[
 
 @knowing.command(cls=Sectioned)
 def stats(
-    files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="As for --knowledge.", show_default=False)
-    ] = None,
+    files: Files = None,
     knowledge: KnowledgeFiles = None,
     reasoning: ReasoningName = None,
     prefix: Prefixes = None,
@@ -124,9 +123,7 @@ def explain(
 
 @knowing.command(cls=Sectioned)
 def verify(
-    files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="As for --knowledge.", show_default=False)
-    ] = None,
+    files: Files = None,
     knowledge: KnowledgeFiles = None,
     reasoning: ReasoningName = None,
     prefix: Prefixes = None,

@@ -51,7 +51,7 @@ WAITING = 16
 """Questions that wait, at most."""
 
 Form = Literal["json", "text", "prov"]
-Json = Awaitable[dict[str, Any]]
+Answer = Awaitable[dict[str, Any]]
 Plain = Mapping[str, Callable[[Mapping[str, Any], "Questions"], str]]
 Ended = Callable[[str], tuple[str | None, int] | None]
 """The event and the end of what has an `@id`, or the end alone; None: there is no such event."""
@@ -193,7 +193,9 @@ def router(questions: Questions | None) -> APIRouter:
     absences = ("application/json", "text/plain")
     wrong, unkept = "There is no such event or time.", "It is not kept what events come from."
 
-    async def answered(request: Request, form: Form | None, ask: Callable[[Questions], Json], plain: Plain) -> Response:
+    async def answered(
+        request: Request, form: Form | None, ask: Callable[[Questions], Answer], plain: Plain
+    ) -> Response:
         try:
             if questions is None:
                 raise Unanswered(404, "it is not kept what events come from: `cep serve --explain` keeps it")

@@ -9,18 +9,18 @@ from typing import Any
 
 WIDTH = 80
 STEP = "  "
-Json = Mapping[str, Any]
+Explained = Mapping[str, Any]
 """As `connectors.why.text` gives it."""
 
 
-def tree(node: Json, width: int = WIDTH) -> list[str]:
+def tree(node: Explained, width: int = WIDTH) -> list[str]:
     """The tree of a derived event."""
     lines = list(_node(node, 0, width))
     first = len(_head(node, 0, width))
     return [*lines[:first], f"{STEP}@{node['id']}", *lines[first:]]
 
 
-def refusals(answer: Json, width: int = WIDTH) -> list[str]:
+def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
     """Why there is no event, rule by rule; or that there is."""
     at = "" if answer["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(answer['at'])))}"
     if answer["exists"]:
@@ -38,7 +38,7 @@ def refusals(answer: Json, width: int = WIDTH) -> list[str]:
     return lines
 
 
-def _refusal(answer: Json, depth: int, width: int) -> list[str]:
+def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
     failure = answer["failure"]
     lines = _wrapped(_rule(answer), depth, width)
     for one in answer["parts"]:
@@ -55,7 +55,7 @@ def _refusal(answer: Json, depth: int, width: int) -> list[str]:
     return lines
 
 
-def _around(answer: Json, depth: int, width: int) -> list[str]:
+def _around(answer: Explained, depth: int, width: int) -> list[str]:
     lines = []
     for key, what in (("before", "the latest before"), ("after", "the next after")):
         if key in answer:
@@ -63,7 +63,7 @@ def _around(answer: Json, depth: int, width: int) -> list[str]:
     return lines
 
 
-def _node(node: Json, depth: int, width: int) -> Iterator[str]:
+def _node(node: Explained, depth: int, width: int) -> Iterator[str]:
     yield from _head(node, depth, width)
     if "rule" in node:
         yield from _wrapped(_rule(node), depth + 1, width)
@@ -92,14 +92,14 @@ def _node(node: Json, depth: int, width: int) -> Iterator[str]:
         yield from _wrapped(f"... and {count:,} more, with what they come from", depth + 1, width)
 
 
-def _head(node: Json, depth: int, width: int) -> list[str]:
+def _head(node: Explained, depth: int, width: int) -> list[str]:
     place = node.get("record") or {}
     where = f"  {place['file']}:{place['line']}" if place else ""
     again = "  (see above)" if node.get("again") else ""
     return _wrapped(f"{node['text']} {_when(node)}{where}{again}", depth, width)
 
 
-def _link(link: Json, answer: tuple[int, int], depth: int, width: int) -> Generator[str, None, tuple[int, int]]:
+def _link(link: Explained, answer: tuple[int, int], depth: int, width: int) -> Generator[str, None, tuple[int, int]]:
     """One of a chain: its rule only where it is another than that of the one after it."""
     rule = link.get("rule")
     if rule is None or (rule["line"], rule["column"]) != answer:
@@ -111,7 +111,7 @@ def _link(link: Json, answer: tuple[int, int], depth: int, width: int) -> Genera
     return answer
 
 
-def _condition(answer: Json, depth: int, width: int) -> Iterator[str]:
+def _condition(answer: Explained, depth: int, width: int) -> Iterator[str]:
     text = answer["text"]
     if "told" in answer and answer["told"] != text:
         text += f":  {answer['told']}"
@@ -126,11 +126,11 @@ def _condition(answer: Json, depth: int, width: int) -> Iterator[str]:
             yield from _wrapped(line.strip(), depth + 1 + indent // len(STEP), width)
 
 
-def _rule(answer: Json) -> str:
+def _rule(answer: Explained) -> str:
     return f"line {answer['rule']['line']}:  {answer['rule']['text']}"
 
 
-def _when(answer: Json) -> str:
+def _when(answer: Explained) -> str:
     start, end = answer["start"], answer["end"]
     return f"at {end}" if start == end else f"from {start} to {end}"
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from cep.engine import Engine
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.identity import identity_hashes
 from connectors.rdf.triples import quoted
 from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
+from connectors.why.lines import Explained
 
-Json = Mapping[str, Any]
 
-
-def provenance(node: Json, engine: Engine, vocabulary: EventVocabulary | None = None) -> str:
+def provenance(node: Explained, engine: Engine, vocabulary: EventVocabulary | None = None) -> str:
     """The tree of a derived event: for each event what it was derived from, the rule that was followed, and the triples
     of the knowledge that were used, each an `rdf:Statement`, an inferred one derived from others."""
     return "".join(dict.fromkeys(_node(node, engine, vocabulary or EventVocabulary())))
 
 
-def _node(node: Json, engine: Engine, vocabulary: EventVocabulary) -> Iterator[str]:
+def _node(node: Explained, engine: Engine, vocabulary: EventVocabulary) -> Iterator[str]:
     chain, parts = node.get("chain", ()), node.get("parts", ())
     yield from _own(node, [*parts, *chain[:1]], engine, vocabulary)
     for link, before in zip(chain, [*chain[1:], None]):
@@ -29,7 +27,7 @@ def _node(node: Json, engine: Engine, vocabulary: EventVocabulary) -> Iterator[s
         yield from _node(part, engine, vocabulary)
 
 
-def _own(node: Json, parts: Sequence[Json], engine: Engine, vocabulary: EventVocabulary) -> Iterator[str]:
+def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary: EventVocabulary) -> Iterator[str]:
     one = _iri(node, vocabulary)
     yield _line(one, RDF + "type", PROV + "Entity")
     yield _line(one, RDF + "type", vocabulary.type(engine.plan.schemas[node["event"]]))
@@ -53,14 +51,14 @@ def _own(node: Json, parts: Sequence[Json], engine: Engine, vocabulary: EventVoc
     yield from derivations.described(node["event"], rules)
 
 
-def _known(conditions: Sequence[Json]) -> Iterator[Sequence[Json]]:
+def _known(conditions: Sequence[Explained]) -> Iterator[Sequence[Explained]]:
     """The proofs of the triples that conditions rest on, also by static rules."""
     for condition in conditions:
         yield from (fact["steps"] for fact in condition.get("triples", ()) if fact["steps"])
         yield from _known(condition.get("because", ()))
 
 
-def _stated(steps: Sequence[Json], vocabulary: EventVocabulary) -> Iterator[str]:
+def _stated(steps: Sequence[Explained], vocabulary: EventVocabulary) -> Iterator[str]:
     """Each step's triple as a statement, and what it was derived from by which rule of inference."""
     for step in steps:
         one = _statement(step["triple"], vocabulary)
@@ -78,7 +76,7 @@ def _statement(triple: Sequence[str], vocabulary: EventVocabulary) -> str:
     return f"{vocabulary.base}statement/{identity_hashes([' '.join(triple)], '')[0]}"
 
 
-def _iri(node: Json, vocabulary: EventVocabulary) -> str:
+def _iri(node: Explained, vocabulary: EventVocabulary) -> str:
     return vocabulary.reading(node["id"]) if "record" in node else vocabulary.event(node["id"])
 
 
