@@ -17,7 +17,7 @@ class Followed:
 
     def __init__(self, knowledge: Knowledge) -> None:
         """In its present state; later changes come through `change` alone."""
-        self._known = knowledge.fork(asked=False, apart=True)
+        self._known = knowledge.fork(with_answers=False, apart=True)
 
     def change(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:
         """What goes and what comes with some changes (`Knowledge.change`), asserted or inferred, as N-Quads."""

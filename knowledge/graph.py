@@ -245,16 +245,16 @@ class Knowledge:
 
     # --- change ---
 
-    def fork(self, asked: bool = True, apart: bool = False) -> Knowledge:
-        """The same knowledge in its present state, which changes by itself. Nothing is copied before it does. `asked`:
-        what was asked will be asked again, so its answers go on too. `apart`: with a dictionary of its own, which
-        forgets (`forget`) what comes and goes."""
+    def fork(self, with_answers: bool = True, apart: bool = False) -> Knowledge:
+        """The same knowledge in its present state, which changes by itself. Nothing is copied before it does.
+        `with_answers`: the same patterns will be asked again, so their answers are taken along. `apart`: with a
+        dictionary of its own, which forgets (`forget`) what comes and goes."""
         made = object.__new__(Knowledge)
         made.__dict__.update(self.__dict__)
         made.graphs = dict(self.graphs)
         made._stores = dict(self._stores)
-        made.tables, made._answers = (dict(self.tables), dict(self._answers)) if asked else ({}, {})
-        made._refreshed = dict(self._refreshed) if asked else {}
+        made.tables, made._answers = (dict(self.tables), dict(self._answers)) if with_answers else ({}, {})
+        made._refreshed = dict(self._refreshed) if with_answers else {}
         made._single, made._last = dict(self._single), None
         self._lent = made._lent = True
         if apart:

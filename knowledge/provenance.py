@@ -37,30 +37,30 @@ class Provenance:
         self.prefixes = dict(prefixes or {})
 
     def __call__(
-        self, pattern: Graph | Fixed, given: Mapping[str, Value], then: KnowledgeSource | None = None
+        self, pattern: Graph | Fixed, values: Mapping[str, Value], then: KnowledgeSource | None = None
     ) -> list[Fact]:
         """The triples behind one answer: of a graph pattern in which some variables have values, or of
         `triple(S, P, O)` with values by place (`0`, `1`, `2`). Of several answers that fit the first counts; none
         where a triple cannot be distinguished from others. `then`: the knowledge of then, where it has changed."""
         self.knowledge = then if isinstance(then, Knowledge) else self.loaded
         if isinstance(pattern, Graph):
-            return self._of_graph(pattern, given)
+            return self._of_graph(pattern, values)
         slots: list[VarOrTerm] = [
             f"x{i}" if term is None else ConstantTerm(str(term)) for i, term in enumerate(pattern)
         ]
-        values = {f"x{i}": given[str(i)] for i, term in enumerate(pattern) if term is None and str(i) in given}
-        return self._facts([TriplePattern((slots[0], slots[1], slots[2]), 0, 0)], values, {})
+        known = {f"x{i}": values[str(i)] for i, term in enumerate(pattern) if term is None and str(i) in values}
+        return self._facts([TriplePattern((slots[0], slots[1], slots[2]), 0, 0)], known, {})
 
-    def _of_graph(self, graph: Graph, given: Mapping[str, Value]) -> list[Fact]:
+    def _of_graph(self, graph: Graph, values: Mapping[str, Value]) -> list[Fact]:
         alike = lru_cache(None)(equal)
-        for filters in (_filters(given, True), _filters(given, False)):
+        for filters in (_filters(values, True), _filters(values, False)):
             query = f"SELECT * WHERE {{ {graph.text}\n {filters} }} LIMIT {MOST_SOLUTIONS}"
             found = self.knowledge.store().query(query, prefixes=dict(graph.prefixes))
             assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
             names = [name.value for name in found.variables]
             for solution in found:
                 bound = {name: solution[name] for name in names if solution[name] is not None}
-                if all(name in bound and alike(bound[name], value) for name, value in given.items()):
+                if all(name in bound and alike(bound[name], value) for name, value in values.items()):
                     return self._facts(list(_patterns(graph)), bound, dict(graph.prefixes))
         return []
 
@@ -135,11 +135,11 @@ def _patterns(graph: Graph) -> Iterator[TriplePattern]:
                 yield from basic(f"{{ {graph.text[part.start : part.end]} }}", prefixes) or ()
 
 
-def _filters(given: Mapping[str, Value], numbers: bool) -> str:
+def _filters(values: Mapping[str, Value], numbers: bool) -> str:
     """What narrows the solutions to those of these values. Not of all: times and durations are numbers here, and the
     same number need not be equal in SPARQL where it has another datatype."""
     found = []
-    for name, value in given.items():
+    for name, value in values.items():
         if isinstance(value, Iri):
             found += [] if value.startswith("_:") else [f"FILTER(?{name} = {ox.NamedNode(value)})"]
         elif isinstance(value, str):

@@ -62,13 +62,13 @@ def knowledge_stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
     closed, asserted = knowledge.closed, knowledge.asserted
     kind = knowledge.terms.id_of(RDF_TYPE)
     nothing = TripleSet.empty().columns
-    types, given = (each.match(p=kind) if kind != NONE else nothing for each in (closed, asserted))
+    types, asserted_types = (each.match(p=kind) if kind != NONE else nothing for each in (closed, asserted))
     used = np.unique(np.concatenate(closed.columns))
     return Stats(
         len(asserted),
         len(closed) - len(asserted),
         len(used),
-        _counts(names, types[2], given[2]),
+        _counts(names, types[2], asserted_types[2]),
         _counts(names, closed.p, asserted.p),
         attributions(knowledge),
     )
@@ -77,9 +77,9 @@ def knowledge_stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
 def _counts(names: PrefixedNames, closed: Ints, asserted: Ints) -> list[TermCount]:
     ids, every = np.unique(closed, return_counts=True)
     own, some = np.unique(asserted, return_counts=True)
-    given = dict(zip(own.tolist(), some.tolist(), strict=True))
+    by_id = dict(zip(own.tolist(), some.tolist(), strict=True))
     counts = [
-        TermCount(names.of(id), count, count - given.get(id, 0))
+        TermCount(names.of(id), count, count - by_id.get(id, 0))
         for id, count in zip(ids.tolist(), every.tolist(), strict=True)
     ]
     return sorted(counts, key=lambda count: (-count.triples, count.name))

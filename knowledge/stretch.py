@@ -183,22 +183,22 @@ def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Val
     graph = quads.g.tolist()
     number = {line: i for i, line in enumerate(every)}
     s, p, o = (np.array(column, dtype=np.int64) for column in zip(*triples)) if triples else TripleSet.empty().columns
-    held: list[set[int]] = [set() for _ in triples]
+    graphs_of: list[set[int]] = [set() for _ in triples]
     for name, asserted in before.graphs.items():
         for i in np.flatnonzero(asserted.has(s, p, o)).tolist():
-            held[i].add(name)
-    begun: list[int | None] = [ALWAYS if graphs else None for graphs in held]
+            graphs_of[i].add(name)
+    begun: list[int | None] = [ALWAYS if graphs else None for graphs in graphs_of]
     rows: list[tuple[int, int, int]] = []
     for time, each in read:
         removed, added = ([number[line] for line in side] for side in (each.removed, each.added))
         for i in removed:
-            held[of[i]] = set() if graph[i] == NONE else held[of[i]] - {graph[i]}
+            graphs_of[of[i]] = set() if graph[i] == NONE else graphs_of[of[i]] - {graph[i]}
         for i in added:
-            held[of[i]].add(graph[i])
+            graphs_of[of[i]].add(graph[i])
         for i in {of[i] for i in (*removed, *added)}:
-            if begun[i] is None and held[i]:
+            if begun[i] is None and graphs_of[i]:
                 begun[i] = time
-            elif (there := begun[i]) is not None and not held[i]:
+            elif (there := begun[i]) is not None and not graphs_of[i]:
                 rows.append((i, there, time))
                 begun[i] = None
     rows += [(i, there, NEVER) for i, there in enumerate(begun) if there is not None]

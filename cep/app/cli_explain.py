@@ -129,15 +129,15 @@ def explain(options: ExplainOptions) -> int:
     from cep.explain.question import wanted
 
     options.check()
-    question, given = options.question, options.knowledge
-    for name in given.updates:
+    question, knowledge_options = options.question, options.knowledge
+    for name in knowledge_options.updates:
         if is_stream(name) and not Path(name).is_file():
             raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
-    known = knowledge_of(given.files, given.reasoning)
+    known = knowledge_of(knowledge_options.files, knowledge_options.reasoning)
     engine = Engine.from_text(
         text_of(options.rules),
         name=str(options.rules),
-        facts=facts_of(given.facts),
+        facts=facts_of(knowledge_options.facts),
         knowledge=known,
         policy=options.evaluation.policy,
         remember=ALWAYS,
@@ -148,13 +148,16 @@ def explain(options: ExplainOptions) -> int:
         wanted(options.event_text, engine, question.at)  # mistakes are reported before anything runs
     announce_compiling()
     explainer = _run(
-        engine, options.records.inputs, options.records.input_format, knowledge_feed(engine, given.updates, None)
+        engine,
+        options.records.inputs,
+        options.records.input_format,
+        knowledge_feed(engine, knowledge_options.updates, None),
     )
     if known is not None:
         from knowledge.provenance import Provenance
         from knowledge.report import prefixes
 
-        explainer = replace(explainer, facts=Provenance(known, prefixes(given.files)))
+        explainer = replace(explainer, facts=Provenance(known, prefixes(knowledge_options.files)))
     return _why(explainer, options) if question.absent is None else _not(explainer, options, back)
 
 

@@ -60,8 +60,8 @@ def stats(
         known = _loaded(files, reasoning)
         seconds = process_time() - started
         found = report.knowledge_stats(known, _prefixes(files, prefix))
-        kept = ", from the cache" if known.closure is not None and known.closure.cached else ""
-        inferred = "" if known.reasoning == "none" else f", {found.inferred:,} inferred ({known.reasoning}{kept})"
+        from_cache = ", from the cache" if known.closure is not None and known.closure.cached else ""
+        inferred = "" if known.reasoning == "none" else f", {found.inferred:,} inferred ({known.reasoning}{from_cache})"
         lines = [f"{found.asserted:,} triples{inferred}, {found.terms:,} terms, {seconds:.1f} s"]
         for title, counts in (("classes, instances", found.classes), ("properties, triples", found.properties)):
             lines += ["", *_counted(title, counts)]
@@ -94,9 +94,9 @@ def query(
             raise CepError(message, hint=f"one of {', '.join(FORMATS)}", code="option")
         known = _loaded(knowledge, reasoning)
         name = sparql[1:] if sparql.startswith("@") and sparql != "@-" else "query"
-        asked, prefixes = _read(sparql), _prefixes(knowledge or (), prefix)
-        say(text(known, asked, prefixes, format, name))
-        for warning in unknown_names(asked, prefixes, known, name):
+        query_text, prefixes = _read(sparql), _prefixes(knowledge or (), prefix)
+        say(text(known, query_text, prefixes, format, name))
+        for warning in unknown_names(query_text, prefixes, known, name):
             complain(warning)
 
 

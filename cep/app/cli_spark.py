@@ -40,10 +40,10 @@ def run_on_spark(options: RunOptions) -> int:
         from cep.app.spark_query import JobInputs, JobRequest, claimed
     except ModuleNotFoundError as error:
         raise refuse(f"Spark is not installed: no module {error.name}", "pip install 'semcep[spark]'") from None
-    with ExitStack() as held:
+    with ExitStack() as locks:
         request = JobRequest.of(options)
         reads = JobInputs.of(request)
-        return _run(request, reads, claimed(request, reads, held))
+        return _run(request, reads, claimed(request, reads, locks))
 
 
 def _run(request: JobRequest, reads: JobInputs, query: Job) -> int:

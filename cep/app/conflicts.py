@@ -86,8 +86,10 @@ class OutputGuard:
             return
         self._beside(option, path)
         if os.path.isdir(path):
-            if (held := self._held(found, option)) is not None:
-                raise refuse(f"{option}: the folder {shown} holds `{held[1]}`, which is {held[0]}", "name another one")
+            if (conflict := self._conflict(found, option)) is not None:
+                raise refuse(
+                    f"{option}: the folder {shown} holds `{conflict[1]}`, which is {conflict[0]}", "name another one"
+                )
         elif (place := self._read_with(path)) is not None:
             raise refuse(f"{option}: {shown} would be {place[0]} as well, by `{place[1]}`", _HINT)
 
@@ -111,7 +113,7 @@ class OutputGuard:
                     return what
         return None
 
-    def _held(self, folder: Identity, option: str) -> tuple[str, str] | None:
+    def _conflict(self, folder: Identity, option: str) -> tuple[str, str] | None:
         """The input that lies in a folder: (what messages call it, path). In a folder that belongs to a run, anything
         that is read counts, at any depth."""
         deep = self._spark or option in _OWN

@@ -58,11 +58,11 @@ def unused(tables: Collection[str], program: Source) -> list[Warning]:
     """A warning for each table whose facts no condition of the program asks for."""
     from cep.language.syntax.parser import parse
 
-    asked = set(_predicates_of(parse(program.text, program.name).statements)) if tables else set()
+    predicates = set(_predicates_of(parse(program.text, program.name).statements)) if tables else set()
     found = []
     for name in tables:
-        if name not in asked:
-            hint = did_you_mean(name, asked) or f"a condition asks for them: `WHERE {name}(...)`"
+        if name not in predicates:
+            hint = did_you_mean(name, predicates) or f"a condition asks for them: `WHERE {name}(...)`"
             found.append(
                 Warning(f"--facts {name}: no rule of {program.name} asks for `{name}`", hint=hint, code="unused")
             )

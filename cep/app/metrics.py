@@ -55,7 +55,7 @@ class MetricsCollector(Collector):
         rows = GaugeMetricFamily("semcep_state_rows", "Occurrences that wait in goals or for time.", labels=["stage"])
         size = GaugeMetricFamily("semcep_state_bytes", "Bytes of state, values included.", labels=["stage"])
         for stage in range(1, len(meter.charts) + 1):
-            mine = [held for (number, _), held in meter.state_by_bucket.items() if number == stage]
+            mine = [size_of_bucket for (number, _), size_of_bucket in meter.state_by_bucket.items() if number == stage]
             rows.add_metric([str(stage)], sum(one for one, _ in mine))
             size.add_metric([str(stage)], sum(one for _, one in mine))
         yield from (rows, size)
@@ -83,11 +83,11 @@ class MetricsCollector(Collector):
                 values = [str(stage), one.name, one.users]
                 into.add_metric(values, self._meter.made(stage, one.reads))
                 goal = self._meter.goals.get((stage, one.node))
-                held = [] if goal is None else list(goal.state_by_bucket.values())
+                buckets = [] if goal is None else list(goal.state_by_bucket.values())
                 out.add_metric(values, 0 if goal is None else goal.made)
                 spent.add_metric(values, 0 if goal is None else goal.time / 1e9)
-                rows.add_metric(values, sum(number for number, _ in held))
-                size.add_metric(values, sum(number for _, number in held))
+                rows.add_metric(values, sum(number for number, _ in buckets))
+                size.add_metric(values, sum(number for _, number in buckets))
         yield from (into, out, spent, rows, size)
 
 

@@ -22,7 +22,7 @@ from cep.spark.sink import output_folder
 from cep.spark.source import changes, data_source, kafka_connector
 from cep.spark.source.file_list import FileList
 from cep.spark.state import bucket_states, migration
-from cep.spark.state import checkpoint as kept
+from cep.spark.state import checkpoint as checkpoints
 from cep.spark.storage import lock, spark_files
 from cep.spark.storage.disk import check_writable, remove_hidden
 from cep.spark.storage.layout import CHECKPOINT, FILES, OUTGOING
@@ -103,7 +103,7 @@ class JobInputs:
     def of(cls, request: JobRequest) -> JobInputs:
         """CepError: an input is wrong or missing."""
         options, schemas = request.options, request.engine.inputs
-        with kept.checkpoint_errors(request.checkpoint):
+        with checkpoints.checkpoint_errors(request.checkpoint):
             known = FileList(str(request.checkpoint / FILES)).known
         absent = ("no-files",) if options.spark.open_ended else ()  # files may come later
         found = [
@@ -172,19 +172,21 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     options, query, folder = request.options, planned(request, reads), request.checkpoint
     warn(warnings_of(request.engine, options.rules, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
-    with kept.checkpoint_errors(folder):
+    with checkpoints.checkpoint_errors(folder):
         before = (folder / CHECKPOINT).exists()
         if not before:
-            kept.vacant(folder, query.output)  # before anything is put there
+            checkpoints.vacant(folder, query.output)  # before anything is put there
     if request.sent:
         output_address(options.sink.output, request.schemas)
         if not before:
             Sending(options.sink.output, request.schemas).close()  # later what is derived waits, if it has to
-    with kept.checkpoint_errors(folder):
+    with checkpoints.checkpoint_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         locks.enter_context(lock.locked(folder))
-        mine = _kept(request, query, ISO if kept.depends_on_input(folder) else _times(request))
-        state, moved = kept.claim(folder, mine, options.spark.migrate, query.lateness or 0, migratable=not reads.beside)
+        mine = _checkpoint_info(request, query, ISO if checkpoints.depends_on_input(folder) else _times(request))
+        state, moved = checkpoints.claim(
+            folder, mine, options.spark.migrate, query.lateness or 0, migratable=not reads.beside
+        )
     check_writable("--checkpoint", folder)
     _agrees(request, reads, query, state)
     if moved is not None:
@@ -208,10 +210,10 @@ def _times(request: JobRequest) -> str:
     return form(data_source.new_files(schemas, request.inputs, request.options.source.format, absent), schemas) or ISO
 
 
-def _kept(request: JobRequest, query: Job, times: str) -> kept.CheckpointInfo:
+def _checkpoint_info(request: JobRequest, query: Job, times: str) -> checkpoints.CheckpointInfo:
     """What the checkpoint records; `times`: the form of times in the output, if the checkpoint is new."""
     engine = request.engine
-    return kept.CheckpointInfo(
+    return checkpoints.CheckpointInfo(
         engine.program,
         request.program.text,
         request.options.evaluation.policy,
@@ -226,7 +228,7 @@ def _kept(request: JobRequest, query: Job, times: str) -> kept.CheckpointInfo:
     )
 
 
-def _agrees(request: JobRequest, reads: JobInputs, query: Job, state: kept.CheckpointInfo) -> None:
+def _agrees(request: JobRequest, reads: JobInputs, query: Job, state: checkpoints.CheckpointInfo) -> None:
     """Check that checkpoint and output belong together, and that the input is not over. CepError: they do not, or it
     is."""
     options, own = request.options, state.generation.spark(request.checkpoint)

@@ -140,8 +140,8 @@ def undeclared(engine: Engine) -> list[str]:
     for name, schema in engine.inputs.items():
         if schema.attributes and not schema.declared:
             names = [f"`{attribute.name}`" for attribute in schema.attributes]
-            held = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-            means = f"its records hold {held}, of any type; `event {name}(...).` would name and type them"
+            arguments = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+            means = f"its records hold {arguments}, of any type; `event {name}(...).` would name and type them"
             notes.append(f"`{name}` is not declared: {means}")
     return notes
 

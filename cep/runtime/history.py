@@ -83,8 +83,8 @@ class OccurrenceHistory:
             return lambda name, *rest: f"[{record}, {json.dumps(name)}, {json.dumps([*rest[:2], *rest[2]])}]"
 
         needed = np.unique(parts)
-        given, derived = needed[needed < DERIVED], needed[needed >= DERIVED]
-        texts = _written(self.sources, given, plan.schemas, pool, written("true"))
+        inputs, derived = needed[needed < DERIVED], needed[needed >= DERIVED]
+        texts = _written(self.sources, inputs, plan.schemas, pool, written("true"))
         texts |= _written(self.derived, derived, plan.schemas, pool, written("false"))
         heads = [number for number, head in enumerate(plan.heads) if head.event == event]
         rules: list[list[int]] = [heads[:1] if name >= DERIVED else [] for name in names.tolist()]
@@ -98,8 +98,8 @@ class OccurrenceHistory:
     def _parts(self, names: Ints) -> tuple[Ints, Ints]:
         """The occurrences of events that each of `names` was made of at once: pairs (index into names, name), distinct;
         of records of the input themselves. Instead of such as are no longer kept, what these were made of."""
-        given = np.flatnonzero((names < DERIVED) & (names != 0))
-        found = [np.stack([given, names[given]])]
+        inputs = np.flatnonzero((names < DERIVED) & (names != 0))
+        found = [np.stack([inputs, names[inputs]])]
         roots, current = self.lineage.parts_of(names)
         while len(current):
             whole = current < DERIVED
@@ -125,8 +125,8 @@ class OccurrenceHistory:
     def forget(self, waiting: Callable[[], Sequence[Ints]], now: int) -> None:
         """Drop what nothing goes back to of what is `waiting`, by names, when there is twice as much as after the last
         time. `now`: of what ended after it less `remember`, nothing."""
-        kept = sum(rows(table) for _, tables in self.tables() for table in tables)
-        if self.lineage.size + kept <= self._look_at:
+        size = sum(rows(table) for _, tables in self.tables() for table in tables)
+        if self.lineage.size + size <= self._look_at:
             return
         live = [np.empty(0, np.int64), *waiting()]
         if self.remember is not None:
@@ -169,9 +169,9 @@ class OccurrenceHistory:
             demand(name in schemas)
             demand(all(len(table) == FIRST + len(schemas[name].attributes) for table in tables))
         behind = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting]))
-        given = behind[(behind < DERIVED) & (behind != 0)]
+        inputs = behind[(behind < DERIVED) & (behind != 0)]
         known = [table[IDENTITY] for tables in self.sources.values() for table in tables]
-        demand(bool(np.isin(given, np.concatenate([np.empty(0, np.int64), *known])).all()))
+        demand(bool(np.isin(inputs, np.concatenate([np.empty(0, np.int64), *known])).all()))
 
 
 _DERIVED = "made "  # before the name of an event in a snapshot: what rules made of it

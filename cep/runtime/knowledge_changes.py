@@ -88,7 +88,7 @@ class KnowledgeChanges:
         every = sorted([*known, *changes], key=lambda each: each[0])
         if len(every) > 1 and self._add_over(every):
             return
-        kept = self.pending, self.over, self._ahead, self._before
+        before = self.pending, self.over, self._ahead, self._before
         if self.over is not None:  # one after the other from now on
             self.pending, self.over, self._ahead, self._before = [], None, None, None
             changes = every
@@ -96,7 +96,7 @@ class KnowledgeChanges:
             for time, change in sorted(changes, key=lambda each: each[0]):
                 self.add(time, change)
         except CepError:
-            self.pending, self.over, ahead, self._before = kept
+            self.pending, self.over, ahead, self._before = before
             self._ahead = None if self.over is None else ahead  # the one before may have changed
             raise
 

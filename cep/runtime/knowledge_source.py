@@ -207,13 +207,13 @@ def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str
     """
     known = ProgramKnowledge({}, {}, [])
     found: dict[str, Answers] = {}
-    for name, asked in rules.asked.items():
-        width = len(asked.variables) if isinstance(asked, Graph) else asked.fixed.count(None)
+    for name, pattern in rules.asked.items():
+        width = len(pattern.variables) if isinstance(pattern, Graph) else pattern.fixed.count(None)
         found[name] = Answers(("any",) * width, (np.empty(0, dtype=np.int64),) * width, 0)
         try:
             if background is None:
-                raise _nothing_to_ask(asked, rules.source)
-            found[name] = pattern_answers(background, asked, pool, rules.source)
+                raise _nothing_to_ask(pattern, rules.source)
+            found[name] = pattern_answers(background, pattern, pool, rules.source)
         except CepError as error:
             known.errors += error.errors if isinstance(error, CepErrors) else [error]
     types = _supposed(rules, found)
@@ -248,8 +248,12 @@ def _supposed(rules: Rules, found: Mapping[str, Answers]) -> dict[Place, str]:
     columns: dict[Place, Place] = {}
     types: dict[Place, str | None] = {}
     for name, each in found.items():
-        asked = rules.asked[name]
-        at = range(len(each.types)) if isinstance(asked, Graph) else [i for i, x in enumerate(asked.fixed) if x is None]
+        pattern = rules.asked[name]
+        at = (
+            range(len(each.types))
+            if isinstance(pattern, Graph)
+            else [i for i, x in enumerate(pattern.fixed) if x is None]
+        )
         for i, (column, type) in enumerate(zip(each.columns, each.types)):
             columns[name, at[i]] = (name, i)
             types[name, at[i]] = None if type == "any" and bool(np.equal(column, MISSING).all()) else type

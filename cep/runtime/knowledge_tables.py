@@ -65,29 +65,29 @@ class KnowledgeTables:
         """The pool codes of tables that are kept here."""
         if self._maintained is None:
             return []
-        kept = (*self._maintained.tables.values(), *self._maintained.derived.values())
-        return [column for table in kept for column in table.codes()]
+        tables = (*self._maintained.tables.values(), *self._maintained.derived.values())
+        return [column for table in tables for column in table.codes()]
 
     def _anew(self, background: KnowledgeSource) -> dict[str, Rows]:
         self._whole = {}
-        made = {name: self._asked(name, background)[1] for name in self.rules.asked}
+        made = {name: self._query(name, background)[1] for name in self.rules.asked}
         if self.rules.statics:
             tables = {name: MaterializedRelation(name, self.known.tables[name].types) for name in made}
             for name, table in tables.items():
                 table.add(*made[name])
-            given = {name: relation(self.rules.asked[name], table) for name, table in tables.items()}
-            given |= {name: each for name, each in self._offers.items() if name in self.known.offers}
-            maintained = self._closed(given, tables)
+            relations = {name: relation(self.rules.asked[name], table) for name, table in tables.items()}
+            relations |= {name: each for name, each in self._offers.items() if name in self.known.offers}
+            maintained = self._closed(relations, tables)
             for name, table in maintained.derived.items():
                 assert table.types == self.statics.relations[name].types, "what has no other types makes none"
                 made[name] = maintained.rows(name)
             self._maintained = maintained
         return made
 
-    def _closed(self, given: Mapping[str, Relation], tables: Mapping[str, MaterializedRelation]) -> Maintained:
+    def _closed(self, relations: Mapping[str, Relation], tables: Mapping[str, MaterializedRelation]) -> Maintained:
         present, self.pool.areas = self.pool.areas, self._areas
         try:
-            return Maintained(self.rules.statics, self.facts, self.pool, self.rules.source, given, tables)
+            return Maintained(self.rules.statics, self.facts, self.pool, self.rules.source, relations, tables)
         finally:
             self.pool.areas = present
 
@@ -98,7 +98,7 @@ class KnowledgeTables:
             found = self._difference(name, background)
             if found is None:
                 before = self._whole.get(name)
-                answered, rows = self._asked(name, background)
+                answered, rows = self._query(name, background)
                 if before is None or (before[0] is not answered and not _equal(before[1], rows)):
                     whole[name] = rows
             elif found[0][1] or found[1][1]:
@@ -124,17 +124,17 @@ class KnowledgeTables:
         for each in found:
             columns: list[Column] = []
             for column, type, wanted in zip(each.columns, each.types, self.known.tables[name].types):
-                held = refitted(column, type, wanted, self.pool)
-                if held is None:
+                same_type = refitted(column, type, wanted, self.pool)
+                if same_type is None:
                     return None
-                columns.append(held)
+                columns.append(same_type)
             fitted.append((columns, each.rows))
         return fitted[0], fitted[1]
 
-    def _asked(self, name: str, background: KnowledgeSource) -> tuple[Answers, Rows]:
+    def _query(self, name: str, background: KnowledgeSource) -> tuple[Answers, Rows]:
         """All answers of a pattern, or triples, as the rows of its table."""
-        asked, stored = self.rules.asked[name], self.known.tables[name]
-        answered = pattern_answers(background, asked, self.pool, self.rules.source)
+        pattern, stored = self.rules.asked[name], self.known.tables[name]
+        answered = pattern_answers(background, pattern, self.pool, self.rules.source)
         columns = tuple(
             self._fitted(name, i, answered.columns[i], type, stored.types[i]) for i, type in enumerate(answered.types)
         )
@@ -145,11 +145,11 @@ class KnowledgeTables:
         fitted = refitted(column, type, wanted, self.pool)
         if fitted is not None:
             return fitted
-        asked = self.rules.asked[name]
-        if isinstance(asked, Triples):
-            what, span = "a position of `triple`", asked.span
+        pattern = self.rules.asked[name]
+        if isinstance(pattern, Triples):
+            what, span = "a position of `triple`", pattern.span
         else:
-            what, span = f"`?{asked.variables[place]}` of the graph pattern", asked.span
+            what, span = f"`?{pattern.variables[place]}` of the graph pattern", pattern.span
         if (name, place) in self.known.supposed:
             message = f"after this change {what} is {a(type)}, and the rules take it as {a(wanted)}"
             hint = "the types of what is known stay as they were; without a value, what the rules make of it decides"

@@ -48,17 +48,17 @@ class Share:
 
     def holds(self, columns: Sequence[pl.Series], types: Sequence[str]) -> Bools:
         """Which keys, of these columns, are in it."""
-        hashed, held = hashes(columns, types), np.ones(len(columns[0]), np.bool_)
+        hashed, in_share = hashes(columns, types), np.ones(len(columns[0]), np.bool_)
         for number, count in self.buckets:
-            held &= hashed % np.uint64(count) == number
-        return held
+            in_share &= hashed % np.uint64(count) == number
+        return in_share
 
     def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
         """The same of rows that are dealt by all that they are."""
-        held = np.ones(table.height, np.bool_)
+        in_share = np.ones(table.height, np.bool_)
         for number, count in self.buckets:
-            held &= buckets(table, schema, "whole", count) == number
-        return held
+            in_share &= buckets(table, schema, "whole", count) == number
+        return in_share
 
 
 Keys = Collection[Key] | Share
@@ -94,8 +94,8 @@ class KeyedStage:
         everywhere = {event for event, route in self.stage.inputs.items() if route == "broadcast"}
         found = []
         for i in range(max(map(len, routes.values()), default=0)):
-            held = {event: route[i] for event, route in routes.items() if len(route) > i}
-            found.append(spread(self.book, self.stage.rules, held, everywhere, self.stage.inputs.keys()))
+            places = {event: route[i] for event, route in routes.items() if len(route) > i}
+            found.append(spread(self.book, self.stage.rules, places, everywhere, self.stage.inputs.keys()))
         return found
 
     def sides(self, unit: Unit) -> tuple[_Side, ...]:
@@ -173,8 +173,8 @@ def _test(types: Sequence[str], keys: Keys, pool: Pool) -> Callable[[Ints], Bool
         return lambda table: keys.holds(
             [decoded_series(table[:, i], type, pool) for i, type in enumerate(types)], types
         )
-    held = [encoded_key(key, types, pool) for key in keys if len(key) == len(types)]
-    known = [row for row in held if row is not None]
+    encoded = [encoded_key(key, types, pool) for key in keys if len(key) == len(types)]
+    known = [row for row in encoded if row is not None]
     wanted = np.array(known, np.int64).reshape(len(known), len(types))
 
     def among(table: Ints) -> Bools:
@@ -272,15 +272,15 @@ class StateByKey:
             moved = self.parts.pool.load(pl.from_arrow(pa.Table.from_batches(values)))  # type: ignore[arg-type]
         goals, codes = self._goals(), translation(moved)
         demand(len(states) == len(goals))
-        given = from_arrow(waiting)
+        tables = from_arrow(waiting)
         for name, places in coded(self.parts.plan.schemas).items():
-            for row in places if name in given else ():
-                given[name][row] = codes(given[name][row])
+            for row in places if name in tables else ():
+                tables[name][row] = codes(tables[name][row])
         for (goal, sides), each in zip(goals, states, strict=True):
             goal.replace(self.stage.selection(sides, keys, self.parts.pool), goal.recoded(each, codes))
-        for name in sorted(given.keys() | self.parts.clock.waiting.keys()):
+        for name in sorted(tables.keys() | self.parts.clock.waiting.keys()):
             _, others = self._waiting(name, keys, True)
-            self.parts.clock.waiting[name] = [*others, *([given[name]] if name in given else [])]
+            self.parts.clock.waiting[name] = [*others, *([tables[name]] if name in tables else [])]
             if not self.parts.clock.waiting[name]:
                 del self.parts.clock.waiting[name]
         self.parts.clock.latest = max(self.parts.clock.latest, header["latest"])
@@ -311,14 +311,14 @@ class StateByKey:
             mine = np.zeros(rows(table), np.bool_)
             if isinstance(keys, Share):
                 mine = keys.whole(table_frame(table, schema, self.parts.pool), schema)
-            kept = ~mine
+            others_rows = ~mine
         else:
             columns = route if isinstance(route, tuple) else None
             side = _Side(columns, tuple(schema.attributes[column].type for column in columns or ()))
             chosen = self.stage.selection([side], keys, self.parts.pool)
             mine = chosen.going(0, contiguous(table[FIRST:].T))
-            kept = ~mine if others else chosen.staying(0, mine)
-        return contiguous(table[:, mine]), [contiguous(table[:, kept])] if kept.any() else []
+            others_rows = ~mine if others else chosen.staying(0, mine)
+        return contiguous(table[:, mine]), [contiguous(table[:, others_rows])] if others_rows.any() else []
 
 
 def translation(moved: Ints) -> Translation:

@@ -228,9 +228,9 @@ class ServeOptions:
         from cep.app.knowledge_feed import is_stream
         from connectors.feeds import document
 
-        kept, alerts = self.retention, self.alerts
-        _ = kept.keep_for, kept.remembered, alerts.receivers, self.server.root
-        if kept.remember is not None and not kept.explain and self.place.on is None:
+        retention, alerts = self.retention, self.alerts
+        _ = retention.keep_for, retention.remembered, alerts.receivers, self.server.root
+        if retention.remember is not None and not retention.explain and self.place.on is None:
             raise refuse("--remember: there is no --explain", "what led to events is kept with `--explain`")
         if not self.source.inputs:
             raise refuse("there is no --input", "name a file, or `--input -` for standard input")
@@ -239,8 +239,8 @@ class ServeOptions:
         if alerts.status not in document.STATUSES:
             hint = did_you_mean(alerts.status, document.STATUSES) or f"it is one of {', '.join(document.STATUSES)}"
             raise refuse(f"--status: `{alerts.status}` is none", hint)
-        if not _IRI.fullmatch(kept.base):
-            raise refuse(f"--base: `{kept.base}` begins no IRI", "e.g. `--base https://example.org/storms/`")
+        if not _IRI.fullmatch(retention.base):
+            raise refuse(f"--base: `{retention.base}` begins no IRI", "e.g. `--base https://example.org/storms/`")
         if alerts.sender is not None:
             document.parse_sender(alerts.sender)
         for name in self.knowledge.updates:

@@ -86,11 +86,11 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     warn(warnings_of(engine, options.rules, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
     folder = _folder(options, engine, stack)
-    kept = options.retention.state is not None and live
-    if kept and options.knowledge.updates:
+    journaled_input = options.retention.state is not None and live
+    if journaled_input and options.knowledge.updates:
         hint = "without --state, or with input from files"
         raise refuse("--knowledge-updates: live input that goes on from a snapshot cannot have them", hint)
-    journal = stack.enter_context(closing(Journal(folder, engine.inputs))) if kept else None
+    journal = stack.enter_context(closing(Journal(folder, engine.inputs))) if journaled_input else None
     if journal is not None and (blob := journal.snapshot()):
         engine = _restored(options, engine, made, blob)
     changes = knowledge_feed(engine, options.knowledge.updates, silence)

@@ -93,9 +93,9 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     blocks = derived(records, job)
     schemas = {event: job.program.schemas[event] for event in job.wanted}
     folder, merged = Path(job.checkpoint), job.program.merged
-    held, passing = holder(folder), Path(job.output) == folder / OUTGOING
+    run, passing = holder(folder), Path(job.output) == folder / OUTGOING
     own, first = job.generation.spark(folder), job.generation.first
-    places = job.checkpoint, held, passing, own.name, first
+    places = job.checkpoint, run, passing, own.name, first
     to = sink(FileSinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times))
     spark.dataSource.register(to)
     writer = world(blocks, job.program).writeStream.outputMode("append").format(to.name())

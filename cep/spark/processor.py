@@ -50,11 +50,13 @@ class Buckets(StatefulProcessor):
         if self.task is None:
             from cep.spark.stage_task import BucketStore, StageTask
 
-            store = BucketStore(self.kept, lambda version: self.version.update((version,)), self.handle.registerTimer)
+            store = BucketStore(
+                self.saved_version, lambda version: self.version.update((version,)), self.handle.registerTimer
+            )
             self.task = StageTask(pickle.loads(self.work), store)
         return self.task
 
-    def kept(self) -> int:
+    def saved_version(self) -> int:
         """The version of the state of the current bucket; 0: it has none yet."""
         there = self.version.get()
         return 0 if there is None else int(there[0])

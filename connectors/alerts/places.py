@@ -63,8 +63,10 @@ def _cut(polygon: Any) -> list[Any]:
     if west >= -180 and east <= 180:
         return [polygon]
     found = []
-    for turn in range(-2, 3):
-        part = affinity.translate(polygon.intersection(box(360 * turn - 180, -90, 360 * turn + 180, 90)), -360 * turn)
+    for revolution in range(-2, 3):
+        part = affinity.translate(
+            polygon.intersection(box(360 * revolution - 180, -90, 360 * revolution + 180, 90)), -360 * revolution
+        )
         found += [each for each in getattr(part, "geoms", [part]) if each.geom_type == "Polygon" and not each.is_empty]
     return found
 

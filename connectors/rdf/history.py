@@ -99,9 +99,9 @@ class StoreListener:
             (one.derived, service.outputs, self._derivations.events),
         ):
             for name, table in tables.items():
-                kept = table if oldest is None else table.filter(pl.col("end") >= oldest)
-                if kept.height:
-                    parts.append(written(kept, schemas[name]))
+                recent = table if oldest is None else table.filter(pl.col("end") >= oldest)
+                if recent.height:
+                    parts.append(written(recent, schemas[name]))
                     new.append(name)
         if parts:
             self._last = self.store.add("".join(parts))

@@ -122,7 +122,7 @@ def _given(body: bytes, receive: Receive) -> Receive:
     """The body, once; then what else comes."""
     left = [body]
 
-    async def given() -> Message:
+    async def receive_body() -> Message:
         return {"type": "http.request", "body": left.pop()} if left else await receive()
 
-    return given
+    return receive_body

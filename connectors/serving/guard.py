@@ -204,8 +204,8 @@ def _host(text: str) -> str:
 
 def _head(scope: Scope) -> int:
     """Bytes of the first line and the headers, with what stands between them, up to the empty line."""
-    asked = len(scope["query_string"])
-    line = len(scope["method"]) + len(scope.get("raw_path") or scope["path"]) + asked + bool(asked) + 14
+    query = len(scope["query_string"])
+    line = len(scope["method"]) + len(scope.get("raw_path") or scope["path"]) + query + bool(query) + 14
     return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
 
 

@@ -36,8 +36,8 @@ _TYPES = {
 _NAMES = {**PREFIXES, "ldes": LDES, "tree": TREE}
 
 
-def router(history: StoreListener, kept: str | None) -> APIRouter:
-    """`kept`: how long events are kept, as an xsd:duration."""
+def router(history: StoreListener, retention: str | None) -> APIRouter:
+    """`retention`: how long events are kept, as an xsd:duration."""
     made = APIRouter(tags=["events"], default_response_class=Response)
     store = history.store
 
@@ -50,11 +50,11 @@ def router(history: StoreListener, kept: str | None) -> APIRouter:
         days = sorted({hour[-13:-3] for hour in hours})
         here = str(request.base_url) + "ldes"
         lines = [*_stream(here), *_triple(here, TREE + "viewDescription", "_:view")]
-        if kept is not None:
+        if retention is not None:
             lines += [
                 f"_:view <{LDES}retentionPolicy> _:policy .",
                 f"_:policy <{RDF}type> <{LDES}DurationAgoPolicy> .",
-                f'_:policy <{TREE}value> "{kept}"^^<{XSD}duration> .',
+                f'_:policy <{TREE}value> "{retention}"^^<{XSD}duration> .',
             ]
         for day in days:
             begin = datetime.fromisoformat(day)

@@ -37,8 +37,8 @@ class RootPath:
             return
         path: str = scope["path"]
         if path == self.path:
-            asked = scope["query_string"].decode("latin-1")
-            await RedirectResponse(f"{self.path}/{'?' if asked else ''}{asked}", 308)(scope, receive, send)
+            query = scope["query_string"].decode("latin-1")
+            await RedirectResponse(f"{self.path}/{'?' if query else ''}{query}", 308)(scope, receive, send)
             return
         whole = path if path.startswith(self.path + "/") else self.path + path
         await self.app({**scope, "root_path": self.path, "path": whole}, receive, send)

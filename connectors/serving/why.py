@@ -173,8 +173,8 @@ def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> End
     """Finds an event among the newest, else in the store."""
 
     def found(id: str) -> tuple[str | None, int] | None:
-        if (held := scene.event(id)) is not None:
-            return str(held["type"]), int(held["end"])
+        if (event := scene.event(id)) is not None:
+            return str(event["type"]), int(event["end"])
         query = f"SELECT ?end {{ <{vocabulary.event(id)}> <{TIME}hasEnd> ?end }}"
         answer = json.loads(store.ask(Question(query)).result().body)
         stamps = [row["end"]["value"].removeprefix(vocabulary.instant()) for row in answer["results"]["bindings"]]

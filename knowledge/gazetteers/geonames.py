@@ -109,8 +109,8 @@ def _content(path: Path) -> bytes:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if name.lower().endswith(".txt") and name != "readme.txt"]
             if len(names) != 1:
-                held = ", ".join(archive.namelist()) or "nothing"
-                raise CepError(f"{path}: one `.txt` file is expected in it, and it holds {held}", code="places")
+                content = ", ".join(archive.namelist()) or "nothing"
+                raise CepError(f"{path}: one `.txt` file is expected in it, and it holds {content}", code="places")
             return archive.read(names[0])
     except zipfile.BadZipFile:
         raise CepError(f"{path}: this is no zip file, or not all of one", code="places") from None

@@ -73,7 +73,7 @@ class Refreshed:
 
     def changed(
         self,
-        asked: tuple[str, Mapping[str, str]],
+        query: tuple[str, Mapping[str, str]],
         triples: tuple[TripleSet, TripleSet, TripleSet, TripleSet],
         terms: Terms,
         resolve: Resolve,
@@ -90,7 +90,7 @@ class Refreshed:
         if few is None:
             return None
         own = self.terms.ids([terms.term(key) for key in sorted(keys)]).tolist()
-        rows = self._solved(asked, store.store_quads(terms, few), set(own))
+        rows = self._solved(query, store.store_quads(terms, few), set(own))
         known = {row for key in own for row in self._rows(key)}
         return self._edited(sorted(known - rows), sorted(rows - known))
 
@@ -121,11 +121,11 @@ class Refreshed:
         s, p, o = (np.concatenate(column) for column in zip(*parts))
         return TripleSet.of(s, p, o)
 
-    def _solved(self, asked: tuple[str, Mapping[str, str]], few: Sequence[ox.Quad], keys: set[int]) -> set[Row]:
+    def _solved(self, query: tuple[str, Mapping[str, str]], few: Sequence[ox.Quad], keys: set[int]) -> set[Row]:
         """The rows of keys, of the triples that are found from them."""
         small = ox.Store()
         small.extend(few)
-        found = small.query(select_query(asked[0], self.names), prefixes=dict(asked[1]))
+        found = small.query(select_query(query[0], self.names), prefixes=dict(query[1]))
         assert isinstance(found, ox.QuerySolutions), "a SELECT gives solutions"
         rows = [[solution[i] for i in range(len(self.names))] for solution in found]
         there = {term for row in rows for term in row if term is not None}

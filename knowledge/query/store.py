@@ -47,12 +47,12 @@ def store_quads(terms: Terms, triples: TripleSet, graph: int = NONE) -> list[ox.
     return [ox.Quad(made[s], made[p], made[o], name) for s, p, o in rows]  # type: ignore[arg-type]
 
 
-def follow(kept: ox.Store, terms: Terms, changes: Sequence[tuple[int, TripleSet, TripleSet]]) -> None:
+def follow(store: ox.Store, terms: Terms, changes: Sequence[tuple[int, TripleSet, TripleSet]]) -> None:
     """Take changes of graphs into a store: the name of each, what goes and what comes."""
     for graph, less, more in changes:
         for quad in store_quads(terms, less, graph):
-            kept.remove(quad)
-        kept.extend(store_quads(terms, more, graph))
+            store.remove(quad)
+        store.extend(store_quads(terms, more, graph))
 
 
 def _only(columns: TripleColumns, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> TripleColumns:

@@ -118,12 +118,12 @@ class Canonical:
                 elif datatype in CANONICAL:
                     ids = ids[~terms.texts(ids).str.contains(CANONICAL[datatype]).to_numpy()]
                 doubtful.append(ids)
-        asked = np.concatenate([new[:0], *doubtful])
-        found = terms.tokens(canonical_form(terms.written(asked))) if len(asked) else asked
+        uncertain = np.concatenate([new[:0], *doubtful])
+        found = terms.tokens(canonical_form(terms.written(uncertain))) if len(uncertain) else uncertain
         # What was given back may be new itself; it stands for itself.
         self._of = np.concatenate([self._of, np.arange(done, len(terms), dtype=np.int64)])
-        self._of[asked] = found
-        self.changes = self.changes or bool((asked != found).any())
+        self._of[uncertain] = found
+        self.changes = self.changes or bool((uncertain != found).any())
 
 
 def canonical_form(tokens: pl.Series) -> pl.Series:

@@ -56,7 +56,7 @@ def graph_contains(line: str, terms: Terms, graphs: Mapping[int, TripleSet], eve
     """Whether a quad, in N-Quads, is in a graph, in any where it names none; `every`: the triples of all of them."""
     (quad,) = ox.parse(line, ox.RdfFormat.N_QUADS)
     ids = [terms.id_of(term) for term in quad.triple]
-    held = every
+    triples = every
     if not isinstance(quad.graph_name, ox.DefaultGraph):
-        held = graphs.get(terms.id_of(quad.graph_name), TripleSet.empty())
-    return NONE not in ids and held.count(*ids) > 0
+        triples = graphs.get(terms.id_of(quad.graph_name), TripleSet.empty())
+    return NONE not in ids and triples.count(*ids) > 0

@@ -114,23 +114,22 @@ class TripleSet:
         return stop - start
 
     def _one(self, s: int | None, p: int | None, o: int | None) -> tuple[int, int, int]:
-        given = tuple(None if id is None else np.array([id], dtype=np.int64) for id in (s, p, o))
-        order, start, stop = self.ranges(*given)
+        columns = tuple(None if id is None else np.array([id], dtype=np.int64) for id in (s, p, o))
+        order, start, stop = self.ranges(*columns)
         return (order, int(start[0]), int(stop[0])) if len(start) else (order, 0, len(self))
 
     def ranges(self, s: Ints | None, p: Ints | None, o: Ints | None) -> tuple[int, Ints, Ints]:
         """For each row of the columns given (None: any) the triples with these ids: the rows from `start` up to `stop`
         of an order of the triples, which comes first. With no column given there is no row."""
-        given = (s, p, o)
-        fixed = {i for i in range(3) if given[i] is not None}
+        columns = (s, p, o)
+        fixed = {i for i in range(3) if columns[i] is not None}
         order = next(i for i, places in enumerate(_ORDERS) if set(places[: len(fixed)]) == fixed)
-        keys = [column for place in _ORDERS[order] if (column := given[place]) is not None]
+        keys = [column for place in _ORDERS[order] if (column := columns[place]) is not None]
         rows = len(keys[0]) if keys else 0
         start: Ints = np.empty(rows, dtype=np.int64)
         stop: Ints = np.empty(rows, dtype=np.int64)
         if rows:
-            columns = [self.ordered(order)[place] for place in _ORDERS[order]]
-            a, b, c = columns
+            a, b, c = (self.ordered(order)[place] for place in _ORDERS[order])
             x, y, z = (keys + keys[:1] * 2)[:3]
             _locate(a, b, c, x, y, z, len(keys), start, stop)
         return order, start, stop

@@ -147,15 +147,15 @@ def _extended(part: BodyAtom, rows: Substitutions, later: set[str]) -> Iterator[
             keep = _of_every(known, relation, s, o) if part.atom.every else relation.has(packed(s, o), part.before)
             yield group.take(keep, int(keep.sum()))
             continue
-        asked = {slot for slot, column in ((part.atom.s, s), (part.atom.o, o)) if column is None} & later
+        wanted = {slot for slot, column in ((part.atom.s, s), (part.atom.o, o)) if column is None} & later
         if part.before is not None or part.atom.s == part.atom.o:
             yield from _joined(known, group, relation)
-        elif not asked:
+        elif not wanted:
             there = _ranges(known, group, relation)[2] > 0
             yield group.take(there, int(there.sum()))
-        elif s is None and o is None and len(asked) == 1:
-            ends = relation.subjects if part.atom.s in asked else relation.objects
-            yield from _crossed(group, str(asked.pop()), ends)
+        elif s is None and o is None and len(wanted) == 1:
+            ends = relation.subjects if part.atom.s in wanted else relation.objects
+            yield from _crossed(group, str(wanted.pop()), ends)
         else:
             yield from _joined(known, group, relation)
 
@@ -191,10 +191,10 @@ def _ranges(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> tu
     s, o = rows.of(part.atom.s), rows.of(part.atom.o)
     if s is None and o is None:
         return np.zeros(rows.count, dtype=np.int64), False, np.full(rows.count, len(relation), dtype=np.int64)
-    within, asked = (relation.backward, o) if s is None else (relation.pairs, s)
-    assert asked is not None, "one end is bound"
-    lows = np.searchsorted(within, asked << 32)
-    return lows, s is None, np.searchsorted(within, (asked + 1) << 32) - lows
+    within, bound = (relation.backward, o) if s is None else (relation.pairs, s)
+    assert bound is not None, "one end is bound"
+    lows = np.searchsorted(within, bound << 32)
+    return lows, s is None, np.searchsorted(within, (bound + 1) << 32) - lows
 
 
 def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:

@@ -44,37 +44,37 @@ def _changes(column: Ints) -> NDArray[np.bool_]:
     return changes
 
 
-def contained(within: Ints, asked: Ints) -> NDArray[np.bool_]:
-    """Which of `asked` are in a sorted column."""
+def contained(within: Ints, values: Ints) -> NDArray[np.bool_]:
+    """Which of `values` are in a sorted column."""
     if not len(within):
-        return np.zeros(len(asked), dtype=np.bool_)
-    at = np.searchsorted(within, asked)
+        return np.zeros(len(values), dtype=np.bool_)
+    at = np.searchsorted(within, values)
     at[at == len(within)] = 0
-    there: NDArray[np.bool_] = within[at] == asked
+    there: NDArray[np.bool_] = within[at] == values
     return there
 
 
-def _rows(within: Ints, asked: Ints) -> Ints:
+def _rows(within: Ints, values: Ints) -> Ints:
     """Where those of some sorted values are that a sorted column has."""
-    places = np.searchsorted(within, asked[contained(within, asked)])
+    places = np.searchsorted(within, values[contained(within, values)])
     return places
 
 
-def apart(within: Ints, asked: Ints) -> Ints:
+def apart(within: Ints, values: Ints) -> Ints:
     """Those of a sorted column that are not in another; fast where the two hardly differ."""
-    if len(asked) < _SIMILAR or not len(within):
-        return asked[~contained(within, asked)]
-    out: Ints = np.empty(len(asked), dtype=np.int64)
-    return out[: _apart(within, asked, out)].copy()
+    if len(values) < _SIMILAR or not len(within):
+        return values[~contained(within, values)]
+    out: Ints = np.empty(len(values), dtype=np.int64)
+    return out[: _apart(within, values, out)].copy()
 
 
-def _apart(within: Any, asked: Any, out: Any) -> Any:
+def _apart(within: Any, values: Any, out: Any) -> Any:
     count, j = 0, 0
-    for i in range(asked.shape[0]):
-        while j < within.shape[0] and within[j] < asked[i]:
+    for i in range(values.shape[0]):
+        while j < within.shape[0] and within[j] < values[i]:
             j += 1
-        if j == within.shape[0] or within[j] != asked[i]:
-            out[count] = asked[i]
+        if j == within.shape[0] or within[j] != values[i]:
+            out[count] = values[i]
             count += 1
     return count
 

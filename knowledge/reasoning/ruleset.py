@@ -106,8 +106,8 @@ def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabular
     literals = literals[terms.kinds(literals) == LITERAL]
     pairs = []
     for datatype, name in zip(datatypes.tolist(), terms.texts(datatypes)):
-        held = literals[inside(terms, literals, name)]
-        pairs.append(packed(held, np.full(len(held), datatype, dtype=np.int64)))
+        members = literals[inside(terms, literals, name)]
+        pairs.append(packed(members, np.full(len(members), datatype, dtype=np.int64)))
     return PredicateRelations({words.type: BinaryRelation.at(sorted_distinct(np.concatenate(pairs)), 0)})
 
 

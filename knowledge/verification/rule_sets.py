@@ -98,8 +98,8 @@ class CorrectedOwlRl(OWLRL_Semantics):  # type: ignore[misc]
         alike: dict[Node, list[Literal]] = defaultdict(list)
         for literal in literals:
             alike[representative(literal)].append(literal)
-            held = [datatype for datatype in LEAST_AND_MOST if datatype_contains(datatype, literal)]
-            self._correct("O4", *((literal, RDF.type, datatype) for datatype in held))
+            datatypes = [datatype for datatype in LEAST_AND_MOST if datatype_contains(datatype, literal)]
+            self._correct("O4", *((literal, RDF.type, datatype) for datatype in datatypes))
         for equal in alike.values():
             self._correct("O7", *((x, OWL.sameAs, y) for x, y in permutations(equal, 2)))
 

@@ -258,8 +258,8 @@ def parted(lines: Sequence[str], keep: int | None) -> tuple[list[str], list[str]
     ends = [None if (found := _LATEST.search(line)) is None else int(found[1]) for line in lines]
     since = max((end for end in ends if end is not None), default=0) - keep
     stays = [end is None or end >= since for end in ends]
-    kept = [line for line, stay in zip(lines, stays, strict=True) if stay]
-    return kept, [file_name(line) for line, stay in zip(lines, stays, strict=True) if not stay]
+    staying = [line for line, stay in zip(lines, stays, strict=True) if stay]
+    return staying, [file_name(line) for line, stay in zip(lines, stays, strict=True) if not stay]
 
 
 def file_name(line: str) -> str:

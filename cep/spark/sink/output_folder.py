@@ -20,9 +20,9 @@ def finish_batches(folder: Path) -> list[Path]:
         return []
     log = CommitLog(folder)
     log.settle()
-    kept = {file_name(line) for line in log.lines()}
-    kept.update(log.leaving())
-    gone = [folder / name for name in sorted(set(_written(folder)) - kept)]
+    listed = {file_name(line) for line in log.lines()}
+    listed.update(log.leaving())
+    gone = [folder / name for name in sorted(set(_written(folder)) - listed)]
     for path in gone:
         path.unlink()
     if log.there:

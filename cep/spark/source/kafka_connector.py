@@ -196,12 +196,12 @@ def options(address: Address, most: int | None) -> dict[str, str]:
 
 def client(address: Address) -> dict[str, str]:
     """The settings of the Java client that an address asks for. CepError: as `options`."""
-    given = address.options
+    options_given = address.options
     found = {"security.protocol": layer(address), "isolation.level": "read_committed"}
-    if "group" in given:
-        found["group.id"] = given["group"]
+    if "group" in options_given:
+        found["group.id"] = options_given["group"]
     if address.user is not None:
-        mechanism = given.get("sasl", "PLAIN")
+        mechanism = options_given.get("sasl", "PLAIN")
         if mechanism not in _MODULES:
             raise address.refused(f"`sasl={mechanism}` is not known", f"`sasl` is one of {', '.join(_MODULES)}")
         secret = address.password or ""
@@ -213,9 +213,9 @@ def client(address: Address) -> dict[str, str]:
         "cert": ("ssl.keystore.type", "ssl.keystore.certificate.chain"),
         "key": ("ssl.keystore.type", "ssl.keystore.key"),
     }.items():
-        if option in given:
+        if option in options_given:
             found |= dict(zip(names, ("PEM", _text(address, option)), strict=True))
-    for name, value in given.items():
+    for name, value in options_given.items():
         if "." in name:
             if name in _TAKEN:
                 raise address.refused(f"`{name}` cannot be set by an address: Spark's connector sets it")

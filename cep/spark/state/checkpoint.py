@@ -122,9 +122,9 @@ def _migrated(
         _empty(now.output, f"{before.output} has what was derived before")
         finish_batches(Path(before.output))
         generation = replace(generation, first=0)
-    kept = replace(now, generation=generation, name=before.name, times=before.times)
-    kept.write(folder / CHECKPOINT)
-    return kept, moved
+    migrated_info = replace(now, generation=generation, name=before.name, times=before.times)
+    migrated_info.write(folder / CHECKPOINT)
+    return migrated_info, moved
 
 
 def _empty(output: str, why: str) -> None:
