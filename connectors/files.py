@@ -110,7 +110,7 @@ def replay(
             yield replace(batch, watermark=None if latest is None else latest - 1)  # the next may end then as well
     else:
         batches = (_without_data(batch) for batch in _read(found, schemas, chunk, rows, stdin))
-        yield from _sorted(list(batches), schemas, rows)
+        yield from in_order(list(batches), schemas, rows)
 
 
 def _read(
@@ -257,8 +257,9 @@ def _without_data(batch: Batch) -> Batch:
     return replace(batch, blocks=[block.without_data() for block in batch.blocks])
 
 
-def _sorted(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> Iterator[Batch]:
-    """The rows of all batches, cut where the end changes, about `rows` at a time."""
+def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> Iterator[Batch]:
+    """The rows of all batches by their end, cut where that changes, about `rows` at a time; each batch with its
+    watermark. The list is emptied."""
     dead = [record for batch in batches for record in batch.dead]
     blocks = [block for batch in batches for block in batch.blocks]
     total = batches[-1].bytes_read if batches else 0

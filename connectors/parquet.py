@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 
@@ -79,8 +79,18 @@ def read_parquet(
     bound = bind(file, schema, opened.schema_arrow.names, {each.name: _type(each.type) for each in opened.schema_arrow})
     keys = time_keys(bound)
     wanted = dict.fromkeys([*keys, *(attribute.source or attribute.name for attribute in schema.attributes)])
+    yield from read_batches(file, _batches(file, opened, rows, list(wanted)), bound, first)
+
+
+def read_batches(
+    file: str, batches: Iterable[pa.RecordBatch], schema: Schema, first: int
+) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
+    """Tables of one event from Arrow batches; `schema` says its time columns (`connectors.header.bind`), the first row
+    has the number `first`. A column goes on as it is where that can be, without a copy. CepError: it holds something
+    else."""
+    keys = time_keys(schema)
     line = 1
-    for batch in _batches(file, opened, rows, list(wanted)):
+    for batch in batches:
         reasons: Reasons = {}
         columns = pl.DataFrame(pl.from_arrow(_textual(batch, reasons)))
         n = columns.height
@@ -171,7 +181,7 @@ def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons
         case "float" | "any" if dtype.is_numeric():
             numbers = column.cast(pl.Float64)
             _refuse(numbers.is_infinite(), column, attribute, "is beyond the floats", reasons)
-            return numbers.fill_nan(None) + 0.0
+            return numbers.fill_nan(None) if numbers.is_nan().any() else numbers
     if dtype == pl.Null:
         return pl.Series(attribute.name, [None] * len(column), dtype=_EMPTY.get(attribute.type, pl.String))
     raise _mismatch(file, column, attribute)
@@ -241,7 +251,7 @@ def _scaled(column: pl.Series, unit: int, attribute: Attribute, reasons: Reasons
         return whole + ((rest > 500) | ((rest == 500) & (whole % 2 == 1))).cast(pl.Int64)
     far = (column > LARGEST // unit) | (column < -(LARGEST // unit))
     far = _refuse(far, column, attribute, "is beyond 64 bits of microseconds", reasons, code)
-    return _without(column, far) * unit
+    return _without(column, far) if unit == 1 else _without(column, far) * unit
 
 
 def _parsed(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from cep.core.relation import END, FIRST, ORDER, START, Table, column, concat, rows
 from cep.core.schema import ARRIVAL, TIE, Schema
 from cep.core.values import MISSING, Pool
-from cep.events import Event, Value
+from cep.events import Event, Iri, Value
 
 DerivedTables = Mapping[str, Sequence[Table]]
 """What a step gives: by event, a table a slice."""
@@ -67,8 +68,25 @@ def to_events(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool)
         starts, ends = table[START].tolist(), table[END].tolist()
         for i in range(rows(table)):
             events.append(Event(name, tuple(c[i] for c in columns), starts[i], ends[i]))
-    events.sort(key=lambda e: (e.end, e.start, e.type, tuple(_rank(v) for v in e.args)))
-    return events
+    return sorted(events, key=_place)
+
+
+def events_of(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> list[Event]:
+    """The same from tables as `frames` gives them."""
+    events: list[Event] = []
+    for name, table in tables.items():
+        columns = [table[attribute.name].to_list() for attribute in schemas[name].attributes]
+        for i, attribute in enumerate(schemas[name].attributes):
+            if attribute.type == "iri":
+                columns[i] = [None if value is None else Iri(value) for value in columns[i]]
+        times = zip(table["start"].to_list(), table["end"].to_list(), strict=True)
+        arguments = zip(*columns, strict=True) if columns else repeat((), table.height)
+        events += [Event(name, tuple(args), start, end) for (start, end), args in zip(times, arguments, strict=True)]
+    return sorted(events, key=_place)
+
+
+def _place(event: Event) -> tuple[int, int, str, tuple[tuple[str, float, str], ...]]:
+    return event.end, event.start, event.type, tuple(_rank(value) for value in event.args)
 
 
 def values(table: Table, argument: int, type: str, pool: Pool) -> list[Value]:

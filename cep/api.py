@@ -1,0 +1,264 @@
+"""Programs from Python: what `from cep import Engine, detect` gives. Tables of any library in, derived events out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cep.compile import COMPILED, compile
+from cep.core.errors import CepError, Warning
+from cep.core.schema import Schema
+from cep.core.time import BEGINNING
+from cep.derived import Derived
+from cep.engine import Engine as Running
+from cep.engine import Frames
+from cep.events import Event, types_of
+from cep.runtime.encode import RefusedRow
+from cep.runtime.knowledge_source import KnowledgeSource
+from connectors.batch import Batch
+from connectors.files import in_order
+from connectors.frames import ROWS, read_data, table
+from connectors.times import of_duration, of_iso
+
+Data = Any
+"""What rows are taken from (`connectors.frames`): a data frame of polars or pandas, lazy ones too; a table, record
+batch, reader or dataset of pyarrow, and whatever offers `__arrow_c_stream__` or `__arrow_c_array__`; `{column: array}`;
+a list of records (dicts) or of `Event`; an iterator of any of these; `{event: any of these}`."""
+
+Duration = timedelta | str
+"""`timedelta(minutes=5)`, or `"5 min"`."""
+
+
+def detect(
+    program: str | Path,
+    data: Data,
+    policy: str | None = None,
+    facts: Mapping[str, Any] | None = None,
+    knowledge: KnowledgeSource | Iterable[Any] | None = None,
+    *,
+    lateness: Duration | None = None,
+    strict: bool = False,
+) -> Derived:
+    """All that a program derives from data, which need not be in the order of time.
+
+    `program`: its text, or a `Path`. The declarations say which columns attributes and times come from (FROM, TIME).
+    `policy`, `facts` ({predicate: table}) and `knowledge` are those of `cep.compile.compile`. `lateness`: take the data
+    as they stand, none of them later than so much, and hold no more of them than that; an iterator of tables may then
+    be longer than the memory. `strict`: a row that becomes no event is an error; else it is among `dead` of what is
+    found. Raises CepError for a mistake in the program, and for data that do not fit it.
+    """
+    events, data = _events(data)
+    text, name = _program(program)
+    types = None if events is None else types_of(events)
+    made = compile(text, name, policy=policy, facts=_facts(facts), knowledge=knowledge, types=types)
+    engine = Running(made, lateness=None if lateness is None else _ticks(lateness))
+    found = _Found(engine, strict)
+    if events is not None:
+        found.take(events)
+    else:
+        batches = read_data(data, engine.inputs, _only(engine))
+        for batch in batches if lateness is not None else in_order(list(batches), engine.inputs, ROWS):
+            found.take(batch)
+    found.add(engine.close())
+    return found.derived()
+
+
+class Engine:
+    """A program, running on data as they come: each call gives what it completes.
+
+    `push` takes what `detect` takes. Time goes on with the data, `lateness` behind the latest of them, and by
+    `advance`; what comes later than that is among `dead`. `inner` is the engine itself, with times in microseconds
+    (`cep.engine`).
+    """
+
+    def __init__(self, inner: Running) -> None:
+        self.inner = inner
+
+    @classmethod
+    def from_text(cls, text: str, name: str = "<program>", *, lateness: Duration = "0 s", **options: Any) -> Engine:
+        """For a program text. `options` are those of `cep.compile.compile` and of `cep.engine.Engine`. Raises
+        CepError."""
+        given = {option: options.pop(option) for option in COMPILED if option in options}
+        given["facts"] = _facts(given.get("facts"))
+        return cls(Running(compile(text, name, **given), lateness=_ticks(lateness), **options))
+
+    @classmethod
+    def from_file(cls, path: str | Path, **options: Any) -> Engine:
+        """The same for a file, whose name the messages quote."""
+        return cls.from_text(Path(path).read_text(encoding="utf-8"), **{"name": str(path), **options})
+
+    def push(self, data: Data) -> Derived:
+        """Take data, and give what they complete. Raises CepError where they do not fit the declarations."""
+        found = _Found(self.inner)
+        events, data = _events(data)
+        if events is not None:
+            found.take(events)
+        else:
+            for batch in read_data(data, self.inner.inputs, _only(self.inner), self.inner.position):
+                found.take(batch)
+        return found.derived()
+
+    def advance(self, time: datetime | str) -> Derived:
+        """Nothing that ends at or before `time` will come any more. A time without a zone is UTC."""
+        if isinstance(time, str):
+            ticks = of_iso(time)
+        else:
+            ticks = (time.replace(tzinfo=time.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
+        return self._derived(self.inner.advance(ticks))
+
+    def finish(self) -> Derived:
+        """The end of the input: every deadline passes, every window ends."""
+        return self._derived(self.inner.close())
+
+    def snapshot(self) -> bytes:
+        """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`."""
+        return self.inner.snapshot()
+
+    def restore(self, blob: bytes) -> Engine:
+        """Take on a snapshot of the same program; gives the engine itself. Raises CepError."""
+        self.inner.restore(blob)
+        return self
+
+    @property
+    def inputs(self) -> dict[str, Schema]:
+        """The events that it reads."""
+        return self.inner.inputs
+
+    @property
+    def outputs(self) -> dict[str, Schema]:
+        """The events that it derives."""
+        return self.inner.outputs
+
+    @property
+    def warnings(self) -> tuple[Warning, ...]:
+        """What the author should know, by position."""
+        return self.inner.warnings
+
+    @property
+    def watermark(self) -> datetime | None:
+        """Nothing that ends at or before it is taken any more; None: everything is."""
+        ticks = self.inner.watermark
+        try:
+            return None if ticks == BEGINNING else _EPOCH + timedelta(microseconds=ticks)
+        except OverflowError:  # after the end of the input
+            return datetime.max.replace(tzinfo=UTC)
+
+    def _derived(self, tables: Frames) -> Derived:
+        found = _Found(self.inner)
+        found.add(tables)
+        return found.derived()
+
+
+class _Found:
+    """What an engine gives, call by call, and the rows that became no event."""
+
+    def __init__(self, engine: Running, strict: bool = False) -> None:
+        self._engine, self._strict = engine, strict
+        self._tables: dict[str, list[pl.DataFrame]] = {}
+        self._dead: list[RefusedRow] = []
+
+    def take(self, given: Batch | list[Event]) -> None:
+        """Give the engine a batch, or events of which those are taken that the program knows."""
+        engine = self._engine
+        if isinstance(given, Batch):
+            engine.receive(given.tables)
+            self._dead += [RefusedRow(one.event or "", one.line - 1, one.code, one.reason) for one in given.dead]
+            self._dead += [_row(given, one) for one in engine.take_dead()]
+            reached = given.watermark
+        else:
+            places = [place for place, event in enumerate(given) if event.type in engine.plan.inputs]
+            engine.receive([given[place] for place in places])
+            self._dead += [RefusedRow(d.type, places[d.row], d.code, d.reason) for d in engine.take_dead()]
+            reached = None
+        if self._strict and self._dead:
+            first = self._dead[0]
+            what = f"row {first.row}" + (f" of {first.type}" if first.type else "")
+            raise CepError(f"data: {what}: {first.reason}", code=first.code)
+        self.add(engine.advance(engine.reached if reached is None else reached))
+
+    def add(self, tables: Frames) -> None:
+        for name, one in tables.items():
+            if one.height:
+                self._tables.setdefault(name, []).append(one)
+
+    def derived(self) -> Derived:
+        schemas = self._engine.outputs
+        tables = {name: _joined(self._tables[name]) for name in schemas if name in self._tables}
+        return Derived(tables, schemas, self._dead)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _row(batch: Batch, refused: RefusedRow) -> RefusedRow:
+    """A row that the engine refused, with its place in the data instead of the batch."""
+    _, line, _ = batch.origin(refused.type, refused.row)
+    return RefusedRow(refused.type, line - 1, refused.code, refused.reason)
+
+
+def _joined(tables: list[pl.DataFrame]) -> pl.DataFrame:
+    """One table; where values of a column are of several kinds, as Python objects."""
+    if len(tables) == 1:
+        return tables[0]
+    if all(one.schema == tables[0].schema for one in tables) and pl.Object not in tables[0].dtypes:
+        return pl.concat(tables)
+    columns = []
+    for name in tables[0].columns:
+        parts = [one[name] for one in tables]
+        different = {one.dtype for one in parts if one.dtype != pl.Null}
+        if len(different) <= 1 and pl.Object not in different:
+            columns.append(pl.concat([one.cast(next(iter(different), pl.Null())) for one in parts]))
+        else:
+            values = [value for one in parts for value in one.to_list()]
+            columns.append(pl.Series(name, values, dtype=pl.Object))
+    return pl.DataFrame(columns)
+
+
+def _events(data: Data) -> tuple[list[Event] | None, Data]:
+    """The events, where data are such, and else the data, of which nothing is lost."""
+    if isinstance(data, Event):
+        data = [data]
+    if isinstance(data, list | tuple):
+        return (list(data), data) if not data or isinstance(data[0], Event) else (None, data)
+    if isinstance(data, Iterator) and not hasattr(data, "__arrow_c_stream__"):
+        head = next(data, None)
+        if head is None or isinstance(head, Event):
+            return ([] if head is None else [head, *data]), data
+        return None, chain([head], data)
+    return None, data
+
+
+def _only(engine: Running) -> str | None:
+    """The event of rows that do not say theirs: the only one that is read and not derived."""
+    names = [name for name in engine.inputs if name not in engine.outputs] or list(engine.inputs)
+    return names[0] if len(names) == 1 else None
+
+
+def _program(program: str | Path) -> tuple[str, str]:
+    """The text of a program and the name to quote it by."""
+    if isinstance(program, Path):
+        return program.read_text(encoding="utf-8"), str(program)
+    if program.endswith(".cep") and "\n" not in program:
+        hint = f'a file is named by its path: `detect(Path("{program}"), data)`'
+        raise CepError(f"`{program}` is no program, but the name of a file", hint=hint, code="input")
+    return program, "<program>"
+
+
+def _facts(facts: Mapping[str, Any] | None) -> dict[str, pl.DataFrame] | None:
+    return None if facts is None else {name: table(one, f'facts["{name}"]') for name, one in facts.items()}
+
+
+def _ticks(lateness: Duration) -> int:
+    try:
+        return of_duration(lateness) if isinstance(lateness, str) else lateness // timedelta(microseconds=1)
+    except (TypeError, ValueError):
+        hint = '`lateness="5 min"`, or a `datetime.timedelta`'
+        raise CepError(f"lateness: `{lateness}` is no duration", hint=hint, code="input") from None
+
+
+__all__ = ["Derived", "Engine", "detect"]

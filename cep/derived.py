@@ -1,0 +1,181 @@
+"""What a program derived, as events and as tables of polars, pandas and Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+import polars as pl
+import pyarrow as pa
+
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.core.suggest import nearest
+from cep.events import Event
+from cep.runtime.decode import events_of
+from cep.runtime.encode import RefusedRow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TIME = pl.Datetime("us", "UTC")
+_DTYPES: Mapping[str, pl.DataType] = {
+    "int": pl.Int64(),
+    "float": pl.Float64(),
+    "bool": pl.Boolean(),
+    "string": pl.String(),
+    "iri": pl.String(),
+    "time": _TIME,
+    "duration": pl.Duration("us"),
+}
+
+
+class Derived:
+    """The events that a program derived, sorted by (end, start, type, arguments); by name, each as a table.
+
+    A table has `start` and `end` (timestamps of microseconds, UTC; both belong to the interval) and a column for each
+    attribute, in which a missing value is null; it is there also where nothing was derived. Values of several kinds in
+    one column are texts. `dead`: the rows that became no event. `found["warning"]` is a table of polars,
+    `found.to_pandas()` and `found.to_arrow()` are those of the only event, or of the one that is named; whatever takes
+    an Arrow stream takes `found` itself where there is one event, else `found["warning"]`.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, pl.DataFrame],
+        schemas: Mapping[str, Schema],
+        dead: Iterable[RefusedRow] = (),
+    ) -> None:
+        """`tables`: as an engine gives them, with times in microseconds; `schemas`: of all that may be derived."""
+        self._given, self._schemas = tables, schemas
+        self._dead = tuple(dead)
+
+    # --- as tables ---
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The events that the program derives, whether there are any."""
+        return tuple(self._schemas)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many there are of each."""
+        return {name: self._given[name].height if name in self._given else 0 for name in self._schemas}
+
+    @cached_property
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """A table for each name."""
+        return {name: _table(self._given.get(name), schema) for name, schema in self._schemas.items()}
+
+    def to_polars(self, name: str | None = None) -> pl.DataFrame:
+        """The table of an event; of the only one where none is named. Raises CepError: there is none, or several."""
+        return self.tables[self._one(name)]
+
+    def to_arrow(self, name: str | None = None) -> pa.Table:
+        """The same as a table of pyarrow, which shares its memory."""
+        return self.to_polars(name).to_arrow()
+
+    def to_pandas(self, name: str | None = None) -> pd.DataFrame:
+        """The same for pandas, with `datetime64[us, UTC]`; a column of integers or booleans of which some are missing
+        has the type `Int64` or `boolean`. Raises CepError: pandas is not installed."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise CepError("pandas is not installed", hint="do `pip install 'semcep[pandas]'`", code="input") from None
+        table = self.to_polars(name)
+        nullable = {pl.Int64(): pd.Int64Dtype(), pl.Boolean(): pd.BooleanDtype()}
+        made: pd.DataFrame = table.to_arrow().to_pandas()
+        for column in table:
+            if column.dtype in nullable and column.null_count():
+                made[column.name] = pd.array(column.to_list(), dtype=nullable[column.dtype])
+        return made
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The only table as an Arrow stream. Raises CepError where there are several."""
+        return self.to_polars().__arrow_c_stream__(requested_schema)
+
+    @property
+    def dead(self) -> pl.DataFrame:
+        """The rows that became no event: `event`, null where that is not known; `row`, counted from 0 in the data of
+        the event (of records, in their list); `code`, a short name for why; `reason`."""
+        rows = [(one.type or None, one.row, one.code, one.reason) for one in self._dead]
+        schema = {"event": pl.String, "row": pl.Int64, "code": pl.String, "reason": pl.String}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def _one(self, name: str | None) -> str:
+        names = ", ".join(self.names) or "none"
+        if name is None:
+            if len(self.names) == 1:
+                return self.names[0]
+            example = f'`found["{self.names[-1]}"]`; ' if self.names else ""
+            raise CepError(
+                f"the program derives {len(self.names)} events, it is not said which is meant",
+                hint=f"name it: {example}derived events are {names}",
+                code="name",
+            )
+        if name not in self._schemas:
+            near = nearest(name, self.names)
+            hint = f"derived events are {names}" + (f" (`{near}` comes near)" if near else "")
+            raise CepError(f"the program derives no event `{name}`", hint=hint, code="name")
+        return name
+
+    # --- as events ---
+
+    @cached_property
+    def _events(self) -> list[Event]:
+        return events_of(self._given, self._schemas)
+
+    def __len__(self) -> int:
+        return sum(table.height for table in self._given.values())
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    @overload
+    def __getitem__(self, key: str) -> pl.DataFrame: ...
+    @overload
+    def __getitem__(self, key: int) -> Event: ...
+    @overload
+    def __getitem__(self, key: slice) -> Sequence[Event]: ...
+    def __getitem__(self, key: str | int | slice) -> pl.DataFrame | Event | Sequence[Event]:
+        """By name a table, by number an event."""
+        return self.to_polars(key) if isinstance(key, str) else self._events[key]
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to the same events in the same order, a list of them too."""
+        if not isinstance(other, Derived | list | tuple):
+            return NotImplemented
+        return len(self) == len(other) and all(map(Event.__eq__, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{name} {count}" for name, count in self.counts.items())
+        text = f"{len(self)} derived event{'' if len(self) == 1 else 's'}: {counts or 'none'}"
+        if self._dead:
+            first = self._dead[0]
+            text += f"\n{len(self._dead)} row{'' if len(self._dead) == 1 else 's'} became no event, the first is row "
+            text += f"{first.row}: {first.reason}"
+        return f"<{text}>"
+
+
+def _table(table: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
+    """As an engine gives it, None: nothing; with the types that people use."""
+    if table is None:
+        columns = {attribute.name: _DTYPES.get(attribute.type, pl.Null()) for attribute in schema.attributes}
+        return pl.DataFrame(schema={"start": _TIME, "end": _TIME, **columns})
+    made = [table["start"].cast(_TIME), table["end"].cast(_TIME)]
+    for attribute in schema.attributes:
+        column = table[attribute.name]
+        if column.dtype == pl.Object:
+            texts = [None if value is None else _text(value) for value in column.to_list()]
+            column = pl.Series(attribute.name, texts, dtype=pl.String)
+        elif attribute.type in ("time", "duration"):
+            column = column.cast(_DTYPES[attribute.type])
+        made.append(column)
+    return pl.DataFrame(made)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,317 @@
+"""Data of a Python session to batches: polars, pandas, Arrow, arrays, records; columns as the declarations name them.
+
+All of them become Arrow batches that share the memory of the data where its layout is Arrow's, and are read as Parquet
+is (`connectors.parquet`); only the columns that a program reads are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.rules.materialized import type_of
+from connectors.batch import Batch, Block
+from connectors.header import bind
+from connectors.jsonl import LineReader
+from connectors.objects import as_lines
+from connectors.parquet import read_batches
+from connectors.records import closest, time_keys
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS = 1 << 17
+"""Rows of a batch."""
+
+TAKEN = (
+    "data are a data frame of polars or pandas, an Arrow table or stream, `{column: array}`, a list of records (dicts) "
+    "or of `Event`, several of them in turn, or `{event: data}`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Something with columns: their names, the types that a declaration would give them, and the rows of some of
+    them."""
+
+    names: Sequence[str]
+    types: Mapping[str, str]
+    rows: Callable[[list[str]], Iterable[pa.RecordBatch]]
+
+
+def read_data(
+    data: Any, schemas: Mapping[str, Schema], only: str | None, first: int = 0, rows: int = ROWS
+) -> Iterator[Batch]:
+    """Batches of whatever has columns or is records, or of `{event: data}`; the first row has the number `first`.
+
+    `only`: the event of rows that do not say theirs, None: they have to. The `file` of a block is how its data are
+    called: `data`, or `data["reading"]`. CepError: what is there does not fit the declarations, or is nothing that can
+    be read.
+    """
+    if not schemas:
+        raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
+    if not _by_event(data):
+        yield from _read("data", data, schemas, only, False, first, rows)
+        return
+    for name, one in data.items():
+        if name not in schemas:
+            known = ", ".join(sorted(schemas))
+            near = closest(str(name), list(schemas))
+            raise CepError(
+                f"data: no pattern of the program uses an input event `{name}`{near}",
+                hint=f"input events are {known}",
+                code="input",
+            )
+        for batch in _read(f'data["{name}"]', one, schemas, name, True, first, rows):
+            yield batch
+            first = batch.blocks[-1].beyond
+
+
+def table(data: Any, label: str) -> pl.DataFrame:
+    """All columns of something that has some. CepError: it has none."""
+    if isinstance(data, pl.DataFrame):
+        return data
+    found = _opened(label, data)
+    if found is None:
+        raise _no_table(label, data)
+    batches = list(found.rows(list(found.names)))
+    return pl.DataFrame(pl.from_arrow(batches)) if batches else pl.DataFrame(schema=list(found.names))
+
+
+def _by_event(data: Any) -> bool:
+    """Whether it is `{event: data}`, and no `{column: array}`."""
+    return isinstance(data, Mapping) and bool(data) and all(map(_tabular, data.values()))
+
+
+def _tabular(data: Any) -> bool:
+    """Whether these are rows with columns, not one column or one value."""
+    if isinstance(data, list | tuple):
+        return bool(data) and (isinstance(data[0], Mapping) or _tabular(data[0]))
+    if _is_pandas(data) or isinstance(data, pl.DataFrame | pl.LazyFrame | pa.Table | pa.RecordBatch | Mapping):
+        return True
+    if isinstance(data, pl.Series | pa.Array | pa.ChunkedArray) or hasattr(data, "dtype"):
+        return False
+    return any(hasattr(data, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "scanner", "__next__"))
+
+
+def _read(
+    label: str, data: Any, schemas: Mapping[str, Schema], event: str | None, named: bool, first: int, rows: int
+) -> Iterator[Batch]:
+    found = _opened(label, data)
+    if found is not None:
+        yield from _columns(label, found, _schema(label, schemas, event), first, rows)
+        return
+    if not isinstance(data, Iterable) or isinstance(data, str | bytes):
+        raise _no_table(label, data)
+    pieces = iter(data)
+    head = next(pieces, None)
+    if head is None:
+        return
+    pieces = chain([head], pieces)
+    if isinstance(head, Mapping) and not _in_turn(head):
+        yield from _records(label, pieces, schemas, event, named, first)
+        return
+    counts: dict[str, int] = {}
+    for piece in pieces:
+        if not named and isinstance(piece, Mapping) and not any(map(_is_column, piece.values())):
+            batches = read_data(piece, schemas, event, first, rows)
+        else:
+            batches = _read(label, piece, schemas, event, named, first, rows)
+        before = dict(counts)
+        for batch in batches:
+            (block,) = batch.blocks
+            yield _further(batch, block, before.get(block.file, 0))
+            counts[block.file] = counts.get(block.file, 0) + block.count
+            first = block.beyond
+
+
+def _further(batch: Batch, block: Block, rows: int) -> Batch:
+    """The same behind so many rows of earlier pieces."""
+    dead = [replace(letter, line=letter.line + rows) for letter in batch.dead]
+    return replace(batch, dead=dead, blocks=[replace(block, line=block.line + rows)])
+
+
+def _in_turn(piece: Mapping[Any, Any]) -> bool:
+    """Whether one of several pieces is `{event: table}` or `{column: array}`; else it is a record, which may nest."""
+    nested = any(isinstance(value, Mapping | list | tuple) for value in piece.values())
+    return any(map(_is_column, piece.values())) or (not nested and _by_event(piece))
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, np.ndarray | pl.Series | pa.Array | pa.ChunkedArray)
+
+
+def _schema(label: str, schemas: Mapping[str, Schema], event: str | None) -> Schema:
+    if event is None:
+        names = sorted(schemas)
+        raise CepError(
+            f"{label}: it is not said which event the rows are",
+            hint=f'name it: `{{"{names[0]}": data}}`; input events are {", ".join(names)}',
+            code="input",
+        )
+    return schemas[event]
+
+
+def _columns(label: str, found: _Table, schema: Schema, first: int, rows: int) -> Iterator[Batch]:
+    bound = bind(label, schema, found.names, found.types)
+    wanted = [*time_keys(bound), *(attribute.source or attribute.name for attribute in schema.attributes)]
+    batches = found.rows(list(dict.fromkeys(wanted)))
+    try:
+        for table, dead, block in read_batches(label, _cut(batches, rows), bound, first):
+            dead = [replace(letter, event=schema.name) for letter in dead]
+            yield Batch({schema.name: table} if table.height else {}, dead, [block])
+    except CepError as error:
+        hint = error.hint or "declare the attribute as what its column holds, or convert the column"
+        raise CepError(error.message, hint=hint, code=error.code) from None
+
+
+def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def _records(
+    label: str, records: Iterator[Any], schemas: Mapping[str, Schema], event: str | None, named: bool, first: int
+) -> Iterator[Batch]:
+    """Records are read as lines of JSON are: by the same words, with the same reasons."""
+    lines = LineReader(schemas, event, named)
+    line = 1
+    while some := list(islice(records, ROWS)):
+        tables, dead, block = lines.read(label, as_lines(label, some), 0, line, first)
+        yield Batch({name: table for name, table in tables.items() if table.height}, dead, [block])
+        line, first = line + len(some), block.beyond
+
+
+def _opened(label: str, data: Any) -> _Table | None:
+    """The columns of something that has some, None: it has none."""
+    if isinstance(data, pl.LazyFrame):
+        schema = data.collect_schema()
+        return _Table(
+            schema.names(),
+            _types(schema),
+            lambda names: _of_polars(label, data.select(names).collect(engine="streaming")),
+        )
+    if isinstance(data, pl.DataFrame):
+        return _Table(data.columns, _types(data.schema), lambda names: _of_polars(label, data.select(names)))
+    if _is_pandas(data):
+        return _of_pandas(label, data)
+    if isinstance(data, Mapping) and not _by_event(data):
+        names = [str(name) for name in data]
+        return _Table(
+            names, {}, lambda names: _together(label, {name: _array(label, name, data[name]) for name in names})
+        )
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    if hasattr(data, "scanner") and isinstance(getattr(data, "schema", None), pa.Schema):  # pyarrow.dataset
+        return _Table(data.schema.names, _arrow_types(data.schema), lambda names: data.to_batches(columns=names))
+    if not isinstance(data, pa.Table | pa.RecordBatchReader | pl.Series):
+        if hasattr(data, "__arrow_c_stream__"):
+            data = _imported(label, pa.RecordBatchReader.from_stream, data)
+        elif hasattr(data, "__arrow_c_array__") and not isinstance(data, pa.Array):
+            data = pa.Table.from_batches([_imported(label, pa.record_batch, data)])
+    if isinstance(data, pa.Table):
+        return _Table(data.column_names, _arrow_types(data.schema), lambda names: data.select(names).to_batches())
+    if isinstance(data, pa.RecordBatchReader):
+        types = _arrow_types(data.schema)
+        return _Table(data.schema.names, types, lambda names: (batch.select(names) for batch in data))
+    return None
+
+
+def _imported(label: str, read: Callable[[Any], Any], data: Any) -> Any:
+    try:
+        return read(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise CepError(f"{label}: {_first(error)}", hint=TAKEN, code="input") from None
+
+
+def _of_polars(label: str, data: pl.DataFrame) -> list[pa.RecordBatch]:
+    for name, dtype in data.schema.items():
+        if dtype == pl.Object:
+            raise CepError(
+                f"{label}: the column `{name}` holds Python objects, of which no type is known",
+                hint=f'one type a column: `pl.Series("{name}", values, dtype=pl.String)`',
+                code="input",
+            )
+    batches: list[pa.RecordBatch] = data.to_arrow(compat_level=pl.CompatLevel.newest()).to_batches()
+    return batches
+
+
+def _is_pandas(data: Any) -> bool:
+    kind = type(data)
+    return kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pandas"
+
+
+def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
+    """Its columns and the named ones of its index."""
+    index = [name for name in data.index.names if isinstance(name, str) and name not in data.columns]
+    kinds = {"M": "time", "m": "duration", "b": "bool", "i": "int", "u": "int", "f": "float"}
+    types = {str(name): kinds.get(dtype.kind, "string") for name, dtype in data.dtypes.items()}
+    types |= {name: kinds.get(data.index.get_level_values(name).dtype.kind, "string") for name in index}
+
+    def rows(names: list[str]) -> Iterable[pa.RecordBatch]:
+        arrays = {}
+        for name in names:
+            values = data.index.get_level_values(name) if name in index else data[name]
+            arrays[name] = _array(label, name, values)
+        return _together(label, arrays)
+
+    return _Table([*map(str, data.columns), *index], types, rows)
+
+
+def _array(label: str, name: str, values: Any) -> Any:
+    """A column of Python as one of Arrow, which shares its memory where numbers lie side by side. A NaN among Python
+    objects is missing."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if isinstance(values, pl.Series):
+        return values.to_frame(name).to_arrow(compat_level=pl.CompatLevel.newest()).column(0)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise CepError(
+            f"{label}: the column `{name}` cannot be read: {_first(error)}",
+            hint="a column holds values of one type, and None where one is missing",
+            code="input",
+        ) from None
+
+
+def _together(label: str, columns: Mapping[str, Any]) -> list[pa.RecordBatch]:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"`{name}` has {length}" for name, length in lengths.items())
+        raise CepError(f"{label}: the columns are not of one length: {said}", code="input")
+    batches: list[pa.RecordBatch] = pa.table(dict(columns)).to_batches()
+    return batches
+
+
+def _types(schema: Mapping[str, pl.DataType]) -> dict[str, str]:
+    return {name: type_of(dtype) or "any" for name, dtype in schema.items()}
+
+
+def _arrow_types(schema: pa.Schema) -> dict[str, str]:
+    try:
+        return _types(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema)
+    except Exception:  # types that polars does not know, perhaps of columns that nobody reads
+        return {}
+
+
+def _no_table(label: str, data: Any) -> CepError:
+    kind = type(data)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    hint = TAKEN
+    if isinstance(data, str) or hasattr(data, "__fspath__"):
+        hint = f'read the file first: `pl.scan_csv("{data}")`, `pl.scan_parquet(..)`; ' + TAKEN
+    return CepError(f"{label}: a `{name}` has no columns", hint=hint, code="input")
+
+
+def _first(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".").lower()
