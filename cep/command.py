@@ -11,6 +11,8 @@ from typing import Annotated, ClassVar, NoReturn
 import typer
 from typer import Argument, Option
 
+from cep.app import completions
+from cep.app.cli_completion import answering, completion
 from cep.app.cli_explain import explain
 from cep.app.cli_help import RULES, Sectioned
 from cep.app.cli_knowledge import knowing, validate_knowledge
@@ -49,6 +51,7 @@ app = typer.Typer(
 
 def main() -> NoReturn:
     """The entry point of the command."""
+    answering()
     try:
         app(prog_name="cep")
     except OSError as error:  # of `--help`, which typer writes, too
@@ -96,7 +99,12 @@ class CheckedKnowledge(KnowledgeOptions):
     """What is known, and what it has to fit."""
 
     shapes: Annotated[
-        tuple[Path, ...], Option(metavar="FILE", help="SHACL shapes that the knowledge has to fit. Repeatable.")
+        tuple[Path, ...],
+        Option(
+            metavar="FILE",
+            help="SHACL shapes that the knowledge has to fit. Repeatable.",
+            autocompletion=completions.shapes,
+        ),
     ] = ()
 
 
@@ -104,7 +112,9 @@ class CheckedKnowledge(KnowledgeOptions):
 class CheckOptions:
     """The options of `cep check`."""
 
-    rules: Annotated[tuple[Path, ...], Argument(metavar="RULES", help="Files of event rules.")] = ()
+    rules: Annotated[
+        tuple[Path, ...], Argument(metavar="RULES", help="Files of event rules.", autocompletion=completions.rules)
+    ] = ()
     knowledge: CheckedKnowledge
 
 
@@ -203,7 +213,7 @@ def plan(options: PlanOptions) -> None:
     say(explained(engine.plan, engine.chained, answers=engine.answers))
 
 
-for command in (check, plan, run, explain, serve):
+for command in (check, plan, run, explain, serve, completion):
     app.command(cls=Sectioned)(command)
 app.add_typer(knowing, name="knowledge", help="What knowledge holds.", short_help="What knowledge holds.")
 app.add_typer(demos, name="demo", help="Programs on real data.", short_help="Programs on real data.")

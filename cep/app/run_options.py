@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 from typer import Option
 
+from cep.app import completions
 from cep.app.cli_help import OUTPUT, WATCHING
 from cep.app.cli_options import (
     BatchSize,
@@ -51,6 +52,7 @@ class SinkOptions:
         str | None,
         Option(
             metavar="FORMAT",
+            autocompletion=completions.output_formats,
             help="Of the output: also ntriples, turtle, trig; else the suffix tells; jsonl on standard output.",
         ),
     ] = None
@@ -80,7 +82,10 @@ class SparkOptions(PlaceOptions):
     master: Annotated[
         str | None, Option(metavar="URL", help="The cluster, by default that of spark-submit, else `local[*]`.")
     ] = None
-    checkpoint: Annotated[str | None, Option(metavar="FOLDER", help="Where the state is kept, to go on from.")] = None
+    checkpoint: Annotated[
+        str | None,
+        Option(metavar="FOLDER", autocompletion=completions.folders, help="Where the state is kept, to go on from."),
+    ] = None
     once: Annotated[bool, Option(help="Take what there is, and leave open what is open, for the next time.")] = False
     follow: Annotated[bool, Option(help="Wait for more files, until Ctrl-C or SIGTERM.")] = False
     every: Annotated[

