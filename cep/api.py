@@ -21,8 +21,8 @@ from cep.events import Event, types_of
 from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
 from connectors.batch import Batch
-from connectors.files import in_order
 from connectors.frames import ROWS, read_data, table
+from connectors.order import in_order
 from connectors.times import of_duration, of_iso
 
 Data = Any

@@ -20,8 +20,6 @@ from cep.core.schema import Schema
 from cep.rules.materialized import type_of
 from connectors.batch import Batch, Block
 from connectors.header import bind
-from connectors.jsonl import LineReader
-from connectors.objects import as_lines
 from connectors.parquet import read_batches
 from connectors.records import closest, time_keys
 
@@ -183,6 +181,9 @@ def _records(
     label: str, records: Iterator[Any], schemas: Mapping[str, Schema], event: str | None, named: bool, first: int
 ) -> Iterator[Batch]:
     """Records are read as lines of JSON are: by the same words, with the same reasons."""
+    from connectors.jsonl import LineReader  # with its scanner, which tables do not need
+    from connectors.objects import as_lines
+
     lines = LineReader(schemas, event, named)
     line = 1
     while some := list(islice(records, ROWS)):
