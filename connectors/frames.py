@@ -20,8 +20,8 @@ from cep.core.schema import Schema
 from cep.rules.materialized import type_of
 from connectors.batch import Batch, Block
 from connectors.header import bind
-from connectors.parquet import read_batches
-from connectors.records import closest, time_keys
+from connectors.parquet import columns_of, read_batches
+from connectors.records import closest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,8 +160,7 @@ def _schema(label: str, schemas: Mapping[str, Schema], event: str | None) -> Sch
 
 def _columns(label: str, found: _Table, schema: Schema, first: int, rows: int) -> Iterator[Batch]:
     bound = bind(label, schema, found.names, found.types)
-    wanted = [*time_keys(bound), *(attribute.source or attribute.name for attribute in schema.attributes)]
-    batches = found.rows(list(dict.fromkeys(wanted)))
+    batches = found.rows(columns_of(bound))
     try:
         for table, dead, block in read_batches(label, _cut(batches, rows), bound, first):
             dead = [replace(letter, event=schema.name) for letter in dead]

@@ -77,9 +77,13 @@ def read_parquet(
 ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
     """Tables of one event of up to `rows` rows. CepError: a column is missing or holds something else."""
     bound = bind(file, schema, opened.schema_arrow.names, {each.name: _type(each.type) for each in opened.schema_arrow})
-    keys = time_keys(bound)
-    wanted = dict.fromkeys([*keys, *(attribute.source or attribute.name for attribute in schema.attributes)])
-    yield from read_batches(file, _batches(file, opened, rows, list(wanted)), bound, first)
+    yield from read_batches(file, _batches(file, opened, rows, columns_of(bound)), bound, first)
+
+
+def columns_of(schema: Schema) -> list[str]:
+    """The columns that are read for an event whose time columns are said."""
+    sources = (attribute.source or attribute.name for attribute in schema.attributes)
+    return list(dict.fromkeys([*time_keys(schema), *sources]))
 
 
 def read_batches(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections.abc import Callable
@@ -427,4 +428,10 @@ assert not {"pandas", "pyspark", "rdflib"} & sys.modules.keys()
         assert getattr(cep, name).__name__ == name
     with pytest.raises(AttributeError):
         cep.nothing  # noqa: B018
+    typed = ast.parse(Path(cep.__file__).read_text(encoding="utf-8"))
+    declared = {
+        name.name: node.module for node in ast.walk(typed) if isinstance(node, ast.ImportFrom) for name in node.names
+    }
+    assert {name: declared[name] for name in cep.__all__} == cep._HOMES, "types and values come from one place"
+    assert Path(cep.__file__).with_name("py.typed").exists(), "checkers of types look at an installed package"
     assert isinstance(detect("b(X) <- a(X).", []), Derived)
