@@ -37,12 +37,13 @@ TAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Something with columns: their names, the types that a declaration would give them, and the rows of some of
-    them."""
+    """Something with columns: their names, the types that a declaration would give them, the rows of some of them; and
+    what may be meant where one is missing."""
 
     names: Sequence[str]
     types: Mapping[str, str]
     rows: Callable[[list[str]], Iterable[pa.RecordBatch]]
+    hint: str | None = None
 
 
 def read_data(
@@ -56,7 +57,7 @@ def read_data(
     """
     if not schemas:
         raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
-    if not _by_event(data):
+    if not _by_event(data, schemas):
         yield from _read("data", data, schemas, only, False, first, rows)
         return
     for name, one in data.items():
@@ -84,9 +85,11 @@ def table(data: Any, label: str) -> pl.DataFrame:
     return pl.DataFrame(pl.from_arrow(batches)) if batches else pl.DataFrame(schema=list(found.names))
 
 
-def _by_event(data: Any) -> bool:
+def _by_event(data: Any, schemas: Mapping[str, Schema]) -> bool:
     """Whether it is `{event: data}`, and no `{column: array}`."""
-    return isinstance(data, Mapping) and bool(data) and all(map(_tabular, data.values()))
+    return isinstance(data, Mapping) and all(
+        _tabular(one) or (name in schemas and isinstance(one, list | tuple) and not one) for name, one in data.items()
+    )
 
 
 def _tabular(data: Any) -> bool:
@@ -103,18 +106,18 @@ def _tabular(data: Any) -> bool:
 def _read(
     label: str, data: Any, schemas: Mapping[str, Schema], event: str | None, named: bool, first: int, rows: int
 ) -> Iterator[Batch]:
-    found = _opened(label, data)
+    found = None if hasattr(data, "dtype") else _opened(label, data)
     if found is not None:
         yield from _columns(label, found, _schema(label, schemas, event), first, rows)
         return
-    if not isinstance(data, Iterable) or isinstance(data, str | bytes):
+    if not isinstance(data, Iterable) or isinstance(data, str | bytes) or hasattr(data, "dtype"):
         raise _no_table(label, data)
     pieces = iter(data)
     head = next(pieces, None)
     if head is None:
         return
     pieces = chain([head], pieces)
-    if isinstance(head, Mapping) and not _in_turn(head):
+    if isinstance(head, Mapping) and not _in_turn(head, schemas):
         yield from _records(label, pieces, schemas, event, named, first)
         return
     counts: dict[str, int] = {}
@@ -137,10 +140,10 @@ def _further(batch: Batch, block: Block, rows: int) -> Batch:
     return replace(batch, dead=dead, blocks=[replace(block, line=block.line + rows)])
 
 
-def _in_turn(piece: Mapping[Any, Any]) -> bool:
+def _in_turn(piece: Mapping[Any, Any], schemas: Mapping[str, Schema]) -> bool:
     """Whether one of several pieces is `{event: table}` or `{column: array}`; else it is a record, which may nest."""
     nested = any(isinstance(value, Mapping | list | tuple) for value in piece.values())
-    return any(map(_is_column, piece.values())) or (not nested and _by_event(piece))
+    return any(map(_is_column, piece.values())) or (not nested and _by_event(piece, schemas))
 
 
 def _is_column(value: Any) -> bool:
@@ -159,7 +162,10 @@ def _schema(label: str, schemas: Mapping[str, Schema], event: str | None) -> Sch
 
 
 def _columns(label: str, found: _Table, schema: Schema, first: int, rows: int) -> Iterator[Batch]:
-    bound = bind(label, schema, found.names, found.types)
+    try:
+        bound = bind(label, schema, found.names, found.types)
+    except CepError as error:
+        raise CepError(error.message, hint=f"{found.hint}; {error.hint}" if found.hint else error.hint) from None
     batches = found.rows(columns_of(bound))
     try:
         for table, dead, block in read_batches(label, _cut(batches, rows), bound, first):
@@ -187,6 +193,7 @@ def _records(
     line = 1
     while some := list(islice(records, ROWS)):
         tables, dead, block = lines.read(label, as_lines(label, some), 0, line, first)
+        dead = [replace(letter, event=letter.event or event) for letter in dead]
         yield Batch({name: table for name, table in tables.items() if table.height}, dead, [block])
         line, first = line + len(some), block.beyond
 
@@ -204,7 +211,7 @@ def _opened(label: str, data: Any) -> _Table | None:
         return _Table(data.columns, _types(data.schema), lambda names: _of_polars(label, data.select(names)))
     if _is_pandas(data):
         return _of_pandas(label, data)
-    if isinstance(data, Mapping) and not _by_event(data):
+    if isinstance(data, Mapping):
         names = [str(name) for name in data]
         return _Table(
             names, {}, lambda names: _together(label, {name: _array(label, name, data[name]) for name in names})
@@ -241,8 +248,12 @@ def _of_polars(label: str, data: pl.DataFrame) -> list[pa.RecordBatch]:
                 hint=f'one type a column: `pl.Series("{name}", values, dtype=pl.String)`',
                 code="input",
             )
-    batches: list[pa.RecordBatch] = data.to_arrow(compat_level=pl.CompatLevel.newest()).to_batches()
+    batches: list[pa.RecordBatch] = _imported(label, _arrow, data)
     return batches
+
+
+def _arrow(data: pl.DataFrame) -> list[pa.RecordBatch]:
+    return list(data.to_arrow(compat_level=pl.CompatLevel.newest()).to_batches())
 
 
 def _is_pandas(data: Any) -> bool:
@@ -264,7 +275,9 @@ def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
             arrays[name] = _array(label, name, values)
         return _together(label, arrays)
 
-    return _Table([*map(str, data.columns), *index], types, rows)
+    unnamed = data.index.names == [None] and data.index.dtype.kind == "M"
+    hint = 'the index of times has no name, `data.rename_axis("time")` gives it one' if unnamed else None
+    return _Table([*map(str, data.columns), *index], types, rows, hint)
 
 
 def _array(label: str, name: str, values: Any) -> Any:

@@ -18,11 +18,14 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import cep
 from cep import CepError, Derived, Engine, Event, Iri, detect
 from cep import engine as inner
 from connectors.frames import read_data
+from tests.long import examples
 
 PROGRAM = """
 event reading(station: string FROM origin, wind: float FROM "wind speed", gusts: int?, calm: bool) TIME measured.
@@ -187,6 +190,48 @@ def test_tables_out() -> None:
     assert repr(found) == "<3 derived events: gust 3\n1 row became no event, the first is row 2: `wind` is missing>"
 
 
+def test_no_data() -> None:
+    empty = READ.clear()
+    for data in ([], {}, iter([]), {"reading": []}, empty, empty.to_pandas(), empty.to_arrow(), empty.lazy(), [empty]):
+        found = detect(PROGRAM, data)
+        assert found == [] and found["gust"].is_empty() and found.counts == {"gust": 0} and found.dead.is_empty()
+
+
+@examples(120)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from("xyz"), st.floats(0, 9) | st.none(), st.booleans())),
+    st.sampled_from(["polars", "pandas", "pyarrow", "records", "arrays"]),
+    st.lists(st.integers(0, 9)),
+    st.booleans(),
+)
+def test_any_rows_cut_anywhere_are_the_events_they_say(
+    rows: list[tuple[int, str, float | None, bool]], shape: str, cuts: list[int], later: bool
+) -> None:
+    """By the engine's own `detect`, of events; with a lateness that lets all of them wait, too."""
+    program = """
+    event e(key: string, value: float?, flag: bool FROM "Flag") TIME t.
+    rising(K, A, B) <- e(K, A, _) SEQ e(K, B, F) WHERE B > A, F = true WITHIN 10 s.
+    many(K, N) <- e(K, _, _) AGGREGATE N = count() OVER LAST 5 s BY K.
+    """
+    frame = pl.DataFrame(rows, schema=["t", "key", "value", "Flag"], orient="row").cast(
+        {"t": pl.Int64, "key": pl.String, "value": pl.Float64, "Flag": pl.Boolean}
+    )
+    pieces, start = [], 0
+    for length in [*cuts, len(rows)]:
+        pieces.append(frame[start : start + length])
+        start += length
+    made = {
+        "polars": lambda piece: piece,
+        "pandas": lambda piece: piece.to_pandas(),
+        "pyarrow": lambda piece: piece.to_arrow(),
+        "records": lambda piece: piece.to_dicts(),
+        "arrays": lambda piece: {name: piece[name].to_numpy() for name in piece.columns},
+    }[shape]
+    events = [Event("e", tuple(values), t * 1_000_000, t * 1_000_000) for t, *values in rows]
+    found = detect(program, [made(piece) for piece in pieces], lateness="60 s" if later else None)
+    assert found == inner.detect(program, events)
+
+
 def test_what_is_derived_goes_in_again() -> None:
     found = detect(PROGRAM, FRAME)
     second = "event gust(station: string, wind: float). strong(S) <- gust(S, W) WHERE W >= 20."
@@ -209,8 +254,8 @@ def test_types_of_what_is_derived() -> None:
         "begun": [datetime(2024, 1, 1)],
         "done": [datetime(2024, 1, 1, 1)],
     }
-    for given in (data, [{name: value for name, (value,) in data.items()}], pl.DataFrame(data), pd.DataFrame(data)):
-        found = detect(program, given)
+    for shape in (data, [{name: value for name, (value,) in data.items()}], pl.DataFrame(data), pd.DataFrame(data)):
+        found = detect(program, shape)
         day = DAY + 24 * HOUR
         assert found == [Event("made", (day, 60_000_000, Iri("http://example.org/a"), None, 2), DAY, DAY + HOUR)]
         kinds = [pl.Datetime("us", "UTC")] * 2 + [pl.Datetime("us", "UTC"), pl.Duration("us")]
@@ -364,6 +409,20 @@ WRONG: dict[str, tuple[str, Any, str]] = {
         FRAME.with_columns(gusts=pl.col("unread")),
         "data: the column `gusts` holds Python objects, of which no type is known\nhint: one type a column: ",
     ),
+    "a column alone": (PROGRAM, READ["origin"], "data: a `polars.series.series.Series` has no columns\nhint: data are"),
+    "a column of pandas": (
+        PROGRAM,
+        READ.to_pandas()["origin"],
+        "data: a `pandas.Series` has no columns\nhint: data are",
+    ),
+    "a matrix": (PROGRAM, np.ones((2, 2)), "data: a `numpy.ndarray` has no columns\nhint: data are"),
+    "an index without a name": (
+        PROGRAM,
+        READ.to_pandas().set_index("measured").rename_axis(None),
+        "data: reading needs a column `measured` for the time\n"
+        'hint: the index of times has no name, `data.rename_axis("time")` gives it one; the columns are',
+    ),
+    "wide integers": (PROGRAM, READ.with_columns(pl.col("gusts").cast(pl.Int128)), "data: "),
     "lengths": (
         "event e(a: int) TIME t. f(A) <- e(A).",
         {"a": np.arange(3), "t": np.arange(4)},
