@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -25,7 +25,20 @@ from connectors.frames import ROWS, read_data, table
 from connectors.order import in_order
 from connectors.times import of_duration, of_iso
 
-Data = Any
+
+class ArrowStream(Protocol):
+    """What gives its rows as an Arrow stream."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+class ArrowArray(Protocol):
+    """What gives its rows as one Arrow array of structs."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+
+Data = pl.DataFrame | pl.LazyFrame | ArrowStream | ArrowArray | Mapping[str, Any] | Iterable[Any] | Event
 """What rows are taken from (`connectors.frames`): a data frame of polars or pandas, lazy ones too; a table, record
 batch, reader or dataset of pyarrow, and whatever offers `__arrow_c_stream__` or `__arrow_c_array__`; `{column: array}`;
 a list of records (dicts) or of `Event`; an iterator of any of these; `{event: any of these}`."""
@@ -219,7 +232,7 @@ def _joined(tables: list[pl.DataFrame]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _events(data: Data) -> tuple[list[Event] | None, Data]:
+def _events(data: Data) -> tuple[list[Event] | None, Any]:
     """The events, where data are such, and else the data, of which nothing is lost."""
     if isinstance(data, Event):
         data = [data]

@@ -143,7 +143,7 @@ def _further(batch: Batch, block: Block, rows: int) -> Batch:
 def _in_turn(piece: Mapping[Any, Any], schemas: Mapping[str, Schema]) -> bool:
     """Whether one of several pieces is `{event: table}` or `{column: array}`; else it is a record, which may nest."""
     nested = any(isinstance(value, Mapping | list | tuple) for value in piece.values())
-    return any(map(_is_column, piece.values())) or (not nested and _by_event(piece, schemas))
+    return any(map(_is_column, piece.values())) or (bool(piece) and not nested and _by_event(piece, schemas))
 
 
 def _is_column(value: Any) -> bool:
@@ -165,12 +165,13 @@ def _columns(label: str, found: _Table, schema: Schema, first: int, rows: int) -
     try:
         bound = bind(label, schema, found.names, found.types)
     except CepError as error:
-        raise CepError(error.message, hint=f"{found.hint}; {error.hint}" if found.hint else error.hint) from None
+        hint = f"{found.hint}; {error.hint}" if found.hint else error.hint
+        raise CepError(error.message, hint=hint, code=error.code) from None
     batches = found.rows(columns_of(bound))
     try:
-        for table, dead, block in read_batches(label, _cut(batches, rows), bound, first):
+        for read, dead, block in read_batches(label, _cut(batches, rows), bound, first):
             dead = [replace(letter, event=schema.name) for letter in dead]
-            yield Batch({schema.name: table} if table.height else {}, dead, [block])
+            yield Batch({schema.name: read} if read.height else {}, dead, [block])
     except CepError as error:
         hint = error.hint or "declare the attribute as what its column holds, or convert the column"
         raise CepError(error.message, hint=hint, code=error.code) from None
@@ -194,7 +195,7 @@ def _records(
     while some := list(islice(records, ROWS)):
         tables, dead, block = lines.read(label, as_lines(label, some), 0, line, first)
         dead = [replace(letter, event=letter.event or event) for letter in dead]
-        yield Batch({name: table for name, table in tables.items() if table.height}, dead, [block])
+        yield Batch({name: one for name, one in tables.items() if one.height}, dead, [block])
         line, first = line + len(some), block.beyond
 
 
