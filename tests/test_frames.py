@@ -167,6 +167,17 @@ def test_the_time_goes_on_with_what_is_pushed() -> None:
     assert [*again.advance(datetime(2024, 1, 1, 3)), *again.push(FRAME[4:]), *again.finish()] == FOUND[1:]
 
 
+def test_rows_that_became_no_event_have_come_before_the_next() -> None:
+    """Of simultaneous events the last is the one that came last."""
+    program = "event e(a: int) TIME t. f(A) <- e(X) AGGREGATE A = last(X) OVER LAST 1 s."
+    engine = Engine.from_text(program, lateness="1 h")
+    engine.push({"t": [None, None, None, 0], "a": [1, 1, 1, 1]})
+    again = Engine.from_text(program, lateness="1 h").restore(engine.snapshot())
+    for each in (engine, again):
+        each.push([{"t": 0, "a": 2}])
+        assert [event.args for event in each.finish()] == [(2,)]
+
+
 def test_tables_out() -> None:
     found = detect(PROGRAM, FRAME)
     table = found["gust"]
