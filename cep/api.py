@@ -21,7 +21,7 @@ from cep.events import Event, types_of
 from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
 from connectors.batch import Batch
-from connectors.frames import ROWS, read_data, table
+from connectors.frames import ROWS, read_data, whole_table
 from connectors.order import in_order
 from connectors.times import of_duration, of_iso
 
@@ -265,7 +265,7 @@ def _program(program: str | Path) -> tuple[str, str]:
 
 
 def _facts(facts: Mapping[str, Any] | None) -> dict[str, pl.DataFrame] | None:
-    return None if facts is None else {name: table(one, f'facts["{name}"]') for name, one in facts.items()}
+    return None if facts is None else {name: whole_table(one, f'facts["{name}"]') for name, one in facts.items()}
 
 
 def _ticks(lateness: Duration) -> int:

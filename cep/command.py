@@ -103,7 +103,7 @@ class CheckedKnowledge(KnowledgeOptions):
         Option(
             metavar="FILE",
             help="SHACL shapes that the knowledge has to fit. Repeatable.",
-            autocompletion=completions.shapes,
+            autocompletion=completions.shape_files,
         ),
     ] = ()
 
@@ -113,7 +113,7 @@ class CheckOptions:
     """The options of `cep check`."""
 
     rules: Annotated[
-        tuple[Path, ...], Argument(metavar="RULES", help="Files of event rules.", autocompletion=completions.rules)
+        tuple[Path, ...], Argument(metavar="RULES", help="Files of event rules.", autocompletion=completions.rule_files)
     ] = ()
     knowledge: CheckedKnowledge
 

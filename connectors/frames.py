@@ -74,7 +74,7 @@ def read_data(
             first = batch.blocks[-1].beyond
 
 
-def table(data: Any, label: str) -> pl.DataFrame:
+def whole_table(data: Any, label: str) -> pl.DataFrame:
     """All columns of something that has some. CepError: it has none."""
     if isinstance(data, pl.DataFrame):
         return data

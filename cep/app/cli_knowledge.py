@@ -29,7 +29,7 @@ knowing = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 Files = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="FILE", help="As for --knowledge.", show_default=False, autocompletion=completions.knowledge
+        metavar="FILE", help="As for --knowledge.", show_default=False, autocompletion=completions.knowledge_files
     ),
 ]
 Prefixes = Annotated[

