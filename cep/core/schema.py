@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CODED = ("string", "iri", "any")
+"""The types whose values are held as codes of the pool (`cep.core.values`); the others are their own bits."""
 ARRIVAL, TIE = "@order", "@tie"
 """Columns of a table besides its attributes, whose names have no `@`: a row's position in the input, and its place
 among what one engine gave at once."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import NOWHERE, Span
-from cep.operators.where import decided
+from cep.operators.where import decided, of_parts, split
 from cep.plan.binarise import Component
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.node import Meeting, Node, NodeFacts
@@ -40,13 +40,12 @@ class Either(Pattern):
         return replace(self, left=self.left.renamed(names), right=self.right.renamed(names))
 
     def belongs_below(self, component: Component) -> bool:
-        return bool(component.variables) and not component.timed
+        return of_parts(component)
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
-        down = tuple(c for c in components if not c.timed and c.variables)
-        here = tuple(c for c in components if c.timed or not c.variables)
+        down, here = split(components)
         left, places = self.left.lower(builder, down, bounded)
         right, right_places = self.right.lower(builder, down, bounded)
         order = tuple(right_places[v] for v in places)

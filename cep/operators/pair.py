@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cep.core.errors import NOWHERE, Span
 from cep.core.intervals import LEFT_INSTANT, RIGHT_INSTANT, UNBOUNDED, Relation, named
 from cep.core.suggest import did_you_mean
+from cep.operators.where import of_parts
 from cep.plan.binarise import Component, canonical
 from cep.plan.horizon import Horizon
 from cep.plan.lint.ranges import Ranges, Searcher, both
@@ -63,9 +64,7 @@ class Pair(Pattern):
         )
 
     def belongs_below(self, component: Component) -> bool:
-        if component.timed or not component.variables:
-            return False
-        return component.variables <= variables(self.left) or component.variables <= variables(self.right)
+        return of_parts(component) and any(component.variables <= variables(side) for side in (self.left, self.right))
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
@@ -78,18 +77,16 @@ class Pair(Pattern):
         down: tuple[list[Component], list[Component]] = ([], [])
         here: list[Component] = []
         for component in components:
-            fits = [push and not component.timed and bool(component.variables) and component.variables <= side
-                    for side in bound]  # fmt: skip
+            fits = [push and of_parts(component) and component.variables <= side for side in bound]
             for side, fit in zip(down, fits, strict=True):
                 side += [component] if fit else []
             here += [] if any(fits) else [component]
         left, left_places = self.left.lower(builder, tuple(down[0]), self.within)
         right, right_places = self.right.lower(builder, tuple(down[1]), self.within)
         key = tuple((left_places[v], right_places[v]) for v in left_places if v in right_places)
-        taken = {r for _, r in key}
-        places = dict(left_places)
-        for _, v in sorted((place, v) for v, place in right_places.items() if place not in taken):
-            places[v] = len(places)
+        places, by_column = dict(left_places), {column: v for v, column in right_places.items()}
+        for column in own_columns(key, len(right_places)):
+            places[by_column[column]] = len(places)
         absent: int | None = None
         absent_key: tuple[tuple[int, int], ...] = ()
         if self.absent is not None:
@@ -221,8 +218,7 @@ class Join(Node):
     @property
     def own(self) -> list[int]:
         """The right side's columns that it has besides its left side's."""
-        taken = {right for _, right in self.key}
-        return [column for column in range(self.right_width) if column not in taken]
+        return own_columns(self.key, self.right_width)
 
     def describe(self) -> NodeFacts:
         relation = self.interval_relation
@@ -351,6 +347,12 @@ class Join(Node):
 
         spec, _, widenings = spec_of(self, builder)
         return widened(JoinGoal(spec, builder.lineage), widenings, [builder.types(part) for part in self.parts])
+
+
+def own_columns(key: Sequence[tuple[int, int]], right_width: int) -> list[int]:
+    """The columns of a right side that are not in the key, which pairs columns of left and right."""
+    taken = {right for _, right in key}
+    return [column for column in range(right_width) if column not in taken]
 
 
 def _lasting(relation: Relation) -> Lasting:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import NOWHERE, Span
 from cep.core.literals import say_duration, write_duration
-from cep.operators.where import bounded_by, decided
+from cep.operators.where import bounded_by, decided, of_parts, split
 from cep.plan.binarise import Component
 from cep.plan.horizon import Horizon
 from cep.plan.lint.ranges import Ranges, Searcher
@@ -41,13 +41,12 @@ class Unless(Pattern):
         return replace(self, left=self.left.renamed(names), absent=self.absent.renamed(names))
 
     def belongs_below(self, component: Component) -> bool:
-        return bool(component.variables) and not component.timed
+        return of_parts(component)
 
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
-        down = tuple(c for c in components if not c.timed and c.variables)
-        here = tuple(c for c in components if c.timed or not c.variables)
+        down, here = split(components)
         left, places = self.left.lower(builder, down, self.within)
         absent, absent_places = self.absent.lower(builder, (), None)
         key = tuple((places[v], absent_places[v]) for v in places if v in absent_places)

@@ -72,7 +72,7 @@ class Given(Pattern):
         return self.pattern.decider()
 
     def belongs_below(self, component: Component) -> bool:
-        own = not component.timed and bool(component.variables) and component.variables <= variables(self.pattern)
+        own = of_parts(component) and component.variables <= variables(self.pattern)
         return own and self.pattern.belongs_below(component)
 
     def check(self, checker: Checker, outside: frozenset[str]) -> None:
@@ -126,6 +126,17 @@ class Select(Node):
         from cep.operators.goals.relational import select_of
 
         return select_of(self, builder)
+
+
+def of_parts(component: Component) -> bool:
+    """Whether conditions are decided by what the parts of a pattern bind: no times of its own, and some variable."""
+    return bool(component.variables) and not component.timed
+
+
+def split(components: Iterable[Component]) -> tuple[tuple[Component, ...], tuple[Component, ...]]:
+    """The conditions that its parts decide, and those that the pattern itself does."""
+    every = tuple(components)
+    return tuple(c for c in every if of_parts(c)), tuple(c for c in every if not of_parts(c))
 
 
 def select(

@@ -7,12 +7,13 @@ the passes fold over, none of them naming an operator.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
+from cep.plan.facts import WithFacts
 from cep.rules.pattern_text import Text
 from cep.rules.terms import Condition
 
@@ -97,14 +98,13 @@ class NodeFacts:
     once: bool = False
 
 
-class Node(ABC):
+class Node(WithFacts[NodeFacts]):
     """A node of some operator: a frozen dataclass.
 
     The names of the classes and of their fields are part of what a goal's state is kept under (`cep.plan.identity`).
     """
 
-    __slots__ = ("_facts", "_parts")
-    _facts: NodeFacts
+    __slots__ = ("_parts",)
     _parts: tuple[int, ...]
 
     @property
@@ -122,18 +122,6 @@ class Node(ABC):
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name in PART_FIELDS}  # type: ignore[arg-type]
         numbers = {name: None if number is None else place[number] for name, number in own.items()}
         return replace(self, **numbers)  # type: ignore[type-var]
-
-    def facts(self) -> NodeFacts:
-        """What passes ask of it."""
-        try:
-            return self._facts
-        except AttributeError:
-            object.__setattr__(self, "_facts", self.describe())
-            return self._facts
-
-    @abstractmethod
-    def describe(self) -> NodeFacts:
-        """Its facts, which are asked for once."""
 
     @abstractmethod
     def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:

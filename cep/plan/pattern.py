@@ -6,12 +6,13 @@ A pattern is a tree over one rule's variables, in which every option is a field.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import Span
+from cep.plan.facts import WithFacts
 from cep.rules.terms import AggregateResult, Condition, Constant, PolicyChoice, Variable, condition_variables
 
 if TYPE_CHECKING:
@@ -49,25 +50,12 @@ class PatternFacts:
     whole: Pattern | None = None
 
 
-class Pattern(ABC):
+class Pattern(WithFacts[PatternFacts]):
     """A pattern of some operator: a frozen dataclass with the fields `within` (microseconds) and `span`."""
 
-    __slots__ = ("_facts",)
-    _facts: PatternFacts
+    __slots__ = ()
     within: int | None
     span: Span
-
-    def facts(self) -> PatternFacts:
-        """What passes ask of it."""
-        try:
-            return self._facts
-        except AttributeError:
-            object.__setattr__(self, "_facts", self.describe())
-            return self._facts
-
-    @abstractmethod
-    def describe(self) -> PatternFacts:
-        """Its facts, which are asked for once."""
 
     @abstractmethod
     def renamed(self, names: Mapping[str, str]) -> Pattern:
@@ -90,8 +78,8 @@ class Pattern(ABC):
         """Whether conditions written on it belong to something inside it."""
         return False
 
-    def check(self, checker: Checker, outside: frozenset[str]) -> None:  # noqa: B027
-        """Tell what is unsafe here. `outside`: the variables of the rest of the rule, where it is negated."""
+    def check(self, checker: Checker, outside: frozenset[str]) -> None:
+        """Report what is unsafe here. `outside`: the variables of the rest of the rule, where it is negated."""
 
     def ranges(self, searcher: Searcher) -> Ranges:
         """What is known of the values of the variables that it binds."""

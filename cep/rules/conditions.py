@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cep.core.errors import CepError, CepErrors, Mistakes, Source
+from cep.core.schema import CODED
 from cep.core.values import Ints, Pool
 from cep.rules.binding_order import arrange, binding, is_test, names_of
 from cep.rules.evaluate import Columns, Evaluation, may_miss, missing
@@ -370,6 +371,6 @@ def _dear(typed: Typed) -> bool:
     # Distances, work with texts and values of unknown kind: worth leaving out the rows that have already failed.
     if not isinstance(typed, TypedCall):
         return False
-    coded = any(argument.type in ("string", "iri", "any") for argument in typed.arguments)
+    coded = any(argument.type in CODED for argument in typed.arguments)
     dear = typed.function == "distance" or (coded and typed.function not in ("=", "!="))
     return dear or any(map(_dear, typed.arguments))

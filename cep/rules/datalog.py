@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from cep.core.errors import NOWHERE, CepError, CepErrors, Mistakes, Source, Span
+from cep.core.schema import CODED
 from cep.core.values import MISSING, Pool
 from cep.rules.conditions import compile_conditions
 from cep.rules.evaluate import constant_value
@@ -270,7 +271,7 @@ class Closing:
         columns: list[Column] = []
         for i, type in enumerate(stored.types):
             values = [self.value(fact.arguments[i], type) for fact in facts]
-            if type in ("string", "iri", "any"):
+            if type in CODED:
                 columns.append(self.pool.encode_values(values))
             elif type == "float":
                 columns.append(np.array([np.nan if value is None else value for value in values], dtype=np.float64))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core.schema import CODED
 from cep.core.values import BOOL, IRI, MISSING, STRING, Pool
 from cep.rules import geodesy, variant
 from cep.rules.functions import FLOAT_COLUMNS, INT_COLUMNS, TICK_COLUMNS, Column, absent, exact_float, to_float
@@ -18,8 +19,6 @@ from cep.rules.variant import Mixed
 
 Columns = Mapping[str, NDArray[Any]]
 Evaluation = Callable[[Columns, int], NDArray[Any]]
-
-_CODED = ("string", "iri", "any")
 
 
 def compile(typed: Typed, pool: Pool, optional: Set[str] | None = None) -> Evaluation:
@@ -47,7 +46,7 @@ def constant_value(typed: Typed) -> Literal | None:
         return None if np.isnan(result) else float(result)
     if result == MISSING:
         return None
-    if typed.type in _CODED:
+    if typed.type in CODED:
         return pool.value(int(result))
     return bool(result) if typed.type == "bool" else int(result)
 
@@ -112,7 +111,7 @@ class _Compiler:
     def literal(self, value: Literal, type: str) -> Column:
         if type == "float":
             return np.float64(value)
-        return np.int64(self.pool.code(value) if type in _CODED else int(value))
+        return np.int64(self.pool.code(value) if type in CODED else int(value))
 
     def call(self, typed: TypedCall) -> Callable[[Columns], Column]:
         function, arguments, pool = typed.function, typed.arguments, self.pool
@@ -139,7 +138,7 @@ class _Compiler:
             implementation = containment(types[2], pool)
         elif function == "value_in":
             implementation = conversion(pool)
-        elif function == "string" or types[0] in _CODED:
+        elif function == "string" or types[0] in CODED:
             implementation = text_implementation(function, types, typed.type, pool)
         elif types[0] == "bool":
             implementation = {"int": lambda column: column, "float": to_float}[function]

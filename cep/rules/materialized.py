@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.core.schema import CODED
 from cep.core.values import MISSING, Ints, Pool
-from cep.rules.value_order import CODED as CODED
 from cep.rules.value_order import Column as Column
 
 if TYPE_CHECKING:

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cep.core.schema import CODED
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Iri
 from cep.rules.functions import Column, absent
-
-_CODED = ("string", "iri", "any")
 
 
 def distinct(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
@@ -83,14 +82,14 @@ def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, p
 
     def apply(*columns: Column) -> Column:
         varying = [i for i, column in enumerate(columns) if np.ndim(column)]
-        if len(varying) == 1 and types[varying[0]] in _CODED:
+        if len(varying) == 1 and types[varying[0]] in CODED:
             if not memos:
                 place, others = varying[0], [column if not np.ndim(column) else None for column in columns]
                 memos.append(Memo(lambda codes: compute([*others[:place], codes, *others[place + 1 :]], [place]), pool))
             return memos[0](columns[varying[0]])
         if not varying:
             return compute([np.reshape(columns[0], 1), *columns[1:]], [0])[0]
-        rows, inverse = distinct([columns[i].view(np.int64) for i in varying], all(types[i] in _CODED for i in varying))
+        rows, inverse = distinct([columns[i].view(np.int64) for i in varying], all(types[i] in CODED for i in varying))
         of_rows = list(columns)
         for i, row in zip(varying, rows):
             of_rows[i] = row.view(columns[i].dtype)
@@ -108,7 +107,7 @@ def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, p
 
 
 def _values(column: Column, type: str, pool: Pool) -> list[Any]:
-    if type in _CODED:
+    if type in CODED:
         return pool.decode_values(column)
     missing = np.isnan(column) if type == "float" else absent(column)
     return [None if gone else value for value, gone in zip(column.tolist(), missing.tolist())]
@@ -117,7 +116,7 @@ def _values(column: Column, type: str, pool: Pool) -> list[Any]:
 def _column(values: list[Any], gives: str, pool: Pool) -> Column:
     if gives == "float":
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
-    if gives in _CODED:
+    if gives in CODED:
         return pool.encode_values(values)
     return np.array([MISSING if value is None else int(value) for value in values], dtype=np.int64)
 
@@ -222,7 +221,7 @@ def text_implementation(function: str, types: tuple[str, ...], gives: str, pool:
         return matching(pool)
     if function == "iri" and types == ("iri",):
         return lambda codes: codes
-    if function == "string" and kind not in _CODED:
+    if function == "string" and kind not in CODED:
         return by_value(TEXTS_OF.get(kind, string_of), types, gives, pool)
     if function == "iri" and set(types) & TEXTS_OF.keys():
         return by_value(_iri_of_typed(types), types, gives, pool)

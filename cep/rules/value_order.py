@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.core.schema import CODED
 from cep.core.values import FLOAT, INT, Ints, Pool
 
 Column = NDArray[Any]
-CODED = ("string", "iri", "any")
 
 
 def rank(column: Column, type: str, pool: Pool) -> pl.Series:

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.relation import END, FIRST, ORDER, START, Table, column, concat, rows
-from cep.core.schema import ARRIVAL, TIE, Schema
+from cep.core.schema import ARRIVAL, CODED, TIE, Schema
 from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri, Value
 
@@ -50,7 +50,7 @@ def argument_series(table: Table, argument: int, type: str, pool: Pool) -> pl.Se
 
 def decoded_series(values: NDArray[np.int64], type: str, pool: Pool) -> pl.Series:
     """Values of a type, as they are held."""
-    if type in ("string", "iri", "any"):
+    if type in CODED:
         return pool.decode(values, type)
     values = np.ascontiguousarray(values).view(np.float64) if type == "float" else values
     made = pl.Series(values)
@@ -91,7 +91,7 @@ def _place(event: Event) -> tuple[int, int, str, tuple[tuple[str, float, str], .
 
 def values(table: Table, argument: int, type: str, pool: Pool) -> list[Value]:
     """One argument's values as Python values."""
-    if type in ("string", "iri", "any"):
+    if type in CODED:
         return pool.decode_values(table[FIRST + argument])
     raw = column(table, argument, type)
     if type == "float":

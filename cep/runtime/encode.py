@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cep.core.errors import CepError
 from cep.core.literals import write_duration, write_time
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
-from cep.core.schema import ARRIVAL, Attribute, Schema
+from cep.core.schema import ARRIVAL, CODED, Attribute, Schema
 from cep.core.time import FARTHEST
 from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri
@@ -275,7 +275,7 @@ def _python_values(column: Sequence[object], type: str, pool: Pool) -> tuple[Num
     good = [None if bad else value for value, bad in zip(column, wrong, strict=True)]
     if type == "float":
         return np.array([np.nan if v is None else float(v) + 0.0 for v in good], np.float64), wrong  # type: ignore[arg-type]
-    if type in ("string", "iri", "any"):
+    if type in CODED:
         return pool.encode_values(good), wrong  # type: ignore[arg-type]
     return np.array([MISSING if v is None else int(v) for v in good], np.int64), wrong  # type: ignore[call-overload]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from cep.core.errors import CepError
 from cep.core.relation import FIRST
-from cep.core.schema import Schema
+from cep.core.schema import CODED, Schema
 from cep.core.values import Pool
 from cep.plan.plan import Plan
 from cep.runtime.encode import RefusedRow
@@ -16,7 +16,6 @@ from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
 
-CODED = ("string", "iri", "any")
 """The types whose values are codes of the pool."""
 
 

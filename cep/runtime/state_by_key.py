@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from cep.core.errors import CepError
 from cep.core.relation import FIRST, Table, bits, concat, contiguous, empty, rows
-from cep.core.schema import Schema
+from cep.core.schema import CODED, Schema
 from cep.core.time import BEGINNING
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Iri, Value
@@ -33,7 +33,7 @@ from cep.rules.typed import common_type
 from cep.runtime import snapshot
 from cep.runtime.buckets import buckets, hashes
 from cep.runtime.decode import decoded_series, table_frame
-from cep.runtime.parts import CODED, EngineParts, coded
+from cep.runtime.parts import EngineParts, coded
 
 Key = tuple[Value, ...]
 """The values of the arguments by which rows are dealt, in the order of `Stage.inputs`."""

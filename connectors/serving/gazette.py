@@ -13,7 +13,7 @@ from math import isfinite
 
 import polars as pl
 
-from cep.core.schema import Attribute, Schema
+from cep.core.schema import CODED, Attribute, Schema
 from knowledge.graph import Knowledge
 from knowledge.places import attributions
 
@@ -57,7 +57,7 @@ class SubjectColumns:
     @classmethod
     def of(cls, schema: Schema) -> SubjectColumns:
         lat, long = _first(schema, "lat", LATITUDES), _first(schema, "long", LONGITUDES)
-        names = [one.name for one in schema.attributes if one.type in ("string", "iri", "any")]
+        names = [one.name for one in schema.attributes if one.type in CODED]
         names += [one.name for one in schema.attributes if one.type == "int"]
         names = [name for name in names if name not in (lat, long)]
         both = lat is not None and long is not None

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from cep.core.relation import Table, bits, empty, rows
 from cep.core.room import roomy
+from cep.core.schema import CODED
 from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals import partial, ring, window
 from cep.operators.goals.arrival import by_arrival
@@ -31,7 +32,6 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
-from cep.operators.goals.encoded import CODED
 from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import Keys, capacity_for, reindex
 from cep.operators.goals.lineage import Lineage

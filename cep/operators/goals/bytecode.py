@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.kernels import njit
+from cep.core.schema import CODED
 from cep.events import Value
 from cep.operators.goals.intrinsics import as_bits, as_float, bare
 from cep.operators.goals.keys import MISSING
@@ -123,7 +124,7 @@ def _literal(node: TypedConstant, pool_code: Callable[[Value], int]) -> int:
         return int(np.array(np.nan).view(np.int64)) if node.type == "float" else MISSING
     if node.type == "float":
         return int(np.array(float(value) + 0.0).view(np.int64))
-    if node.type in ("string", "iri", "any"):
+    if node.type in CODED:
         return int(pool_code(value))
     return int(value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-CODED = ("string", "iri", "any")
+from cep.core.schema import CODED
 
 
 def others(keys: Sequence[tuple[int, str]], types: Sequence[str]) -> list[str]:

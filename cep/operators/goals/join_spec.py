@@ -59,9 +59,7 @@ def places_of(node: pair.Join, builder: Builder) -> dict[str, tuple[int, int]]:
     """Output columns as (side, column), for the stack machine."""
     left = len(builder.plan.columns[node.left])
     places = {f"v{i}": (LEFT, i) for i in range(left)}
-    taken = {r for _, r in node.key}
-    own = [r for r in range(len(builder.plan.columns[node.right])) if r not in taken]
-    return places | {f"v{left + i}": (RIGHT, r) for i, r in enumerate(own)}
+    return places | {f"v{left + i}": (RIGHT, column) for i, column in enumerate(node.own)}
 
 
 def spec_of(node: pair.Join, builder: Builder) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
@@ -72,9 +70,8 @@ def spec_of(node: pair.Join, builder: Builder) -> tuple[JoinSpec, bool, tuple[tu
     mine, theirs = builder.keys(node.key, left, right)
     left_key, left_added = builder.widened_key(mine, left)
     right_key, right_added = builder.widened_key(theirs, right)
-    taken = {r for _, r in node.key}
     places = places_of(node, builder)
-    out = [*left, *(right[r] for r in range(len(right)) if r not in taken)]
+    out = [*left, *(right[column] for column in node.own)]
     absent_key: tuple[int, ...] = ()
     absent_added: tuple[Evaluation, ...] = ()
     absent_from: list[tuple[int, int]] = []
@@ -118,7 +115,7 @@ def spec_of(node: pair.Join, builder: Builder) -> tuple[JoinSpec, bool, tuple[tu
         left_key=left_key,
         right_key=right_key,
         take_left=tuple(range(len(left))),
-        take_right=tuple(r for r in range(len(right)) if r not in taken),
+        take_right=tuple(node.own),
         left_codes=codes_of([*left, *others(mine, left), *further[0]]),
         right_codes=codes_of([*right, *others(theirs, right), *further[1]]),
         absent_key=absent_key,

@@ -5,6 +5,7 @@ A state is arrays as a snapshot has them: rows, and the keys that they name by n
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,19 +19,21 @@ ABSENT = 2
 """The input of a join that must not occur between."""
 
 
-class KeyedState:
-    """The part of the contract that is about the state as a whole and by key. Of an operator: `_state`, the arrays of
-    its snapshot; `_read`, those of another; `_become`, to take them on; and where it is no store, how they are taken
-    apart and put together."""
+class KeyedState(ABC):
+    """The part of the contract that is about the state as a whole and by key. An operator says how its state becomes
+    arrays and back; and, where it is no store, how they are taken apart by key and put together."""
 
+    @abstractmethod
     def _state(self) -> Arrays:
-        raise NotImplementedError
+        """The state as the arrays of its snapshot."""
 
+    @abstractmethod
     def _read(self, batch: pa.RecordBatch) -> Arrays:
-        raise NotImplementedError
+        """The arrays of a snapshot of the same operator. CepError: it cannot be one."""
 
+    @abstractmethod
     def _become(self, state: Arrays) -> None:
-        raise NotImplementedError
+        """Take these arrays on as the state."""
 
     def _taken_apart(self, state: Arrays, keys: StateKeys) -> Parts:
         return taken_apart(state, keys)

@@ -23,7 +23,7 @@ from cep.operators.goals import pairing
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.bytecode import LEFT, Code, compile_stack, stack_cells
 from cep.operators.goals.contract import Ints
-from cep.operators.goals.encoded import CODED
+from cep.operators.goals.encoded import codes_of
 from cep.operators.goals.join import NO_CODE, NOTHING, Join
 from cep.operators.goals.join_spec import JoinSpec, places_of, spec_of
 from cep.operators.goals.lineage import Lineage
@@ -142,7 +142,7 @@ def chain_of(builder: Builder, event: str) -> tuple[LinearRecursion, int, int] |
         right_key=spec.right_key,
         take_left=tuple(range(width)),
         take_right=(),
-        left_codes=tuple(i for i, a in enumerate(plan.schemas[event].attributes) if a.type in CODED),
+        left_codes=codes_of([each.type for each in plan.schemas[event].attributes]),
         right_codes=(),
         by=(scan.take[spec.by[0]] if spec.by[0] >= 0 else -1, spec.by[1]),
         by_float=spec.by_float,
