@@ -18,6 +18,8 @@ from cep.core.values import Pool
 from cep.language.dialects.etalis import lower
 from cep.language.syntax.parser import parse
 from cep.plan import horizon, order, safety, types
+from cep.plan import plan as planning
+from cep.plan.alerts import ill_placed
 from cep.plan.binarise import binarise
 from cep.plan.partition import partition
 from cep.plan.pattern import Pattern
@@ -98,6 +100,15 @@ class Planned:
             keeps = horizon.horizon(node, self.whole.points)
             yield f"{number} {'instants' if self.whole.points[number] else 'intervals'}, {show(keeps)}"
 
+    def misplaced(self) -> Iterator[str]:
+        rules = self.rules
+        for error in ill_placed(rules.alerts, rules.rules, self.typed.schemas, rules.source):
+            yield from str(error).splitlines()
+
+    def warned(self) -> Iterator[str]:
+        for warning in self.whole.warnings:
+            yield from str(warning).splitlines()
+
     def stages(self) -> Iterator[str]:
         for stage in partition(self.whole):
             yield f"stage {stage.number}, {'by key' if stage.keyed else 'in one place'}: rules {show(stage.rules)}"
@@ -114,7 +125,9 @@ PASSES: dict[str, tuple[Lines, Lines]] = {
     "binarise": (Planned.lowered, Planned.shared),
     "order": (Planned.shared, Planned.ordered),
     "types": (Planned.shared, Planned.columns),
+    "alerts": (Planned.columns, Planned.misplaced),
     "horizon": (Planned.shared, Planned.horizons),
+    "lint": (Planned.lowered, Planned.warned),
     "partition": (Planned.shared, Planned.stages),
 }
 """What is shown of a program before a pass and after it."""
@@ -207,3 +220,11 @@ def test_a_pass(path: Path, pytestconfig: pytest.Config) -> None:
 
 def test_every_pass_has_a_fixture_and_every_fixture_a_pass() -> None:
     assert {path.parent.name for path in FILES} == set(PASSES)
+    assert list(PASSES) == [*(each.name for each in planning.PASSES), "partition"]
+
+
+def test_the_architecture_lists_the_passes_in_their_order() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
+    rows = text.partition("## The passes of the plan")[2].partition("\n## ")[0].splitlines()
+    said = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows if row.startswith("| `")]
+    assert said == [(f"`{each.name}`", each.does) for each in planning.PASSES]

@@ -1,20 +1,20 @@
-"""The plan: shared nodes, the heads that make events of them, and what is known of each; the passes in order.
+"""The plan: shared nodes, the heads that make events of them, and what is known of each; and how it is made.
 
-lowered rules -> safe -> binary and shared -> typed -> ordered -> horizons
+lowered rules -> PASSES, each over a draft of the plan -> plan
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from cep.core.errors import CepErrors, Source, Span, Warning
+from cep.core.errors import CepError, CepErrors, Source, Span, Warning
 from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.plan import horizon, order, safety, types
 from cep.plan.alerts import ill_placed
 from cep.plan.algebra import Head, Rules
-from cep.plan.binarise import binarise
+from cep.plan.binarise import Binarised, binarise
 from cep.plan.lasting import lasting
 from cep.plan.lint.ranges import never
 from cep.plan.lint.suspicious import doubts
@@ -56,42 +56,121 @@ class Plan:
         return tuple(dict.fromkeys(head.event for head in self.heads))
 
 
+# --- the passes -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Draft:
+    """A plan in the making: what it is made from, and what the passes so far have found."""
+
+    rules: Rules
+    relations: Mapping[str, Relation]
+    pool: Pool
+    inputs: frozenset[str]
+    errors: list[CepError]
+    refused: frozenset[int] = frozenset()
+    binarised: Binarised = field(default_factory=Binarised)
+    groups: tuple[Group, ...] = ()
+    typing: types.Typing = field(default_factory=lambda: types.Typing([], {}, []))
+    points: tuple[bool, ...] = ()
+    warnings: list[Warning] = field(default_factory=list)
+
+
+def _safe(draft: Draft) -> None:
+    draft.refused, unsafe = safety.unsafe(draft.rules)
+    draft.errors += unsafe
+
+
+def _binarise(draft: Draft) -> None:
+    rules = [rule for number, rule in enumerate(draft.rules.rules) if number not in draft.refused]
+    draft.binarised = binarise(rules)
+
+
+def _order(draft: Draft) -> None:
+    made = draft.binarised
+    draft.groups, cyclic = order.order(made.nodes, made.heads, made.spans, draft.rules.source)
+    draft.errors += cyclic
+
+
+def _types(draft: Draft) -> None:
+    rules, partial = draft.rules, bool(draft.refused or draft.rules.errors)
+    draft.typing = types.infer(
+        draft.binarised, draft.groups, rules.schemas, draft.relations, draft.pool, rules.source, partial
+    )
+
+
+def _alerts(draft: Draft) -> None:
+    rules = draft.rules
+    draft.errors += ill_placed(rules.alerts, rules.rules, draft.typing.schemas, rules.source)
+
+
+def _horizon(draft: Draft) -> None:
+    derived = {head.event for head in draft.binarised.heads}
+    schemas = draft.typing.schemas
+    draft.inputs |= {name for name, schema in schemas.items() if name not in derived or schema.declared}
+    draft.inputs &= schemas.keys()
+    draft.points = horizon.points(draft.binarised.nodes, draft.binarised.heads, schemas, draft.inputs)
+
+
+def _lint(draft: Draft) -> None:
+    rules, made = draft.rules, draft.binarised
+    draft.warnings += doubts(rules) + idle(rules) + never(rules)
+    draft.warnings += horizon.warnings(made, draft.points, rules.source)
+    draft.warnings += lasting(made, draft.typing.schemas, draft.inputs, rules.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A pass: its name, what it does to the draft, and that in words. `sound`: it runs only where no mistake was found
+    before it."""
+
+    name: str
+    run: Callable[[Draft], None]
+    does: str
+    sound: bool = False
+
+
+PASSES = (
+    Pass("safe", _safe, "refuses rules with a variable that nothing binds; the other passes go on without them"),
+    Pass("binarise", _binarise, "makes nodes of two sides; equal ones are one, conditions go where they are decided"),
+    Pass("order", _order, "puts nodes and events in the order in which they run; a cycle is a group"),
+    Pass("types", _types, "finds the type of every column, a cycle's by a fixpoint; checks conditions, keys and heads"),
+    Pass("alerts", _alerts, "checks the places of alerts, now that their types are known"),
+    Pass("horizon", _horizon, "finds the inputs, and which nodes have instants only, so what goals forget when", True),
+    Pass("lint", _lint, "warns of what is no mistake but can hardly be meant", True),
+)
+"""The passes in the order in which they run. `partition` (`cep.plan.partition`) is one over the finished plan, where
+somebody asks how it is split."""
+
+
 def plan(rules: Rules, relations: Mapping[str, Relation], pool: Pool, inputs: frozenset[str]) -> Plan:
     """Plan lowered rules over static `relations`. `inputs`: events that come from outside although rules make them
-    too."""
-    refused, unsafe = safety.unsafe(rules)
-    errors = [*rules.errors, *unsafe]
-    binarised = binarise([rule for number, rule in enumerate(rules.rules) if number not in refused])
-    groups, cyclic = order.order(binarised.nodes, binarised.heads, binarised.spans, rules.source)
-    errors += cyclic
-    try:
-        partial = bool(refused or rules.errors)
-        typing = types.infer(binarised, groups, rules.schemas, relations, pool, rules.source, partial)
-    except CepErrors as found:
-        raise CepErrors([*errors, *found.errors]) from None
-    errors += ill_placed(rules.alerts, rules.rules, typing.schemas, rules.source)
-    if errors:
-        raise CepErrors(errors)
-    derived = {head.event for head in binarised.heads}
-    outside = frozenset(
-        name for name, schema in typing.schemas.items() if name not in derived or schema.declared or name in inputs
-    )
-    points = horizon.points(binarised.nodes, binarised.heads, typing.schemas, outside)
-    warnings = doubts(rules) + idle(rules) + never(rules) + horizon.warnings(binarised, points, rules.source)
-    warnings += lasting(binarised, typing.schemas, outside, rules.source)
+    too. Raises CepErrors with all mistakes of the program."""
+    draft = Draft(rules, relations, pool, inputs, list(rules.errors))
+    for each in PASSES:
+        if each.sound and draft.errors:
+            break
+        try:
+            each.run(draft)
+        except CepErrors as found:
+            draft.errors += found.errors
+            break
+    if draft.errors:
+        raise CepErrors(draft.errors)
+    made, typing = draft.binarised, draft.typing
     return Plan(
         rules,
-        tuple(binarised.nodes),
-        tuple(binarised.names),
-        tuple(binarised.spans),
-        tuple(frozenset(users) for users in binarised.users),
+        tuple(made.nodes),
+        tuple(made.names),
+        tuple(made.spans),
+        tuple(frozenset(users) for users in made.users),
         tuple(typing.columns),
-        points,
-        tuple(binarised.heads),
+        draft.points,
+        tuple(made.heads),
         tuple(typing.heads),
         typing.schemas,
-        outside,
-        groups,
-        tuple(sorted(warnings, key=lambda w: (w.span.line, w.span.column) if w.span else (0, 0))),
+        draft.inputs,
+        draft.groups,
+        tuple(sorted(draft.warnings, key=lambda w: (w.span.line, w.span.column) if w.span else (0, 0))),
         rules.source,
     )
