@@ -14,9 +14,8 @@ from cep.explain.judging import Judge, Typed
 from cep.explain.matching import Attempt, Failure, Matcher
 from cep.explain.occurrences import Memory, Occurrence, encoded, same
 from cep.explain.question import BEGINNING, Wanted
-from cep.operators.event import Atom
 from cep.plan.algebra import Rule
-from cep.plan.pattern import atoms, patterns
+from cep.plan.pattern import Pattern, atoms, patterns
 from cep.rules.terms import Constant, Expression, Variable, expression_variables
 
 DAY = 86_400_000_000
@@ -102,9 +101,10 @@ class _Refusing:
         near = [(self.gives(rule, each, wanted), *_nearness(each, failed, wanted)) for each, failed in judged]
         attempt, failure = judged[near.index(max(near))]
         attempt = replace(attempt, judged=tuple((self.judge.detailed(j, b), b) for j, b in attempt.judged))
-        if failure.kind != "missing" or not isinstance(failure.pattern, Atom):
+        event = None if failure.pattern is None else failure.pattern.facts().event
+        if failure.kind != "missing" or failure.pattern is None or event is None:
             return Refusal(rule, since, attempt, failure)
-        asked = Wanted(failure.pattern.event, fixed_of(failure.pattern, failure.values), wanted.since, wanted.until)
+        asked = Wanted(event, fixed_of(failure.pattern, failure.values), wanted.since, wanted.until)
         before = self.memory.find(asked.event, asked.fixed, BEGINNING, self.until, 1)
         because: list[Refusal] = []
         if asked.event in self.memory.engine.plan.derived and asked.event not in path and len(path) <= DEEPEST:
@@ -193,10 +193,10 @@ def _before(attempt: Attempt, wanted: Wanted) -> int:
     return max(0, wanted.since - attempt.end)
 
 
-def fixed_of(atom: Atom, values: Mapping[str, Value]) -> dict[int, Value]:
+def fixed_of(atom: Pattern, values: Mapping[str, Value]) -> dict[int, Value]:
     """The arguments of an event pattern that are known."""
     found: dict[int, Value] = {}
-    for place, argument in enumerate(atom.arguments):
+    for place, argument in enumerate(atom.facts().arguments):
         if isinstance(argument, Constant):
             found[place] = argument.value
         elif argument.name in values:

@@ -13,11 +13,9 @@ from cep.core.schema import Schema
 from cep.events import Value
 from cep.explain.judging import Bound, Judge, Judged, Typed
 from cep.explain.occurrences import Occurrence, same
-from cep.explain.windows import results
-from cep.operators.aggregate import Window
-from cep.operators.event import Atom
+from cep.explain.windows import Members, windowed
 from cep.plan.pattern import Pattern
-from cep.rules.terms import Condition, Constant, Variable
+from cep.rules.terms import AggregateResult, Condition, Constant, Variable
 
 Find = Callable[[str, Mapping[int, Value]], Sequence[Occurrence]]
 """The occurrences of an event with these arguments, by (end, start)."""
@@ -104,25 +102,34 @@ class Matcher:
     def check_limit(self) -> None:
         self.judge.check_limit()
 
-    def windows(self, window: Window, whole: Sequence[Attempt], bound: Bound) -> list[Attempt]:
+    def windows(
+        self,
+        whole: Sequence[Attempt],
+        bound: Bound,
+        by: Sequence[str],
+        members_at: Members,
+        results: Sequence[AggregateResult],
+    ) -> list[Attempt]:
         """The windows of what matched that give what is bound."""
-        made = results(window, list(whole), self.judge)
+        made = windowed(whole, by, members_at, results, self.judge)
         return [replace(one, bound={**bound, **one.bound}) for one in made if _fit(one, bound)]
 
     # --- events ---
 
-    def of_event(self, atom: Atom, bound: Bound) -> list[Attempt]:
+    def of_event(self, atom: Pattern, bound: Bound) -> list[Attempt]:
+        event, arguments = atom.facts().event, atom.facts().arguments
+        assert event is not None, "of an event pattern"
         fixed: dict[int, Value] = {}
-        for place, argument in enumerate(atom.arguments):
+        for place, argument in enumerate(arguments):
             if isinstance(argument, Constant):
                 fixed[place] = argument.value
             elif argument.name in bound:
                 fixed[place] = bound[argument.name][0]
-        attributes = self.schemas[atom.event].attributes
+        attributes = self.schemas[event].attributes
         made = []
-        for occurrence in self.find(atom.event, fixed):
+        for occurrence in self.find(event, fixed):
             now = dict(bound)
-            for argument, value, attribute in zip(atom.arguments, occurrence.args, attributes):
+            for argument, value, attribute in zip(arguments, occurrence.args, attributes):
                 if isinstance(argument, Constant) or argument.name == "_":
                     fits = isinstance(argument, Variable) or same(argument.value, value)
                 elif argument.name in now:

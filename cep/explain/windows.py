@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cep.events import Value
 from cep.explain.judging import Judge, Typed
-from cep.operators.aggregate import Window
 from cep.rules.terms import AggregateResult
 
 if TYPE_CHECKING:
     from cep.explain.matching import Attempt
 
 
-def results(window: Window, found: Sequence[Attempt], judge: Judge) -> list[Attempt]:
+Members = Callable[[Sequence[int], int], slice]
+"""Which of a group's occurrences, whose ends these are in order, are in the window at an instant."""
+
+
+def windowed(
+    found: Sequence[Attempt], by: Sequence[str], members_at: Members, results: Sequence[AggregateResult], judge: Judge
+) -> list[Attempt]:
     """A result for every group and instant at which something enters its window; its parts are all in the window."""
-    names = list(dict.fromkeys(variable.name for variable in window.by))
+    names = list(dict.fromkeys(by))
     groups: dict[tuple[Typed, ...], list[Attempt]] = {}
     for attempt in sorted(found, key=lambda one: (one.end, one.start, [each.order for each in one.parts[::-1]])):
         groups.setdefault(tuple(attempt.bound[name] for name in names), []).append(attempt)
     made: list[Attempt] = []
     for key, members in groups.items():
-        for now in dict.fromkeys(member.end for member in members):
-            inside = [member for member in members if member.end <= now]
-            if window.events is not None:
-                inside = inside[-window.events :]
-            if window.duration is not None:
-                inside = [member for member in inside if member.end > now - window.duration]
+        ends = [member.end for member in members]
+        for now in dict.fromkeys(ends):
+            inside = members[members_at(ends, now)]
             bound = dict(zip(names, key))
-            for result in window.results:
+            for result in results:
                 bound[result.variable] = _result(result, inside, judge)
             parts = tuple(dict.fromkeys(part for member in inside for part in member.parts))
             start = min(member.start for member in inside)

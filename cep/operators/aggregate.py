@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -123,9 +124,15 @@ class Window(Pattern):
         groups = {variable.name for variable in self.by}
         inner = matcher.attempts(self.pattern, {name: value for name, value in bound.items() if name in groups})
         whole = [attempt for attempt in inner if attempt.failure is None]
-        made = matcher.windows(self, whole, bound)
+        made = matcher.windows(whole, bound, [variable.name for variable in self.by], self.members_at, self.results)
         failed = [replace(attempt, bound=bound) for attempt in inner if attempt.failure]
         return made or failed or [matcher.missing(self.pattern, bound)]
+
+    def members_at(self, ends: Sequence[int], now: int) -> slice:
+        """Which of a group's occurrences, whose ends these are in order, are in the window at `now`."""
+        until = bisect_right(ends, now)
+        since = 0 if self.duration is None else bisect_right(ends, now - self.duration)
+        return slice(since if self.events is None else max(since, until - self.events), until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +162,7 @@ class Aggregation(Node):
             lasting=Lasting.AS_LONGEST if self.events == 1 else Lasting.MORE,
             meeting=Meeting.GROUPS,
             one_at_once=not self.by,
+            needs_instant="an aggregate",
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[Column, ...]:

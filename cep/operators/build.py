@@ -38,7 +38,7 @@ class Builder:
         """The goal of a node."""
         return self.plan.nodes[number].goal(self, number)  # type: ignore[no-any-return]
 
-    def event(self, name: str) -> Goal:
+    def event(self, name: str) -> relational.Project:
         """The goal that makes the occurrences of an event, of its input and of its heads' tables."""
         heads, rules = [], self.heads.get(name, [])
         for number in rules:

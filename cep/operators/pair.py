@@ -242,6 +242,7 @@ class Join(Node):
             within=self.within,
             meeting=Meeting.PAIRS,
             chooses={"chronological": (0, 1), "recent": (1,) if completes else (0, 1)}.get(self.policy, ()),
+            policy=self.policy,
             multiplies=self.policy == "unrestricted",
         )
 

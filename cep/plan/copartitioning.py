@@ -196,7 +196,7 @@ class _Spreading:
                 return self.apart(number, pairs, places)
         elif left is not right:
             if (0 if left is EVERYWHERE else 1) in facts.chooses:
-                why = f"and `{self.policy(number)}` chooses among all"
+                why = f"and `{facts.policy}` chooses among all"
                 return Failure(number, f"no variable is on both sides of {self.text(number)}, {why}")
             if not self.kept_apart(number):
                 return self.apart(number, (), places)
@@ -285,9 +285,6 @@ class _Spreading:
 
     def named(self, node: int, place: frozenset[int]) -> str:
         return ", ".join(dict.fromkeys(self.plan.names[node][column] for column in sorted(place)))
-
-    def policy(self, number: int) -> str:
-        return str(getattr(self.plan.nodes[number], "policy", ""))
 
     def text(self, number: int) -> str:
         """A goal as it is written, or what it is."""

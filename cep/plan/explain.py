@@ -14,7 +14,7 @@ from cep.core.schema import Schema
 from cep.plan.algebra import Head, Triples
 from cep.plan.horizon import horizon
 from cep.plan.labels import labels, rules, units
-from cep.plan.node import Node
+from cep.plan.node import Meeting, Node
 from cep.plan.order import Group
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
@@ -28,7 +28,7 @@ from cep.rules.terms import Graph, Predicate
 if TYPE_CHECKING:
     from cep.runtime.knowledge_source import RelationInfo
 
-KINDS = ("join", "deadline", "window", "union", "filter")
+_RANKS = {meeting: rank for rank, meeting in enumerate(Meeting)}
 MARK, ITEM, LABEL = 4, 6, 11
 
 
@@ -77,14 +77,14 @@ class _Listing:
 
     def top(self) -> None:
         plan = self.plan
-        kinds = Counter(facts.kind for facts in self.written.facts if facts.kind is not None)
+        kinds = Counter((_RANKS[facts.meeting], facts.kind) for facts in self.written.facts if facts.kind is not None)
         kept = [keeps for node in plan.nodes if (keeps := horizon(node, plan.points)) is not None]
         for_ever = sum(not keeps.forgets for keeps in kept)
         alerts = f"{counted(len(self.alerts), 'alert')}, " if self.alerts else ""
         line = f"{plan.source.name}: {counted(len(plan.heads) - len(self.alerts), 'rule')}, {alerts}"
         line += counted(kinds.total(), "goal")
         if kinds:
-            line += f" ({', '.join(counted(kinds[kind], kind) for kind in KINDS if kinds[kind])})"
+            line += f" ({', '.join(counted(number, kind) for (_, kind), number in sorted(kinds.items()))})"
         if kept:
             line += f"; {'1 remembers' if len(kept) == 1 else f'{len(kept)} remember'}"
         self.put("", line + (f", {for_ever} of them for ever" if for_ever else ""), 2)

@@ -30,13 +30,13 @@ PART_FIELDS = ("left", "right", "absent", "child")
 
 
 class Meeting(Enum):
-    """How what a goal reads must lie in one bucket for it to run there."""
+    """How what a goal reads must lie in one bucket for it to run there. `cep plan` counts goals in this order."""
 
-    SAME = "each occurrence by itself"
     PAIRS = "occurrences of the first two parts are paired; what a third has forbids pairs"
     AGAINST = "the first part's occurrences stand unless the second has one that joins"
-    EITHER = "the occurrences of all parts, as they come"
     GROUPS = "the occurrences of a group together"
+    EITHER = "the occurrences of all parts, as they come"
+    SAME = "each occurrence by itself"
 
 
 class Lasting(Enum):
@@ -65,10 +65,12 @@ class NodeFacts:
     Time. `earlier`: the parts of which it asks only what ended strictly before; `completes`: the parts from which what
     it gives has its order of arrival; `waits`: the parts that wait. `lasting`, and `within` which bounds it.
 
-    `meeting`: what must lie in one bucket; `chooses`: whether a partner on a part is chosen among all, for the parts
-    that may not be in every bucket while the other is dealt out. `multiplies`: whether one occurrence may make several
-    that arrive together; `one_at_once`: whether it gives at most one for an instant and group. `selects`: what it
-    gives are occurrences of its part as they are; `once`: it has the one occurrence that time alone makes.
+    `meeting`: what must lie in one bucket; `chooses`: the parts of which a partner is chosen among all, so that they
+    may not be in every bucket while the other is dealt out, and `policy`, which chooses. `multiplies`: whether one
+    occurrence may make several that arrive together; `one_at_once`: whether it gives at most one for an instant and
+    group. `needs_instant`: it gives nothing of an instant before it has all of it, so that it cannot depend on itself
+    there; this is what a message calls it. `selects`: what it gives are occurrences of its part as they are; `once`:
+    it has the one occurrence that time alone makes.
     """
 
     word: str
@@ -92,8 +94,10 @@ class NodeFacts:
     within: int | None = None
     meeting: Meeting = Meeting.SAME
     chooses: tuple[int, ...] = ()
+    policy: str = ""
     multiplies: bool = False
     one_at_once: bool = False
+    needs_instant: str | None = None
     selects: bool = False
     once: bool = False
 

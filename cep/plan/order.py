@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cep.core.errors import CepError, Source, Span
 from cep.plan.algebra import Head
-from cep.plan.node import Meeting, Node
+from cep.plan.node import Node
 
 Unit = int | str
 
@@ -31,7 +31,7 @@ class Group:
 def order(
     nodes: Sequence[Node], heads: Sequence[Head], spans: Sequence[Span], source: Source
 ) -> tuple[tuple[Group, ...], list[CepError]]:
-    """The groups in order, and the error of every aggregate that depends on its own result at the same instant."""
+    """The groups in order, and an error for each goal that needs an instant whole and depends on itself there."""
     makers: dict[str, list[int]] = {}
     for head in heads:
         makers.setdefault(head.event, []).append(head.child)
@@ -63,10 +63,11 @@ def order(
             rounds = len(part) > 1 or part[0] in needs_now(part[0])
             slices.append((tuple(part), rounds))
             for unit in part:
-                if rounds and isinstance(unit, int) and nodes[unit].facts().meeting is Meeting.GROUPS:
+                what = nodes[unit].facts().needs_instant if isinstance(unit, int) else None
+                if rounds and isinstance(unit, int) and what is not None:
                     errors.append(
                         CepError(
-                            "an aggregate depends on its own result at the same instant",
+                            f"{what} depends on its own result at the same instant",
                             source,
                             spans[unit],
                             "let it see what is strictly earlier: take the recursive event on the left of a SEQ",

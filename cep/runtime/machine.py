@@ -16,10 +16,8 @@ from cep.core.errors import CepError
 from cep.core.relation import END, Table, empty, rows, slice_until
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import Builder
-from cep.operators.goals.arrival import distinct
 from cep.operators.goals.contract import Goal, Ints, Translation, demand
-from cep.operators.goals.linear_recursion import LinearRecursion, chain_of
-from cep.operators.goals.relational import Project, Tick
+from cep.operators.loop import Loop, loop_of
 from cep.plan import order
 from cep.plan.order import Group, Unit
 from cep.plan.plan import Plan
@@ -48,11 +46,11 @@ class Machine:
         self.builder = builder
         self.widths: dict[Unit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
         self.widths |= {name: len(schema.attributes) for name, schema in plan.schemas.items()}
-        self.parts: list[_Step | Recursion | _Loop] = []
+        self.parts: list[_Step | Recursion | Loop] = []
         self.made: dict[Unit, int] = dict.fromkeys(self.widths, 0)
         self.spent: dict[Unit, int] = dict.fromkeys(self.widths, 0)
         for group in plan.groups:
-            loop = self._loop(group) if group.recursive and fast_recursion else None
+            loop = loop_of(builder, group) if group.recursive and fast_recursion else None
             if loop is not None:
                 self.parts.append(loop)
             elif group.recursive:
@@ -80,26 +78,6 @@ class Machine:
         inside = set(group.units)
         rules = [h.label or h.event for h in self.plan.heads if h.event in inside]
         return Recursion(parts, self.widths, max_derivations, rules)
-
-    def _loop(self, group: Group) -> _Loop | None:
-        events = [unit for unit in group.units if isinstance(unit, str)]
-        if len(group.units) != 3 or len(events) != 1:
-            return None
-        found = chain_of(self.builder, events[0])
-        if found is None:
-            return None
-        chain, join_node, last = found
-        left, right = self.plan.nodes[join_node].parts
-        if left not in group.units or join_node not in group.units or right in group.units:
-            return None
-        bases = [self.plan.heads[n].child for n in self.builder.heads[events[0]] if n != last]
-        if any(child in group.units for child in bases):
-            return None
-        make = self.builder.event(events[0])
-        assert isinstance(make, Project), "an event is made"
-        make = make.without_last()
-        scanned = self.builder.node(left)
-        return _Loop(events[0], make, chain, tuple(bases), join_node, right, left, scanned)
 
     # --- stepping ---
 
@@ -141,7 +119,7 @@ class Machine:
                 outputs[unit] = part.goal.step(tables, frontier)
                 part.goal.evict(frontier)
                 made[unit] += outputs[unit].shape[1]
-            elif isinstance(part, _Loop):
+            elif isinstance(part, Loop):
                 unit = part.join
                 made[unit] += part.step(inputs, outputs, frontier, self.widths)
                 made[part.event] += outputs[part.event].shape[1]
@@ -162,13 +140,13 @@ class Machine:
     @property
     def compiled(self) -> tuple[str, ...]:
         """The recursive events that run in a kernel of their own."""
-        return tuple(part.event for part in self.parts if isinstance(part, _Loop))
+        return tuple(part.event for part in self.parts if isinstance(part, Loop))
 
     # --- state ---
 
     def take_counts(self) -> list[Count]:
         """What each unit has done since the last call; those that did nothing and hold nothing are left out."""
-        joins: dict[Unit, Unit] = {part.event: part.join for part in self.parts if isinstance(part, _Loop)}
+        joins: dict[Unit, Unit] = {part.event: part.join for part in self.parts if isinstance(part, Loop)}
         sizes = {joins.get(unit, unit): goal.size for unit, goal in self.goals()}
         found = [Count(unit, self.made[unit], self.spent[unit], *sizes.get(unit, (0, 0))) for unit in self.widths]
         self.made = dict.fromkeys(self.made, 0)
@@ -181,7 +159,7 @@ class Machine:
         for part in self.parts:
             if isinstance(part, _Step):
                 found.append((part.unit, part.goal))
-            elif isinstance(part, _Loop):
+            elif isinstance(part, Loop):
                 found.append((part.event, part.chain))
             else:
                 found += [(unit, goal) for p in part.parts for unit, goal, _, _ in p.units]
@@ -204,19 +182,19 @@ class Machine:
 
     def named(self, names: Mapping[Unit, str]) -> dict[Unit, str]:
         """Names of units as names of goals: how a recursion is run makes another goal of it."""
-        loops = [part for part in self.parts if isinstance(part, _Loop)]
+        loops = [part for part in self.parts if isinstance(part, Loop)]
         return {**names, **{unit: f"{names[one.join]} chained" for one in loops for unit in (one.event, one.join)}}
 
     def carry(
         self, names: Sequence[str], states: Mapping[str, pa.RecordBatch], codes: Translation, frontier: Frontier
     ) -> frozenset[str]:
-        """Take on states by the names of goals, with the codes that their values have here; gives those found. Time
-        points that have passed do not come again."""
+        """Take on states by the names of goals, with the codes that their values have here; gives those found. The
+        others begin at `frontier`."""
         for name, (_, goal) in zip(names, self.goals(), strict=True):
             if name in states:
                 goal.restore(goal.recoded(states[name], codes))
-            elif isinstance(goal, Tick):
-                goal.done = goal.ticks <= frontier.watermark
+            else:
+                goal.begin(frontier)
         return frozenset(states.keys() & set(names))
 
     def codes(self) -> list[Ints]:
@@ -236,32 +214,6 @@ class Machine:
         """Occurrences that wait anywhere, and the bytes they take."""
         sizes = [goal.size for _, goal in self.goals()]
         return sum(s[0] for s in sizes), sum(s[1] for s in sizes)
-
-
-@dataclass(slots=True)
-class _Loop:
-    """A recursive event run by its chain, which stands for its `join`, and the scan of it that others may read."""
-
-    event: str
-    make: Project
-    chain: LinearRecursion
-    reads: tuple[Unit, ...]
-    join: Unit
-    right: Unit
-    scan: Unit
-    scanned: Goal
-
-    def step(
-        self, inputs: Mapping[str, Table], outputs: dict[Unit, Table], frontier: Frontier, widths: Mapping[Unit, int]
-    ) -> int:
-        """Gives how many rows the join made."""
-        own = inputs.get(self.event, empty(widths[self.event]))
-        base = self.make.step([own, *(outputs[unit] for unit in self.reads)], frontier)
-        made = distinct(self.chain.step([base, outputs[self.right]], frontier))
-        self.chain.evict(frontier)
-        outputs[self.event] = made
-        outputs[self.scan] = self.scanned.step([made], frontier)
-        return rows(made) - rows(base)
 
 
 def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, Table], int]]:

@@ -26,7 +26,6 @@ from cep.explain.judging import Bound, Fact, Facts, Judge, Judged, Typed
 from cep.explain.matching import Failure
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import BEGINNING, END, Wanted
-from cep.operators.event import Atom
 from cep.plan.algebra import Rule
 from cep.plan.pattern import Pattern
 from cep.rules.graphs import on_one_line
@@ -214,9 +213,10 @@ class Explainer:
 
     def missing_text(self, failure: Failure) -> str:
         pattern = failure.pattern
-        if isinstance(pattern, Atom):
-            return self.event_text(pattern.event, fixed_of(pattern, failure.values))
-        return f"`{'' if pattern is None else self.pattern_text(pattern, {})}`"
+        event = None if pattern is None else pattern.facts().event
+        if pattern is None or event is None:
+            return f"`{'' if pattern is None else self.pattern_text(pattern, {})}`"
+        return self.event_text(event, fixed_of(pattern, failure.values))
 
     def _when(self, refusal: Refusal) -> str:
         if refusal.since == BEGINNING:
@@ -236,15 +236,10 @@ class Explainer:
 
     def pattern_text(self, pattern: Pattern, bound: Bound) -> str:
         """A pattern in the author's words; an event with the values that are known."""
-        if isinstance(pattern, Atom):
-            fixed: dict[int, Value] = {}
-            for place, argument in enumerate(pattern.arguments):
-                if isinstance(argument, Constant):
-                    fixed[place] = argument.value
-                elif argument.name in bound:
-                    fixed[place] = bound[argument.name][0]
-            return self.event_text(pattern.event, fixed)
-        return self.excerpt(pattern.span)
+        event = pattern.facts().event
+        if event is None:
+            return self.excerpt(pattern.span)
+        return self.event_text(event, fixed_of(pattern, {name: value for name, (value, _) in bound.items()}))
 
     def excerpt(self, span: Span) -> str:
         """What is written there, on one line and without whole lines of comment."""

@@ -42,6 +42,10 @@ class Goal(Protocol):
         """At most how many occurrences time alone will make of what waits."""
         ...
 
+    def begin(self, frontier: Frontier) -> None:
+        """Begin without a state when time has come to `frontier`: what time alone made until then is not made again."""
+        ...
+
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """Drop what nothing later than `frontier` can need. Called after steps; cheap when there is little to drop.
         `wholly`: all of it, whatever that costs."""
@@ -98,6 +102,9 @@ class Untimed:
     def pending(self) -> int:
         """Nothing."""
         return 0
+
+    def begin(self, frontier: Frontier) -> None:
+        """It waits for its inputs."""
 
 
 @dataclass(frozen=True, slots=True)

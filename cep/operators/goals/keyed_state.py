@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from cep.core.time import Frontier
 from cep.operators.goals.contract import Arrays, Bools, Ints, StateKeys, Translation, to_arrow
 from cep.operators.goals.store import ARRIVAL, BEGIN, END, HEADER, OTHER, SIDE, SLOT
 
@@ -40,6 +41,9 @@ class KeyedState(ABC):
 
     def _put_together(self, one: Arrays, other: Arrays) -> Arrays:
         return put_together(one, other)
+
+    def begin(self, frontier: Frontier) -> None:  # noqa: B027
+        """See `cep.operators.goals.contract`. Without occurrences there is nothing that time alone would make."""
 
     def snapshot(self) -> pa.RecordBatch:
         """See `cep.operators.goals.contract`."""

@@ -121,6 +121,10 @@ class Tick(Memoryless):
         """How many time points are still to come."""
         return int(not self.done)
 
+    def begin(self, frontier: Frontier) -> None:
+        """A time point that has passed does not come again."""
+        self.done = self.ticks <= frontier.watermark
+
     def snapshot(self) -> pa.RecordBatch:
         return to_arrow({"done": np.array([int(self.done)], np.int64)})
 

@@ -20,7 +20,7 @@ class Widened:
         self.added = added
         self.types = types
         self.drop = 0
-        self.due, self.pending, self.evict = goal.due, goal.pending, goal.evict
+        self.due, self.pending, self.begin, self.evict = goal.due, goal.pending, goal.begin, goal.evict
         self.snapshot, self.restore = goal.snapshot, goal.restore
         self.extract, self.replace, self.recoded = goal.extract, goal.replace, goal.recoded
         self.codes, self.coded, self.names = goal.codes, goal.coded, goal.names
