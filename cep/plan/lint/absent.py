@@ -1,0 +1,64 @@
+"""A variable of what is absent that looks joined and is not: it stands elsewhere in the rule, but not beside it.
+
+What is absent joins with the variables of its own operator alone (docs/decisions/2026-11-22-absent-variables.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cep.core.errors import Source, Warning
+from cep.plan.algebra import Rule, Rules
+from cep.plan.names import excerpt, used_variables
+from cep.plan.pattern import Pattern, absent, mentioned, parts, patterns, variables
+from cep.rules.terms import Variable
+
+
+def unjoined(rules: Rules) -> list[Warning]:
+    """A warning for each such variable, where it is first written."""
+    found: list[Warning] = []
+    for rule in rules.rules:
+        if any(absent(each) for each in patterns(rule.body)):
+            found += _Rule(rule, rules.source).warnings()
+    return found
+
+
+class _Rule:
+    def __init__(self, rule: Rule, source: Source) -> None:
+        self.rule = rule
+        self.source = source
+        self.seen: set[str] = set()
+
+    def warnings(self) -> list[Warning]:
+        heads = frozenset(variable.name for variable in used_variables(self.rule.arguments))
+        return list(self.inside(self.rule.body, heads))
+
+    def inside(self, pattern: Pattern, outside: frozenset[str]) -> Iterator[Warning]:
+        """`outside`: the variables of what is around the pattern and has to occur."""
+        here = outside | {variable.name for variable in pattern.facts().mentions}
+        occurring = [_occurring(part) for part in parts(pattern)]
+        for number, part in enumerate(parts(pattern)):
+            yield from self.inside(part, here.union(*occurring[:number], *occurring[number + 1 :]))
+        whole = here.union(*occurring)
+        for part in absent(pattern):
+            for variable in mentioned(part):
+                if variable.name in whole - variables(pattern) - self.seen:
+                    self.seen.add(variable.name)
+                    yield self.warning(variable, pattern)
+            yield from self.inside(part, whole)
+
+    def warning(self, variable: Variable, pattern: Pattern) -> Warning:
+        """That a variable of what is absent in a pattern is its own."""
+        beside = [text for part in parts(pattern) if (text := excerpt(self.source, part.span))]
+        binding = " and ".join(f"`{text}`" for text in beside) or "stands beside it"
+        binding += " bind" if len(beside) > 1 else " binds" if beside else ""
+        name = variable.name
+        message = f"this is not the `{name}` of the rest of the rule: what is absent joins with what {binding}"
+        hint = f"`_` or another name if any value will do; if it is to be the same, `{name}` has to be bound there too"
+        return Warning(message, self.source, variable.span, hint, "absent")
+
+
+def _occurring(pattern: Pattern) -> frozenset[str]:
+    """The variables of a pattern, those of what is absent in it left out."""
+    own = frozenset(variable.name for variable in pattern.facts().mentions)
+    return own.union(*(_occurring(part) for part in parts(pattern)))
