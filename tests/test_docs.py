@@ -256,14 +256,14 @@ def test_the_grammar_is_that_of_the_parser() -> None:
     lines = (parser.__doc__ or "").splitlines()
     grammar = "\n".join(line[4:] if line.startswith("    ") else line for line in lines)
     (shown,) = [block for block in blocks(LANGUAGE) if block.kind == "ebnf"]
-    assert shown.text.strip() in grammar
+    operators = re.compile(r"\nOPERATOR .*?(?=\n\w)", re.DOTALL)
+    assert operators.sub("", shown.text).strip() in operators.sub("", grammar)
     assert shown.text.startswith("program ") and "\noperand " in shown.text
-    assert all(f'"{name}"' in shown.text for name in BINARY_OPERATORS)
+    listed = operators.findall(shown.text)
+    assert sorted(re.findall(r'"(\w+)"', "".join(listed))) == sorted(BINARY_OPERATORS)
 
 
-def test_every_relation_is_highlighted_and_is_no_function() -> None:
-    page = (ROOT / "connectors" / "serving" / "page" / "rules.js").read_text(encoding="utf-8")
-    assert all(f"|{name}|" in page for name in BINARY_OPERATORS)
+def test_no_binary_operator_is_called_like_a_function() -> None:
     assert not {name.lower() for name in BINARY_OPERATORS} & FUNCTIONS.keys()
 
 

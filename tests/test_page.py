@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from cep.engine import Engine
+from cep.rules.keywords import BINARY_OPERATORS
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving import scene, vendor
 from connectors.serving.gazette import Gazette, SubjectColumns
@@ -109,6 +110,7 @@ def test_what_is_served(tmp_path: Path) -> None:
         assert client.get(f"/api/event/{state['alerts'][0]['last']}").json()["because"][0]["temp"] == 20.0
         program = client.get("/api/program").json()
         (rule, alert) = program["rules"]
+        assert set(program["words"]) >= {*BINARY_OPERATORS, "NOT", "not", "event", "in"}
         told = outline(one.scene.service, EventVocabulary("http://e.org/"))
         event = next(each for each in told["events"] if each["name"] == "warm")
         assert (told["base"], event["iri"]) == ("http://e.org/", "http://e.org/type/warm")
@@ -275,6 +277,7 @@ def test_in_a_browser(tmp_path: Path) -> None:
         # rules with their numbers; dark as the system, then light
         page.get_by_role("tab", name="Rules").click()
         expect(page.locator(".rule[data-event=warm] summary")).to_contain_text("fired 2")
+        expect(page.locator(".rule[data-event=warm] pre .word")).to_contain_text(["SEQ"])
         before = page.evaluate("getComputedStyle(document.body).backgroundColor")
         page.locator("#theme").click()
         expect(page.locator("html")).to_have_attribute("data-theme", "light")

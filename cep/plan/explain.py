@@ -21,7 +21,7 @@ from cep.plan.plan import Plan
 from cep.plan.render import LONGEST, Rendering, counted, listed
 from cep.rules.functions import TESTS
 from cep.rules.graphs import on_one_line
-from cep.rules.keywords import BINARY_OPERATORS
+from cep.rules.keywords import OPERATORS, POSTFIXES
 from cep.rules.printing import declaration
 from cep.rules.terms import Graph, Predicate
 
@@ -261,7 +261,7 @@ _WHOLE = re.compile(
     r'"(?:[^"\\]|\\.)*"|\b\d+ (?:ms|s|min|h|d|EVENTS)\b|\b(?:WITHIN|TIMES|LAST|BY|OVER|FROM|TIME|in) |\w: '
 )
 _UNSPOKEN = re.compile(r"\b\w+'(?=[,)])")
-_CLAUSE = re.compile(rf" (?=(?:{'|'.join(BINARY_OPERATORS)}|UNLESS|WHERE|WITHIN|AGGREGATE)[ \0\[])")
+_CLAUSE = re.compile(rf" (?=(?:{'|'.join((*OPERATORS, *POSTFIXES))})[ \0\[])")
 
 
 def _wrapped(text: str, width: int, first: int, rest: int) -> list[str]:

@@ -1,14 +1,28 @@
-"""The keywords of the language, which name no event, variable or constant."""
+"""The keywords of the language, which name no event, variable or constant: every list of words comes from here."""
 
 from __future__ import annotations
 
 from cep.core.intervals import RELATIONS
 
-BINARY_OPERATORS = (*RELATIONS, "OR", "CNOT")
-POSTFIXES = ("WHERE", "WITHIN", "POLICY", "AGGREGATE")
+OPERATORS = {
+    **{name: f"joins two events: `{relation.example}`" for name, relation in RELATIONS.items()},
+    "OR": "joins two events: `smoke(R) OR heat(R)`",
+    "CNOT": "takes a sequence and what is absent: `(smoke(R) SEQ fire(R)) CNOT rain(R)`",
+    "UNLESS": "waits for a time: `smoke(R) UNLESS alarm(R) WITHIN 10 s`",
+}
+"""Words between two patterns, and what each does, in an example."""
+BINARY_OPERATORS = tuple(word for word in OPERATORS if word != "UNLESS")
+"""Those that take two patterns and nothing else."""
+POSTFIXES = {
+    "WHERE": "`smoke(R, T) WHERE T > 50`",
+    "WITHIN": "`(smoke(R) SEQ heat(R)) WITHIN 10 s`",
+    "POLICY": "`(smoke(R) SEQ heat(R)) POLICY recent`",
+    "AGGREGATE": "`smoke(R, T) AGGREGATE A = avg(T) OVER LAST 5 EVENTS BY R`",
+}
+"""Words behind a pattern, each in an example."""
 
 # Words that name nothing else: neither an event or predicate, nor a variable, nor a constant.
-RESERVED = frozenset((*BINARY_OPERATORS, *POSTFIXES, "NOT", "UNLESS", "TIMES", "OVER"))
+RESERVED = frozenset((*OPERATORS, *POSTFIXES, "NOT", "TIMES", "OVER"))
 # These begin statements, so no event or predicate is called by them.
 STATEMENT_WORDS = frozenset(("PREFIX", "EVENT"))
 # Keywords by position only: `Start`, `End` and `Last` stay good variables, `start` a good function.
@@ -20,3 +34,6 @@ POSITIONAL = frozenset(
     ("LAST", "EVENTS", "BY", "FROM", "TIME", "START", "END", "IN", "IS", "MOD", "DISTINCT", "AS", "ALERT", *ALERTING)
 )
 KEYWORDS = RESERVED | STATEMENT_WORDS | POSITIONAL
+_SMALL = ("DISTINCT", "EVENT", "IN", "IS", "MOD", "NOT", "POLICY")
+SPELLINGS = (*sorted(KEYWORDS), *(word.lower() for word in _SMALL))
+"""Keywords as programs write them: `TIME` is one, `Time` a variable and `time` a type."""

@@ -7,6 +7,7 @@ from typing import Any
 from cep.plan.labels import labels, rules
 from cep.plan.plan import Plan
 from cep.plan.render import Rendering
+from cep.rules.keywords import SPELLINGS
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving.gazette import SubjectColumns
 from connectors.serving.service import Service
@@ -15,7 +16,8 @@ from connectors.serving.service import Service
 def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
     """`rules`: first and last line, the event derived, the node whose rows count (`node`), and the nodes that it needs
     (`goals`); a node's text is that of `cep plan`. `iri`: what an event or attribute is called in RDF; `base`: what
-    those begin with that nothing is declared for; `alerts`: whether an ALERT statement is on the event."""
+    those begin with that nothing is declared for; `alerts`: whether an ALERT statement is on the event; `words`: the
+    keywords."""
     plan = service.engine.plan
     alerted = {alert.event for alert in service.engine.alerts}
     written = Rendering(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
@@ -26,6 +28,7 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
         if node.facts().kind is not None
     }
     return {
+        "words": SPELLINGS,
         "name": service.name,
         "text": service.text,
         "goals": goals,

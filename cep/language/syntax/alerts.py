@@ -13,7 +13,7 @@ from cep.language.syntax.declarations import end_statement
 from cep.language.syntax.patterns import duration, event
 from cep.language.syntax.terms import conditions, expression
 from cep.language.syntax.tokens import Token
-from cep.rules.keywords import ALERTING, BINARY_OPERATORS, POSTFIXES
+from cep.rules.keywords import ALERTING, OPERATORS, POSTFIXES
 from cep.rules.terms import Condition, Constant, Expression, Variable
 
 CHOICES = {
@@ -71,7 +71,7 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
     name = cursor.name("the name of an alert", messages.ALERT)
     cursor.expect("ON", "`ON` and an event", messages.ALERT)
     on = event(cursor)
-    if cursor.token.key in (*BINARY_OPERATORS, *POSTFIXES, "UNLESS", "TIMES") and cursor.token.key != "WHERE":
+    if cursor.token.key in (*OPERATORS, *POSTFIXES, "TIMES") and cursor.token.key != "WHERE":
         hint = f"give the pattern a rule, and alert on its head: `seen(R) <- {on.name}(R) SEQ ...`"
         cursor.stop("an alert is on one event", hint)
     found = _Clauses()

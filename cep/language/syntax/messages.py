@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 
-from cep.core.intervals import RELATIONS
 from cep.core.suggest import nearest
 from cep.language.syntax.tokens import Token
 from cep.rules.graphs import on_one_line
-from cep.rules.keywords import BINARY_OPERATORS, POSTFIXES
+from cep.rules.keywords import OPERATORS, POSTFIXES
 
 EVENT_RULE = "an event rule is written `fire(R) <- smoke(R) SEQ heat(R).`"
 ONLY_IN_PATTERNS = "only the arguments of an event in a pattern go by name: `<- sensor(id: ID, wind: W)`"
@@ -19,7 +18,7 @@ DURATION = "a duration is written `500 ms`, `10 s`, `30 min`, `3 h`, `2 d` or `P
 WINDOW = "a window is written `OVER LAST 5 EVENTS` or `OVER LAST 30 min`, then `BY ID` for one result a group"
 RESULT = "an aggregate is written `A = avg(W), N = count() OVER LAST 5 EVENTS BY ID`"
 ABSENCE = "absence is between two events: `NOT(rain(R)).[smoke(R), fire(R)]`"
-UNLESS = "`UNLESS` waits for a time: `smoke(R) UNLESS alarm(R) WITHIN 10 s`"
+UNLESS = f"`UNLESS` {OPERATORS['UNLESS']}"
 DECLARATION = "a declaration is written `event sensor(id: string, wind: float? in 0..250).`"
 RANGE = "a range is written `in 0..250`, `in -40.5..60`, `in 0..`"
 PREFIX = "a prefix is written `PREFIX sosa: <http://www.w3.org/ns/sosa/>`, without a final `.`"
@@ -42,13 +41,7 @@ GRAPH = "a graph pattern is a condition: `... WHERE { ?Station wgs84:lat ?Lat }`
 BRACE = "each `{` has its `}`; one in a string or behind a `#` is none"
 INSIDE = "in braces stands SPARQL, whole: `{ ?S a wt:Station OPTIONAL { ?S wt:height ?H } FILTER(?H > 100) }`"
 
-# What an operator joins, in an example.
-EXAMPLES = {
-    **{name: f"`{name}` joins two events: `{relation.example}`" for name, relation in RELATIONS.items()},
-    "OR": "`OR` joins two events: `smoke(R) OR heat(R)`",
-    "CNOT": "`CNOT` takes a sequence and what is absent: `(smoke(R) SEQ fire(R)) CNOT rain(R)`",
-    "UNLESS": UNLESS,
-}
+EXAMPLES = {word: f"`{word}` {says}" for word, says in OPERATORS.items()}
 
 # What other languages write where an operator or a postfix is due here.
 FOREIGN_OPERATORS = {
@@ -85,17 +78,11 @@ FOREIGN_LOGIC = {"&": BOTH, "&&": BOTH, ";": BOTH, "AND": BOTH, "|": EITHER, "||
 # What SPARQL writes before braces.
 FOREIGN_GRAPHS = frozenset(("OPTIONAL", "UNION", "MINUS", "FILTER", "GRAPH", "SERVICE", "SELECT", "ASK", "WHERE"))
 FOREIGN_NULLS = ("null", "NULL", "Null", "None")
-POSTFIX_EXAMPLES = {
-    "WHERE": "`smoke(R, T) WHERE T > 50`",
-    "WITHIN": "`(smoke(R) SEQ heat(R)) WITHIN 10 s`",
-    "POLICY": "`(smoke(R) SEQ heat(R)) POLICY recent`",
-    "AGGREGATE": "`smoke(R, T) AGGREGATE A = avg(T) OVER LAST 5 EVENTS BY R`",
-    "TIMES": "`smoke(R) TIMES 3`",
-}
+TIMES = "`smoke(R) TIMES 3`"
 # Keywords that do not follow a whole pattern.
 MISPLACED = {
     "OVER": RESULT,
-    "TIMES": "`TIMES` stands directly behind an event or a `)`: `smoke(R) TIMES 3`",
+    "TIMES": f"`TIMES` stands directly behind an event or a `)`: {TIMES}",
     "NOT": ABSENCE,
 }
 FOREIGN_ARROWS = frozenset(("=>", "->", "=", ":=", "<=", "=<", "<", "==", ":", "&", "|", "IF"))
@@ -194,7 +181,7 @@ def operator_hint(token: Token) -> str | None:
     word = token.text.upper()
     meant = FOREIGN_OPERATORS.get(word)
     if meant is None and token.kind in ("name", "variable") and len(word) > 1:
-        meant = nearest(word, (*BINARY_OPERATORS, *POSTFIXES, "UNLESS", "TIMES"))
+        meant = nearest(word, (*OPERATORS, *POSTFIXES, "TIMES"))
     if meant:
-        return f"did you mean `{meant}`? {EXAMPLES.get(meant) or POSTFIX_EXAMPLES[meant]}"
+        return f"did you mean `{meant}`? {EXAMPLES.get(meant) or POSTFIXES.get(meant, TIMES)}"
     return None

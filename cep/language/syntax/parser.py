@@ -24,8 +24,7 @@ knows at an error only which tokens it could shift, where the author is to read 
     head        = name [ "(" [ expression { "," expression } ] ")" ]
 
     pattern     = repeated { OPERATOR repeated | "UNLESS" repeated | postfix }
-    OPERATOR    = "SEQ" [ "[" duration "," duration "]" ] | "AND" | "PAR" | "OR" | "EQUALS" | "MEETS" | "OVERLAPS"
-                | "DURING" | "STARTS" | "FINISHES" | "CNOT"
+    OPERATOR    = "SEQ" [ "[" duration "," duration "]" ] | another of BINARY_OPERATORS (cep/rules/keywords.py)
     repeated    = primary { "TIMES" number }
     primary     = event | [ "-" ] number | TIME | "(" pattern ")" [ "." duration ]
                 | "NOT" "(" pattern ")" "." "[" pattern "," pattern "]"

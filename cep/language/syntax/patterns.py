@@ -11,10 +11,10 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.terms import arguments, close_arguments, conditions, expression, unit_after_number
 from cep.language.syntax.tokens import Token
 from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES
-from cep.rules.keywords import BINARY_OPERATORS, POSTFIXES, RESERVED
+from cep.rules.keywords import BINARY_OPERATORS, OPERATORS, POSTFIXES, RESERVED
 from cep.rules.terms import AggregateResult, Expression, PolicyChoice, Variable
 
-_STEPS = frozenset((*BINARY_OPERATORS, *POSTFIXES, "UNLESS"))
+_STEPS = frozenset((*OPERATORS, *POSTFIXES))
 POLICIES = ("unrestricted", "recent", "chronological")
 
 
@@ -106,7 +106,7 @@ def _repeated(cursor: Cursor) -> ast.Pattern:
     while cursor.token.key == "TIMES":
         height = cursor.height
         times = cursor.advance()
-        count = _count(cursor, "`TIMES`", "`smoke(R) TIMES 3`")
+        count = _count(cursor, "`TIMES`", messages.TIMES)
         cursor.grow(height, times)
         read = ast.Times(read, count, cursor.span(first))
     return read

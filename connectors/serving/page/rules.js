@@ -2,7 +2,11 @@
 
 import { by, counted, el, say } from "./elements.js";
 
-const TOKEN = /(<[^\s<>"]*:[^\s<>"]*>|#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(<-|:-)|\b(event|policy|PREFIX|SEQ|AND|OR|PAR|EQUALS|MEETS|OVERLAPS|DURING|STARTS|FINISHES|CNOT|UNLESS|WHERE|WITHIN|AGGREGATE|OVER|LAST|BY|POLICY|ALERT|ON|SEVERITY|URGENCY|CERTAINTY|CATEGORY|TITLE|TEXT|INSTRUCTION|FOR|KEYED|AT|RADIUS|AREA|TIME|FROM|AS|in|not|TIMES|EVENTS)\b|\b(\d+(?:\.\d+)?(?: (?:ms|s|min|h|d)\b)?)/g;
+// What is coloured; `words`: the keywords, which the server lists.
+let TOKEN;
+function speak(words) {
+  TOKEN = new RegExp(String.raw`(<[^\s<>"]*:[^\s<>"]*>|#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(<-|:-)|\b(${words.join("|")})\b|\b(\d+(?:\.\d+)?(?: (?:ms|s|min|h|d)\b)?)`, "g");
+}
 
 const LONG = 8; // lines between rules that are folded
 
@@ -41,6 +45,7 @@ export class Rules {
     this.program = program;
     this.badges = [];
     this.seen = false;
+    speak(program.words);
     by("rules").replaceChildren(...this.parts());
     store.listen((changed) => { if (changed.numbers) this.later(); });
   }
