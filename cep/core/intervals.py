@@ -77,6 +77,13 @@ class Relation:
         """The right side ends strictly last, so that only left sides wait."""
         return self.implies(before(B, D))
 
+    @property
+    def completing(self) -> tuple[int, ...]:
+        """The side (0: left, 1: right) that ends strictly last, for which the other waits; both where either may."""
+        if self.right_completes:
+            return (1,)
+        return (0,) if self.implies(before(D, B)) else (0, 1)
+
     def ends_together(self, *given: Bound) -> bool:
         """Both sides end at one instant, so that nothing waits for longer."""
         return self.implies(at_once(B, D), *given)
@@ -85,6 +92,11 @@ class Relation:
     def right_waits_an_instant(self) -> bool:
         """A right side waits at most for left sides of its own instant."""
         return self.implies(Bound(B, D, 0))
+
+    @property
+    def left_waits_an_instant(self) -> bool:
+        """A left side waits at most for right sides of its own instant."""
+        return self.implies(Bound(D, B, 0))
 
     @property
     def reach(self) -> int:

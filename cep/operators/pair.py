@@ -222,7 +222,8 @@ class Join(Node):
 
     def describe(self) -> NodeFacts:
         relation = self.interval_relation
-        completes = relation.right_completes
+        completing = relation.completing
+        waits = completing if len(completing) > 1 else (1 - completing[0],)
         shows = [((0, column),) for column in range(self.left_width)] + [((1, column),) for column in self.own]
         return NodeFacts(
             self.word,
@@ -235,13 +236,13 @@ class Join(Node):
             forbids=tuple(((2, absent), column) for absent, column in self.absent_key),
             conditions=self.decide,
             asked_first=self.policy != "recent",
-            earlier=(0, 2) if completes else (),
-            completes=(1,) if completes else (0, 1),
-            waits=(0,) if completes else (0, 1),
+            earlier=() if waits == completing else (*waits, 2),
+            completes=completing,
+            waits=waits,
             lasting=_lasting(relation),
             within=self.within,
             meeting=Meeting.PAIRS,
-            chooses={"chronological": (0, 1), "recent": (1,) if completes else (0, 1)}.get(self.policy, ()),
+            chooses={"chronological": (0, 1), "recent": completing}.get(self.policy, ()),
             policy=self.policy,
             multiplies=self.policy == "unrestricted",
         )

@@ -78,7 +78,7 @@ class Join(KeyedState, Untimed):
         self.keep_right = not relation.right_completes
         self.plain = relation == intervals.RELATIONS["SEQ"]
         # How long after its end what waits can be needed.
-        self.reach_left = 0 if relation.ends_together() else relation.reach if spec.point else FOREVER
+        self.reach_left = 0 if relation.left_waits_an_instant else relation.reach if spec.point else FOREVER
         self.reach_right = 0 if relation.right_waits_an_instant else FOREVER
         least_gap, most_gap = relation.gap
         self.numbers = np.zeros(pairing.SPEC, np.int64)
