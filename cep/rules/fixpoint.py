@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,16 @@ from cep.rules.evaluate import Evaluation
 from cep.rules.expressions import check, compile
 from cep.rules.materialized import MaterializedRelation, present
 from cep.rules.relations import Column
+from cep.rules.rounds import rounds
 from cep.rules.rule_predicate import enter, fit_head
 from cep.rules.terms import Call, Condition, Predicate, StaticRule
 
 if TYPE_CHECKING:
     from cep.rules.datalog import Closing
+
+
+_NewRows = dict[str, tuple[int, int]]
+"""By predicate the rows of its table that are new, from the first to before the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,29 +95,36 @@ class Fixpoint:
         for number, variant in enumerate(variants):
             if variant.entry.delta is not None:
                 takers.setdefault(variant.entry.delta, []).append(number)
+        if not self.recursive:
+            return
         done = dict.fromkeys(self.tables, 0)
-        makers = [rule for rule in self.rules if _makes_values(rule)]
-        rounds, rows = 0, 0
-        grown = set(self.tables)
-        while self.recursive:
-            counts = {name: count for name in grown if (count := self.tables[name].count) > done[name]}
-            if not counts:
-                return
-            rounds += 1
-            rows += sum(count - done[name] for name, count in counts.items())
-            endless = bool(makers) and rounds > self.closing.max_rounds
-            if endless or rows > self.closing.max_rows:
-                raise self.endless(makers, rounds, rows)
-            grown = set()
-            for number in sorted(each for name in counts for each in takers.get(name, ())):
+
+        def since(grown: Iterable[str]) -> _NewRows:
+            """The rows of these tables that no round has taken yet."""
+            found = {name: (done[name], self.tables[name].count) for name in grown}
+            new = {name: (start, stop) for name, (start, stop) in found.items() if stop > start}
+            done.update((name, stop) for name, (_, stop) in new.items())
+            return new
+
+        def follows(new: _NewRows) -> _NewRows:
+            grown: dict[str, None] = {}
+            for number in sorted(each for name in new for each in takers.get(name, ())):
                 variant = variants[number]
                 delta = variant.entry.delta
                 assert delta is not None, "it takes new rows"
-                table, start, stop = self.tables[delta], done[delta], counts[delta]
+                table, (start, stop) = self.tables[delta], new[delta]
                 given = {name: table.column(i, start, stop) for i, name in variant.entry.names.items()}
                 self.derive(variant, given, stop - start)
-                grown.add(variant.name)
-            done |= counts
+                grown[variant.name] = None
+            return since(grown)
+
+        makers = [rule for rule in self.rules if _makes_values(rule)]
+        rows = 0
+        for number, new in enumerate(rounds(since(self.tables), follows), 1):
+            rows += sum(stop - start for start, stop in new.values())
+            endless = bool(makers) and number > self.closing.max_rounds
+            if endless or rows > self.closing.max_rows:
+                raise self.endless(makers, number, rows)
 
     def derive(self, variant: _Variant, given: dict[str, Column], rows: int) -> None:
         index, binds = variant.conditions.answers(given, rows)
@@ -120,10 +132,10 @@ class Fixpoint:
         found, rows = present([head(columns, len(index)) for head in variant.head], len(index))
         self.tables[variant.name].add(found, rows)
 
-    def endless(self, makers: Sequence[StaticRule], rounds: int, rows: int) -> CepError:
+    def endless(self, makers: Sequence[StaticRule], number: int, rows: int) -> CepError:
         rule = (makers or self.rules)[0]
         names = " and ".join(f"`{name}`" for name in self.tables)
-        much = f"{rows} rows" if rows > self.closing.max_rows else f"{rounds - 1} rounds"
+        much = f"{rows} rows" if rows > self.closing.max_rows else f"{number - 1} rounds"
         message = f"the rules of {names} do not come to an end: stopped after {much}"
         hint = "each round makes new values; a condition bounds them: `..., X < 1000`" if makers else None
         return self.closing.error(message, rule.span, hint, "endless")

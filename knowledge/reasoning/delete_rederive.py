@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cep.core.values import Ints
+from cep.rules.rounds import rounds
 from knowledge.reasoning.join import BodyAtom, Substitutions, solutions
 from knowledge.reasoning.owl2rl import WALKED
 from knowledge.reasoning.relation import BinaryRelation, PredicateRelations, contained, sorted_distinct, unpacked
@@ -29,9 +30,11 @@ def overdeleted(
 
     None if they are too many.
     """
-    doubtful, new = gone, gone
+    doubtful = gone
     ways: dict[int, Ints] = {}
-    while new:
+
+    def follows(new: PredicateRelations) -> PredicateRelations:
+        nonlocal doubtful
         heads = DerivedFacts()
         for rule in rules:
             if rule.name not in WALKED:
@@ -48,8 +51,11 @@ def overdeleted(
             # RULES eq-sym, eq-trans: every pair of a class rests on every other.
             heads.add(work.words.same, pairs_of(work.labels, sorted_distinct(work.labels[unpacked(same)[0]])))
         possible = PredicateRelations({p: BinaryRelation.at(heads.of(p), 0) for p in sorted(heads.pairs)})
-        new = doubtful.fresh(kept.fresh(work.facts.common(possible)))
-        doubtful = doubtful.plus(new, 0)
+        more_doubtful = doubtful.fresh(kept.fresh(work.facts.common(possible)))
+        doubtful = doubtful.plus(more_doubtful, 0)
+        return more_doubtful
+
+    for _ in rounds(gone, follows):
         if doubtful.count > MOST * work.facts.count:
             return None
     return doubtful

@@ -9,6 +9,7 @@ import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
+from cep.rules.rounds import rounds
 from knowledge.rdf.terms import LITERAL, Terms
 from knowledge.reasoning.equal_literals import one_value
 from knowledge.reasoning.join import BLOCK, BodyAtom, Substitutions, solutions
@@ -70,15 +71,14 @@ class Saturation:
         self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: PredicateRelations | None
     ) -> Iterator[PredicateRelations]:
         """Apply `first` to facts of which `new` are new (None: all), then `rules`. Gives what each round brought."""
-        while True:
-            heads = DerivedFacts()
-            for rule in first:
-                self.apply(rule, new, heads)
-            new = self._take(heads)
-            if not new:
-                return
-            yield new
-            first = rules
+        yield from rounds(self._round(first, new), lambda found: self._round(rules, found))
+
+    def _round(self, rules: Sequence[TripleRule], new: PredicateRelations | None) -> PredicateRelations:
+        """Apply rules to facts of which `new` are new; gives what that brought."""
+        heads = DerivedFacts()
+        for rule in rules:
+            self.apply(rule, new, heads)
+        return self._take(heads)
 
     def apply(self, rule: TripleRule, new: PredicateRelations | None, heads: DerivedFacts, linked: bool = True) -> None:
         """What the rule gives from facts of which at least one is new.
