@@ -1,7 +1,7 @@
 """Why an event was not derived: for each rule that could have given it, how near it came and what failed.
 
 The head is made equal to the event asked for; the body is tried over what occurred up to the time asked for. Of all
-attempts the nearest is told: see `_nearness`.
+attempts the nearest is given: see `_nearness`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class _Deriving:
         before = _earlier(attempt, occurrence)
         parts = self.parts([part for part in attempt.parts if part is not before], depth)
         chain, left_out = ((), 0) if before is None else self.chain(before, depth)
-        return self.told(occurrence, rule, attempt, parts, chain, left_out)
+        return self.explained(occurrence, rule, attempt, parts, chain, left_out)
 
     def parts(self, found: list[Occurrence], depth: int) -> tuple[tuple[Node, ...], int]:
         made: list[Node] = []
@@ -96,14 +96,14 @@ class _Deriving:
             rule, attempt = made
             before = _earlier(attempt, current)
             parts = self.parts([part for part in attempt.parts if part is not before], depth)
-            links.append(self.told(current, rule, attempt, parts, (), 0))
+            links.append(self.explained(current, rule, attempt, parts, (), 0))
             current = before
         if current is not None and current in self.seen:
             links.append(Node(current, False, again=True))
             return tuple(links), 0
         return tuple(links), int(current is not None)
 
-    def told(
+    def explained(
         self,
         occurrence: Occurrence,
         rule: Rule,

@@ -229,7 +229,7 @@ class Judge:
         column = compile(typed, self.pool)(self.columns([bound], types), 1)
         return self.decoded(column, typed.type)[0], typed.type
 
-    # --- what is told of a condition ---
+    # --- what is said of a condition ---
 
     def _told(self, condition: Condition, holds: bool, bound: Bound) -> Judged:
         names = [name for name in dict.fromkeys(condition_variables(condition)) if name in bound]

@@ -37,7 +37,7 @@ class Memory:
     """The occurrences that an engine with `remember` holds at this moment. Not to be asked while the engine steps."""
 
     def __init__(self, engine: Engine) -> None:
-        assert engine.history is not None and engine.history.remember is not None, "the engine was told to remember"
+        assert engine.history is not None and engine.history.remember is not None, "the engine remembers"
         self.engine = engine
         self.history = engine.history
         self.schemas: Mapping[str, Schema] = engine.plan.schemas

@@ -31,7 +31,7 @@ class Wanted:
         return occurrence.start <= self.until and occurrence.end >= self.since
 
     def found(self, memory: Memory) -> list[Occurrence]:
-        """The occurrences that are meant, by (end, start)."""
+        """The occurrences that it is about, by (end, start)."""
         return [one for one in memory.find(self.event, self.fixed, self.since, END) if self.touches(one)]
 
 
@@ -56,10 +56,10 @@ def wanted(text: str, engine: Engine, at: str | None = None) -> Wanted:
         given = {names.index(name): each for name, each in zip(pattern.names, pattern.arguments)}
     elif pattern.arguments and len(pattern.arguments) != len(names):
         hint = f"{shape}; `_` stands for any value, `{pattern.name}` alone for any values"
-        told = f"`{pattern.name}` has {len(names)} arguments, here {len(pattern.arguments)}"
+        message = f"`{pattern.name}` has {len(names)} arguments, here {len(pattern.arguments)}"
         if len(pattern.arguments) > len(names):
-            raise CepError(told, hint=hint, code="option")
-        given = dict(enumerate(pattern.arguments))  # the first ones are told
+            raise CepError(message, hint=hint, code="option")
+        given = dict(enumerate(pattern.arguments))  # those that are written are the first
     else:
         given = dict(enumerate(pattern.arguments))
     fixed: dict[int, Value] = {}

@@ -290,7 +290,7 @@ class Join(Node):
     def by_order(self, types: Sequence[str]) -> bool:
         return self.policy != "unrestricted"
 
-    def never(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
+    def impossible(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
         relation = self.interval_relation
         facts = (LEFT_INSTANT, RIGHT_INSTANT)
         sides = [side for side in (0, 1) if parts[side] and not relation.possible(facts[side])]

@@ -30,7 +30,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Copartitioned:
     """The `rules` that can run in buckets together, why the others of those asked cannot, where the events are that
     they make, and which inputs these go back to; `nodes`: where what each of their nodes gives is."""
 
@@ -41,24 +41,29 @@ class Spread:
     nodes: Mapping[int, Place]
 
 
-def spread(
-    book: Dependencies, rules: Iterable[int], held: Mapping[str, int], everywhere: Set[str], given: Set[str]
-) -> Spread:
-    """Rules over inputs that are spread: those of `held` by one argument, those of `everywhere` to every bucket, the
-    others anyhow, each occurrence to one bucket.
+def copartition(
+    dependencies: Dependencies, rules: Iterable[int], held: Mapping[str, int], everywhere: Set[str], given: Set[str]
+) -> Copartitioned:
+    """Which rules can run in buckets over inputs that are dealt out: those of `held` by one argument, those of
+    `everywhere` to every bucket, the others anyhow, each occurrence to one bucket.
 
     `given`: the events that are complete before; any other that a rule reads these rules have to make, all of it.
     """
-    return _Spreading(book, rules, held, everywhere, given).run()
+    return _Copartitioning(dependencies, rules, held, everywhere, given).run()
 
 
-class _Spreading:
+class _Copartitioning:
     def __init__(
-        self, book: Dependencies, rules: Iterable[int], held: Mapping[str, int], everywhere: Set[str], given: Set[str]
+        self,
+        dependencies: Dependencies,
+        rules: Iterable[int],
+        held: Mapping[str, int],
+        everywhere: Set[str],
+        given: Set[str],
     ) -> None:
-        self.book = book
-        self.plan = book.plan
-        self.rules = sorted(rules, key=book.rank.__getitem__)
+        self.dependencies = dependencies
+        self.plan = dependencies.plan
+        self.rules = sorted(rules, key=dependencies.rank.__getitem__)
         self.held = held
         self.everywhere = everywhere
         self.given = given
@@ -68,24 +73,24 @@ class _Spreading:
         self.found: dict[int, Place | Failure] = {}
         self.below: dict[int, frozenset[str]] = {}
 
-    def run(self) -> Spread:
+    def run(self) -> Copartitioned:
         while failed := self.unread() or self.unmet():
             self.failures |= failed
             self.rules = [rule for rule in self.rules if rule not in failed]
         nodes = {number: place for number, place in self.found.items() if not isinstance(place, Failure)}
-        return Spread(tuple(sorted(self.rules)), self.failures, self.places, self.leaves, nodes)
+        return Copartitioned(tuple(sorted(self.rules)), self.failures, self.places, self.leaves, nodes)
 
     def unread(self) -> dict[int, Failure]:
         """The rules that read what is neither given nor made here whole, and those of a recursion that is not whole."""
         failed: dict[int, Failure] = {}
         there = set(self.rules)
-        makers = self.book.makers
+        makers = self.dependencies.makers
         before = -1
         while len(failed) > before:
             before = len(failed)
             for rule in self.rules:
                 event = self.plan.heads[rule].event
-                for read in sorted(self.book.reads[rule] | ({event} & self.book.recursive)):
+                for read in sorted(self.dependencies.reads[rule] | ({event} & self.dependencies.recursive)):
                     if rule in there and read not in self.given and not there.issuperset(makers.get(read, (-1,))):
                         failed[rule] = Failure(-1, f"`{read}` is not all made with it")
                         there.remove(rule)
@@ -100,7 +105,7 @@ class _Spreading:
         for rule, event in events.items():
             if self.leaves[event] <= self.everywhere:
                 self.places[event] = EVERYWHERE
-            elif event in self.book.both:
+            elif event in self.dependencies.both:
                 self.places[event] = self.input(event)
             else:
                 self.places[event] = frozenset(range(len(heads[rule].arguments)))
@@ -109,7 +114,7 @@ class _Spreading:
             changed = False
             self.found, self.below = {}, {}
             for rule, event in events.items():
-                for number in self.book.nodes[rule]:
+                for number in self.dependencies.nodes[rule]:
                     if number not in self.found:
                         self.below[number] = self.inputs_of(number)
                         self.found[number] = self.node(number)
@@ -130,19 +135,19 @@ class _Spreading:
         """For every event made here the inputs that it goes back to, itself where it also comes from outside."""
         leaves = {self.plan.heads[rule].event: frozenset[str]() for rule in self.rules}
         for event in leaves:
-            leaves[event] = frozenset({event} & self.book.both)
+            leaves[event] = frozenset({event} & self.dependencies.both)
         changed = True
         while changed:
             changed = False
             for rule in self.rules:
                 event = self.plan.heads[rule].event
-                found = leaves[event].union(*(leaves.get(read, {read}) for read in self.book.reads[rule]))
+                found = leaves[event].union(*(leaves.get(read, {read}) for read in self.dependencies.reads[rule]))
                 changed = changed or found != leaves[event]
                 leaves[event] = found
         return leaves
 
     def inputs_of(self, number: int) -> frozenset[str]:
-        event = self.book.facts[number].event
+        event = self.dependencies.facts[number].event
         if event is not None:
             return self.leaves.get(event, frozenset({event}))
         return frozenset[str]().union(*(self.below[child] for child in self.plan.nodes[number].parts))
@@ -160,7 +165,7 @@ class _Spreading:
     # --- nodes ---
 
     def node(self, number: int) -> Place | Failure:
-        facts = self.book.facts[number]
+        facts = self.dependencies.facts[number]
         if facts.event is not None:
             arguments = self.places[facts.event] if facts.event in self.places else self.input(facts.event)
             if arguments is EVERYWHERE:
@@ -189,9 +194,9 @@ class _Spreading:
     def paired(self, number: int, places: Sequence[Place]) -> Place | Failure:
         """Pairs of the first two parts; what a third has forbids some."""
         left, right = places[0], places[1]
-        facts = self.book.facts[number]
+        facts = self.dependencies.facts[number]
         if left is not EVERYWHERE and right is not EVERYWHERE:
-            pairs = self.book.pairs(number)
+            pairs = self.dependencies.pairs(number)
             if not any(a[1] in left and b[1] in right for a, b in pairs):
                 return self.apart(number, pairs, places)
         elif left is not right:
@@ -204,7 +209,9 @@ class _Spreading:
         if facts.negated is None or places[facts.negated] is EVERYWHERE:
             return place
         absent = places[facts.negated] or frozenset()
-        if place is not EVERYWHERE and any(a[1] in absent and c in place for a, c in self.book.forbidden(number)):
+        if place is not EVERYWHERE and any(
+            a[1] in absent and c in place for a, c in self.dependencies.forbidden(number)
+        ):
             return place
         return Failure(number, f"what is absent in {self.text(number)} does not share its key")
 
@@ -212,7 +219,7 @@ class _Spreading:
         """The columns of a node that hold the key of a part."""
         if all(place is EVERYWHERE for place in places):
             return EVERYWHERE
-        facts = self.book.facts[number]
+        facts = self.dependencies.facts[number]
         equal = {other: one for one, other in facts.equal}
         column_of = {shows[0]: column for column, shows in enumerate(facts.shows) if shows}
         held = [(part, column) for part, place in enumerate(places) for column in place or ()]
@@ -223,12 +230,12 @@ class _Spreading:
         """The occurrences of all parts: those columns hold the key that do in each."""
         if any(place is EVERYWHERE for place in places):
             return Failure(number, f"the sides of {self.text(number)} are not kept apart alike")
-        types = self.book.types(number)
+        types = self.dependencies.types(number)
         return frozenset(
             column
-            for column, shows in enumerate(self.book.facts[number].shows)
+            for column, shows in enumerate(self.dependencies.facts[number].shows)
             if all(
-                below in (places[part] or ()) and _same(self.book.type(number, (part, below)), types[column])
+                below in (places[part] or ()) and _same(self.dependencies.type(number, (part, below)), types[column])
                 for part, below in shows
             )
         )
@@ -237,14 +244,14 @@ class _Spreading:
         """The first part's occurrences, unless the second has one that joins."""
         if absent is EVERYWHERE:
             return left if self.kept_apart(number) else self.apart(number, (), (left, absent))
-        shows = self.book.facts[number].shows
-        pairs = [(shows[column][0], place) for place, column in self.book.forbidden(number)]
+        shows = self.dependencies.facts[number].shows
+        pairs = [(shows[column][0], place) for place, column in self.dependencies.forbidden(number)]
         if left is not EVERYWHERE and any(a[1] in left and b[1] in absent for a, b in pairs):
             return left
         return self.apart(number, pairs, (left, absent))
 
     def grouped(self, number: int, child: Place) -> Place | Failure:
-        facts = self.book.facts[number]
+        facts = self.dependencies.facts[number]
         place = frozenset(
             column
             for column, shows in enumerate(facts.shows)
@@ -262,14 +269,14 @@ class _Spreading:
         Else nothing says which of the two is the large one."""
         one, other = self.plan.nodes[number].parts[:2]
         inputs = self.below[one] | self.below[other]
-        return not inputs & self.everywhere or bool((inputs - self.everywhere) & self.book.apart)
+        return not inputs & self.everywhere or bool((inputs - self.everywhere) & self.dependencies.apart)
 
     # --- words ---
 
     def apart(self, number: int, pairs: Sequence[tuple[PartPlace, PartPlace]], places: Sequence[Place]) -> Failure:
         """Why the first two parts do not meet."""
         text = self.text(number)
-        facts, parts = self.book.facts[number], self.plan.nodes[number].parts
+        facts, parts = self.dependencies.facts[number], self.plan.nodes[number].parts
         if not pairs and (facts.equal or (facts.forbids and facts.meeting is Meeting.AGAINST)):
             return Failure(number, f"{text} joins a time or duration with a number of seconds")
         if not pairs:
@@ -289,7 +296,7 @@ class _Spreading:
     def text(self, number: int) -> str:
         """A goal as it is written, or what it is."""
         written = excerpt(self.plan.source, self.plan.spans[number])
-        return f"`{written}`" if written is not None else f"this {self.book.facts[number].word}"
+        return f"`{written}`" if written is not None else f"this {self.dependencies.facts[number].word}"
 
 
 def _column(argument: Typed) -> int | None:
@@ -303,6 +310,6 @@ def _column(argument: Typed) -> int | None:
             return None
 
 
-def _same(type: str, wanted: str) -> bool:
+def _same(type: str, expected: str) -> bool:
     """Whether a conversion leaves every value what it is."""
-    return type == wanted or (wanted == "any" and type not in TICKS)
+    return type == expected or (expected == "any" and type not in TICKS)

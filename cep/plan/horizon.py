@@ -80,7 +80,7 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
     found = {}
     for number, node in enumerate(binarised.nodes):
         span = binarised.spans[number]
-        if (wrong := _never(binarised.nodes, node, points)) is not None:
+        if (wrong := _impossible(binarised.nodes, node, points)) is not None:
             found[span] = Warning(wrong[0], source, span, wrong[1], "never")
         keeps = horizon(node, points)
         if keeps is None or keeps.forgets or span in found:
@@ -101,9 +101,9 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
     return list(found.values())
 
 
-def _never(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tuple[str, str] | None:
+def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tuple[str, str] | None:
     """That a goal asks of instants what only longer things do, and what to write instead."""
-    wrong = node.never([points[part] for part in node.parts])
+    wrong = node.impossible([points[part] for part in node.parts])
     if wrong is None:
         return None
     part, why, hint = wrong

@@ -143,7 +143,7 @@ class Node(WithFacts[NodeFacts]):
         """Whether what it gives depends on the order of simultaneous occurrences. `types`: of its columns."""
         return False
 
-    def never(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
+    def impossible(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
         """The part whose instants can have no place in it, why, and what to write instead."""
         return None
 

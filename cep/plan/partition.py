@@ -1,6 +1,6 @@
 """How a program is split: stages of rules that run in buckets, by a key that all their goals share, or in one place.
 
-A stage takes events from outside and from earlier stages; each row goes to the bucket that the stage's `inputs` tell.
+A stage takes events from outside and from earlier stages; each row goes to the bucket that the stage's `inputs` say.
 What it gives up to a watermark is whole once it was given its input up to there: its watermark is its input's.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cep.plan.algebra import Head
-from cep.plan.copartitioning import EVERYWHERE, Failure, Place, Spread, spread
+from cep.plan.copartitioning import EVERYWHERE, Copartitioned, Failure, Place, copartition
 from cep.plan.dependencies import Dependencies
 from cep.plan.order import Unit, components
 from cep.plan.plan import Plan
@@ -57,14 +57,14 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
     what one process derives: a rule after which the order of simultaneous events would not be known, where a goal of
     another stage goes by it, runs in one place.
     """
-    book = Dependencies(plan)
-    ties = Ties(book)
+    dependencies = Dependencies(plan)
+    ties = Ties(dependencies)
     forced: dict[int, Reason] = {}
     while True:
-        drafts = _Drawing(book, forced).run()
+        drafts = _Drawing(dependencies, forced).run()
         found = _disordered(ties, drafts, forced)
         if not found:
-            return _stages(book, drafts)
+            return _stages(dependencies, drafts)
         forced |= found
 
 
@@ -81,13 +81,13 @@ class _Draft:
 class _Drawing:
     """Stages drawn one after another: keyed ones as long as some rule can run in one, then one for what cannot."""
 
-    def __init__(self, book: Dependencies, forced: Mapping[int, Reason]) -> None:
-        self.book = book
-        self.heads: tuple[Head, ...] = book.plan.heads
+    def __init__(self, dependencies: Dependencies, forced: Mapping[int, Reason]) -> None:
+        self.dependencies = dependencies
+        self.heads: tuple[Head, ...] = dependencies.plan.heads
         self.forced = forced
         self.together = {self.heads[rule].event for rule in forced}
         self.remaining = set(range(len(self.heads)))
-        self.given = set(book.plan.inputs - book.makers.keys())
+        self.given = set(dependencies.plan.inputs - dependencies.makers.keys())
         self.taken: set[str] = set()
 
     def run(self) -> list[_Draft]:
@@ -98,7 +98,7 @@ class _Drawing:
             self.remaining -= set(draft.rules)
             made = {self.heads[rule].event for rule in draft.rules}
             self.taken |= made
-            self.given |= {event for event in made if self.remaining.isdisjoint(self.book.makers[event])}
+            self.given |= {event for event in made if self.remaining.isdisjoint(self.dependencies.makers[event])}
         return drafts
 
     # --- keyed ---
@@ -116,7 +116,7 @@ class _Drawing:
         """Rules by what they read and make in common: families know nothing of each other's events."""
         near: dict[Unit, list[Unit]] = {}
         for rule in sorted(rules):
-            near[rule] = [*sorted(self.book.reads[rule]), self.heads[rule].event]
+            near[rule] = [*sorted(self.dependencies.reads[rule]), self.heads[rule].event]
             for event in near[rule]:
                 near.setdefault(event, []).append(rule)
         return [[unit for unit in found if isinstance(unit, int)] for found in components(near, near.__getitem__)]
@@ -124,19 +124,19 @@ class _Drawing:
     def inputs(self, rules: Iterable[int], given: Set[str]) -> set[str]:
         """What rules take from elsewhere. An event that comes from outside although it is made goes to the first stage
         that makes it."""
-        made = ({self.heads[rule].event for rule in rules} & self.book.both) - self.taken
-        return {read for rule in rules for read in self.book.reads[rule] if read in given} | made
+        made = ({self.heads[rule].event for rule in rules} & self.dependencies.both) - self.taken
+        return {read for rule in rules for read in self.dependencies.reads[rule] if read in given} | made
 
     def family(self, rules: list[int], given: Set[str]) -> _Draft | None:
-        book, inputs = self.book, self.inputs(rules, given)
-        small = inputs - book.apart
+        dependencies, inputs = self.dependencies, self.inputs(rules, given)
+        small = inputs - dependencies.apart
 
-        def tried(held: Mapping[str, int]) -> Spread:
-            return spread(book, rules, held, small - held.keys(), given)
+        def tried(held: Mapping[str, int]) -> Copartitioned:
+            return copartition(dependencies, rules, held, small - held.keys(), given)
 
         held: dict[str, int] = {}
         best = tried(held)
-        choices = candidates(book, rules, inputs)
+        choices = candidates(dependencies, rules, inputs)
         ranked = sorted(choices, key=lambda choice: self.worth(tried(choice)), reverse=True)
         chosen: list[dict[str, int]] = []
         for choice in ranked:
@@ -147,7 +147,7 @@ class _Drawing:
                     chosen.append(choice)
         # Small ones that nothing needs whole go anyhow, and what is made of them.
         needed = {leaf for rule in self.located(best) for leaf in self.leaves(best, rule)} & (small - held.keys())
-        best = spread(book, rules, held, needed, given)
+        best = copartition(dependencies, rules, held, needed, given)
         if not self.located(best):
             return None
         used = self.inputs(best.rules, given)
@@ -157,7 +157,9 @@ class _Drawing:
             for other in ranked:
                 if not mine or not mine <= other.keys() or any(other[event] in keys[event] for event in mine):
                     continue
-                finer = spread(book, best.rules, held | {event: other[event] for event in mine}, needed, given)
+                finer = copartition(
+                    dependencies, best.rules, held | {event: other[event] for event in mine}, needed, given
+                )
                 if finer.rules == best.rules and all(finer.places[e] or not best.places[e] for e in best.places):
                     for event in mine:
                         keys[event].append(other[event])
@@ -166,19 +168,19 @@ class _Drawing:
             routes[event] = "broadcast" if event in needed else tuple(keys[event]) if event in keys else "whole"
         return _Draft(best.rules, routes, dict(best.places))
 
-    def located(self, found: Spread) -> list[int]:
+    def located(self, found: Copartitioned) -> list[int]:
         """The rules that are not run alike in every bucket."""
         return [rule for rule in found.rules if found.places[self.heads[rule].event] is not EVERYWHERE]
 
-    def leaves(self, found: Spread, rule: int) -> Set[str]:
+    def leaves(self, found: Copartitioned, rule: int) -> Set[str]:
         """The inputs that a rule goes back to."""
-        return frozenset[str]().union(*(found.leaves.get(read, {read}) for read in self.book.reads[rule]))
+        return frozenset[str]().union(*(found.leaves.get(read, {read}) for read in self.dependencies.reads[rule]))
 
-    def worth(self, found: Spread) -> tuple[int, int, int]:
+    def worth(self, found: Copartitioned) -> tuple[int, int, int]:
         """How good a choice of keys is: rules with memory that run by key, rules whose events have it, rules."""
         located = self.located(found)
         keyed = sum(bool(found.places[self.heads[rule].event]) for rule in located)
-        return sum(map(self.book.stateful, located)), keyed, len(located)
+        return sum(map(self.dependencies.stateful, located)), keyed, len(located)
 
     # --- in one place ---
 
@@ -186,12 +188,12 @@ class _Drawing:
         """What is left and can run by no key, with what takes only of that."""
         chosen: list[int] = []
         reasons: list[Reason] = []
-        to_come = {event: len(makers) for event, makers in self.book.makers.items()}
+        to_come = {event: len(makers) for event, makers in self.dependencies.makers.items()}
         made: set[str] = set()
-        for unit in self.book.units(self.remaining, self.together):
+        for unit in self.dependencies.units(self.remaining, self.together):
             own = Counter(self.heads[rule].event for rule in unit)
             mine = {event for event, number in own.items() if to_come[event] == number}
-            reads = {read for rule in unit for read in self.book.reads[rule]} - mine
+            reads = {read for rule in unit for read in self.dependencies.reads[rule]} - mine
             if not reads <= self.given | made:
                 continue
             follows = False
@@ -215,10 +217,10 @@ class _Drawing:
         if mine := [self.forced[rule] for rule in unit if rule in self.forced]:
             return mine
         inputs = self.inputs(unit, given)
-        small = inputs - self.book.apart
-        choices = sorted(candidates(self.book, unit, inputs), key=lambda held: held.keys() <= small)
+        small = inputs - self.dependencies.apart
+        choices = sorted(candidates(self.dependencies, unit, inputs), key=lambda held: held.keys() <= small)
         ways = [(held, small - held.keys()) for held in choices]
-        tries = [spread(self.book, unit, *way, given).failures for way in [*ways, ({}, set[str]())]]
+        tries = [copartition(self.dependencies, unit, *way, given).failures for way in [*ways, ({}, set[str]())]]
         failed: list[dict[int, Failure]] = [
             {rule: failure for rule, failure in failures.items() if failure.node >= 0} for failures in tries
         ]
@@ -233,7 +235,7 @@ class _Drawing:
 
 def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) -> dict[int, Reason]:
     """The rules that have to run in one place, so that no goal goes by an order that is not known."""
-    book, plan = ties.book, ties.book.plan
+    dependencies, plan = ties.dependencies, ties.dependencies.plan
     unsure: set[str] = set()
     tainted: dict[str, frozenset[str]] = {}
     parts: dict[str, list[frozenset[str]]] = {}
@@ -246,7 +248,7 @@ def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) 
             blamed: set[str] = set()
             while waiting:
                 event = waiting.pop()
-                makers = [rule for rule in book.makers[event] if rule not in forced]
+                makers = [rule for rule in dependencies.makers[event] if rule not in forced]
                 for rule in makers:
                     text = f"{_whose(plan, node)} goes by the order of simultaneous `{event}`, which buckets would lose"
                     found.setdefault(rule, Reason(rule, None, text))
@@ -268,12 +270,12 @@ def _whose(plan: Plan, node: int) -> str:
     return f"`{rule.label}`" if rule.label is not None else f"line {rule.span.line}"
 
 
-def _stages(book: Dependencies, drafts: list[_Draft]) -> tuple[Stage, ...]:
-    made = [tuple(dict.fromkeys(book.plan.heads[rule].event for rule in draft.rules)) for draft in drafts]
+def _stages(dependencies: Dependencies, drafts: list[_Draft]) -> tuple[Stage, ...]:
+    made = [tuple(dict.fromkeys(dependencies.plan.heads[rule].event for rule in draft.rules)) for draft in drafts]
     makers = Counter(event for events in made for event in events)
     stages: list[Stage] = []
     for number, (draft, outputs) in enumerate(zip(drafts, made, strict=True), 1):
-        outside = frozenset(event for event in draft.inputs if event not in book.makers or event in outputs)
+        outside = frozenset(event for event in draft.inputs if event not in dependencies.makers or event in outputs)
         scattered = {event for event, place in (draft.places or {}).items() if not place}
         merged = frozenset(event for event in outputs if makers[event] > 1 or event in scattered)
         keyed = draft.places is not None

@@ -17,9 +17,9 @@ from cep.plan.algebra import Head, Rules
 from cep.plan.binarise import Binarised, binarise
 from cep.plan.lasting import lasting
 from cep.plan.lint.absent import unjoined
-from cep.plan.lint.ranges import never
-from cep.plan.lint.suspicious import doubts
-from cep.plan.lint.unused import idle
+from cep.plan.lint.ranges import unsatisfiable
+from cep.plan.lint.suspicious import suspicious
+from cep.plan.lint.unused import unused
 from cep.plan.node import Node
 from cep.plan.order import Group
 from cep.plan.types import Column
@@ -115,7 +115,7 @@ def _horizon(draft: Draft) -> None:
 
 def _lint(draft: Draft) -> None:
     rules, made = draft.rules, draft.binarised
-    draft.warnings += doubts(rules) + unjoined(rules) + idle(rules) + never(rules)
+    draft.warnings += suspicious(rules) + unjoined(rules) + unused(rules) + unsatisfiable(rules)
     draft.warnings += horizon.warnings(made, draft.points, rules.source)
     draft.warnings += lasting(made, draft.typing.schemas, draft.inputs, rules.source)
 

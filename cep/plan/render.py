@@ -51,12 +51,12 @@ class Rendering:
                 needed[child] |= columns
         return needed
 
-    def taken(self, number: int, wanted: set[int]) -> list[set[int]]:
-        """The columns that a node needs of each child when `wanted` are wanted of it."""
+    def taken(self, number: int, columns: set[int]) -> list[set[int]]:
+        """The columns that a node needs of each child when these are needed of it."""
         facts = self.facts[number]
         found: list[set[int]] = [set() for _ in self.nodes[number].parts]
-        wanted = wanted | {column for _, column in facts.forbids} | places_of(facts.conditions)
-        shown = [place for column in wanted if column < len(facts.shows) for place in facts.shows[column]]
+        own = columns | {column for _, column in facts.forbids} | places_of(facts.conditions)
+        shown = [place for column in own if column < len(facts.shows) for place in facts.shows[column]]
         asked = [place for pair in facts.equal for place in pair] + [place for place, _ in facts.forbids]
         for part, column in (*shown, *facts.looks, *asked):
             found[part].add(column)

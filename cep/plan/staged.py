@@ -28,9 +28,9 @@ def staged(plan: Plan, number: int) -> Plan:
 def alerts_alone(plan: Plan, alerts: Sequence[Alert]) -> Plan:
     """The part that makes the occurrences of alerts, over what the program derives: nothing of it remembers
     anything."""
-    book, tables = Dependencies(plan), {alert.table for alert in alerts}
+    dependencies, tables = Dependencies(plan), {alert.table for alert in alerts}
     rules = tuple(number for number, head in enumerate(plan.heads) if head.event in tables)
-    read = frozenset[str]().union(*(book.reads[rule] for rule in rules))
+    read = frozenset[str]().union(*(dependencies.reads[rule] for rule in rules))
     derived = frozenset(plan.derived) - tables
     stage = Stage(
         0,
@@ -46,22 +46,22 @@ def alerts_alone(plan: Plan, alerts: Sequence[Alert]) -> Plan:
 
 
 def _part(plan: Plan, stage: Stage) -> Plan:
-    wanted = needed(plan, stage)
-    place = {old: new for new, old in enumerate(wanted)}
+    numbers = needed(plan, stage)
+    place = {old: new for new, old in enumerate(numbers)}
     rule = {old: new for new, old in enumerate(stage.rules)}
-    nodes = tuple(plan.nodes[old].moved(place) for old in wanted)
+    nodes = tuple(plan.nodes[old].moved(place) for old in numbers)
     heads = tuple(replace(plan.heads[old], child=place[plan.heads[old].child]) for old in stage.rules)
-    spans = tuple(plan.spans[old] for old in wanted)
+    spans = tuple(plan.spans[old] for old in numbers)
     groups, errors = order(nodes, heads, spans, plan.source)
     assert not errors, "a part of a program in order is in order"
     return Plan(
         replace(plan.rules, rules=tuple(plan.rules.rules[old] for old in stage.rules)),
         nodes,
-        tuple(plan.names[old] for old in wanted),
+        tuple(plan.names[old] for old in numbers),
         spans,
-        tuple(frozenset(rule[user] for user in plan.users[old] if user in rule) for old in wanted),
-        tuple(plan.columns[old] for old in wanted),
-        tuple(plan.points[old] for old in wanted),
+        tuple(frozenset(rule[user] for user in plan.users[old] if user in rule) for old in numbers),
+        tuple(plan.columns[old] for old in numbers),
+        tuple(plan.points[old] for old in numbers),
         heads,
         tuple(plan.arguments[old] for old in stage.rules),
         {name: _taken(schema, stage) for name, schema in plan.schemas.items()},
@@ -69,14 +69,14 @@ def _part(plan: Plan, stage: Stage) -> Plan:
         groups,
         (),
         plan.source,
-        tuple(wanted),
+        tuple(numbers),
     )
 
 
 def needed(plan: Plan, stage: Stage) -> list[int]:
     """The nodes of a plan that a stage runs: its own plan numbers them by their places here."""
-    book = Dependencies(plan)
-    return sorted({node for rule in stage.rules for node in book.nodes[rule]})
+    dependencies = Dependencies(plan)
+    return sorted({node for rule in stage.rules for node in dependencies.nodes[rule]})
 
 
 def _taken(schema: Schema, stage: Stage) -> Schema:

@@ -20,9 +20,9 @@ class Ties:
     """What holds of a program however it is split: from which inputs occurrences have their order (`origins`, by node
     and by event), and whether no two of one end have the same (`alone`)."""
 
-    def __init__(self, book: Dependencies) -> None:
-        self.book = book
-        plan = book.plan
+    def __init__(self, dependencies: Dependencies) -> None:
+        self.dependencies = dependencies
+        plan = dependencies.plan
         self.outside = {name for name in plan.schemas if name in plan.inputs}
         self.origins: dict[str, frozenset[str]] = {name: frozenset({name} & self.outside) for name in plan.schemas}
         self.node_origins: list[frozenset[str]] = []
@@ -37,7 +37,7 @@ class Ties:
         """A sweep of the least fixpoint; whether it found anything."""
         nothing: frozenset[str] = frozenset()
         self.node_origins = made = []
-        for number, facts in enumerate(self.book.facts):
+        for number, facts in enumerate(self.dependencies.facts):
             if facts.event is not None:
                 made.append(self.origins[facts.event])
             elif facts.once:
@@ -45,15 +45,15 @@ class Ties:
             else:
                 made.append(nothing.union(*(made[below] for below in self.completing(number))))
         before = dict(self.origins)
-        for head in self.book.plan.heads:
+        for head in self.dependencies.plan.heads:
             self.origins[head.event] |= made[head.child]
         return self.origins != before
 
     def _narrow(self) -> bool:
         """A sweep of the greatest fixpoint; whether it took anything back."""
-        plan = self.book.plan
+        plan = self.dependencies.plan
         self.node_alone = made = []
-        for number, facts in enumerate(self.book.facts):
+        for number, facts in enumerate(self.dependencies.facts):
             below = self.completing(number)
             if facts.event is not None:
                 made.append(self.alone[facts.event])
@@ -62,7 +62,7 @@ class Ties:
             else:
                 made.append(not facts.multiplies and self.disjoint(below) and all(made[each] for each in below))
         before = dict(self.alone)
-        for event, makers in self.book.makers.items():
+        for event, makers in self.dependencies.makers.items():
             sources = [plan.heads[rule].child for rule in makers]
             several = [self.node_origins[child] for child in sources] + [frozenset({event} & self.outside)]
             self.alone[event] = self.alone[event] and all(made[child] for child in sources) and _disjoint(several)
@@ -70,8 +70,8 @@ class Ties:
 
     def completing(self, number: int) -> list[int]:
         """The nodes below from which an occurrence takes its order of arrival (M2)."""
-        parts = self.book.plan.nodes[number].parts
-        return [parts[part] for part in self.book.facts[number].completes]
+        parts = self.dependencies.plan.nodes[number].parts
+        return [parts[part] for part in self.dependencies.facts[number].completes]
 
     def disjoint(self, nodes: Iterable[int]) -> bool:
         return _disjoint([self.node_origins[number] for number in nodes])
@@ -97,19 +97,19 @@ class UnorderedTies:
         unsure: frozenset[str],
         places: Mapping[str, Place] | None,
     ) -> None:
-        book, plan = ties.book, ties.book.plan
+        dependencies, plan = ties.dependencies, ties.dependencies.plan
         self.ties = ties
         made = {plan.heads[rule].event for rule in rules}
         # Of every node the inputs that complete it, and the unsure ones that are in it.
         completers: dict[str, frozenset[str]] = {event: frozenset({event} & inputs.keys()) for event in made}
         tainted: dict[str, frozenset[str]] = dict.fromkeys(made, frozenset())
-        numbers = sorted({n for rule in rules for n in book.nodes[rule]})
+        numbers = sorted({n for rule in rules for n in dependencies.nodes[rule]})
         self.goals: dict[int, frozenset[str]] = {}
         while True:
             of: dict[int, frozenset[str]] = {}
             taint: dict[int, frozenset[str]] = {}
             for number in numbers:
-                node, facts = plan.nodes[number], book.facts[number]
+                node, facts = plan.nodes[number], dependencies.facts[number]
                 if facts.event is not None:
                     of[number] = completers.get(facts.event, frozenset({facts.event}))
                     taint[number] = tainted.get(facts.event, frozenset({facts.event} & unsure))
@@ -118,7 +118,7 @@ class UnorderedTies:
                 else:
                     of[number] = frozenset[str]().union(*(of[below] for below in ties.completing(number)))
                     taint[number] = frozenset[str]().union(*(taint[below] for below in node.parts))
-                if taint[number] and node.by_order(book.types(number)):
+                if taint[number] and node.by_order(dependencies.types(number)):
                     self.goals[number] = taint[number]
             before = dict(completers), dict(tainted)
             for rule in rules:

@@ -13,15 +13,15 @@ MOST = 16
 """How many choices are tried where a variable is in several arguments of the same events."""
 
 
-def candidates(book: Dependencies, rules: Iterable[int], inputs: Iterable[str]) -> list[dict[str, int]]:
+def candidates(dependencies: Dependencies, rules: Iterable[int], inputs: Iterable[str]) -> list[dict[str, int]]:
     """For each variable that rules share, through their goals and heads, the argument by which it is in each input:
     {event: position}. A variable that an input has in several arguments gives several."""
-    classes = _Classes(book)
+    classes = _Classes(dependencies)
     for rule in sorted(rules):
         classes.read(rule)
     found: dict[Slot, dict[str, list[int]]] = {}
     for event in sorted(inputs):
-        for position in range(len(book.plan.schemas[event].attributes)):
+        for position in range(len(dependencies.plan.schemas[event].attributes)):
             if (event, position) in classes.parent:
                 found.setdefault(classes.root((event, position)), {}).setdefault(event, []).append(position)
     return [
@@ -34,15 +34,15 @@ def candidates(book: Dependencies, rules: Iterable[int], inputs: Iterable[str]) 
 class _Classes:
     """Arguments that are equal wherever rules pair or group their events, in classes (union-find)."""
 
-    def __init__(self, book: Dependencies) -> None:
-        self.book = book
-        self.plan = book.plan
+    def __init__(self, dependencies: Dependencies) -> None:
+        self.dependencies = dependencies
+        self.plan = dependencies.plan
         self.parent: dict[Slot, Slot] = {}
         self.shown: dict[int, list[Slot | None]] = {}
 
     def read(self, rule: int) -> None:
         """Take in a rule."""
-        for number in self.book.nodes[rule]:
+        for number in self.dependencies.nodes[rule]:
             if number not in self.shown:
                 self.shown[number] = self.node(number)
         head = self.plan.heads[rule]
@@ -64,7 +64,7 @@ class _Classes:
 
     def node(self, number: int) -> list[Slot | None]:
         """For every column an argument that it shows."""
-        facts, parts = self.book.facts[number], self.plan.nodes[number].parts
+        facts, parts = self.dependencies.facts[number], self.plan.nodes[number].parts
         if facts.event is not None:
             slots: list[Slot | None] = [(facts.event, position) for position in facts.takes]
             for slot in slots:
@@ -75,13 +75,13 @@ class _Classes:
             part, column = place
             return self.shown[parts[part]][column]
 
-        for one, other in self.book.pairs(number):
+        for one, other in self.dependencies.pairs(number):
             self.join(slot_of(one), slot_of(other))
         shown: list[Slot | None] = []
         for places in facts.shows:
             shown.append(slot_of(places[0]) if places else None)
             for other in places[1:]:
                 self.join(shown[-1], slot_of(other))
-        for place, column in self.book.forbidden(number):
+        for place, column in self.dependencies.forbidden(number):
             self.join(slot_of(place), shown[column])
         return shown

@@ -23,7 +23,7 @@ from cep.core.time import BEGINNING
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Iri, Value
 from cep.operators.goals.contract import Bools, Goal, StateKeys, Translation, demand, from_arrow, to_arrow
-from cep.plan.copartitioning import EVERYWHERE, Place, Spread, spread
+from cep.plan.copartitioning import EVERYWHERE, Copartitioned, Place, copartition
 from cep.plan.dependencies import Dependencies
 from cep.plan.node import Meeting
 from cep.plan.order import Unit
@@ -77,7 +77,7 @@ class KeyedStage:
 
     def __init__(self, plan: Plan, number: int | None) -> None:
         stages = partition(plan)
-        self.plan, self.book = plan, Dependencies(plan)
+        self.plan, self.dependencies = plan, Dependencies(plan)
         self.stage: Stage = stages[(number or 1) - 1]
         if not self.stage.keyed or number == 0 or (number is None and len(stages) > 1):
             why = "; ".join(reason.text for stage in stages for reason in stage.reasons)
@@ -88,14 +88,14 @@ class KeyedStage:
             )
 
     @cached_property
-    def _spreads(self) -> list[Spread]:
+    def _ways(self) -> list[Copartitioned]:
         """Where everything is, for each value of the key."""
         routes = {event: route for event, route in self.stage.inputs.items() if isinstance(route, tuple)}
         everywhere = {event for event, route in self.stage.inputs.items() if route == "broadcast"}
         found = []
         for i in range(max(map(len, routes.values()), default=0)):
             places = {event: route[i] for event, route in routes.items() if len(route) > i}
-            found.append(spread(self.book, self.stage.rules, places, everywhere, self.stage.inputs.keys()))
+            found.append(copartition(self.dependencies, self.stage.rules, places, everywhere, self.stage.inputs.keys()))
         return found
 
     def sides(self, unit: Unit) -> tuple[_Side, ...]:
@@ -103,23 +103,23 @@ class KeyedStage:
         nothing. CepError: what it holds has no key."""
         if isinstance(unit, str):
             schema = self.plan.schemas[unit]
-            places = [found.places[unit] for found in self._spreads if unit in found.places]
+            places = [found.places[unit] for found in self._ways if unit in found.places]
             return (self._side(places, [a.type for a in schema.attributes], unit),)
-        facts, parts = self.book.facts[unit], self.plan.nodes[unit].parts
+        facts, parts = self.dependencies.facts[unit], self.plan.nodes[unit].parts
         if not facts.remembers:
             return ()
-        spreads = [found for found in self._spreads if unit in found.nodes]
+        ways = [found for found in self._ways if unit in found.nodes]
         made = []
         for part, child in enumerate(parts):
             if part == facts.negated:
                 if facts.meeting is Meeting.PAIRS:  # else what comes there is not kept
-                    made.append(self._absent(unit, child, spreads))
+                    made.append(self._absent(unit, child, ways))
                 continue
-            places = [found.nodes[child] for found in spreads]
+            places = [found.nodes[child] for found in ways]
             if facts.meeting is Meeting.GROUPS:
                 by = {column for _, column in facts.groups}
                 places = [EVERYWHERE if place is EVERYWHERE else place & by for place in places]
-            made.append(self._side(places, self.book.types(child), unit))
+            made.append(self._side(places, self.dependencies.types(child), unit))
         return tuple(made)
 
     def _side(self, places: Sequence[Place], types: Sequence[str], unit: Unit) -> _Side:
@@ -134,16 +134,20 @@ class KeyedStage:
             raise self._without_key(unit)
         return _Side(tuple(columns), tuple(types[column] for column in columns))
 
-    def _absent(self, unit: int, absent: int, spreads: Sequence[Spread]) -> _Side:
+    def _absent(self, unit: int, absent: int, ways: Sequence[Copartitioned]) -> _Side:
         """Of what must not occur between a pair: the columns are those of its own key, in the order of the facts."""
-        if spreads and spreads[0].nodes[absent] is EVERYWHERE:
+        if ways and ways[0].nodes[absent] is EVERYWHERE:
             return _Side(None)
-        facts, own, theirs = self.book.facts[unit], self.book.types(absent), self.book.types(unit)
+        facts, own, theirs = (
+            self.dependencies.facts[unit],
+            self.dependencies.types(absent),
+            self.dependencies.types(unit),
+        )
         columns, types = [], []
-        for found in spreads:
+        for found in ways:
             inside, outside = found.nodes[absent], found.nodes[unit]
             assert inside is not EVERYWHERE and outside is not EVERYWHERE, "both sides have a key"
-            pairs = [each for each in self.book.forbidden(unit) if each[0][1] in inside and each[1] in outside]
+            pairs = [each for each in self.dependencies.forbidden(unit) if each[0][1] in inside and each[1] in outside]
             if not pairs:
                 break
             type = common_type(own[pairs[0][0][1]], theirs[pairs[0][1]])

@@ -60,7 +60,7 @@ class _Range:
 Ranges = Mapping[str, _Range]
 
 
-def never(rules: Rules) -> list[Warning]:
+def unsatisfiable(rules: Rules) -> list[Warning]:
     """A warning for each WHERE that can never hold, and each UNLESS that is longer than the WITHIN around it."""
     searcher = Searcher(rules)
     for rule in rules.rules:
@@ -69,7 +69,7 @@ def never(rules: Rules) -> list[Warning]:
 
 
 class Searcher:
-    """The warnings found so far. Operators tell with it what they know of values (`Pattern.ranges`)."""
+    """The warnings found so far. Operators give it what they know of values (`Pattern.ranges`)."""
 
     def __init__(self, rules: Rules) -> None:
         self.source = rules.source

@@ -17,7 +17,7 @@ LONGEST = 64
 """Letters of the longest name of which nearly equal ones are looked for."""
 
 
-def doubts(rules: Rules) -> list[Warning]:
+def suspicious(rules: Rules) -> list[Warning]:
     """Warnings about names and events, in program order."""
     slips = [w for rule in rules.rules for w in (*_slips(rules, rule), *_words(rules, rule))]
     return [*_strangers(rules), *slips, *_unstarted(rules)]
@@ -66,7 +66,7 @@ def _slips(rules: Rules, rule: Rule) -> list[Warning]:
 
 
 def _words(rules: Rules, rule: Rule) -> list[Warning]:
-    """Lower-case words in the place of the attribute of that very name: a variable was meant."""
+    """Lower-case words in the place of the attribute of that very name: the author means a variable."""
     found = []
     for atom in atoms(rule.body):
         facts = atom.facts()
@@ -74,7 +74,7 @@ def _words(rules: Rules, rule: Rule) -> list[Warning]:
             if not isinstance(argument, Constant) or argument.value != attribute.name:
                 continue
             if excerpt(rules.source, argument.span) != argument.value:
-                continue  # in quotes: it was meant
+                continue  # in quotes: the author means it
             word = str(argument.value)
             variable = word[:1].upper() + word[1:]
             message = f'`{word}` is the string "{word}" here, not the value of `{attribute.name}`'

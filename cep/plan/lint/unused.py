@@ -14,21 +14,21 @@ from cep.rules.graphs import variables as sparql_variables
 from cep.rules.terms import Comparison, Condition, Constant, Expression, Predicate, Variable
 
 
-def idle(rules: Rules) -> list[Warning]:
+def unused(rules: Rules) -> list[Warning]:
     """Warnings about conditions of event rules and of static ones."""
     found: list[Warning] = []
     for rule in rules.rules:
         times = Counter(each.name for each in (*used_variables(rule.arguments), *mentioned(rule.body)))
         times.update(policy.by for policy in policies(rule.body) if policy.by)
         for each in patterns(rule.body):
-            found += _idle(each.facts().conditions, times, rules.source)
+            found += _unused(each.facts().conditions, times, rules.source)
     for static in rules.statics:
         times = Counter(each.name for each in used_variables((*static.arguments, *static.conditions)))
-        found += _idle(static.conditions, times, rules.source)
+        found += _unused(static.conditions, times, rules.source)
     return found
 
 
-def _idle(conditions: Sequence[Condition], times: Counter[str], source: Source) -> Iterator[Warning]:
+def _unused(conditions: Sequence[Condition], times: Counter[str], source: Source) -> Iterator[Warning]:
     """Of conditions of a rule that has these variables, each so many times."""
     for condition in conditions:
         if isinstance(condition, Comparison):
