@@ -158,9 +158,13 @@ def warn(warnings: Sequence[Warning], rules: Path, log: Log = plain) -> None:
 
 
 def announce_compiling(log: Log = plain) -> None:
-    """Say that kernels are compiled, before the first one is, if no earlier run has compiled them."""
+    """Say that kernels are compiled, before the first one is, if no earlier run has compiled them; what Python runs
+    meanwhile is compiled beside."""
     from cep.app.progress import compiled
-    from cep.core.tiers import tell
+    from cep.core.beside import Beside
+    from cep.core.tiers import compile_beside, tell
+
+    compile_beside(Beside().ask)
 
     if not compiled():
         tell(lambda: log("compiling", "compiling kernels, once: some seconds"))

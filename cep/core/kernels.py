@@ -22,6 +22,7 @@ import numba
 from numba.core import config
 from numba.core.caching import CacheImpl, _CacheLocator
 
+from cep.core.kernel_files import keep_whole
 from cep.core.tiers import Tiered
 
 
@@ -30,6 +31,7 @@ def njit(linear: bool = False, **options: Any) -> Any:
 
     def made(function: Any) -> Any:
         kernel = numba.njit(**options)(function)
+        keep_whole(kernel)
         kernel._compile_for_args = Tiered(kernel, linear)
         return kernel
 

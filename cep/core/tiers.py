@@ -3,8 +3,10 @@
 To compile a kernel takes from a tenth of a second to some seconds, and a first program on a few records needs thirty of
 them. Python runs the same text a hundred times slower, which on a few records is nothing. So a kernel that is not in
 the cache yet runs as Python, call after call, until what it has taken so, and will likely take now, is what compiling
-it takes; then it is compiled. What it gives is the same: integers of 64 bits that wrap, floats, arrays written in
-place.
+it takes; then it is compiled. What it has taken counts over all runs (`cep.core.kernel_files`). What it gives is the
+same: integers of 64 bits that wrap, floats, arrays written in place.
+
+In a command a process beside compiles what Python runs for long (`cep.core.beside`).
 
 `SEMCEP_KERNELS=compiled` compiles each at its first call (the benchmarks, the checked run), `SEMCEP_KERNELS=python`
 none.
@@ -16,26 +18,33 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from math import isqrt
-from time import perf_counter
+from time import thread_time
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
+from cep.core.kernel_files import Ledger, ledger
 from cep.core.room import CHECKED
 
-STARTING, COMPILING = 0.1, 0.5e-3
-"""Seconds that a kernel takes to compile, and a byte of Python's code in it, about."""
+STARTING, COMPILING, SORTING = 0.1, 0.5e-3, 1.7
+"""Seconds that a kernel takes to compile, a byte of Python's code in it, and a sort that it calls, about."""
 RUNNING = 5e-9
 """Seconds that a byte of Python's code takes for each row, about, before the kernel has run."""
 QUADRATIC = 1e-6
 """Seconds for each pair of rows: how slow a kernel may turn out that compares every row with every other."""
 
+ASKING, SHARE = 0.2, 0.1
+"""Once kernels have taken so many seconds as Python, one is compiled beside when it has taken this share of what that
+takes."""
+
 MODE = "compiled" if CHECKED else os.environ.get("SEMCEP_KERNELS", "")
 
 _compile: Any = Dispatcher._compile_for_args  # type: ignore[attr-defined]
 _told: list[Callable[[], None]] = []
+_beside: list[Callable[[Dispatcher, tuple[Any, ...]], None]] = []
+_interpreted: dict[Tiered, tuple[Any, ...]] = {}
 _stand_ins: dict[int, tuple[Any, Callable[..., Any]]] = {}
 _twins: dict[int, Callable[..., Any]] = {}
 
@@ -49,6 +58,11 @@ def compile_at_once() -> None:
 def tell(beforehand: Callable[[], None]) -> None:
     """Call this once, before the first kernel is compiled that this process needs."""
     _told[:] = [beforehand]
+
+
+def compile_beside(ask: Callable[[Dispatcher, tuple[Any, ...]], None]) -> None:
+    """From now on ask for kernels to be compiled that Python runs for long: each once, for arguments of these types."""
+    _beside[:] = [ask]
 
 
 def stands_for(intrinsic: Any, function: Callable[..., Any]) -> None:
@@ -67,47 +81,100 @@ class Wide(np.ndarray[Any, Any]):
 class Tiered:
     """What a kernel asks when it is called with types that it has not been compiled for in this process.
 
-    `linear`: its time grows with the rows of its arrays and no faster. `seconds`, `rows`: what it has taken as Python.
+    `linear`: its time grows with the rows of its arrays and no faster. `rows`: how many it has had as Python; `spent`:
+    how long that took.
     """
 
-    __slots__ = ("_code", "_kernel", "_linear", "_twin", "rows", "seconds")
+    __slots__ = ("_asked", "_budget", "_code", "_kernel", "_linear", "_seen", "_spent", "_twin", "rows")
 
     def __init__(self, kernel: Dispatcher, linear: bool) -> None:
         self._kernel, self._linear = kernel, linear
-        self._code = 0
+        self._code, self._budget = 0, 0.0
         self._twin: Callable[..., Any] | None = None
-        self.seconds, self.rows = 0.0, 0
+        self._spent: Ledger | None = None
+        self._seen: dict[tuple[Any, ...], int] = {}
+        self._asked: set[tuple[Any, ...]] = set()
+        self.rows = 0
+
+    @property
+    def spent(self) -> Ledger:
+        """How long Python has run it."""
+        if self._spent is None:
+            self._spent = ledger(self._kernel)
+        return self._spent
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         """What the kernel then calls: itself as compiled now, or as Python."""
         if not named and self._quick(given):
             return self._run
-        while _told and not _cached(self._kernel, given):
-            _told.pop()()
+        if not self._cached(given):
+            while _told:
+                _told.pop()()
+            self._asked.add(self._types(given))
+            _ask(0.0)  # a run that compiles is long enough to need the others, too
+            self.spent.clear()
         return _compile(self._kernel, *given, **named)
 
     def _quick(self, given: tuple[Any, ...]) -> bool:
         if MODE:
             return MODE == "python"
         if not self._code:
-            self._code = sum(len(code.co_code) for code in _codes(self._kernel, {}).values())
+            codes = _codes(self._kernel, {}).values()
+            self._code = sum(len(code.co_code) for code in codes)
+            self._budget = STARTING + COMPILING * self._code + SORTING * any(map(_sorts, codes))
         rows = _rows(given)
-        likely = rows * (self.seconds / self.rows if self.rows > 1000 else RUNNING * self._code)
-        budget = STARTING + COMPILING * self._code
-        if self.seconds + likely > budget or (not self._linear and rows > isqrt(int(budget / QUADRATIC))):
+        likely = rows * (self.spent.seconds / self.rows if self.rows > 1000 else RUNNING * self._code)
+        if self.spent.total + likely > self._budget:
             return False
-        return not _cached(self._kernel, given)
+        if not self._linear and rows > isqrt(int(self._budget / QUADRATIC)):
+            return False
+        return not self._cached(given)
 
     def _run(self, *given: Any) -> Any:
         """The call as Python."""
         if self._twin is None:
             self._twin = _twin(self._kernel)
-        began = perf_counter()
+        began = thread_time()
         with np.errstate(all="ignore"):
             made = self._twin(*map(_taken, given))
-        self.seconds += perf_counter() - began
+        self.spent.add(thread_time() - began)
         self.rows += _rows(given)
+        if _beside:
+            _interpreted[self] = self._types(given)
+            _ask(ASKING)
         return _made(made)
+
+    def ask(self, types: tuple[Any, ...]) -> None:
+        """Have it compiled beside if it is worth that, once."""
+        if types not in self._asked and self.spent.total >= SHARE * self._budget:
+            self._asked.add(types)
+            _beside[0](self._kernel, types)
+
+    def _types(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(map(self._kernel.typeof_pyval, given))
+
+    def _cached(self, given: tuple[Any, ...]) -> bool:
+        """Whether an earlier run, or another process, has compiled the kernel for these."""
+        with suppress(AttributeError, OSError):  # a kernel that is not kept, or has no index yet
+            kernel: Any = self._kernel
+            kept, types = kernel._cache, self._types(given)
+            changed = os.stat(kept._cache_file._index_path).st_mtime_ns
+            if self._seen.get(types) != changed:  # since it was not in there
+                if kept._index_key(types, kernel.targetctx.codegen()) in kept._cache_file._load_index():
+                    return True
+                self._seen[types] = changed
+        return False
+
+
+def _ask(least: float) -> None:
+    """Ask for what is worth to be compiled beside, once Python has run kernels for so many seconds."""
+    if _beside and sum(tier.spent.seconds for tier in _interpreted) >= least:
+        for tier in sorted(_interpreted, key=lambda tier: -tier.spent.total):
+            tier.ask(_interpreted[tier])
+
+
+def _sorts(code: CodeType) -> bool:
+    return "sort" in code.co_names or "argsort" in code.co_names
 
 
 def _rows(given: tuple[Any, ...]) -> int:
@@ -161,12 +228,3 @@ def _codes(kernel: Any, found: dict[int, CodeType]) -> dict[int, CodeType]:
             if isinstance(value, Dispatcher):
                 _codes(value, found)
     return found
-
-
-def _cached(kernel: Any, given: tuple[Any, ...]) -> bool:
-    """Whether an earlier run, or another process, has compiled the kernel for these."""
-    with suppress(AttributeError, OSError):  # a kernel that is not kept
-        types = tuple(map(kernel.typeof_pyval, given))
-        kept = kernel._cache
-        return kept._index_key(types, kernel.targetctx.codegen()) in kept._cache_file._load_index()
-    return False
