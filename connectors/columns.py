@@ -116,7 +116,8 @@ def _series(values: NDArray[Any] | pl.Series, missing: Bools) -> pl.Series:
         return values
     if not missing.any():
         return pl.Series(values)
-    return pl.Series(pl.from_arrow(pa.array(values, mask=missing)))
+    both = pl.DataFrame({"value": values, "there": ~missing})  # by pyarrow it would load pandas, for a second
+    return both.select(pl.when("there").then("value")).to_series()
 
 
 def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:

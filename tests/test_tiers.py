@@ -63,7 +63,7 @@ def test_a_kernel_is_compiled_when_that_pays(monkeypatch: pytest.MonkeyPatch) ->
     kernel, tier = fresh(total, linear=True)
     few = np.arange(10)
     assert kernel(few) == 45 and isinstance(kernel(few), int) and not kernel.overloads
-    tier.seconds = 60.0
+    tier.spent.seconds = 60.0
     said: list[str] = []
     tiers.tell(lambda: said.append("compiling"))
     assert kernel(few) == 45 and len(kernel.overloads) == 1 and said == ["compiling"]

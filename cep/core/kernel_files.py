@@ -30,14 +30,18 @@ class KernelFile(IndexDataCacheFile):
     def save(self, key: Any, data: Any) -> None:
         """Keep the compiled code for a key. Raises OSError."""
         kept = self._load_index()
-        digest = hashlib.blake2b(repr((self._source_stamp, key)).encode(), digest_size=8).digest()
-        name: str = self._data_name(int.from_bytes(digest))  # type: ignore[no-untyped-call]
+        name = self._data_name_of(key)
         if not kept:  # what is there is of other sources
             for old in glob.glob(glob.escape(self._index_path.removesuffix(".nbi")) + ".*.nbc"):
                 with suppress(OSError):
                     os.unlink(old)
         self._save_data(name, data)  # type: ignore[no-untyped-call]
         self._save_index({**kept, key: name})  # type: ignore[no-untyped-call]
+
+    def _data_name_of(self, key: Any) -> str:
+        digest = hashlib.blake2b(repr((self._source_stamp, key)).encode(), digest_size=8).digest()
+        name: str = self._data_name(int.from_bytes(digest))  # type: ignore[no-untyped-call]
+        return name
 
     def load(self, key: Any) -> Any:
         """The compiled code for a key; None: there is none."""

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import shapely
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -74,6 +75,7 @@ def draw(path: Path, title: str, subtitle: str, scene: Scene) -> None:
     high = width * WIDTH * (box[3] - box[1]) / (box[2] - box[0]) / scale
     height = HEAD + high + UNDER + FOOT
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)  # which measures texts; without one, each measurement would make one
     figure.text(LEFT, 1 - 0.13 / height, title, size=15, weight="bold", color=INK, va="top")
     figure.text(LEFT, 1 - 0.44 / height, subtitle, size=8.8, color=QUIET, va="top", linespacing=1.4)
     for number, (area, field) in enumerate(zip(scene.areas, fields, strict=True)):
