@@ -2,7 +2,7 @@
 
 It reads which ones from a pipe, and what it compiles is in the cache. The pipe ends when the program does, however that
 ends; then the process ends, too, whatever it was doing. It is in a group of its own, so Ctrl-C is the program's alone.
-It runs when nothing else does (`nice`), and nothing waits for it: without it all is the same, later.
+It has a lower priority, and nothing waits for it: without it all is the same, later.
 
 Modules that take long to load are imported where they are used: the process is to hear the end while it starts, too.
 """
@@ -87,7 +87,7 @@ def _started() -> subprocess.Popen[bytes]:
 def main() -> None:
     """The process itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(10)
+    os.nice(5)
     waiting: SimpleQueue[bytes] = SimpleQueue()
     saving = Lock()
 
