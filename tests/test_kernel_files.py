@@ -123,6 +123,7 @@ def test_damaged_files_are_none(tmp_path: Path) -> None:
             assert file.load("ints") is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["kill", "signal", "end"])
 def test_what_compiles_beside_ends_with_the_program(environment: dict[str, str], tmp_path: Path, how: str) -> None:
     """However the program ends, at once; what is compiled until then is kept, whole."""

@@ -34,13 +34,13 @@ class Beside:
         self._process: subprocess.Popen[bytes] | None = None
         self._given_up = _cores() < 2
 
-    def ask(self, kernel: Any, types: tuple[Any, ...]) -> None:
-        """Let it compile a kernel for arguments of these types."""
+    def ask(self, kernel: Any, types: tuple[Any, ...] | None) -> None:
+        """Let it compile a kernel for arguments of these types; None: it need not any more, this process does."""
         name = kernel.py_func.__qualname__
         if self._given_up or getattr(sys.modules.get(kernel.__module__), name, None) is not kernel:
             return
         try:
-            request = pickle.dumps((kernel.__module__, name, types))
+            request = pickle.dumps((kernel.__module__, name, types and pickle.dumps(types)))
             request = len(request).to_bytes(LENGTH) + request
             if self._process is None:
                 self._process = _started()
@@ -88,13 +88,18 @@ def main() -> None:
     """The process itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)
-    waiting: SimpleQueue[bytes] = SimpleQueue()
+    waiting: SimpleQueue[tuple[str, str, bytes]] = SimpleQueue()
+    needless: set[tuple[str, str]] = set()
     saving = Lock()
 
     def read() -> None:
-        with suppress(EOFError, OSError):
+        with suppress(EOFError, OSError, pickle.UnpicklingError):
             while size := int.from_bytes(sys.stdin.buffer.read(LENGTH)):
-                waiting.put(sys.stdin.buffer.read(size))
+                module, name, types = pickle.loads(sys.stdin.buffer.read(size))
+                if types is None:
+                    needless.add((module, name))
+                else:
+                    waiting.put((module, name, types))
         with saving:  # half a file would stay behind
             os._exit(0)
 
@@ -110,7 +115,9 @@ def main() -> None:
     FunctionCache.save_overload = save_whole  # type: ignore[method-assign]
     while True:
         with suppress(Exception):  # the program meets it when it compiles the kernel
-            module, name, types = pickle.loads(waiting.get())
+            module, name, types = waiting.get()
             kernel = getattr(import_module(module), name)
-            kernel.compile(types)
-            kernel._compile_for_args.spent.clear()
+            signature = pickle.loads(types)
+            if (module, name) not in needless:
+                kernel.compile(signature)
+                kernel._compile_for_args.spent.clear()

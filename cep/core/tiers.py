@@ -43,7 +43,7 @@ MODE = "compiled" if CHECKED else os.environ.get("SEMCEP_KERNELS", "")
 
 _compile: Any = Dispatcher._compile_for_args  # type: ignore[attr-defined]
 _told: list[Callable[[], None]] = []
-_beside: list[Callable[[Dispatcher, tuple[Any, ...]], None]] = []
+_beside: list[Callable[[Dispatcher, tuple[Any, ...] | None], None]] = []
 _interpreted: dict[Tiered, tuple[Any, ...]] = {}
 _stand_ins: dict[int, tuple[Any, Callable[..., Any]]] = {}
 _twins: dict[int, Callable[..., Any]] = {}
@@ -60,8 +60,9 @@ def tell(beforehand: Callable[[], None]) -> None:
     _told[:] = [beforehand]
 
 
-def compile_beside(ask: Callable[[Dispatcher, tuple[Any, ...]], None]) -> None:
-    """From now on ask for kernels to be compiled that Python runs for long: each once, for arguments of these types."""
+def compile_beside(ask: Callable[[Dispatcher, tuple[Any, ...] | None], None]) -> None:
+    """From now on ask for kernels to be compiled that Python runs for long: each once, for arguments of these types.
+    None: that need not be any more, it is compiled here."""
     _beside[:] = [ask]
 
 
@@ -110,6 +111,8 @@ class Tiered:
         if not self._cached(given):
             while _told:
                 _told.pop()()
+            if self._asked:
+                _beside[0](self._kernel, None)
             self._asked.add(self._types(given))
             _ask(0.0)  # a run that compiles is long enough to need the others, too
             self.spent.clear()
