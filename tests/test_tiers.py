@@ -69,6 +69,7 @@ def test_a_kernel_is_compiled_when_that_pays(monkeypatch: pytest.MonkeyPatch) ->
     assert kernel(few) == 45 and len(kernel.overloads) == 1 and said == ["compiling"]
     large, _ = fresh(total, linear=True)
     assert large(np.arange(10**6)) == 499999500000 and large.overloads and said == ["compiling"]
+    assert large(np.arange(1e6)) == 499999500000.0 and len(large.overloads) == 2, "for other types, too"
 
 
 def test_what_python_runs_for_long_is_compiled_beside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,9 @@ class Beside:
     def ask(self, kernel: Any, types: tuple[Any, ...] | None) -> None:
         """Let it compile a kernel for arguments of these types; None: it need not any more, this process does."""
         name = kernel.py_func.__qualname__
-        if self._given_up or getattr(sys.modules.get(kernel.__module__), name, None) is not kernel:
+        if self._given_up or (types is None and self._process is None):
+            return
+        if getattr(sys.modules.get(kernel.__module__), name, None) is not kernel:
             return
         try:
             request = pickle.dumps((kernel.__module__, name, types and pickle.dumps(types)))

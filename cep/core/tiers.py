@@ -111,10 +111,11 @@ class Tiered:
         if not self._cached(given):
             while _told:
                 _told.pop()()
-            if self._asked:
-                _beside[0](self._kernel, None)
-            self._asked.add(self._types(given))
-            _ask(0.0)  # a run that compiles is long enough to need the others, too
+            if _beside:
+                if self._asked:
+                    _beside[0](self._kernel, None)
+                self._asked.add(self._types(given))
+                _ask(0.0)  # a run that compiles is long enough to need the others, too
             self.spent.clear()
         return _compile(self._kernel, *given, **named)
 
