@@ -1,7 +1,7 @@
 """`python -m benchmarks.first`: what the first runs of a job take, when no kernel is compiled yet.
 
 Each job is `cep run` over a CSV file; its kernels are kept in a folder that is empty before the first run. Seconds are
-those of a clock and, in brackets, of CPU, with what compiles beside it. `compiled`: every kernel compiled at its first
+those of a clock and, in brackets, of CPU. `compiled`: every kernel compiled at its first
 call, the first time and again.
 """
 

@@ -1,19 +1,15 @@
-"""What is kept of a kernel, by many processes at once, and what is compiled beside: it ends with the program."""
+"""What is kept of a kernel, by many processes at once."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from cep.core import beside
-from cep.core.beside import Beside
 from cep.core.kernel_files import HUNDREDTH, KernelFile, Ledger
-from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent
 CALLS = """
@@ -24,22 +20,6 @@ from cep.operators.goals.arrival import _disorder
 table = np.zeros((4, 8), np.int64)
 print(_disorder(table), len(_disorder.overloads), sum(_disorder.stats.cache_hits.values()))
 _disorder._compile_for_args.spent.add(float(sys.argv[1]))
-"""
-ASKS = """
-import os, sys
-import numpy as np
-from numba import typeof
-from cep.core.beside import Beside
-from cep.operators.goals.arrival import _disorder, _sort_instants
-beside = Beside()
-table = (typeof(np.zeros((4, 8), np.int64)),)
-beside.ask(_disorder, table)
-beside.ask(_sort_instants, table)
-print(beside._process.pid, flush=True)
-sys.stdin.read()
-if sys.argv[1] == "kill":
-    os.kill(os.getpid(), 9)
-os._exit(130) if sys.argv[1] == "signal" else sys.exit(0)
 """
 
 
@@ -121,50 +101,3 @@ def test_damaged_files_are_none(tmp_path: Path) -> None:
         for damage in (b"", b"\x80\x04garbage", path.read_bytes()[:-3]):
             path.write_bytes(damage)
             assert file.load("ints") is None
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("how", ["kill", "signal", "end"])
-def test_what_compiles_beside_ends_with_the_program(environment: dict[str, str], tmp_path: Path, how: str) -> None:
-    """However the program ends, at once; what is compiled until then is kept, whole."""
-    program = subprocess.Popen(
-        [sys.executable, "-c", ASKS, how], cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert program.stdout is not None and program.stdin is not None
-    other = int(program.stdout.readline())
-    if how != "kill":  # else it ends while it is still starting
-        until(lambda: list(tmp_path.rglob("*_disorder*.nbi")), "the first kernel")
-    program.stdin.close()
-    assert program.wait(120) == {"kill": -signal.SIGKILL, "signal": 130, "end": 0}[how]
-    until(lambda: not _runs(other), "the end of the process beside")
-    assert not list(tmp_path.rglob("*.tmp.*"))
-    if how != "kill":
-        assert call(environment, 0) == [0, 1, 1]
-
-
-def test_without_a_second_core_nothing_is_compiled_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cep.operators.goals.arrival import _disorder
-
-    monkeypatch.setattr(beside, "_cores", lambda: 1)
-    alone = Beside()
-    alone.ask(_disorder, ())
-    assert alone._process is None
-
-
-def test_one_that_cannot_be_started_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cep.operators.goals.arrival import _disorder
-
-    monkeypatch.setattr(beside, "_cores", lambda: 2)
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    none = Beside()
-    for _ in range(2):
-        none.ask(_disorder, ())
-    assert none._process is None
-
-
-def _runs(process: int) -> bool:
-    """Whether it does, and is not only waiting to be asked how it ended, by whoever has taken it over."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -72,25 +72,6 @@ def test_a_kernel_is_compiled_when_that_pays(monkeypatch: pytest.MonkeyPatch) ->
     assert large(np.arange(1e6)) == 499999500000.0 and len(large.overloads) == 2, "for other types, too"
 
 
-def test_what_python_runs_for_long_is_compiled_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    def total(values: Any) -> Any:
-        return values.shape[0]
-
-    monkeypatch.setattr(tiers, "_beside", [])
-    monkeypatch.setattr(tiers, "_interpreted", {})
-    asked: list[tuple[Any, bool]] = []
-    tiers.compile_beside(lambda kernel, types: asked.append((kernel, types is not None)))
-    (often, _), (seldom, _), (last, waits) = made = [fresh(total, linear=True) for _ in range(3)]
-    for kernel, tier in made:
-        kernel(np.arange(10))
-        tier.spent.seconds = 0.07 if kernel is not seldom else 0.001
-    assert often(np.arange(10)) == 10 and not asked, "all of them took little"
-    made[0][1].spent.seconds, waits.spent.seconds = 0.102, 0.106
-    assert last(np.arange(10)) == 10 and asked == [(last, True), (often, True)]
-    waits.spent.seconds = 60.0
-    assert last(np.arange(10)) == 10 and last.overloads and asked[2:] == [(last, False)]
-
-
 def test_what_may_be_quadratic_is_compiled_earlier() -> None:
     def total(values: Any) -> Any:
         return values.shape[0]

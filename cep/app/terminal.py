@@ -158,13 +158,9 @@ def warn(warnings: Sequence[Warning], rules: Path, log: Log = plain) -> None:
 
 
 def announce_compiling(log: Log = plain) -> None:
-    """Say that kernels are compiled, before the first one is, if no earlier run has compiled them; what Python runs
-    meanwhile is compiled beside."""
+    """Say that kernels are compiled, before the first one is, if no earlier run has compiled them."""
     from cep.app.progress import compiled
-    from cep.core.beside import Beside
-    from cep.core.tiers import compile_beside, tell
-
-    compile_beside(Beside().ask)
+    from cep.core.tiers import tell
 
     if not compiled():
         tell(lambda: log("compiling", "compiling kernels, once: some seconds"))

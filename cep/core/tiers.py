@@ -6,8 +6,6 @@ the cache yet runs as Python, call after call, until what it has taken so, and w
 it takes; then it is compiled. What it has taken counts over all runs (`cep.core.kernel_files`). What it gives is the
 same: integers of 64 bits that wrap, floats, arrays written in place.
 
-In a command a process beside compiles what Python runs for long (`cep.core.beside`).
-
 `SEMCEP_KERNELS=compiled` compiles each at its first call (the benchmarks, the checked run), `SEMCEP_KERNELS=python`
 none.
 """
@@ -35,16 +33,10 @@ RUNNING = 5e-9
 QUADRATIC = 1e-6
 """Seconds for each pair of rows: how slow a kernel may turn out that compares every row with every other."""
 
-ASKING, SHARE = 0.2, 0.1
-"""Once kernels have taken so many seconds as Python, one is compiled beside when it has taken this share of what that
-takes."""
-
 MODE = "compiled" if CHECKED else os.environ.get("SEMCEP_KERNELS", "")
 
 _compile: Any = Dispatcher._compile_for_args  # type: ignore[attr-defined]
 _told: list[Callable[[], None]] = []
-_beside: list[Callable[[Dispatcher, tuple[Any, ...] | None], None]] = []
-_interpreted: dict[Tiered, tuple[Any, ...]] = {}
 _stand_ins: dict[int, tuple[Any, Callable[..., Any]]] = {}
 _twins: dict[int, Callable[..., Any]] = {}
 
@@ -58,12 +50,6 @@ def compile_at_once() -> None:
 def tell(beforehand: Callable[[], None]) -> None:
     """Call this once, before the first kernel is compiled that this process needs."""
     _told[:] = [beforehand]
-
-
-def compile_beside(ask: Callable[[Dispatcher, tuple[Any, ...] | None], None]) -> None:
-    """From now on ask for kernels to be compiled that Python runs for long: each once, for arguments of these types.
-    None: that need not be any more, it is compiled here."""
-    _beside[:] = [ask]
 
 
 def stands_for(intrinsic: Any, function: Callable[..., Any]) -> None:
@@ -86,7 +72,7 @@ class Tiered:
     how long that took.
     """
 
-    __slots__ = ("_asked", "_budget", "_code", "_kernel", "_linear", "_seen", "_spent", "_twin", "rows")
+    __slots__ = ("_budget", "_code", "_kernel", "_linear", "_seen", "_spent", "_twin", "rows")
 
     def __init__(self, kernel: Dispatcher, linear: bool) -> None:
         self._kernel, self._linear = kernel, linear
@@ -94,7 +80,6 @@ class Tiered:
         self._twin: Callable[..., Any] | None = None
         self._spent: Ledger | None = None
         self._seen: dict[tuple[Any, ...], int] = {}
-        self._asked: set[tuple[Any, ...]] = set()
         self.rows = 0
 
     @property
@@ -111,11 +96,6 @@ class Tiered:
         if not self._cached(given):
             while _told:
                 _told.pop()()
-            if _beside:
-                if self._asked:
-                    _beside[0](self._kernel, None)
-                self._asked.add(self._types(given))
-                _ask(0.0)  # a run that compiles is long enough to need the others, too
             self.spent.clear()
         return _compile(self._kernel, *given, **named)
 
@@ -143,38 +123,19 @@ class Tiered:
             made = self._twin(*map(_taken, given))
         self.spent.add(thread_time() - began)
         self.rows += _rows(given)
-        if _beside:
-            _interpreted[self] = self._types(given)
-            _ask(ASKING)
         return _made(made)
-
-    def ask(self, types: tuple[Any, ...]) -> None:
-        """Have it compiled beside if it is worth that, once."""
-        if types not in self._asked and self.spent.total >= SHARE * self._budget:
-            self._asked.add(types)
-            _beside[0](self._kernel, types)
-
-    def _types(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(map(self._kernel.typeof_pyval, given))
 
     def _cached(self, given: tuple[Any, ...]) -> bool:
         """Whether an earlier run, or another process, has compiled the kernel for these."""
         with suppress(AttributeError, OSError):  # a kernel that is not kept, or has no index yet
             kernel: Any = self._kernel
-            kept, types = kernel._cache, self._types(given)
+            kept, types = kernel._cache, tuple(map(kernel.typeof_pyval, given))
             changed = os.stat(kept._cache_file._index_path).st_mtime_ns
             if self._seen.get(types) != changed:  # since it was not in there
                 if kept._index_key(types, kernel.targetctx.codegen()) in kept._cache_file._load_index():
                     return True
                 self._seen[types] = changed
         return False
-
-
-def _ask(least: float) -> None:
-    """Ask for what is worth to be compiled beside, once Python has run kernels for so many seconds."""
-    if _beside and sum(tier.spent.seconds for tier in _interpreted) >= least:
-        for tier in sorted(_interpreted, key=lambda tier: -tier.spent.total):
-            tier.ask(_interpreted[tier])
 
 
 def _sorts(code: CodeType) -> bool:
