@@ -5,7 +5,7 @@ push -> admit (cep/runtime/admission.py) -> wait (reorder_buffer.py) -> step (st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cep.compile import COMPILED, CompiledProgram, compile
 from cep.core.errors import CepError
-from cep.core.relation import concat
+from cep.core.relation import Table, concat
 from cep.core.time import END_OF_TIME, FARTHEST, Frontier
 from cep.described import Described, started
 from cep.events import Event, types_of
@@ -27,7 +27,8 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.prior_state import PriorState, SnapshotParts
 from cep.runtime.state_by_key import KeyedStage, Keys, StateByKey
-from cep.runtime.stepping import step, update
+from cep.runtime.stepping import step, step_slices, update
+from cep.runtime.time_slices import TimeSlice, time_slices
 
 Frames = dict[str, pl.DataFrame]
 
@@ -96,6 +97,8 @@ class Engine(Described):
         position in the input. Rows that do not fit go to `take_dead`. Raises CepError for an unknown type or a
         missing column.
         """
+        if slices := time_slices(self._parts, batch):
+            return self._run_slices(slices)
         self.receive(batch)
         return self._run(self._clock.reached())
 
@@ -132,7 +135,13 @@ class Engine(Described):
 
     @wholly()
     def _run(self, watermark: int) -> Frames:
-        made = step(self._parts, watermark)
+        return self._given(step(self._parts, watermark))
+
+    @wholly()
+    def _run_slices(self, slices: Sequence[TimeSlice]) -> Frames:
+        return self._given(step_slices(self._parts, slices))
+
+    def _given(self, made: dict[str, list[Table]]) -> Frames:
         out = frames(made, self.plan.schemas, self.pool)
         if self.stage:
             out = {name: table.with_columns(places(concat(made[name]))) for name, table in out.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -12,16 +13,19 @@ from cep.core.schema import ARRIVAL
 from cep.events import Event
 from cep.runtime import encode
 from cep.runtime.encode import RefusedRow
-from cep.runtime.parts import EngineParts
+from cep.runtime.parts import Parts
+from cep.runtime.time_slices import TimeSlice
 
 EventBatch = Mapping[str, pl.DataFrame] | Iterable[Event]
 
 
-def receive(parts: EngineParts, batch: EventBatch) -> None:
+def receive(parts: Parts, batch: Batch | TimeSlice) -> None:
     """Take a batch. Raises CepError, and changes nothing, for an unknown type or a missing column."""
     position = parts.position
     ordered = False
-    if isinstance(batch, Mapping):
+    if isinstance(batch, TimeSlice):
+        admitted, position = _sliced(parts, batch), batch.end
+    elif isinstance(batch, Mapping):
         ordered = any(ARRIVAL in frame.columns for frame in batch.values())
         if ordered and not all(ARRIVAL in frame.columns for frame in batch.values()):
             raise CepError("either all tables of a push have a column `@order` or none", code="column")
@@ -48,7 +52,18 @@ def _tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict
     return admitted, position
 
 
-def _events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:
+def _sliced(parts: Parts, piece: TimeSlice) -> dict[str, encode.Admitted]:
+    admitted = {}
+    for name, frame in piece.tables.items():
+        one = encode.admit(frame, parts.schema(name), parts.pool, piece.positions[name])
+        before = piece.before[name]
+        one.rows += before
+        one.dead = [replace(each, row=each.row + before) for each in one.dead]
+        admitted[name] = one
+    return admitted
+
+
+def _events(parts: Parts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:
     by_type: dict[str, list[tuple[int, Event]]] = {}
     for place, event in enumerate(batch):
         by_type.setdefault(event.type, []).append((place, event))

@@ -46,12 +46,17 @@ class ReorderBuffer:
         self.watermark = watermark
         out: dict[str, Table] = {}
         for name in sorted(self.waiting):
-            table = by_arrival(concat(self.waiting[name]))
-            stop = slice_until(table, watermark)
-            if stop:
+            tables = self.waiting[name]
+            passed = [rows(table) > 0 and int(table[END].min()) <= watermark for table in tables]
+            later = [table for table, now in zip(tables, passed, strict=True) if not now]
+            if any(passed):
+                table = by_arrival(concat([table for table, now in zip(tables, passed, strict=True) if now]))
+                stop = slice_until(table, watermark)
                 out[name] = table[:, :stop]
-            if stop < rows(table):
-                self.waiting[name] = [table[:, stop:].copy() if stop else table]
+                if stop < rows(table):
+                    later.insert(0, table[:, stop:].copy())
+            if later:
+                self.waiting[name] = later
             else:
                 del self.waiting[name]
         return out

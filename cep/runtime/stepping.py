@@ -3,13 +3,15 @@ knowledge changes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cep.core.errors import CepError
 from cep.core.relation import Table, slice_until
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
-from cep.runtime.parts import EngineParts
+from cep.runtime.admission import receive
+from cep.runtime.parts import Parts
+from cep.runtime.time_slices import TimeSlice
 
 TimedChange = tuple[int, Any, Any]
 """From a time on (microseconds): triples that come, triples that go."""
@@ -26,7 +28,30 @@ def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
     return made
 
 
-def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
+def step_slices(parts: Parts, slices: Sequence[TimeSlice]) -> dict[str, list[Table]]:
+    """The same for a push that is taken slice by slice. Rows refused come in the order in which they would of a whole
+    one: type by type, the late ones last."""
+    made: dict[str, list[Table]] = {}
+    refused = len(parts.dead)
+    for number, piece in enumerate(slices):
+        receive(parts, piece)
+        reached = parts.clock.reached()
+        if number:
+            _extend(made, step(parts, min(piece.since, reached)))
+    _extend(made, step(parts, reached))
+    types = list(slices[0].tables)
+    parts.dead[refused:] = sorted(
+        parts.dead[refused:], key=lambda row: (row.code == "late", types.index(row.type), row.row)
+    )
+    return made
+
+
+def _extend(made: dict[str, list[Table]], more: Mapping[str, list[Table]]) -> None:
+    for name, tables in more.items():
+        made.setdefault(name, []).extend(tables)
+
+
+def _stepped(parts: Parts, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
     changes, machine = parts.changes, parts.machine
     if changes is None or not (times := changes.due(watermark)):
         return machine.step(released, Frontier.at(watermark))
@@ -41,8 +66,7 @@ def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> 
         until = watermark if time is None else time - 1
         stops = {name: slice_until(table, until) for name, table in released.items()}
         piece = {name: table[:, done[name] : stops[name]] for name, table in released.items()}
-        for name, tables in machine.step(piece, Frontier.at(until)).items():
-            made.setdefault(name, []).extend(tables)
+        _extend(made, machine.step(piece, Frontier.at(until)))
         if time is not None:
             changes.reach(time)
         done = stops

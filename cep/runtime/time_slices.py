@@ -1,0 +1,87 @@
+"""A large push in slices of time, each taken just before it is run: what it becomes is still in the processor's cache.
+
+Only of tables that are sorted by time, so that the slices are those which the machine would cut. What comes out is the
+same, and so are rows refused, positions and the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.schema import ARRIVAL
+from cep.core.time import FARTHEST
+from cep.runtime import machine
+from cep.runtime.parts import Parts
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSlice:
+    """`tables`: the rows of each type; `since`: all of them end after it, and nothing of the push that ends until then
+    is still to come.
+
+    `before`: how many rows of each type were in the slices before; `positions`: of each type the position in the input
+    of its first row here; `end`: the position after all rows of the push.
+    """
+
+    tables: Mapping[str, pl.DataFrame]
+    before: Mapping[str, int]
+    positions: Mapping[str, int]
+    end: int
+    since: int
+
+
+def time_slices(parts: Parts, batch: object) -> list[TimeSlice]:
+    """The slices of a push; none where it is not to be cut."""
+    if parts.history is not None or parts.clock.lateness is None or not isinstance(batch, Mapping):
+        return []
+    total = sum(frame.height for frame in batch.values())
+    if total <= 2 * machine.SLICE:
+        return []
+    ends: dict[str, NDArray[np.int64]] = {}
+    for name, frame in batch.items():
+        times = _ends(frame)
+        if times is None or not times.is_sorted() or not _complete(parts, name, frame):
+            return []
+        ends[name] = times.to_numpy()
+    latest = max(int(times[-1]) for times in ends.values() if len(times))
+    reached = min(latest, FARTHEST) - parts.clock.lateness - 1
+    largest = max(ends.values(), key=len)
+    stride = max(1, len(largest) * machine.SLICE // total)
+    cuts = [int(cut) for cut in np.unique(largest[stride - 1 :: stride]) if parts.clock.watermark < cut <= reached]
+    first, position = {}, parts.position
+    for name, frame in batch.items():
+        first[name], position = position, position + frame.height
+    made: list[TimeSlice] = []
+    done = dict.fromkeys(batch, 0)
+    for number in range(len(cuts) + 1):
+        stops = {
+            name: int(np.searchsorted(times, cuts[number], side="right")) if number < len(cuts) else len(times)
+            for name, times in ends.items()
+        }
+        tables = {name: frame.slice(done[name], stops[name] - done[name]) for name, frame in batch.items()}
+        positions = {name: first[name] + done[name] for name in batch}
+        since = cuts[number - 1] if number else parts.clock.watermark
+        made.append(TimeSlice(tables, done, positions, position, since))
+        done = stops
+    return made
+
+
+def _complete(parts: Parts, name: str, frame: pl.DataFrame) -> bool:
+    """Whether the table has all columns of its event, so that no slice of it is refused."""
+    schema = parts.plan.schemas.get(name)
+    if schema is None or name not in parts.plan.inputs or not {"start", "time"} & set(frame.columns):
+        return False
+    return all(attribute.name in frame.columns for attribute in schema.attributes)
+
+
+def _ends(frame: pl.DataFrame) -> pl.Series | None:
+    """When the rows end, None where that is not seen at once, or they have positions of their own."""
+    name = next((name for name in ("end", "start", "time") if name in frame.columns), None)
+    if name is None or ARRIVAL in frame.columns or frame[name].dtype != pl.Int64 or frame[name].null_count():
+        return None
+    return frame[name]
