@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -39,7 +38,7 @@ def receive(parts: Parts, batch: Batch | TimeSlice) -> None:
     for name, mask in encode.late(tables, parts.clock.watermark, parts.clock.lateness, ordered).items():
         if mask.any():
             reason = "is late: the watermark has passed it"
-            parts.dead += [RefusedRow(name, int(row), "late", reason) for row in admitted[name].rows[mask]]
+            parts.dead += [RefusedRow(name, int(row), "late", reason) for row in admitted[name].pushed(mask)]
             tables[name] = np.ascontiguousarray(tables[name][:, ~mask])
     parts.clock.receive(tables)
 
@@ -47,20 +46,16 @@ def receive(parts: Parts, batch: Batch | TimeSlice) -> None:
 def _tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict[str, encode.Admitted], int]:
     admitted, position = {}, parts.position
     for name, frame in batch.items():
-        admitted[name] = encode.admit(frame, parts.schema(name), parts.pool, position)
+        admitted[name] = encode.admit(encode.Columns.of(frame), parts.schema(name), parts.pool, position)
         position += frame.height
     return admitted, position
 
 
 def _sliced(parts: Parts, piece: TimeSlice) -> dict[str, encode.Admitted]:
-    admitted = {}
-    for name, frame in piece.tables.items():
-        one = encode.admit(frame, parts.schema(name), parts.pool, piece.positions[name])
-        before = piece.before[name]
-        one.rows += before
-        one.dead = [replace(each, row=each.row + before) for each in one.dead]
-        admitted[name] = one
-    return admitted
+    return {
+        name: encode.admit(columns, parts.schema(name), parts.pool, piece.positions[name])
+        for name, columns in piece.tables.items()
+    }
 
 
 def _events(parts: Parts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:

@@ -36,41 +36,99 @@ class RefusedRow:
 
 @dataclass(slots=True)
 class Admitted:
-    """Occurrences of one type as they came, which pushed row each of them was, and the rows refused."""
+    """Occurrences of one type as they came, which pushed row each of them was, and the rows refused.
+
+    `rows` None: they are all rows from `first` on.
+    """
 
     table: Table
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int64] | None
     dead: list[RefusedRow]
+    first: int = 0
+
+    def pushed(self, mask: Mask) -> NDArray[np.int64]:
+        """Which pushed rows the occurrences of a mask were."""
+        places = np.flatnonzero(mask)
+        return places + self.first if self.rows is None else self.rows[places]
 
 
-def admit(frame: pl.DataFrame, schema: Schema, pool: Pool, first: int) -> Admitted:
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a pushed table, or of some of its rows, of which `first` is the first. `integers`: those that are
+    Int64 and have no null, as they are in memory; `others`: the rest."""
+
+    names: Sequence[str]
+    integers: Mapping[str, NDArray[np.int64]]
+    others: Mapping[str, pl.Series]
+    height: int
+    first: int = 0
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame) -> Columns:
+        """Those of a table, without a copy."""
+        integers, others = {}, {}
+        for series in frame.get_columns():
+            if series.dtype == pl.Int64 and not series.null_count():
+                integers[series.name] = series.to_numpy()
+            else:
+                others[series.name] = series
+        return cls(frame.columns, integers, others, frame.height)
+
+    def between(self, start: int, stop: int) -> Columns:
+        """Those of some rows of a whole table."""
+        integers = {name: values[start:stop] for name, values in self.integers.items()}
+        others = {name: series[start:stop] for name, series in self.others.items()}
+        return Columns(self.names, integers, others, stop - start, start)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.integers or name in self.others
+
+    def series(self, name: str) -> pl.Series:
+        """A column that there is."""
+        return pl.Series(self.integers[name]) if name in self.integers else self.others[name]
+
+
+def admit(columns: Columns, schema: Schema, pool: Pool, first: int) -> Admitted:
     """A pushed table as occurrences; among integers -2**63 stands for a missing value. `first`: the position of its
     first row in the input, unless it has an `@order`.
 
     Raises CepError where a column is missing; rows that do not fit the schema are dead.
     """
-    n = frame.height
+    n = columns.height
     table = np.empty((FIRST + len(schema.attributes), n), np.int64)
-    start = frame["start"] if "start" in frame.columns else _column(frame, "time", schema)
-    end = frame["end"] if "end" in frame.columns else start
-    table[START], no_start = _integers(start)
-    table[END], no_end = _integers(end)
+    start = "start" if "start" in columns else _found(columns, "time", schema)
+    table[START], no_start = _integers(columns, start)
+    if "end" in columns:
+        table[END], no_end = _integers(columns, "end")
+    else:
+        table[END], no_end = table[START], no_start
     table[IDENTITY] = np.arange(first + 1, first + 1 + n)
-    table[ORDER] = _order(frame, schema) if ARRIVAL in frame.columns else table[IDENTITY] - 1
+    if ARRIVAL in columns:
+        table[ORDER] = _order(columns, schema)
+    else:
+        np.subtract(table[IDENTITY], 1, out=table[ORDER])
     missing = [none for none in (no_start, no_end) if none is not None]
     faults: list[tuple[Mask, str, str]] = [(none, "time", "has no time") for none in missing]
     if not _plain(table, schema.point):
         faults += [(table[END] < table[START], "interval", "ends before it starts"), *_odd_times(table, schema)]
     for i, attribute in enumerate(schema.attributes):
-        if attribute.name not in frame.columns and attribute.optional and schema.declared:
+        name = attribute.name
+        if name not in columns and attribute.optional and schema.declared:
             table[FIRST + i] = NAN if attribute.type == "float" else MISSING
             continue
-        values, wrong = _values(_column(frame, attribute.name, schema), attribute, pool)
+        name = _found(columns, name, schema)
+        plain = columns.integers.get(name) if attribute.type == "int" else None
+        if plain is not None:
+            values: Numbers = plain
+            wrong = _missing(plain)  # -2**63 stands for what is missing
+        else:
+            values, wrong = _values(columns.series(name), attribute, pool)
         if wrong is not None:
-            faults += _mistyped(wrong, frame[attribute.name], attribute)
-        faults += _bounds(values, wrong, attribute)
+            faults += _mistyped(wrong, columns.series(name), attribute)
+        if plain is None or wrong is not None or attribute.low is not None or attribute.high is not None:
+            faults += _bounds(values, wrong, attribute)
         table[FIRST + i] = values.view(np.int64)
-    return _judged(table, schema.name, faults)
+    return _judged(table, schema.name, faults, columns.first)
 
 
 def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool, first: int) -> Admitted:
@@ -93,7 +151,7 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
         table[FIRST + i] = values.view(np.int64)
     admitted = _judged(table, schema.name, faults)
     places = np.array([place for place, _ in events], np.int64)
-    admitted.rows = places[admitted.rows]
+    admitted.rows = places if admitted.rows is None else places[admitted.rows]
     admitted.dead = [RefusedRow(d.type, int(places[d.row]), d.code, d.reason) for d in admitted.dead]
     return admitted
 
@@ -116,18 +174,18 @@ def _odd_times(table: Table, schema: Schema) -> list[tuple[Mask, str, str]]:
     return faults
 
 
-def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]]) -> Admitted:
+def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]], first: int = 0) -> Admitted:
     dead: list[RefusedRow] = []
-    refused = np.zeros(table.shape[1], np.bool_)
+    refused: Mask | None = None
     for fault, code, reason in faults:
         if fault.any():
-            dead += [RefusedRow(name, int(row), code, reason) for row in np.flatnonzero(fault & ~refused)]
+            refused = np.zeros(table.shape[1], np.bool_) if refused is None else refused
+            dead += [RefusedRow(name, first + int(row), code, reason) for row in np.flatnonzero(fault & ~refused)]
             refused |= fault
-    rows = np.arange(table.shape[1])
-    if dead:
-        dead.sort(key=lambda d: d.row)
-        table, rows = np.ascontiguousarray(table[:, ~refused]), rows[~refused]
-    return Admitted(table, rows, dead)
+    if refused is None:
+        return Admitted(table, None, dead, first)
+    dead.sort(key=lambda d: d.row)
+    return Admitted(np.ascontiguousarray(table[:, ~refused]), first + np.flatnonzero(~refused), dead, first)
 
 
 def _mistyped(wrong: Mask, column: Sequence[object] | pl.Series, attribute: Attribute) -> list[tuple[Mask, str, str]]:
@@ -177,18 +235,20 @@ def _bound(value: int | float | None, type: str) -> str:
     return write_duration(int(value)) if type == "duration" else f"{value:g}"
 
 
-def _column(frame: pl.DataFrame, name: str, schema: Schema) -> pl.Series:
-    if name not in frame.columns:
+def _found(columns: Columns, name: str, schema: Schema) -> str:
+    """The name of a column that there must be."""
+    if name not in columns:
+        there = ", ".join(columns.names)
         raise CepError(
-            f"the table of `{schema.name}` has no column `{name}`; it has {', '.join(frame.columns) or 'none'}",
+            f"the table of `{schema.name}` has no column `{name}`; it has {there or 'none'}",
             hint="columns: `start` and `end` in microseconds, and one an attribute",
             code="column",
         )
-    return frame[name]
+    return name
 
 
-def _order(frame: pl.DataFrame, schema: Schema) -> NDArray[np.int64]:
-    order = frame[ARRIVAL]
+def _order(columns: Columns, schema: Schema) -> NDArray[np.int64]:
+    order = columns.series(ARRIVAL)
     if not order.dtype.is_integer() or order.null_count():
         raise CepError(
             f"`{ARRIVAL}` of the table of `{schema.name}` is each row's position in the input, a whole number",
@@ -198,10 +258,11 @@ def _order(frame: pl.DataFrame, schema: Schema) -> NDArray[np.int64]:
     return order.cast(pl.Int64).to_numpy()
 
 
-def _integers(series: pl.Series) -> tuple[NDArray[np.int64], Mask | None]:
+def _integers(columns: Columns, name: str) -> tuple[NDArray[np.int64], Mask | None]:
     """Times as numbers, and which are missing, None where none is."""
-    if series.dtype == pl.Int64 and not series.null_count():
-        return series.to_numpy(), None
+    if name in columns.integers:
+        return columns.integers[name], None
+    series = columns.others[name]
     if series.dtype.is_temporal():
         series = series.cast(pl.Datetime("us")).cast(pl.Int64)
     if series.dtype.is_float():
@@ -218,9 +279,6 @@ def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[Number
     n = len(series)
     wrong: Mask | None = None
     type = attribute.type
-    if series.dtype == pl.Int64 and type == "int" and not series.null_count():
-        whole = series.to_numpy()
-        return whole, _missing(whole)  # -2**63 stands for what is missing
     if series.dtype == pl.Null:
         return (np.full(n, np.nan) if type == "float" else np.full(n, MISSING)), wrong
     if series.dtype == pl.Object and type != "any":
@@ -314,10 +372,14 @@ def _a(type: str) -> str:
 
 
 def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, ordered: bool) -> dict[str, Mask]:
-    """Which rows end at or before the watermark: the one before the push; where the rows' positions are known
-    (`ordered`), also the one that the rows before have moved."""
+    """Which rows end at or before the watermark, of tables that may have such: the watermark before the push; where the
+    rows' positions are known (`ordered`), also the one that the rows before have moved."""
     if not ordered or lateness is None:
-        return {name: table[END] <= watermark for name, table in tables.items()}
+        return {
+            name: table[END] <= watermark
+            for name, table in tables.items()
+            if table.shape[1] and int(table[END].min()) <= watermark
+        }
     positions = np.concatenate([t[ORDER] for t in tables.values()]) if tables else np.empty(0, np.int64)
     ends = np.concatenate([t[END] for t in tables.values()]) if tables else np.empty(0, np.int64)
     order = np.argsort(positions, kind="stable")

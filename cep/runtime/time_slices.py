@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cep.core.schema import ARRIVAL
 from cep.core.time import FARTHEST
 from cep.runtime import machine
+from cep.runtime.encode import Columns
 from cep.runtime.parts import Parts
 
 
@@ -24,12 +25,11 @@ class TimeSlice:
     """`tables`: the rows of each type; `since`: all of them end after it, and nothing of the push that ends until then
     is still to come.
 
-    `before`: how many rows of each type were in the slices before; `positions`: of each type the position in the input
-    of its first row here; `end`: the position after all rows of the push.
+    `positions`: of each type the position in the input of its first row here; `end`: the position after all rows of
+    the push.
     """
 
-    tables: Mapping[str, pl.DataFrame]
-    before: Mapping[str, int]
+    tables: Mapping[str, Columns]
     positions: Mapping[str, int]
     end: int
     since: int
@@ -42,12 +42,13 @@ def time_slices(parts: Parts, batch: object) -> list[TimeSlice]:
     total = sum(frame.height for frame in batch.values())
     if total <= 2 * machine.SLICE:
         return []
+    whole = {name: Columns.of(frame) for name, frame in batch.items()}
     ends: dict[str, NDArray[np.int64]] = {}
-    for name, frame in batch.items():
-        times = _ends(frame)
-        if times is None or not times.is_sorted() or not _complete(parts, name, frame):
+    for name, columns in whole.items():
+        times = _ends(columns)
+        if times is None or not _complete(parts, name, columns) or not pl.Series(times).is_sorted():
             return []
-        ends[name] = times.to_numpy()
+        ends[name] = times
     latest = max(int(times[-1]) for times in ends.values() if len(times))
     reached = min(latest, FARTHEST) - parts.clock.lateness - 1
     largest = max(ends.values(), key=len)
@@ -63,25 +64,23 @@ def time_slices(parts: Parts, batch: object) -> list[TimeSlice]:
             name: int(np.searchsorted(times, cuts[number], side="right")) if number < len(cuts) else len(times)
             for name, times in ends.items()
         }
-        tables = {name: frame.slice(done[name], stops[name] - done[name]) for name, frame in batch.items()}
+        tables = {name: columns.between(done[name], stops[name]) for name, columns in whole.items()}
         positions = {name: first[name] + done[name] for name in batch}
         since = cuts[number - 1] if number else parts.clock.watermark
-        made.append(TimeSlice(tables, done, positions, position, since))
+        made.append(TimeSlice(tables, positions, position, since))
         done = stops
     return made
 
 
-def _complete(parts: Parts, name: str, frame: pl.DataFrame) -> bool:
+def _complete(parts: Parts, name: str, columns: Columns) -> bool:
     """Whether the table has all columns of its event, so that no slice of it is refused."""
     schema = parts.plan.schemas.get(name)
-    if schema is None or name not in parts.plan.inputs or not {"start", "time"} & set(frame.columns):
+    if schema is None or name not in parts.plan.inputs or not ("start" in columns or "time" in columns):
         return False
-    return all(attribute.name in frame.columns for attribute in schema.attributes)
+    return all(attribute.name in columns for attribute in schema.attributes)
 
 
-def _ends(frame: pl.DataFrame) -> pl.Series | None:
+def _ends(columns: Columns) -> NDArray[np.int64] | None:
     """When the rows end, None where that is not seen at once, or they have positions of their own."""
-    name = next((name for name in ("end", "start", "time") if name in frame.columns), None)
-    if name is None or ARRIVAL in frame.columns or frame[name].dtype != pl.Int64 or frame[name].null_count():
-        return None
-    return frame[name]
+    name = next((name for name in ("end", "start", "time") if name in columns), "")
+    return None if ARRIVAL in columns else columns.integers.get(name)
