@@ -6,10 +6,10 @@ Small kernels, which those of the goals (`pair`, `latest`, `consume`) are made o
 from __future__ import annotations
 
 from cep.core.relation import END as T_END
-from cep.core.relation import FIRST, ORDER, START
+from cep.core.relation import ORDER, START
 from cep.operators.goals.bytecode import run
 from cep.operators.goals.intrinsics import bare, inside
-from cep.operators.goals.keys import MISSING, slot_of_key
+from cep.operators.goals.keys import MISSING
 from cep.operators.goals.store import BEGIN, END, HEADER, NEXT, PREVIOUS, feed, sortable, supersede, unlink
 
 
@@ -62,44 +62,22 @@ def first_partner(hot, chains, slot, chain, backward, floor):  # type: ignore[no
     return first
 
 
-@inside
-def latest_start(hot, chains, slot, begin):  # type: ignore[no-untyped-def]
-    """Of what is to be absent under a key (-1: none) and ended before `begin`: the latest start, or MISSING."""
-    if slot < 0:
-        return MISSING
-    t = chains[slot, 1]
-    while t >= 0 and hot[t, END] >= begin:
-        t = hot[t, PREVIOUS]
-    return hot[t, BEGIN] if t >= 0 else MISSING
-
-
 @bare
-def slot_of_both(columns, cold, p, right, row, key, index, keys):  # type: ignore[no-untyped-def]
-    """The slot of the absent key of a pair. `columns`: for each part of it a side (0: left, 1: right) and a column."""
-    for k in range(columns.shape[0]):
-        if columns[k, 0] == 0:
-            key[k] = cold[p, HEADER + columns[k, 1]]
-        else:
-            key[k] = right[FIRST + columns[k, 1], row]
-    return slot_of_key(key, index, keys)
-
-
-@bare
-def fed_back(  # type: ignore[no-untyped-def]
-    head, head_literals, head_ends, stack, hot, cold, count, chains, slot, p, current, start, now, order, new, width,
-    supersedes, within,
-):  # fmt: skip
+def fed_back(rule, head, waiting, condition, arrival, count, p, start, order):  # type: ignore[no-untyped-def]
     """What a recursive rule makes of a pair becomes a left side, row `count`, for which there is room: whether it does.
 
-    `head`: a program for each argument, which leaves its value in `stack`.
+    Each program of `head` leaves an argument's value in the stack of `condition`.
     """
     begun = 0
-    for h in range(head_ends.shape[0]):
-        run(head, begun, head_ends[h], head_literals, stack, cold, p, HEADER, current, True, start, now)
-        new[h] = stack[0]
-        begun = head_ends[h]
-    if not feed(hot, cold, count, chains, slot, start, now, order, new, width):
+    for h in range(head.ends.shape[0]):
+        run(
+            head.code, begun, head.ends[h], head.literals, condition.stack,
+            waiting.cold, p, HEADER, condition.current, True, start, arrival.now,
+        )  # fmt: skip
+        head.made[h] = condition.stack[0]
+        begun = head.ends[h]
+    if not feed(waiting, count, arrival, start, order, head.made, rule.width_left):
         return False
-    if supersedes:
-        supersede(hot, chains, slot, 0, within)
+    if rule.supersedes:
+        supersede(waiting.hot, waiting.chains, arrival.slot, 0, rule.within)
     return True

@@ -15,7 +15,7 @@ from cep.core import intervals
 from cep.core.relation import END, FIRST, Table, contiguous, empty, rows, slice_until
 from cep.core.room import roomy
 from cep.core.time import Frontier
-from cep.operators.goals import pairing
+from cep.operators.goals import pair_input, pairing
 from cep.operators.goals.arrival import order_of_arrival, take
 from cep.operators.goals.bytecode import stack_cells
 from cep.operators.goals.contract import (
@@ -35,6 +35,7 @@ from cep.operators.goals.keyed_state import KeyedState, recoded
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.latest import latest
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.pair_input import Arrivals
 from cep.operators.goals.pairs import assemble, consume
 from cep.operators.goals.store import (
     FOREVER,
@@ -81,26 +82,26 @@ class Join(KeyedState, Untimed):
         self.reach_left = 0 if relation.left_waits_an_instant else relation.reach if spec.point else FOREVER
         self.reach_right = 0 if relation.right_waits_an_instant else FOREVER
         least_gap, most_gap = relation.gap
-        self.numbers = np.zeros(pairing.SPEC, np.int64)
+        self.numbers = np.zeros(pair_input.SPEC, np.int64)
         policy = "unrestricted" if self.external else spec.policy
         for place, value in (
-            (pairing.S_POLICY, pairing.POLICIES[policy]),
-            (pairing.S_TIE, pairing.TIES[spec.tie]),
-            (pairing.S_WITHIN, self.within),
-            (pairing.S_POINT, int(spec.point)),
-            (pairing.S_STORE_RIGHT, int(self.keep_right)),
-            (pairing.S_ABSENCE, self._absence()),
-            (pairing.S_BY_LEFT, spec.by[0]),
-            (pairing.S_BY_RIGHT, spec.by[1]),
-            (pairing.S_BY_FLOAT, int(spec.by_float)),
-            (pairing.S_WIDTH_LEFT, spec.left_width),
-            (pairing.S_WIDTH_RIGHT, spec.right_width),
-            (pairing.S_SUPERSEDES, int(self._supersedes())),
-            (pairing.S_REACH_LEFT, self.reach_left),
-            (pairing.S_REACH_RIGHT, self.reach_right),
-            (pairing.S_LEAST_GAP, least_gap),
-            (pairing.S_MOST_GAP, most_gap),
-            *enumerate(bounds_of(relation), pairing.S_BOUNDS),
+            (pair_input.S_POLICY, pair_input.POLICIES[policy]),
+            (pair_input.S_TIE, pair_input.TIES[spec.tie]),
+            (pair_input.S_WITHIN, self.within),
+            (pair_input.S_POINT, int(spec.point)),
+            (pair_input.S_STORE_RIGHT, int(self.keep_right)),
+            (pair_input.S_ABSENCE, self._absence()),
+            (pair_input.S_BY_LEFT, spec.by[0]),
+            (pair_input.S_BY_RIGHT, spec.by[1]),
+            (pair_input.S_BY_FLOAT, int(spec.by_float)),
+            (pair_input.S_WIDTH_LEFT, spec.left_width),
+            (pair_input.S_WIDTH_RIGHT, spec.right_width),
+            (pair_input.S_SUPERSEDES, int(self._supersedes())),
+            (pair_input.S_REACH_LEFT, self.reach_left),
+            (pair_input.S_REACH_RIGHT, self.reach_right),
+            (pair_input.S_LEAST_GAP, least_gap),
+            (pair_input.S_MOST_GAP, most_gap),
+            *enumerate(bounds_of(relation), pair_input.S_BOUNDS),
         ):
             self.numbers[place] = value
         self.left_key = np.array(spec.left_key, np.int64)
@@ -129,23 +130,23 @@ class Join(KeyedState, Untimed):
     def _supersedes(self) -> bool:
         """Whether a newer left side is as good as an older for every right side that is still to come."""
         latest = self.spec.policy == "recent" and self.plain and self.spec.point
-        return latest and self._absence() <= pairing.ABSENT_RIGHT
+        return latest and self._absence() <= pair_input.ABSENT_RIGHT
 
     def _absence(self) -> int:
         spec = self.spec
         if not spec.absent:
-            return pairing.NO_ABSENCE
+            return pair_input.NO_ABSENCE
         # Where every column of the absent key is known: in the join key, on the right, on the left, on neither alone.
         right_of = dict(zip(spec.left_key, spec.right_key, strict=True))
         left_of = {r: left for left, r in right_of.items()}
         common = all(c in right_of if side == 0 else c in left_of for side, c in spec.absent_from)
         if common:
-            return pairing.ABSENT_COMMON
+            return pair_input.ABSENT_COMMON
         if all(side == 1 or c in right_of for side, c in spec.absent_from):
-            return pairing.ABSENT_RIGHT
+            return pair_input.ABSENT_RIGHT
         if all(side == 0 or c in left_of for side, c in spec.absent_from):
-            return pairing.ABSENT_LEFT
-        return pairing.ABSENT_BOTH
+            return pair_input.ABSENT_LEFT
+        return pair_input.ABSENT_BOTH
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Inputs: left, right, and the absent side where there is one."""
@@ -179,11 +180,11 @@ class Join(KeyedState, Untimed):
         left_slots = self.keys.slots(left, self.left_key)
         right_slots = self.keys.slots(right, self.right_key, self.keep_right)
         self.chains = more_chains(self.chains, self.keys.count)
-        kind = int(self.numbers[pairing.S_ABSENCE])
+        kind = int(self.numbers[pair_input.S_ABSENCE])
         absent_of = [NOTHING, NOTHING, NOTHING]
-        if kind != pairing.NO_ABSENCE:
+        if kind != pair_input.NO_ABSENCE:
             absent_of[2] = self.absent_keys.slots(absent, self.absent_key)
-            sides = (pairing.ABSENT_LEFT,), (pairing.ABSENT_COMMON, pairing.ABSENT_RIGHT)
+            sides = (pair_input.ABSENT_LEFT,), (pair_input.ABSENT_COMMON, pair_input.ABSENT_RIGHT)
             for side, table in enumerate((left, right)):
                 if kind in sides[side]:
                     columns = np.array([self._column_on(side, *place) for place in self.spec.absent_from], np.int64)
@@ -191,44 +192,54 @@ class Join(KeyedState, Untimed):
             self.absent_chains = more_chains(self.absent_chains, self.absent_keys.count)
             needed = self.absent_count + rows(absent)
             self.absent_hot, self.absent_cold = room(self.absent_hot, needed), room(self.absent_cold, needed)
-        if self.numbers[pairing.S_POLICY] == pairing.RECENT and self.plain and not self.spec.absent:
+        if self.numbers[pair_input.S_POLICY] == pair_input.RECENT and self.plain and not self.spec.absent:
             return self._latest(left, right, left_slots, right_slots)
-        return self._paired(left, right, absent, left_slots, right_slots, absent_of)
+        return self._paired(
+            Arrivals(left, left_slots, absent_of[0]),
+            Arrivals(right, right_slots, absent_of[1]),
+            Arrivals(absent, absent_of[2], NOTHING),
+        )
 
-    def _paired(
-        self, left: Table, right: Table, absent: Table, left_slots: Ints, right_slots: Ints, absent_of: Sequence[Ints]
-    ) -> Ints:
+    def _paired(self, left: Arrivals, right: Arrivals, absent: Arrivals) -> Ints:
         """The kernel, called again with more room as long as it asks for some."""
-        arriving = rows(left) + rows(right)
+        arriving = rows(left.table) + rows(right.table)
         pairs = np.empty((roomy(1, arriving + 16), 4), np.int64)
-        self._make_room(roomy(1, 1 + rows(left) + (rows(right) if self.keep_right or self.feeds else 0)))
-        state = np.zeros(pairing.STATE, np.int64)
-        state[pairing.A_RESUME] = -1
-        state[pairing.A_COUNT], state[pairing.A_ABSENT] = self.count, self.absent_count
+        self._make_room(roomy(1, 1 + rows(left.table) + (rows(right.table) if self.keep_right or self.feeds else 0)))
+        state = np.zeros(pair_input.STATE, np.int64)
+        state[pair_input.A_RESUME] = -1
+        state[pair_input.A_COUNT], state[pair_input.A_ABSENT] = self.count, self.absent_count
+        current, new, stack, key = self.scratch
         while not pairing.pair(
-            self.numbers, left, right, absent, left_slots, right_slots, absent_of[2], absent_of[1], absent_of[0],
-            self.absent_from, self.absent_keys.index, self.absent_keys.table, self.chains, self.absent_chains,
-            self.hot, self.cold, self.absent_hot, self.absent_cold, self.code, self.literals,
-            self.head, self.head_literals, self.head_ends, pairs, state, *self.scratch,
-        ):  # fmt: skip
-            self.count = int(state[pairing.A_COUNT])
-            pairs = room(pairs, int(state[pairing.A_MADE]) + 1)
+            self.numbers,
+            left,
+            right,
+            absent,
+            pair_input.Waiting(self.hot, self.cold, self.chains),
+            pair_input.Waiting(self.absent_hot, self.absent_cold, self.absent_chains),
+            pair_input.AbsentKey(self.absent_from, self.absent_keys.index, self.absent_keys.table, key),
+            pair_input.Condition(self.code, self.literals, stack, current),
+            pair_input.Head(self.head, self.head_literals, self.head_ends, new),
+            pairs,
+            state,
+        ):
+            self.count = int(state[pair_input.A_COUNT])
+            pairs = room(pairs, int(state[pair_input.A_MADE]) + 1)
             self._make_room(roomy(1, len(pairs)) if self.feeds else 1)
-        self.count, self.absent_count = int(state[pairing.A_COUNT]), int(state[pairing.A_ABSENT])
-        made: Ints = pairs[: state[pairing.A_MADE]]
+        self.count, self.absent_count = int(state[pair_input.A_COUNT]), int(state[pair_input.A_ABSENT])
+        made: Ints = pairs[: state[pair_input.A_MADE]]
         return made
 
     def _latest(self, left: Table, right: Table, left_slots: Ints, right_slots: Ints) -> Ints:
         """The same of the kernel that does less, which gets room for all at once."""
         pairs = np.empty((rows(right), 4), np.int64)
         self._make_room(rows(left))
-        state = np.zeros(pairing.STATE, np.int64)
-        state[pairing.A_COUNT] = self.count
+        state = np.zeros(pair_input.STATE, np.int64)
+        state[pair_input.A_COUNT] = self.count
         latest(
             self.numbers, left, right, left_slots, right_slots, self.chains, self.hot, self.cold, pairs, state
         )  # fmt: skip
-        self.count = int(state[pairing.A_COUNT])
-        made: Ints = pairs[: state[pairing.A_MADE]]
+        self.count = int(state[pair_input.A_COUNT])
+        made: Ints = pairs[: state[pair_input.A_MADE]]
         return made
 
     def _make_room(self, more: int) -> None:
@@ -263,7 +274,7 @@ class Join(KeyedState, Untimed):
         assert self.spec.test is not None, "an outside condition has a test"
         table, _ = self._assembled(pairs, right, False)
         taken = consume(
-            pairs, self.spec.test(table), int(self.numbers[pairing.S_TIE]),
+            pairs, self.spec.test(table), int(self.numbers[pair_input.S_TIE]),
             self.spec.by[0], self.spec.by[1], int(self.spec.by_float), self.hot, self.cold,
             self.keep_right, self.chains,
         )  # fmt: skip

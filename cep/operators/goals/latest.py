@@ -11,7 +11,7 @@ from cep.core.relation import END as T_END
 from cep.core.relation import START
 from cep.operators.goals.choice import better, expire, left_is_next
 from cep.operators.goals.intrinsics import bare
-from cep.operators.goals.pairing import (
+from cep.operators.goals.pair_input import (
     A_COUNT,
     A_I,
     A_J,

@@ -19,7 +19,7 @@ from cep.core.relation import IDENTITY, Table, concat, contiguous, empty, rows
 from cep.core.time import Frontier
 from cep.operators import pair
 from cep.operators.event import Scan
-from cep.operators.goals import pairing
+from cep.operators.goals import pair_input
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.bytecode import LEFT, Code, compile_stack, stack_cells
 from cep.operators.goals.contract import Ints
@@ -27,6 +27,7 @@ from cep.operators.goals.encoded import codes_of
 from cep.operators.goals.join import NO_CODE, NOTHING, Join
 from cep.operators.goals.join_spec import JoinSpec, places_of, spec_of
 from cep.operators.goals.lineage import Lineage
+from cep.operators.goals.pair_input import Arrivals
 from cep.operators.goals.store import NAME, more_chains, rows_table
 from cep.rules.typed import TypedVariable
 
@@ -51,7 +52,7 @@ class LinearRecursion(Join):
         super().__init__(replace(spec, test=None), lineage)
         self.rule = rule
         assert spec.relation == "SEQ", "what recursion makes must wait for something later"
-        self.numbers[pairing.S_FEEDBACK] = 1
+        self.numbers[pair_input.S_FEEDBACK] = 1
         self.feeds = True
         self.code, self.literals = (NO_CODE, NOTHING) if spec.stack is None else spec.stack
         codes: list[Code] = []
@@ -77,7 +78,8 @@ class LinearRecursion(Join):
         left_slots = self.keys.slots(base, self.left_key)
         right_slots = self.keys.slots(right, self.right_key, False)
         self.chains = more_chains(self.chains, self.keys.count)
-        pairs = self._paired(base, right, empty(0), left_slots, right_slots, (NOTHING, NOTHING, NOTHING))
+        arrivals = Arrivals(base, left_slots, NOTHING), Arrivals(right, right_slots, NOTHING)
+        pairs = self._paired(*arrivals, Arrivals(empty(0), NOTHING, NOTHING))
         if len(pairs) == 0:
             return base
         made: Table = rows_table(self.hot, self.cold, pairs[:, 3], width)

@@ -243,14 +243,15 @@ def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untype
 
 
 @bare
-def feed(hot, cold, count, chains, slot, start, end, order, arguments, width):  # type: ignore[no-untyped-def]
-    """A derived occurrence becomes a left side of its own rule (row `count`, for which there is room).
+def feed(waiting, count, arrival, start, order, arguments, width):  # type: ignore[no-untyped-def]
+    """What an arrival derives becomes a left side of its own rule (row `count` of the store, for which there is room).
 
     Gives whether it does: not when the very same waits already, unless that arrived later. Of what is the same, the
     first to arrive is the one that there is; the other goes, which nothing has met yet.
     """
+    hot, cold, chains, slot = waiting.hot, waiting.cold, waiting.chains, arrival.slot
     p = chains[slot, 1]
-    while p >= 0 and hot[p, END] == end:
+    while p >= 0 and hot[p, END] == arrival.now:
         same = hot[p, BEGIN] == start
         for k in range(width):
             same = same and cold[p, HEADER + k] == arguments[k]
@@ -261,7 +262,7 @@ def feed(hot, cold, count, chains, slot, start, end, order, arguments, width):  
             break
         p = hot[p, PREVIOUS]
     hot[count, BEGIN] = start
-    hot[count, END] = end
+    hot[count, END] = arrival.now
     hot[count, NEXT] = -1
     hot[count, PREVIOUS] = -1
     cold[count, ARRIVAL] = order
