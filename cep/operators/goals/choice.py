@@ -5,6 +5,8 @@ Small kernels, which those of the goals (`pair`, `latest`, `consume`) are made o
 
 from __future__ import annotations
 
+import numpy as np
+
 from cep.core.relation import END as T_END
 from cep.core.relation import ORDER, START
 from cep.operators.goals.bytecode import run
@@ -68,11 +70,11 @@ def fed_back(rule, head, waiting, condition, arrival, count, p, start, order):  
 
     Each program of `head` leaves an argument's value in the stack of `condition`.
     """
-    begun = 0
+    begun = np.int64(0)  # for a plain 0 numba compiles `run` once more
     for h in range(head.ends.shape[0]):
         run(
             head.code, begun, head.ends[h], head.literals, condition.stack,
-            waiting.cold, p, HEADER, condition.current, True, start, arrival.now,
+            waiting.cold, p, HEADER, condition.current, arrival.side == 1, start, arrival.now,
         )  # fmt: skip
         head.made[h] = condition.stack[0]
         begun = head.ends[h]

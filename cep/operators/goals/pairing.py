@@ -7,6 +7,8 @@ and the feedback in `choice`.
 
 from __future__ import annotations
 
+import numpy as np
+
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, ORDER, START
 from cep.operators.goals.absence import note_until
@@ -128,7 +130,7 @@ def pair(  # type: ignore[no-untyped-def]
                 known_absent = rule.absence == ABSENT_COMMON or rule.absence == ABSENT_RIGHT
                 p, floor = begin_search(rule, waiting, absences, arrival, right.absent[row] if known_absent else -1)
             resumed = -1
-            best = -1
+            best = np.int64(-1)
             limit = reach(rule, arrival)
             while True:
                 p = next_partner(
@@ -186,7 +188,7 @@ def pair(  # type: ignore[no-untyped-def]
             if rule.supersedes and side == 0:
                 supersede(hot, chains, slot, 0, rule.within)
     if not full and rule.absence != NO_ABSENCE:
-        x, absent_count = note_until(absent, absences, x, absent_count, FOREVER, rule.point)
+        x, absent_count = note_until(absent, absences, x, absent_count, np.int64(FOREVER), rule.point)
     state[A_RESUME] = resumed
     state[A_SIDE] = side
     state[A_ROW] = row

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from cep.operators.goals.absence import free_from, latest_start
 from cep.operators.goals.bytecode import run
 from cep.operators.goals.choice import expire, first_partner
@@ -40,9 +42,10 @@ def begin_search(rule, waiting, absences, arrival, absent_slot):  # type: ignore
 @inside
 def holds(condition, cold, p, arrival, start):  # type: ignore[no-untyped-def]
     """Whether the condition holds of row `p` of the store and the arrival."""
+    # As everywhere here: np.int64(0) is a number like others, while for a 0 numba compiles `run` once more.
     return (
         run(
-            condition.code, 0, condition.code.shape[0], condition.literals, condition.stack,
+            condition.code, np.int64(0), condition.code.shape[0], condition.literals, condition.stack,
             cold, p, HEADER, condition.current, arrival.side == 1, start, arrival.now,
         )
         == 1
