@@ -54,16 +54,23 @@ def test_pairs_and_rows_stay_in_their_rooms(text: str, events: list[Event], monk
     pair = pairing.pair
 
     def guarded(*given: Any) -> bool:
-        wide = list(given)
-        for place, each in enumerate(given):
-            if isinstance(each, np.ndarray) and each.ndim == 2:
-                wide[place] = np.full((len(each) + 64, each.shape[1]), GUARD)
-                wide[place][: len(each)] = each
-        done: bool = pair(*(new[: len(old)] if new is not old else old for new, old in zip(wide, given)))
-        for new, old in zip(wide, given):
-            if new is not old:
-                assert (new[len(old) :] == GUARD).all(), "a kernel wrote past the end"
-                old[:] = new[: len(old)]
+        rooms: list[tuple[Any, Any]] = []
+
+        def in_wide_room(each: Any) -> Any:
+            if isinstance(each, tuple):
+                return type(each)(*map(in_wide_room, each))
+            if not isinstance(each, np.ndarray) or each.ndim != 2:
+                return each
+            wide = np.full((len(each) + 64, each.shape[1]), GUARD)
+            wide[: len(each)] = each
+            rooms.append((wide, each))
+            return wide[: len(each)]
+
+        done: bool = pair(*map(in_wide_room, given))
+        assert len(rooms) > 8, "the tables, the stores and the pairs"
+        for wide, each in rooms:
+            assert (wide[len(each) :] == GUARD).all(), "a kernel wrote past the end"
+            each[:] = wide[: len(each)]
         return done
 
     monkeypatch.setattr(pairing, "pair", guarded)

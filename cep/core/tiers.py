@@ -144,7 +144,8 @@ def _sorts(code: CodeType) -> bool:
 
 def _rows(given: tuple[Any, ...]) -> int:
     """How many rows the largest array of a call has; of text, a row is some letters."""
-    return max((max(each.shape) * each.itemsize // 8 + 1 for each in given if isinstance(each, np.ndarray)), default=0)
+    arrays = (each for one in given for each in (one if isinstance(one, tuple) else (one,)))
+    return max((max(each.shape) * each.itemsize // 8 + 1 for each in arrays if isinstance(each, np.ndarray)), default=0)
 
 
 def _taken(value: Any) -> Any:

@@ -54,6 +54,8 @@ def time_slices(parts: Parts, batch: object) -> list[TimeSlice]:
     largest = max(ends.values(), key=len)
     stride = max(1, len(largest) * machine.SLICE // total)
     cuts = [int(cut) for cut in np.unique(largest[stride - 1 :: stride]) if parts.clock.watermark < cut <= reached]
+    if not cuts:
+        return []
     first, position = {}, parts.position
     for name, frame in batch.items():
         first[name], position = position, position + frame.height
