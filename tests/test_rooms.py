@@ -21,7 +21,6 @@ from cep.core.room import CHECKED
 from cep.engine import Engine, detect
 from cep.events import Event
 from cep.operators.goals import aggregate, join, pairing, store, unless
-from cep.operators.goals import keys as goal_keys
 from connectors.lines import TextPieces, merged
 from knowledge.reasoning.relation import packed, unpacked
 from knowledge.reasoning.transitivity import reachable_pairs
@@ -110,7 +109,7 @@ def outcome(program: Program) -> tuple[list[Event], bytes, list[Event]]:
 def exact_rooms() -> Iterator[None]:
     """Every array that grows has just the room asked for, as in the checked run."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (aggregate, goal_keys, join, hashtable, store, unless):
+        for module in (aggregate, hashtable, join, store, unless):
             patch.setattr(module, "roomy", lambda needed, likely: needed)
         yield
 

@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core import tiers
+from cep.core.hashtable import _ids
 from cep.core.kernels import njit
 from cep.core.tiers import Tiered
 from cep.engine import Engine
 from cep.operators.goals.intrinsics import as_bits, as_float, bare, prefetch
-from cep.operators.goals.keys import _slots_of, mix
+from cep.operators.goals.keys import mix
 from cep.operators.goals.pairing import pair
 from connectors.columns import _copy, _ints, _read_floats, _read_ticks
 from connectors.lines import _escape, _ticks
@@ -124,12 +125,13 @@ def test_times_are_written_the_same(ticks: list[int], calendar: bool, json: bool
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=9), st.booleans())
 def test_keys_are_found_the_same(values: list[int], groups: bool) -> None:
-    table = np.array([[0] * len(values)] * 4 + [values, values[::-1]])
+    columns = np.array([values, values[::-1]])
     made = []
     for run in (as_python, as_compiled):
         index, keys = np.full(32, -1, np.int64), np.zeros((16, 2), np.int64)
-        slots, count = run(_slots_of, table, np.array([0, 1]), index, keys, 0, True, groups)
-        made.append([slots.tolist(), count, index.tolist(), keys.tolist()])
+        ids, fresh = np.empty(len(values), np.int64), np.zeros(len(values), np.int64)
+        count = run(_ids, columns, np.array([0, 1]), index, keys, 0, True, not groups, ids, fresh)
+        made.append([ids.tolist(), fresh.tolist(), count, index.tolist(), keys.tolist()])
     assert made[0] == made[1]
 
 
@@ -152,7 +154,7 @@ def test_programs_derive_the_same(given: list[Program]) -> None:
 def outcomes() -> None:
     """In a process where kernels run as Python: what each program gives, and how many kernels were compiled."""
     made = [outcome(program) for program in pickle.loads(sys.stdin.buffer.read())]
-    sys.stdout.buffer.write(pickle.dumps((made, len(pair.overloads) + len(_slots_of.overloads))))
+    sys.stdout.buffer.write(pickle.dumps((made, len(pair.overloads) + len(_ids.overloads))))
 
 
 def test_a_first_program_compiles_nothing(tmp_path: Path) -> None:

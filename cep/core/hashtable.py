@@ -1,49 +1,79 @@
-"""Sets of keys: rows of 64-bit words get dense ids, found again by hash; the one hash table of the engine's tables."""
+"""The one hash table: rows of 64-bit words get dense ids, in the order in which they came, and are found again.
+
+It keeps every row itself, so no two are ever confused. `insert` and `find` take rows; the keys of joins and groups
+(`cep.operators.goals.keys`) come as columns of a table of occurrences.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.kernels import njit
+from cep.core.prefetch import prefetch
 from cep.core.room import roomy
 
 Ints = NDArray[np.int64]
+
+MISSING = -(2**63)
+NAN = 0x7FF8000000000000  # a missing float's bits; the integer of these bits joins nothing either
+AHEAD = 24
+"""Rows: the index is asked for, half as many ahead the key."""
+BLOCK = 1 << 14
+"""Rows that are entered at once: input full of repetitions does not make a table as large as itself."""
+NO_ROOM: Ints = np.empty(0, dtype=np.int64)
 
 
 class KeySet:
     """Distinct rows of `width` int64 words, numbered from 0 in the order in which they came.
 
-    `rows` holds them; a row never goes and its id never changes.
+    `table` holds them, the first `count` of its rows; a row never goes and its id never changes. `index`: ids by hash,
+    in a power of two of places, of which at most half are taken, the others -1.
     """
 
-    __slots__ = ("_slots", "_store", "count", "width")
+    __slots__ = ("_places", "count", "index", "table")
 
     def __init__(self, width: int, capacity: int = 16) -> None:
-        self.width = width
         self.count = 0
-        self._store: Ints = np.empty((roomy(0, capacity), width), dtype=np.int64)
-        self._slots: Ints = np.full(32, -1, dtype=np.int64)
+        self.table: Ints = np.empty((roomy(0, capacity), width), dtype=np.int64)
+        self.index: Ints = np.full(32, -1, dtype=np.int64)
+        self._places: Ints = np.arange(width)
+
+    @classmethod
+    def of(cls, table: Ints, count: int) -> Self:
+        """Just the first `count` rows of `table`, by these numbers."""
+        made = cls(table.shape[1])
+        made.become(table, count)
+        return made
+
+    @property
+    def width(self) -> int:
+        return int(self.table.shape[1])
 
     @property
     def rows(self) -> Ints:
         """The keys by id: shape (count, width). A view: valid until the next insert."""
-        return self._store[: self.count]
+        return self.table[: self.count]
 
     @property
     def nbytes(self) -> int:
-        return int(self._store.nbytes + self._slots.nbytes)
+        return int(self.table.nbytes + self.index.nbytes)
 
     def copy(self) -> KeySet:
         """The same rows, to which others are added than here."""
         made = KeySet(self.width)
-        made.count, made._store, made._slots = self.count, self._store.copy(), self._slots.copy()
+        made.count, made.table, made.index = self.count, self.table.copy(), self.index.copy()
         return made
 
+    def become(self, table: Ints, count: int) -> None:
+        """From now on know just the first `count` rows of `table`, by these numbers."""
+        self.table, self.count = table, count
+        self.index = reindex(table, count if table.shape[1] else 0, capacity_for(count))
+
     def insert(self, keys: Ints) -> tuple[Ints, Ints]:
-        """The id of each row of `keys` (shape (n, width), C order), and the positions of the rows that are new."""
+        """The id of each row of `keys` (shape (n, width)), and the positions of the rows that are new."""
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"
         keys = np.ascontiguousarray(keys)
         ids: Ints = np.empty(len(keys), dtype=np.int64)
@@ -51,36 +81,154 @@ class KeySet:
         news: list[Ints] = []
         start = 0
         while start < len(keys):
-            # Blocks, so that input full of repetitions does not make a table as large as itself.
-            stop = min(len(keys), start + max(1 << 14, self.count))
-            self._reserve(stop - start)
+            stop = min(len(keys), start + max(BLOCK, self.count))
             before = self.count
-            self.count = int(_insert(self._slots, self._store, before, keys[start:stop], ids[start:stop], fresh))
+            self.reserve(stop - start)
+            words = keys[start:stop].T
+            self.count = int(
+                _ids(words, self._places, self.index, self.table, before, True, False, ids[start:stop], fresh)
+            )
             news.append(fresh[: self.count - before] + start)
             start = stop
-        return ids, news[0] if len(news) == 1 else np.concatenate([np.empty(0, dtype=np.int64), *news])
+        return ids, news[0] if len(news) == 1 else np.concatenate([NO_ROOM, *news])
 
     def find(self, keys: Ints) -> Ints:
         """The id of each row of `keys`, -1 where the set does not have it."""
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"
         ids: Ints = np.empty(len(keys), dtype=np.int64)
-        _find(self._slots, self._store, np.ascontiguousarray(keys), ids)
+        words = np.ascontiguousarray(keys).T
+        _ids(words, self._places, self.index, self.table, self.count, False, False, ids, NO_ROOM)
         return ids
 
-    def _reserve(self, more: int) -> None:
-        # Room for `more` new rows at no more than half load.
+    def reserve(self, more: int) -> None:
+        """Room for `more` new rows."""
         need = self.count + more
-        if need > len(self._store):
-            store: Ints = np.empty((roomy(need, 2 * len(self._store)), self.width), dtype=np.int64)
-            store[: self.count] = self._store[: self.count]
-            self._store = store
-        size = len(self._slots)
-        if 2 * need > size:
-            while 2 * need > size:
-                size *= 2
-            self._slots = np.full(size, -1, dtype=np.int64)
-            ids: Ints = np.empty(self.count, dtype=np.int64)
-            _insert(self._slots, self._store, 0, self._store[: self.count], ids, np.empty(self.count, dtype=np.int64))
+        if need > len(self.table):
+            table: Ints = np.empty((roomy(need, 2 * len(self.table)), self.width), dtype=np.int64)
+            table[: self.count] = self.rows
+            self.table = table
+        if 2 * need > len(self.index):
+            self.index = reindex(self.table, self.count, capacity_for(need))
+
+
+def capacity_for(count: int) -> int:
+    """The size of an index of so many keys: a power of two, at most half full."""
+    capacity = 32
+    while capacity < 2 * count:
+        capacity *= 2
+    return capacity
+
+
+def reindex(keys: Ints, count: int, capacity: int) -> Ints:
+    """A hash index of the first `count` keys; capacity a power of two."""
+    index = np.full(capacity, -1, np.int64)  # made by numpy, which asks for huge pages
+    _reindex(keys, count, index)
+    return index
+
+
+@njit(cache=True, inline="always")
+def mix(hashed, value):  # type: ignore[no-untyped-def]
+    """One round of a 64-bit mixer (murmur3's finaliser)."""
+    h = np.uint64(hashed) ^ np.uint64(value)
+    h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    h = (h ^ (h >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return h ^ (h >> np.uint64(33))
+
+
+@njit(linear=True, cache=True, _nrt=False)
+def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
+    """Enter the first `count` keys into an empty index of a power of two, which is larger."""
+    mask = index.shape[0] - 1
+    for slot in range(count):
+        hashed = np.uint64(0)
+        for k in range(keys.shape[1]):
+            hashed = mix(hashed, keys[slot, k])
+        place = np.int64(hashed & np.uint64(mask))
+        while index[place] >= 0:
+            place = (place + 1) & mask
+        index[place] = slot
+
+
+@njit(linear=True, cache=True)
+def _ids(columns, places, index, table, count, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
+    """The id of each key into `ids`, -1 where it is not known and not to `insert`; gives the number of keys then.
+
+    A key's words are in the rows `places` of `columns`; what `joins` has no id where one of them is missing. The
+    positions of new keys go into `fresh` if it has room at all. `index` and `table` have room for a new key a column,
+    and so has `fresh`.
+    """
+    n = ids.shape[0]
+    width = places.shape[0]
+    known = count
+    listed = fresh.shape[0] > 0
+    if width == 0:
+        if insert and count == 0 and n > 0:
+            count = 1
+        ids[:] = 0 if count > 0 else -1
+        return count
+    mask = np.uint64(index.shape[0] - 1)
+    hashes = np.zeros(n, np.uint64)
+    for k in range(width):
+        for i in range(n):
+            value = columns[places[k], i]
+            hashes[i] = mix(hashes[i], value)
+            if joins and (value == MISSING or value == NAN):
+                ids[i] = -1
+            elif k == 0:
+                ids[i] = 0
+    cells = index.reshape((index.shape[0], 1))
+    for i in range(n):
+        if i + AHEAD < n:
+            prefetch(cells, np.int64(hashes[i + AHEAD] & mask))
+            prefetch(table, index[np.int64(hashes[i + AHEAD // 2] & mask)])
+        if ids[i] < 0:
+            continue
+        place = np.int64(hashes[i] & mask)
+        found = index[place]
+        while found >= 0:
+            same = True
+            for k in range(width):
+                if table[found, k] != columns[places[k], i]:
+                    same = False
+                    break
+            if same:
+                break
+            place = np.int64(np.uint64(place + 1) & mask)
+            found = index[place]
+        if found < 0 and insert:
+            found = count
+            for k in range(width):
+                table[found, k] = columns[places[k], i]
+            index[place] = found
+            if listed:
+                fresh[count - known] = i
+            count += 1
+        ids[i] = found
+    return count
+
+
+@njit(cache=True, _nrt=False)
+def id_of(key, index, table):  # type: ignore[no-untyped-def]
+    """The id of one key that joins (an int64 vector), or -1."""
+    hashed = np.uint64(0)
+    for k in range(key.shape[0]):
+        if key[k] == MISSING or key[k] == NAN:
+            return -1
+        hashed = mix(hashed, key[k])
+    mask = index.shape[0] - 1
+    place = np.int64(hashed & np.uint64(mask))
+    found = index[place]
+    while found >= 0:
+        same = True
+        for k in range(key.shape[0]):
+            if table[found, k] != key[k]:
+                same = False
+                break
+        if same:
+            return found
+        place = (place + 1) & mask
+        found = index[place]
+    return -1
 
 
 class Chains:
@@ -124,60 +272,6 @@ def _grown(array: Ints, need: int, fill: int) -> Ints:
 
 def _compiled(function: Any) -> Any:
     return njit(linear=True, cache=True, boundscheck=False)(function)
-
-
-def _slot_of(slots: Any, store: Any, keys: Any, row: Any) -> Any:
-    # The slot that holds the key, or the empty one where it would go.
-    h = np.uint64(0x9E3779B97F4A7C15)
-    for j in range(keys.shape[1]):
-        h = (h ^ np.uint64(keys[row, j])) * np.uint64(0xFF51AFD7ED558CCD)
-        h ^= h >> np.uint64(32)
-    h *= np.uint64(0xC4CEB9FE1A85EC53)
-    h ^= h >> np.uint64(29)
-    mask = slots.shape[0] - 1
-    slot = np.int64(h & np.uint64(mask))
-    while True:
-        found = slots[slot]
-        if found < 0:
-            return slot
-        same = True
-        for j in range(keys.shape[1]):
-            if store[found, j] != keys[row, j]:
-                same = False
-                break
-        if same:
-            return slot
-        slot = (slot + 1) & mask
-
-
-_slot_of = _compiled(_slot_of)
-
-
-def _insert(slots: Any, store: Any, count: Any, keys: Any, ids: Any, fresh: Any) -> Any:
-    new = 0
-    for row in range(keys.shape[0]):
-        slot = _slot_of(slots, store, keys, row)
-        found = slots[slot]
-        if found < 0:
-            found = count + new
-            slots[slot] = found
-            for j in range(keys.shape[1]):
-                store[found, j] = keys[row, j]
-            fresh[new] = row
-            new += 1
-        ids[row] = found
-    return count + new
-
-
-_insert = _compiled(_insert)
-
-
-def _find(slots: Any, store: Any, keys: Any, ids: Any) -> None:
-    for row in range(keys.shape[0]):
-        ids[row] = slots[_slot_of(slots, store, keys, row)]
-
-
-_find = _compiled(_find)
 
 
 def _append(groups: Any, start: Any, first: Any, last: Any, size: Any, following: Any) -> None:

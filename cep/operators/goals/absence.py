@@ -5,7 +5,7 @@ from __future__ import annotations
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST
 from cep.operators.goals.intrinsics import bare, inside
-from cep.operators.goals.keys import MISSING, slot_of_key
+from cep.operators.goals.keys import MISSING, id_of
 from cep.operators.goals.pair_input import ABSENT_BOTH
 from cep.operators.goals.store import BEGIN, END, HEADER, OTHER, PREVIOUS, ask_ahead, note_absent
 
@@ -53,4 +53,4 @@ def slot_of_both(columns, cold, p, right, row, key, index, keys):  # type: ignor
             key[k] = cold[p, HEADER + columns[k, 1]]
         else:
             key[k] = right[FIRST + columns[k, 1], row]
-    return slot_of_key(key, index, keys)
+    return id_of(key, index, keys)

@@ -1,0 +1,46 @@
+"""A hint to the processor that a row will be read soon, which numba lacks.
+
+Waiting for memory is most of what a hash table does, and a goal with many keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from llvmlite import ir
+from numba.core import cgutils, imputils, types
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+from cep.core.tiers import stands_for
+
+# numba's code generation has no types of its own.
+make_array: Any = arrayobj.make_array
+get_or_insert_function: Any = cgutils.get_or_insert_function
+impl_ret_untracked: Any = imputils.impl_ret_untracked
+
+
+def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
+    """Start loading row `row` of a two-dimensional array; changes nothing, and any row number is safe."""
+    signature = types.void(array, types.int64)
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = make_array(signature.args[0])(context, builder, arguments[0])
+        stride = builder.extract_value(source.strides, 0)
+        offset = builder.mul(arguments[1], stride)
+        byte = ir.IntType(8).as_pointer()
+        place = builder.gep(builder.bitcast(source.data, byte), [offset])
+        kind = ir.FunctionType(ir.VoidType(), [byte, ir.IntType(32), ir.IntType(32), ir.IntType(32)])
+        name = "llvm.prefetch.p0" if getattr(byte, "is_opaque", False) else "llvm.prefetch.p0i8"
+        function = get_or_insert_function(builder.module, kind, name)
+        flag = ir.IntType(32)
+        builder.call(function, [place, flag(0), flag(3), flag(1)])
+        return impl_ret_untracked(context, builder, types.void, context.get_dummy_value())
+
+    return signature, code
+
+
+# To a kernel it is a function; what it gets there are values, not the types that the code above sees.
+prefetch: Callable[[Any, Any], None] = cast(Any, intrinsic(_prefetch))
+stands_for(prefetch, lambda array, row: None)
