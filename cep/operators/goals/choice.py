@@ -10,7 +10,7 @@ import numpy as np
 from cep.core.relation import END as T_END
 from cep.core.relation import ORDER, START
 from cep.operators.goals.bytecode import run
-from cep.operators.goals.intrinsics import bare, inside
+from cep.operators.goals.intrinsics import inside
 from cep.operators.goals.keys import MISSING
 from cep.operators.goals.store import BEGIN, END, HEADER, NEXT, PREVIOUS, feed, sortable, supersede, unlink
 
@@ -64,7 +64,7 @@ def first_partner(hot, chains, slot, chain, backward, floor):  # type: ignore[no
     return first
 
 
-@bare
+@inside
 def fed_back(rule, head, waiting, condition, arrival, count, p, start, order):  # type: ignore[no-untyped-def]
     """What a recursive rule makes of a pair becomes a left side, row `count`, for which there is room: whether it does.
 

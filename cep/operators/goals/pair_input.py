@@ -97,9 +97,13 @@ class Arrival(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """The numbers of a goal: `spec`, read. `tested`: a condition decides in the kernel, `computes`: it reads the
-    arrival's arguments; `backward`: partners are tried from the latest end on, by the link `onward`; `longest`: of
-    two that end together the longer one is taken."""
+    """The numbers of a goal: `spec`, read.
+
+    `only_gap`: all that the relation says is how much later than the end of the left side the right one begins, so that
+    the right one completes; `tested`: a condition decides in the kernel, `computes`: the arrival's arguments are read;
+    `backward`: partners are tried from the latest end on, by the link `onward`; `longest`: of two that end together the
+    longer one is taken.
+    """
 
     policy: int
     within: int
@@ -117,6 +121,7 @@ class Rule(NamedTuple):
     reach_right: int
     least_gap: int
     most_gap: int
+    only_gap: bool
     tested: bool
     computes: bool
     backward: bool
@@ -149,6 +154,7 @@ def rule_of(spec, code):  # type: ignore[no-untyped-def]
         spec[S_REACH_RIGHT],
         spec[S_LEAST_GAP],
         spec[S_MOST_GAP],
+        spec[S_BOUNDS] == 1 and spec[S_BOUNDS + 1] == 0 and spec[S_STORE_RIGHT] == 0,
         tested,
         tested or feedback,
         backward,

@@ -68,7 +68,9 @@ def next_partner(  # type: ignore[no-untyped-def]
                 return -1
         elif (arrival.side == 1 and end > begin - rule.least_gap) or (best >= 0 and end > hot[best, END]):
             return -1
-        if arrival.side == 1:
+        if rule.only_gap:  # the floor sees to the longest one
+            fits = end <= begin - rule.least_gap
+        elif arrival.side == 1:
             fits = relates(spec, S_BOUNDS, hot[p, BEGIN], end, begin, now)
         else:
             fits = relates(spec, S_BOUNDS, begin, now, hot[p, BEGIN], end)

@@ -14,7 +14,7 @@ from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.core.room import SPARE, roomy
-from cep.operators.goals.intrinsics import bare, prefetch
+from cep.operators.goals.intrinsics import bare, inside, prefetch
 from cep.operators.goals.keys import MISSING, NAN, Keys
 
 Ints = NDArray[np.int64]
@@ -242,7 +242,7 @@ def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untype
     return False
 
 
-@bare
+@inside
 def feed(waiting, count, arrival, start, order, arguments, width):  # type: ignore[no-untyped-def]
     """What an arrival derives becomes a left side of its own rule (row `count` of the store, for which there is room).
 
