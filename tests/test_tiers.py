@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core import tiers
-from cep.core.hashtable import _ids
+from cep.core.hashtable import ids_of
 from cep.core.kernels import njit
 from cep.core.tiers import Tiered
 from cep.engine import Engine
@@ -130,7 +130,7 @@ def test_keys_are_found_the_same(values: list[int], groups: bool) -> None:
     for run in (as_python, as_compiled):
         index, keys = np.full(32, -1, np.int64), np.zeros((16, 2), np.int64)
         ids, fresh = np.empty(len(values), np.int64), np.zeros(len(values), np.int64)
-        count = run(_ids, columns, np.array([0, 1]), index, keys, 0, True, not groups, ids, fresh)
+        count = run(ids_of, columns, np.array([0, 1]), index, keys, 0, True, not groups, ids, fresh)
         made.append([ids.tolist(), fresh.tolist(), count, index.tolist(), keys.tolist()])
     assert made[0] == made[1]
 
@@ -154,7 +154,7 @@ def test_programs_derive_the_same(given: list[Program]) -> None:
 def outcomes() -> None:
     """In a process where kernels run as Python: what each program gives, and how many kernels were compiled."""
     made = [outcome(program) for program in pickle.loads(sys.stdin.buffer.read())]
-    sys.stdout.buffer.write(pickle.dumps((made, len(pair.overloads) + len(_ids.overloads))))
+    sys.stdout.buffer.write(pickle.dumps((made, len(pair.overloads) + len(ids_of.overloads))))
 
 
 def test_a_first_program_compiles_nothing(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ class KeySet:
             self.reserve(stop - start)
             words = keys[start:stop].T
             self.count = int(
-                _ids(words, self._places, self.index, self.table, before, True, False, ids[start:stop], fresh)
+                ids_of(words, self._places, self.index, self.table, before, True, False, ids[start:stop], fresh)
             )
             news.append(fresh[: self.count - before] + start)
             start = stop
@@ -97,7 +97,7 @@ class KeySet:
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"
         ids: Ints = np.empty(len(keys), dtype=np.int64)
         words = np.ascontiguousarray(keys).T
-        _ids(words, self._places, self.index, self.table, self.count, False, False, ids, NO_ROOM)
+        ids_of(words, self._places, self.index, self.table, self.count, False, False, ids, NO_ROOM)
         return ids
 
     def reserve(self, more: int) -> None:
@@ -150,7 +150,7 @@ def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
 
 
 @njit(linear=True, cache=True)
-def _ids(columns, places, index, table, count, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
+def ids_of(columns, places, index, table, count, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
     """The id of each key into `ids`, -1 where it is not known and not to `insert`; gives the number of keys then.
 
     A key's words are in the rows `places` of `columns`; what `joins` has no id where one of them is missing. The

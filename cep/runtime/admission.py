@@ -12,13 +12,13 @@ from cep.core.schema import ARRIVAL
 from cep.events import Event
 from cep.runtime import encode
 from cep.runtime.encode import RefusedRow
-from cep.runtime.parts import Parts
+from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
 
 EventBatch = Mapping[str, pl.DataFrame] | Iterable[Event]
 
 
-def receive(parts: Parts, batch: Batch | TimeSlice) -> None:
+def receive(parts: EngineParts, batch: EventBatch | TimeSlice) -> None:
     """Take a batch. Raises CepError, and changes nothing, for an unknown type or a missing column."""
     position = parts.position
     ordered = False
@@ -51,14 +51,14 @@ def _tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict
     return admitted, position
 
 
-def _sliced(parts: Parts, piece: TimeSlice) -> dict[str, encode.Admitted]:
+def _sliced(parts: EngineParts, piece: TimeSlice) -> dict[str, encode.Admitted]:
     return {
         name: encode.admit(columns, parts.schema(name), parts.pool, piece.positions[name])
         for name, columns in piece.tables.items()
     }
 
 
-def _events(parts: Parts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:
+def _events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:
     by_type: dict[str, list[tuple[int, Event]]] = {}
     for place, event in enumerate(batch):
         by_type.setdefault(event.type, []).append((place, event))

@@ -10,7 +10,7 @@ from cep.core.errors import CepError
 from cep.core.relation import Table, slice_until
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.runtime.admission import receive
-from cep.runtime.parts import Parts
+from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
 
 TimedChange = tuple[int, Any, Any]
@@ -28,7 +28,7 @@ def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
     return made
 
 
-def step_slices(parts: Parts, slices: Sequence[TimeSlice]) -> dict[str, list[Table]]:
+def step_slices(parts: EngineParts, slices: Sequence[TimeSlice]) -> dict[str, list[Table]]:
     """The same for a push that is taken slice by slice. Rows refused come in the order in which they would of a whole
     one: type by type, the late ones last."""
     made: dict[str, list[Table]] = {}
@@ -51,7 +51,7 @@ def _extend(made: dict[str, list[Table]], more: Mapping[str, list[Table]]) -> No
         made.setdefault(name, []).extend(tables)
 
 
-def _stepped(parts: Parts, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
+def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
     changes, machine = parts.changes, parts.machine
     if changes is None or not (times := changes.due(watermark)):
         return machine.step(released, Frontier.at(watermark))

@@ -17,7 +17,7 @@ from cep.core.schema import ARRIVAL
 from cep.core.time import FARTHEST
 from cep.runtime import machine
 from cep.runtime.encode import Columns
-from cep.runtime.parts import Parts
+from cep.runtime.parts import EngineParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TimeSlice:
     since: int
 
 
-def time_slices(parts: Parts, batch: object) -> list[TimeSlice]:
+def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
     """The slices of a push; none where it is not to be cut."""
     if parts.history is not None or parts.clock.lateness is None or not isinstance(batch, Mapping):
         return []
@@ -74,7 +74,7 @@ def time_slices(parts: Parts, batch: object) -> list[TimeSlice]:
     return made
 
 
-def _complete(parts: Parts, name: str, columns: Columns) -> bool:
+def _complete(parts: EngineParts, name: str, columns: Columns) -> bool:
     """Whether the table has all columns of its event, so that no slice of it is refused."""
     schema = parts.plan.schemas.get(name)
     if schema is None or name not in parts.plan.inputs or not ("start" in columns or "time" in columns):

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from cep.core.hashtable import MISSING as MISSING
 from cep.core.hashtable import NAN as NAN
-from cep.core.hashtable import NO_ROOM, KeySet, _ids
+from cep.core.hashtable import NO_ROOM, KeySet, ids_of
 from cep.core.hashtable import capacity_for as capacity_for
 from cep.core.hashtable import id_of as id_of
 from cep.core.hashtable import mix as mix
@@ -40,7 +40,7 @@ class Keys(KeySet):
         slots: Ints = np.empty(table.shape[1], np.int64)
         arguments = table[FIRST:]
         self.count = int(
-            _ids(arguments, columns, self.index, self.table, self.count, insert, not groups, slots, NO_ROOM)
+            ids_of(arguments, columns, self.index, self.table, self.count, insert, not groups, slots, NO_ROOM)
         )
         return slots
 
