@@ -6,7 +6,6 @@ goal(L, R):  L waits under its join key; R arrives, finds its partner, completes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -57,10 +56,6 @@ from cep.operators.goals.store import (
     shrunk,
     tidied,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 NOTHING: Ints = np.empty(0, np.int64)
 NO_CODE: Ints = np.empty((0, 2), np.int64)
@@ -235,9 +230,7 @@ class Join(KeyedState, Untimed):
         self._make_room(rows(left))
         state = np.zeros(pair_input.STATE, np.int64)
         state[pair_input.A_COUNT] = self.count
-        latest(
-            self.numbers, left, right, left_slots, right_slots, self.chains, self.hot, self.cold, pairs, state
-        )  # fmt: skip
+        latest(self.numbers, left, right, left_slots, right_slots, self.chains, self.hot, self.cold, pairs, state)
         self.count = int(state[pair_input.A_COUNT])
         made: Ints = pairs[: state[pair_input.A_MADE]]
         return made
