@@ -284,10 +284,50 @@ class Maker:
         below = {v: t for v, t in bound.items() if t in VARIABLES}
         conditions: list[str] = []
         for _ in range(self.random.randint(1, most)):
-            conditions.append(self.condition(below, bound))
+            make = self.alternatives if self.chance(25) else self.condition
+            conditions.append(make(below, bound))
         if self.chance(30):
             conditions.reverse()
         return f"({text} WHERE {', '.join(conditions)})", bound
+
+    def alternatives(self, usable: dict[str, str], bound: dict[str, str]) -> str:
+        """Conditions joined by `or` and `not`, `in` and `between`; what they bind is added to both."""
+        numbers = [v for v, t in usable.items() if t in NUMBERS]
+        way = self.pick(("or", "or", "not") + 2 * ("in", "between", "bind", "local", "if") * bool(numbers))
+        if way in ("or", "not"):
+            some = [self.binding_nothing(usable, bound) for _ in range(self.random.randint(2, 4))]
+            text = "".join(each + self.pick((" or ", " or ", ", ")) for each in some[:-1]) + some[-1]
+            return f"{'not ' * (way == 'not')}({text})"
+        left, other = self.pick(numbers), self.pick([*numbers, "1"])
+        denied = "not " * self.chance(30)
+        if way == "in":
+            return f"{left} {denied}in [{other}, 0, 2.5]"
+        if way == "between":
+            return f"{left} {denied}between {self.pick((0, 1, other))} and {self.pick((1, 2, other))}"
+        if way == "if":
+            test = self.pick((f"{left} > {other}", f"{left} = 0 or {other} < 2 and {left} != 1", "duration() > 1"))
+            return f"if({test}, {left}, coalesce({other}, 0)) {self.pick(('<=', '!=', '>'))} {other}"
+        if way == "local":
+            self.statics.add("p")
+            name = self.fresh("L")
+            return f"(p({left}, {name}), {name} > {other} or {self.binding_nothing(usable, bound)})"
+        name = self.another(usable)
+        first = f"{left} > 0, {name} = {left} - 1"
+        if self.several:
+            self.statics.add("p")
+            first = f"p({left}, {name})"
+        if name not in usable:
+            usable[name] = bound[name] = "float" if usable[left] == "float" else "int"
+        return f"({first} or {name} = {left} + 1, {left} <= 1)"
+
+    def binding_nothing(self, usable: dict[str, str], bound: dict[str, str]) -> str:
+        """A condition that only tests."""
+        for _ in range(6):
+            known, given = dict(usable), dict(bound)
+            text = self.condition(known, given)
+            if (known, given) == (usable, bound):
+                return text
+        return "duration() >= 1"
 
     def condition(self, usable: dict[str, str], bound: dict[str, str]) -> str:
         """A condition over `usable`; what it binds is added to both."""

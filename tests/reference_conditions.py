@@ -11,7 +11,7 @@ from typing import Any
 from cep.events import Iri
 from tests.reference_knowledge import Triple, answers
 from tests.reference_knowledge import value as of_term
-from tests.reference_parser import SECOND, Call, Comparison, Const, Predicate, StaticRule, Ticks, Var, seconds
+from tests.reference_parser import SECOND, Call, Comparison, Const, Or, Predicate, StaticRule, Ticks, Var, seconds
 from tests.reference_places import distance, inside_of, near, value_in
 
 Env = dict[str, Any]
@@ -74,6 +74,8 @@ def variables(thing: Any) -> list[str]:
         parts: tuple[Any, ...] = (thing.left, thing.right)
     elif isinstance(thing, tuple):
         parts = thing
+    elif isinstance(thing, Or):
+        return [name for name in variables(thing.alternatives) if name not in thing.local]
     else:
         parts = getattr(thing, "arguments", ())
     return list(dict.fromkeys(name for part in parts for name in variables(part)))
@@ -83,6 +85,8 @@ def uses_interval(thing: Any) -> bool:
     """Does a condition speak of start(), end() or duration()?"""
     if isinstance(thing, Call) and thing.function in ("start", "end", "duration"):
         return True
+    if isinstance(thing, Or):
+        return any(uses_interval(part) for alternative in thing.alternatives for part in alternative)
     parts = (thing.left, thing.right) if isinstance(thing, Comparison) else getattr(thing, "arguments", ())
     return any(uses_interval(part) for part in parts)
 
@@ -99,7 +103,12 @@ def evaluate(expression: Any, env: Env, span: Span) -> Any:
         return Ticks("time", span[1])
     if expression.function == "duration":
         return Ticks("duration", span[1] - span[0])
+    if expression.function == "if":
+        condition, yes, no = expression.arguments
+        return evaluate(yes if all(holds(each, env, span) for each in condition) else no, env, span)
     arguments = [evaluate(argument, env, span) for argument in expression.arguments]
+    if expression.function == "coalesce":
+        return next((argument for argument in arguments if argument is not None), None)
     if any(argument is None for argument in arguments):
         return None
     if expression.function == "**" and not constant_power(expression, arguments):
@@ -108,6 +117,27 @@ def evaluate(expression: Any, env: Env, span: Span) -> Any:
         return finite(FUNCTIONS[expression.function](*arguments))
     except (ValueError, ZeroDivisionError, OverflowError, TypeError):
         return None
+
+
+def holds(condition: Any, env: Env, span: Span) -> bool:
+    """A condition that asks nothing and binds nothing."""
+    if isinstance(condition, Or):
+        return any(all(holds(each, env, span) for each in alternative) for alternative in condition.alternatives)
+    if isinstance(condition, Comparison):
+        sides = (evaluate(side, env, span) for side in (condition.left, condition.right))
+        return compare(condition.operator, *sides)
+    values = [evaluate(argument, env, span) for argument in condition.arguments]
+    strings = all(kind(value) == "string" for value in values)
+    return strings and TESTS[condition.name](*values) != condition.negated
+
+
+def single(conditions: Any) -> Iterator[Any]:
+    """Comparisons and predicates, those of alternatives too."""
+    for condition in conditions:
+        if isinstance(condition, Or):
+            yield from (each for alternative in condition.alternatives for each in single(alternative))
+        else:
+            yield condition
 
 
 def constant_power(expression: Call, arguments: list[Any]) -> bool:
@@ -308,7 +338,7 @@ class Knowledge:
         strata = dict.fromkeys(self.rules, 0)
         for _ in range(len(strata) + 1):
             for rule in (rule for rules in self.rules.values() for rule in rules):
-                for condition in rule.conditions:
+                for condition in single(rule.conditions):
                     if isinstance(condition, Predicate) and condition.name in strata:
                         least = strata[condition.name] + condition.negated
                         strata[rule.name] = max(strata[rule.name], least)
@@ -332,6 +362,8 @@ class Knowledge:
         return not left and known.issuperset(variables(rule.arguments))
 
     def ready(self, condition: Any, known: set[str]) -> bool:
+        if isinstance(condition, Or):
+            return all(known | bound >= set(variables(condition)) for bound in self.bound(condition, known))
         if known.issuperset(variables(condition)) and (
             isinstance(condition, Comparison) or condition.negated or condition.name in (*TESTS, "inside")
         ):
@@ -347,6 +379,15 @@ class Knowledge:
             return False
         bound = {i for i, a in enumerate(condition.arguments) if not isinstance(a, Var) or a.name in known}
         return self.callable(condition.name, frozenset(bound))
+
+    def bound(self, condition: Or, known: set[str]) -> Iterator[set[str]]:
+        """What each alternative binds; less than its variables where it cannot be evaluated."""
+        for alternative in condition.alternatives:
+            behind, left = set(known), list(alternative)
+            while ready := next((each for each in left if self.ready(each, behind)), None):
+                left.remove(ready)
+                behind.update(variables(ready))
+            yield set() if left else behind
 
     def solve(self, conditions: tuple[Any, ...], env: Env, span: Span) -> list[Env]:
         """The answers of a conjunction: each way to bind its named variables once, in the order of their values."""
@@ -367,6 +408,12 @@ class Knowledge:
             yield from self.run(rest, answer, span)
 
     def one(self, condition: Any, env: Env, span: Span) -> Iterator[Env]:
+        if isinstance(condition, Or):
+            names = variables(condition)
+            for alternative in condition.alternatives:
+                for answer in self.run(list(alternative), env, span):
+                    yield {**env, **{name: answer[name] for name in names}}
+            return
         if isinstance(condition, Comparison):
             left, right = condition.left, condition.right
             if isinstance(right, Var) and right.name not in env:

@@ -222,6 +222,11 @@ def localised(rule: Any) -> Any:
         if isinstance(thing, p.Predicate) and thing.graph is not None and thing.negated:
             own = (p.Var(f"_#{v.name}") if times[v.name] == 1 else v for v in thing.arguments)
             return replace(thing, arguments=tuple(own))
+        if isinstance(thing, p.Or):
+            inside = [list(written(alternative)) for alternative in thing.alternatives]
+            every = [name for names in inside for name in names]
+            local = {n for n in every if times[n] <= every.count(n) and not all(n in names for names in inside)}
+            return replace(thing, alternatives=walk(thing.alternatives), local=tuple(sorted(local)))
         if isinstance(thing, tuple | list):
             return type(thing)(walk(part) for part in thing)
         if is_dataclass(thing):

@@ -56,6 +56,14 @@ class Predicate:
     graph: tuple[tuple[str, str], ...] | None = None  # the prefixes of a graph pattern, whose text is the name
 
 
+@dataclass(frozen=True)
+class Or:
+    """Alternatives, each a conjunction; `local`: the variables that some alternatives alone speak of (put in later)."""
+
+    alternatives: tuple[tuple[Any, ...], ...]
+    local: tuple[str, ...] = ()
+
+
 # Patterns. `filters` are the components of conditions decided there (put in later).
 @dataclass
 class Atom:
@@ -415,25 +423,70 @@ class Reader:
         return Aggregate(pattern, tuple(results), events, duration, tuple(by))
 
     # Conditions and expressions.
-    def conditions(self) -> tuple[Any, ...]:
-        conditions = [self.condition()]
-        while self.maybe(","):
-            conditions.append(self.condition())
+    def conditions(self, separators: tuple[str, ...] = (",",)) -> tuple[Any, ...]:
+        conditions = [*self.condition()]
+        while self.maybe(*separators):
+            conditions += self.condition()
         return tuple(conditions)
 
-    def condition(self) -> Any:
+    def either(self, separators: tuple[str, ...]) -> tuple[Any, ...]:
+        """Alternatives; those of an `or` in an `or` are its own."""
+        alternatives = [self.conditions(separators)]
+        while self.maybe("or"):
+            alternatives.append(self.conditions(separators))
+        return either(alternatives)
+
+    def condition(self) -> tuple[Any, ...]:
+        if self.word() == "not" and self.peek(1) == "(":
+            self.take()
+            (inside,) = [self.condition()]
+            return either([opposite(each) for each in inside])
         if self.word() == "not" and self.kind(1) in ("name", "graph"):
             self.take()
-            return replace(self.condition(), negated=True)
+            return tuple(replace(each, negated=True) for each in self.condition())
         if self.kind() == "graph":
             text = self.take()
             names = dict.fromkeys(re.findall(r"[?$]([A-Z]\w*)", text))
-            return Predicate(text, tuple(map(Var, names)), False, tuple(self.prefixes.items()))
+            return (Predicate(text, tuple(map(Var, names)), False, tuple(self.prefixes.items())),)
+        if self.peek() == "(":  # a value, or conditions: whichever can be read
+            start = self.at
+            try:
+                return self.compared()
+            except AssertionError:
+                self.at = start
+            self.take("(")
+            found = self.either((",", "and"))
+            self.take(")")
+            return found
+        return self.compared()
+
+    def compared(self) -> tuple[Any, ...]:
         left = self.expression()
         if self.peek() in ("=", "==", "is", "!=", "<", "<=", ">", ">="):
             operator = self.take()
-            return Comparison("=" if operator in ("==", "is") else operator, left, self.expression())
-        return Predicate(left.function, left.arguments) if isinstance(left, Call) else Predicate(left.value, ())
+            return (Comparison("=" if operator in ("==", "is") else operator, left, self.expression()),)
+        denied = self.maybe("not")
+        if self.maybe("in"):
+            self.take("[")
+            values = [self.expression()]
+            while self.maybe(","):
+                values.append(self.expression())
+            self.take("]")
+            if denied:
+                return tuple(Comparison("!=", left, value) for value in values)
+            return either([(Comparison("=", left, value),) for value in values])
+        if self.maybe("between"):
+            low = self.expression()
+            self.take("and")
+            high = self.expression()
+            if denied:
+                return either([(Comparison("<", left, low),), (Comparison(">", left, high),)])
+            return (Comparison(">=", left, low), Comparison("<=", left, high))
+        if isinstance(left, Call):
+            assert left.function not in (*"+-*/", "//", "mod", "neg", "**"), "a value is no condition"
+            return (Predicate(left.function, left.arguments),)
+        assert isinstance(left, Const) and isinstance(left.value, str), "a value is no condition"
+        return (Predicate(left.value, ()),)
 
     def arguments(self) -> tuple[Any, ...]:
         arguments = []
@@ -476,6 +529,17 @@ class Reader:
             name = self.take()
             # Each `_` is its own.
             return Var(f"_#{self.at}" if name == "_" else name)
+        assert self.word() not in ("not", "or", "and", "in", "between"), "a keyword is no value"
+        if self.peek() == "if" and self.peek(1) == "(":
+            self.take()
+            self.take("(")
+            condition = self.either(("and",))
+            self.take(",")
+            yes = self.expression()
+            self.take(",")
+            no = self.expression()
+            self.take(")")
+            return Call("if", (condition, yes, no))
         if self.kind() == "name" and self.peek(1) == "(":
             return Call(self.take(), self.arguments())
         return Const(self.constant())
@@ -519,6 +583,25 @@ class Reader:
     def duration(self) -> int:
         value = self.constant()
         return value.n if isinstance(value, Ticks) else seconds(value)
+
+
+OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+def either(alternatives: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    flat: list[tuple[Any, ...]] = []
+    for each in alternatives:
+        flat += each[0].alternatives if len(each) == 1 and isinstance(each[0], Or) else (each,)
+    return flat[0] if len(flat) == 1 else (Or(tuple(flat)),)
+
+
+def opposite(condition: Any) -> tuple[Any, ...]:
+    """What `not` makes of a condition: what is missing fulfils neither."""
+    if isinstance(condition, Comparison):
+        return (replace(condition, operator=OPPOSITE[condition.operator]),)
+    if isinstance(condition, Predicate):
+        return (replace(condition, negated=not condition.negated),)
+    return tuple(c for each in condition.alternatives for c in either([opposite(one) for one in each]))
 
 
 def seconds(number: int | float) -> int:

@@ -93,6 +93,9 @@ def rename(thing: Any, names: dict[str, str]) -> Any:
         return p.Var(names.get(thing.name, thing.name))
     if isinstance(thing, tuple | list):
         return type(thing)(rename(part, names) for part in thing)
+    if isinstance(thing, p.Or):
+        local = tuple(names.get(name, name) for name in thing.local)
+        return p.Or(rename(thing.alternatives, names), local)
     if isinstance(thing, p.Choice):
         return replace(thing, by=names.get(thing.by or "", thing.by))
     if isinstance(thing, p.Aggregate):

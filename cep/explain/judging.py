@@ -23,6 +23,7 @@ from cep.rules.rule_predicate import enter
 from cep.rules.terms import (
     Comparison,
     Condition,
+    Disjunction,
     Expression,
     Graph,
     Predicate,
@@ -247,11 +248,24 @@ class Judge:
             if not known:
                 return judged
             return replace(judged, sides=(self.value(condition.left, bound), self.value(condition.right, bound)))
+        if isinstance(condition, Disjunction):
+            return replace(judged, within=self._alternative(condition, judged.holds, bound, depth))
         if not judged.holds or condition.negated:
             return judged
         if condition.name in self.engine.plan.rules.asked:
             return replace(judged, facts=self._facts(condition, bound))
         return replace(judged, within=self._by_rule(condition, bound, depth))
+
+    def _alternative(self, condition: Disjunction, holds: bool, bound: Bound, depth: int) -> tuple[Judged, ...]:
+        """The conditions of the first alternative that holds; where none does, of each those that do not."""
+        failed: list[Judged] = []
+        for inside in condition.alternatives:
+            cases = self.judge(inside, [bound])
+            held = next((case for case in cases if not case.failed), None)
+            if held is not None and holds:
+                return tuple(self._detailed(each, held.bound, depth) for each in held.judged)
+            failed += [self._detailed(each, case.bound, depth) for case in cases[:1] for each in case.failed]
+        return tuple(failed)
 
     def _facts(self, condition: Predicate, bound: Bound) -> tuple[Fact, ...]:
         asked = self.engine.plan.rules.asked[condition.name]

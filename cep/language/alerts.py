@@ -20,6 +20,7 @@ from cep.rules.terms import (
     Comparison,
     Condition,
     Constant,
+    Disjunction,
     Variable,
     condition_variables,
     expression_variables,
@@ -111,6 +112,8 @@ def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Consta
 
 def _binds(condition: Condition) -> bool:
     """Whether a condition may give values to its variables; that it does is checked with the rule."""
+    if isinstance(condition, Disjunction):
+        return all(any(_binds(each) for each in inside) for inside in condition.alternatives)
     return condition.operator == "=" if isinstance(condition, Comparison) else not condition.negated
 
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 from cep.core.errors import CepError, Source
 from cep.core.schema import Attribute
 from cep.plan.names import excerpt
-from cep.rules.terms import Comparison, Condition, Constant, Expression, Predicate, StaticRule
+from cep.rules.terms import Comparison, Condition, Constant, Expression, Predicate, StaticRule, each_condition
 
 CONVERSIONS = ("int", "float", "string", "iri")
 
@@ -24,7 +24,7 @@ def conversion(argument: Expression, type: str, attribute: Attribute, source: So
 def arrowed(error: CepError, statics: Sequence[StaticRule], events: Container[str], source: Source) -> CepError:
     """An unknown predicate of a static rule, with another hint where it is an event."""
     for static in statics:
-        for condition in static.conditions:
+        for condition in each_condition(static.conditions):
             if isinstance(condition, Predicate) and condition.span == error.span and condition.name in events:
                 written = excerpt(source, condition.span) or f"{condition.name}(...)"
                 rule = f"{static.name}(...) <- {written}"
@@ -36,7 +36,7 @@ def arrowed(error: CepError, statics: Sequence[StaticRule], events: Container[st
 def advised(error: CepError, conditions: Sequence[Condition], events: Container[str], source: Source) -> CepError:
     """A mistake of conditions, with another hint where the program as a whole gives a better one."""
     hint = error.hint
-    for condition in conditions:
+    for condition in each_condition(conditions):
         if condition.span != error.span:
             continue
         match condition:

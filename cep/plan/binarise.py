@@ -18,6 +18,7 @@ from cep.rules.terms import (
     Call,
     Comparison,
     Condition,
+    Disjunction,
     Expression,
     Predicate,
     condition_variables,
@@ -130,6 +131,8 @@ def _timed(condition: Condition) -> bool:
             return _times(left) or _times(right)
         case Predicate(_, arguments):
             return any(_times(a) for a in arguments)
+        case Disjunction(alternatives):
+            return any(_timed(each) for inside in alternatives for each in inside)
 
 
 def _times(expression: Expression) -> bool:

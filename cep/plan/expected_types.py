@@ -16,6 +16,7 @@ from cep.rules.terms import (
     Predicate,
     StaticRule,
     Variable,
+    each_condition,
     expression_variables,
 )
 
@@ -81,10 +82,10 @@ class _Wants:
 
     def event(self, rule: Rule, argument: Expression, type: str) -> None:
         """An argument or a variable of an event rule is wanted as a type."""
-        self.ask(argument, type, patterns(rule.body), conditions(rule.body), frozenset())
+        self.ask(argument, type, patterns(rule.body), [*each_condition(conditions(rule.body))], frozenset())
 
     def static(self, rule: StaticRule, argument: Expression, type: str) -> None:
-        self.ask(argument, type, (), rule.conditions, frozenset())
+        self.ask(argument, type, (), [*each_condition(rule.conditions)], frozenset())
 
     def ask(
         self,

@@ -23,7 +23,7 @@ from cep.rules.functions import TESTS
 from cep.rules.graphs import on_one_line
 from cep.rules.keywords import OPERATORS, POSTFIXES
 from cep.rules.printing import declaration
-from cep.rules.terms import Graph, Predicate
+from cep.rules.terms import Graph, Predicate, each_condition
 
 if TYPE_CHECKING:
     from cep.runtime.knowledge_source import RelationInfo
@@ -212,7 +212,7 @@ class _Listing:
 
     def asks(self, node: Node) -> None:
         """The static predicates in a goal's conditions."""
-        asked = [c for c in node.facts().conditions if isinstance(c, Predicate)]
+        asked = [c for c in each_condition(node.facts().conditions) if isinstance(c, Predicate)]
         asked = [c for c in asked if c.name in self.stored or c.name not in TESTS]
         if asked:
             names = ("the knowledge" if c.name in self.plan.rules.asked else c.name for c in asked)

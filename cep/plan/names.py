@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cep.core.errors import Source, Span
 from cep.rules.expressions import variables
-from cep.rules.terms import Comparison, Condition, Expression, Predicate, Variable
+from cep.rules.terms import Comparison, Condition, Disjunction, Expression, Predicate, Variable
 
 
 def excerpt(source: Source, span: Span, longest: int = 60) -> str | None:
@@ -72,5 +72,7 @@ def operands(use: Expression | Condition) -> tuple[Expression, ...]:
             return (left, right)
         case Predicate(_, arguments):
             return arguments
+        case Disjunction(alternatives):
+            return tuple(side for inside in alternatives for each in inside for side in operands(each))
         case _:
             return (use,)

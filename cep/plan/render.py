@@ -13,7 +13,7 @@ from cep.plan.node import Meeting, Node
 from cep.rules import pattern_text
 from cep.rules.graphs import on_one_line
 from cep.rules.pattern_text import Text
-from cep.rules.terms import Condition, Expression, Predicate, Variable, rename_condition, rename_expression
+from cep.rules.terms import Condition, Disjunction, Expression, Predicate, Variable, rename_condition, rename_expression
 
 LONGEST = 160
 """Characters of a graph pattern that are shown."""
@@ -140,6 +140,9 @@ def restricted(pattern: Text, within: int | None, conditions: Iterable[Condition
 
 def _plain(condition: Condition) -> Condition:
     """A condition as an author would write it: a graph pattern on one line and in the names of the rule."""
+    if isinstance(condition, Disjunction):
+        inside = tuple(tuple(map(_plain, alternative)) for alternative in condition.alternatives)
+        return replace(condition, alternatives=inside)
     if not isinstance(condition, Predicate):
         return condition
     if condition.graph is None:

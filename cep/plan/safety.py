@@ -12,10 +12,20 @@ from cep.core.suggest import did_you_mean
 from cep.plan.algebra import Rule, Rules
 from cep.plan.names import excerpt, operands, used_variables
 from cep.plan.pattern import Pattern, absent, atoms, conditions, mentioned, parts, patterns, variables
-from cep.rules.binding_order import denied
+from cep.rules.binding_order import EVERY, denied
 from cep.rules.functions import TESTS
 from cep.rules.graphs import variables as sparql_variables
-from cep.rules.terms import Call, Comparison, Condition, Expression, PolicyChoice, Predicate, Variable
+from cep.rules.terms import (
+    Call,
+    Comparison,
+    Condition,
+    Disjunction,
+    Expression,
+    PolicyChoice,
+    Predicate,
+    Variable,
+    each_condition,
+)
 
 
 def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
@@ -105,7 +115,9 @@ class Checker:
         """What neither the pattern binds nor any of the conditions could."""
         bound = variables(pattern)
         known = bound | {name for condition in conditions for name in self.bindable(condition)}
-        negated = [c for c in conditions if isinstance(c, Predicate) and self.asks(c, True)]
+        single = list(each_condition(conditions))
+        negated = [c for c in single if isinstance(c, Predicate) and self.asks(c, True)]
+        some = {name for condition in single for name in self.bindable(condition)}
         inside = {v.name: condition for condition in reversed(negated) for v in used_variables([condition])}
         complained: set[str] = set()
         for variable in used_variables(conditions):
@@ -113,7 +125,9 @@ class Checker:
             if name in known or name in complained:
                 continue
             complained.add(name)
-            if name in inside:
+            if name in some:
+                self.error(f"`{name}` is not bound by every alternative", variable.span, EVERY.format(name))
+            elif name in inside:
                 self.error(f"`{name}` is not bound", variable.span, denied(inside[name], name))
             elif name in outside:
                 self.error(
@@ -125,13 +139,16 @@ class Checker:
                 self.unbound(variable, pattern, known, "")
 
     def bindable(self, condition: Condition) -> list[str]:
-        """The variables that a condition might bind."""
+        """The variables that a condition might bind: of alternatives those of each, and what is local to them."""
+        if isinstance(condition, Disjunction):
+            each = [{name for one in inside for name in self.bindable(one)} for inside in condition.alternatives]
+            return sorted(set[str].intersection(*each) | set[str]().union(*each).intersection(condition.local))
         binds = condition.operator == "=" if isinstance(condition, Comparison) else self.asks(condition, False)
         return [side.name for side in operands(condition) if isinstance(side, Variable)] if binds else []
 
     def asks(self, condition: Condition, negated: bool) -> bool:
         """Whether a condition asks a static predicate, with or without `not`."""
-        if isinstance(condition, Comparison) or condition.negated != negated:
+        if not isinstance(condition, Predicate) or condition.negated != negated:
             return False
         return condition.name in self.statics or condition.name not in TESTS
 
@@ -171,7 +188,7 @@ class Checker:
 
     def local(self, name: str) -> str | None:
         """For a variable that is written in lower case in braces."""
-        for condition in conditions(self.rule.body):
+        for condition in each_condition(conditions(self.rule.body)):
             if isinstance(condition, Predicate) and condition.graph is not None:
                 inside = [v for v in sparql_variables(condition.graph.text) if v.lower() == name.lower()]
                 if inside and name not in inside:

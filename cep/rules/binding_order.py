@@ -10,7 +10,20 @@ from cep.core.errors import CepError, CepErrors, Mistakes, Source
 from cep.core.suggest import did_you_mean
 from cep.rules.expressions import variables
 from cep.rules.functions import FUNCTIONS, TESTS
-from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, Predicate, Variable
+from cep.rules.terms import (
+    Call,
+    Comparison,
+    Condition,
+    Constant,
+    Disjunction,
+    Expression,
+    Predicate,
+    Variable,
+    condition_variables,
+    each_condition,
+)
+
+EVERY = "what is used outside the parentheses is bound by each alternative, or elsewhere: `{0} = ...`"
 
 
 class Arrangeable(Protocol):
@@ -87,6 +100,8 @@ def binding(condition: Condition, known: Collection[str]) -> list[str]:
                     assert isinstance(side, Variable), "only a variable can be bound"
                     return [side.name]
         return []
+    if isinstance(condition, Disjunction):
+        return list(dict.fromkeys(name for name in condition_variables(condition) if name not in known))
     if condition.negated:
         return []
     free = [argument for argument in condition.arguments if _unbound(argument, known)]
@@ -95,6 +110,9 @@ def binding(condition: Condition, known: Collection[str]) -> list[str]:
 
 def names_of(condition: Condition) -> set[str]:
     """The variables of a condition, `start()`, `end()` and `duration()` among them."""
+    if isinstance(condition, Disjunction):
+        inside = set[str]().union(*(names_of(each) for each in each_condition([condition])))
+        return inside.difference(condition.local)
     sides = (condition.left, condition.right) if isinstance(condition, Comparison) else condition.arguments
     names: set[str] = set()
     for side in sides:
@@ -127,6 +145,11 @@ def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, 
     if isinstance(condition, Comparison):
         wait = [*_missing_inputs(condition.left, known), *_missing_inputs(condition.right, known)]
         return 0 if not wait or binding(condition, known) else None
+    if isinstance(condition, Disjunction):
+        fresh = binding(condition, known)
+        if any(each is None or not each.issuperset(fresh) for each in _bound_by(condition, known, relations)):
+            return None
+        return 0 if not fresh else 1 if any(name in known for name in condition_variables(condition)) else 2
     if any(_waits(condition, known, relations)):
         return None
     if not is_test(condition, relations) and not relations[condition.name].ready(_bound_places(condition, known)):
@@ -134,6 +157,22 @@ def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, 
     if not binding(condition, known):
         return 0
     return 1 if _bound_places(condition, known) else 2
+
+
+def _bound_by(
+    condition: Disjunction, known: Collection[str], relations: Mapping[str, Arrangeable]
+) -> Iterator[set[str] | None]:
+    """For each alternative what is known behind it; None where there is no order for it."""
+    for alternative in condition.alternatives:
+        try:
+            order = arrange(alternative, known, relations)
+        except CepError:
+            yield None
+            continue
+        behind = set(known)
+        for each in order:
+            behind.update(binding(each, behind))
+        yield behind
 
 
 def _bound_places(predicate: Predicate, known: Collection[str]) -> frozenset[int]:
@@ -156,6 +195,10 @@ def _waits(predicate: Predicate, known: Collection[str], relations: Mapping[str,
 
 
 def _misnamed(condition: Condition, relations: Mapping[str, Arrangeable], source: Source | None) -> Iterator[CepError]:
+    if isinstance(condition, Disjunction):
+        for each in each_condition([condition]):
+            yield from _misnamed(each, relations, source)
+        return
     if isinstance(condition, Comparison) or is_test(condition, relations):
         return
     name, given = condition.name, len(condition.arguments)
@@ -194,6 +237,9 @@ def _stuck(
 
 
 def _could_bind(condition: Condition, known: Collection[str], relations: Mapping[str, Arrangeable]) -> list[str]:
+    if isinstance(condition, Disjunction):
+        behind = [each or set(known) for each in _bound_by(condition, known, relations)]
+        return [name for name in binding(condition, known) if all(name in each for each in behind)]
     if isinstance(condition, Predicate):
         needed = {variable.name for variable in _needs(condition, known, relations)}
         return [name for name in binding(condition, known) if name not in needed]
@@ -211,6 +257,9 @@ def _needs(condition: Condition, known: Collection[str], relations: Mapping[str,
             if not (isinstance(side, Variable) and side.name in could):
                 yield from _missing_inputs(side, known)
         return
+    if isinstance(condition, Disjunction):
+        yield from _needs_of_alternatives(condition, known, relations)
+        return
     waits = list(_waits(condition, known, relations))
     yield from waits
     if not waits and not is_test(condition, relations):  # a predicate that is called
@@ -220,6 +269,23 @@ def _needs(condition: Condition, known: Collection[str], relations: Mapping[str,
         needed = [variable for i, variable in free if not relation.ready(everywhere - {i})]
         if not relation.ready(bound):
             yield from needed or [variable for _, variable in free]
+
+
+def _needs_of_alternatives(
+    condition: Disjunction, known: Collection[str], relations: Mapping[str, Arrangeable]
+) -> Iterator[Variable]:
+    fresh = set(binding(condition, known))
+    for alternative, behind in zip(condition.alternatives, _bound_by(condition, known, relations)):
+        if behind is None:
+            able = {name for each in alternative for name in _could_bind(each, known, relations)}
+            wanted = [variable for each in alternative for variable in _needs(each, known, relations)]
+            yield from [variable for variable in wanted if variable.name not in able] or wanted[:1]
+        elif not behind.issuperset(fresh):
+            for each in each_condition([condition]):
+                sides = (each.left, each.right) if isinstance(each, Comparison) else each.arguments
+                for variable in (found for side in sides for found in variables(side)):
+                    if variable.name in fresh and variable.name not in behind:
+                        yield variable
 
 
 def denied(condition: Predicate, name: str) -> str:
@@ -235,6 +301,10 @@ def _unsafe(
     if name == "_":
         return CepError("`_` has no value", source, variable.span, "give it a name and bind it", "unsafe")
     hint = f"bind `{name}` in the pattern, with `{name} = ...`, or in a predicate that lists its values"
+    if isinstance(condition, Disjunction):
+        return CepError(
+            f"`{name}` is not bound by every alternative", source, variable.span, EVERY.format(name), "unsafe"
+        )
     if isinstance(condition, Predicate) and condition.negated and not is_test(condition, relations):
         hint = denied(condition, name)
     elif isinstance(condition, Predicate) and not is_test(condition, relations):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import polars as pl
 
 from cep.core.errors import CepError, CepErrors, Mistakes, Source
 from cep.core.schema import CODED
@@ -15,8 +16,19 @@ from cep.rules.binding_order import arrange, binding, is_test, names_of
 from cep.rules.evaluate import Columns, Evaluation, may_miss, missing
 from cep.rules.expressions import check, check_comparison, compile, compile_test
 from cep.rules.relations import Column, Mask, Probe, Relation
-from cep.rules.terms import Call, Comparison, Condition, Expression, Predicate, Variable
-from cep.rules.typed import Typed, TypedCall, a, fitted
+from cep.rules.terms import (
+    Call,
+    Comparison,
+    Condition,
+    Disjunction,
+    Expression,
+    Predicate,
+    Variable,
+    as_expression,
+    each_condition,
+    expression_variables,
+)
+from cep.rules.typed import Typed, TypedCall, TypedVariable, a, coerced, fitted, grown
 
 
 @dataclass(slots=True)
@@ -181,11 +193,46 @@ class _Builder:
                 self.assign(bound[0], check(value, self.types, self.source), needed)
             else:
                 self.filter(check_comparison(condition, self.types, self.source), False, needed)
+        elif isinstance(condition, Disjunction):
+            self.either(condition, needed, live, keep)
         elif is_test(condition, self.relations):
             call = Call(condition.name, condition.arguments, condition.span)
             self.filter(check(call, self.types, self.source), condition.negated, needed)
         else:
             self.ask(condition, needed, live, keep)
+
+    def either(self, condition: Disjunction, needed: _Live, live: _Live, keep: bool) -> None:
+        """Tests alone are one test; what binds or asks something is answered alternative by alternative."""
+        fresh = binding(condition, self.types)
+        leaves = list(each_condition([condition]))
+        if not fresh and all(isinstance(each, Comparison) or is_test(each, self.relations) for each in leaves):
+            call = as_expression(condition)
+            if call is not None and all(name in self.types for name in expression_variables(call)):
+                self.filter(check(call, self.types, self.source), False, needed)
+                return
+        optional = frozenset(self.missable)
+        alternatives = [
+            compile_conditions(inside, self.types, self.relations, self.pool, self.source, optional)
+            for inside in condition.alternatives
+        ]
+        if not fresh or not (keep or any(name in live for name in fresh)):
+            self.steps.append(_any_of(alternatives, needed))
+            for name in fresh:
+                self.bind(name, "any")
+            return
+        types: dict[str, str] = {}
+        for name in fresh:
+            for each in alternatives:
+                types[name] = grown(types.get(name, each.binds[name]), each.binds[name])
+        self.single = False
+        converted = []
+        for each in alternatives:
+            typed = [coerced(TypedVariable(name, each.binds[name]), type) for name, type in types.items()]
+            converted.append([compile(value, self.pool) for value in typed if value is not None])
+        self.steps.append(_union(list(zip(alternatives, converted)), tuple(fresh), needed, live))
+        for name, type in types.items():
+            self.bind(name, type)
+            self.missable.add(name)
 
     def filter(self, typed: Typed, negated: bool, needed: _Live) -> None:
         test = compile_test(typed, self.pool, self.missable, negated)
@@ -363,6 +410,56 @@ def _join(probe: Probe, arguments: list[_Argument], names: tuple[str, ...], need
             index = rows[index]
         batch.take(index, live)
         batch.columns.update(zip(names, found))
+
+    return run
+
+
+def _seen(batch: _Batch) -> dict[str, Column]:
+    """The columns of a batch, the ends of its occurrences among them."""
+    return batch.columns if batch.ends is None else {**batch.columns, "end()": batch.ended()}
+
+
+def _any_of(alternatives: Sequence[Conditions], needed: _Live) -> Step:
+    """The rows for which an alternative holds; each is asked only of those for which none before does."""
+
+    def run(batch: _Batch) -> None:
+        batch.settle(needed)
+        columns = _seen(batch)
+        found = np.zeros(batch.rows, dtype=np.bool_)
+        for alternative in alternatives:
+            rows = np.flatnonzero(~found)
+            if len(rows):
+                found[rows] = alternative.holds({name: column[rows] for name, column in columns.items()}, len(rows))
+        batch.narrow(found)
+
+    return run
+
+
+def _union(
+    alternatives: Sequence[tuple[Conditions, Sequence[Evaluation]]],
+    names: tuple[str, ...],
+    needed: _Live,
+    live: _Live,
+) -> Step:
+    """The answers of all alternatives, each once, in their order."""
+
+    def run(batch: _Batch) -> None:
+        batch.settle(needed)
+        columns = _seen(batch)
+        places: list[Ints] = []
+        found: list[list[Column]] = []
+        for alternative, converted in alternatives:
+            index, binds = alternative.answers(columns, batch.rows)
+            places.append(index)
+            found.append([evaluate(binds, len(index)) for evaluate in converted])
+        index = np.concatenate(places)
+        merged = [np.concatenate(parts) for parts in zip(*found)]
+        words = {f"{number}": column.view(np.int64) for number, column in enumerate([index, *merged])}
+        first = pl.DataFrame(words).with_row_index("at").unique(list(words), keep="first", maintain_order=True)
+        kept = first["at"].to_numpy().astype(np.int64)
+        kept = kept[np.argsort(index[kept], kind="stable")]
+        batch.take(index[kept], live)
+        batch.columns.update(zip(names, (column[kept] for column in merged)))
 
     return run
 

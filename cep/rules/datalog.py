@@ -18,13 +18,15 @@ from cep.rules.expressions import check, variables
 from cep.rules.fixpoint import Fixpoint, entries
 from cep.rules.materialized import MaterializedRelation, column_of, present, type_of
 from cep.rules.relations import Column, Relation
-from cep.rules.rule_predicate import RulePredicate, enter, fit_head, grown, order_of
+from cep.rules.rule_predicate import RulePredicate, enter, fit_head, order_of
 from cep.rules.strata import strata
-from cep.rules.terms import Expression, Predicate, StaticRule, Variable
-from cep.rules.typed import TypedConstant
+from cep.rules.terms import Expression, Predicate, StaticRule, Variable, normal_forms, without_alternatives
+from cep.rules.typed import TypedConstant, grown
 
 MAX_ROUNDS = 100_000
 MAX_ROWS = 50_000_000
+MOST_FORMS = 256
+"""Rules that one rule with alternatives may stand for."""
 DEEPEST = 50
 """Predicates that are called through one another."""
 
@@ -102,11 +104,20 @@ class Closing:
             if self.arity.setdefault(rule.name, len(rule.arguments)) != len(rule.arguments):
                 self.errors.append(self.other_arity(rule))
             elif rule.conditions:
-                self.rules.setdefault(rule.name, []).append(rule)
+                self.rules.setdefault(rule.name, []).extend(self.forms(rule))
             elif (variable := next((v for x in rule.arguments for v in _all_variables(x)), None)) is not None:
                 self.errors.append(self.not_a_fact(rule, variable))
             else:
                 self.facts.setdefault(rule.name, []).append(rule)
+
+    def forms(self, rule: StaticRule) -> list[StaticRule]:
+        if normal_forms(rule.conditions) > MOST_FORMS:
+            hint = "give the alternatives a rule of their own: `warm(X) :- (...).`, and ask it: `warm(X)`"
+            self.errors.append(self.error(
+                f"the alternatives of this rule make more than {MOST_FORMS} rules", rule.span, hint, "size"
+            ))  # fmt: skip
+            return []
+        return without_alternatives(rule)
 
     def error(self, message: str, span: Span, hint: str | None, code: str) -> CepError:
         return CepError(message, self.source, span, hint, code)

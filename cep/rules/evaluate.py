@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,10 @@ def may_miss(typed: Typed, optional: Set[str] | None) -> bool:
             return optional is None or name in optional
         case TypedCall("to_float" | "to_any", (argument,)) if argument.type != "any":
             return may_miss(argument, optional)
+        case TypedCall("if", (_, *values)):
+            return any(may_miss(value, optional) for value in values)
+        case TypedCall("coalesce", values):
+            return all(may_miss(value, optional) for value in values)
     return True
 
 
@@ -117,6 +122,8 @@ class _Compiler:
         function, arguments, pool = typed.function, typed.arguments, self.pool
         if function in COMPARISONS:
             return self.comparison_value(typed)
+        if function in ("if", "coalesce"):
+            return self.chosen(typed)
         if typed.type == "any":
             opened = self.opened(typed)
             return lambda columns: variant.boxed(opened(columns), pool)
@@ -150,6 +157,24 @@ class _Compiler:
             nodes.insert(0, lambda columns: np.reshape(first(columns), 1))
         return _applied(implementation, nodes)
 
+    def chosen(self, typed: TypedCall) -> Callable[[Columns], Column]:
+        """`if` and `coalesce`: one of several columns of the same type, row by row."""
+        values, type = typed.arguments, typed.type
+        if typed.function == "if":
+            holds = self.test(values[0], False)
+            yes, no = self.column(values[1]), self.column(values[2])
+            return lambda columns: np.where(holds(columns), yes(columns), no(columns))
+        nodes = [self.column(value) for value in values]
+
+        def first(columns: Columns) -> Column:
+            found = nodes[-1](columns)
+            for node in nodes[-2::-1]:
+                column = node(columns)
+                found = np.where(missing(column, type), found, column)
+            return found
+
+        return first
+
     def opened(self, typed: Typed) -> Callable[[Columns], Mixed]:
         """An expression of type any, opened up."""
         pool = self.pool
@@ -160,6 +185,9 @@ class _Compiler:
                 return lambda columns: once
             return lambda columns: variant.opened(codes(columns), pool)
         function = typed.function
+        if function in ("if", "coalesce"):
+            chosen = self.chosen(typed)
+            return lambda columns: variant.opened(np.atleast_1d(chosen(columns)), pool)
         if function == "to_any":
             column, type = self.column(typed.arguments[0]), typed.arguments[0].type
             return lambda columns: variant.from_typed(column(columns), type, pool)
@@ -176,6 +204,13 @@ class _Compiler:
         return lambda columns: np.where(holds(columns), 1, np.where(fails(columns), 0, MISSING))
 
     def test(self, typed: Typed, negated: bool) -> Callable[[Columns], Column]:
+        if isinstance(typed, TypedCall) and typed.function in ("or", "and"):
+            assert not negated, "what is negated is written without"
+            sides = [self.test(argument, False) for argument in typed.arguments]
+            together = np.logical_or if typed.function == "or" else np.logical_and
+            return lambda columns: reduce(together, [side(columns) for side in sides])
+        if isinstance(typed, TypedCall) and typed.function == "not":
+            return self.test(typed.arguments[0], True)
         if not isinstance(typed, TypedCall) or typed.function not in COMPARISONS:
             column, wanted = self.column(typed), 0 if negated else 1
             return lambda columns: np.equal(column(columns), wanted)

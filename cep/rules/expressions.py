@@ -18,6 +18,7 @@ from cep.rules.spelling import respelling
 from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
 from cep.rules.texts import regex_error
 from cep.rules.typed import (
+    COMPARISONS,
     NUMBERS,
     TICKS,
     Literal,
@@ -47,6 +48,7 @@ __all__ = [
 ]
 
 OPERATORS = ("+", "-", "*", "/", "//", "mod", "**")
+CONDITION = "X > 3"
 OF_THE_PATTERN = {"start": "time", "end": "time", "duration": "duration"}
 
 
@@ -107,10 +109,54 @@ class _Checker:
             case Call(function, arguments):
                 if function in OF_THE_PATTERN:
                     return self.of_the_pattern(expression)
+                if function in COMPARISONS:
+                    left, right = arguments
+                    return self.comparison(Comparison(function, left, right, expression.span))
+                if function in ("or", "and", "not"):
+                    return TypedCall(function, tuple(map(self.test, arguments)), "bool")
+                if function == "if":
+                    return self.choice(expression)
                 typed = tuple(self.expression(argument) for argument in arguments)
                 if function in OPERATORS or function == "neg":
                     return fold(self.operator(expression, typed))
                 return fold(self.function(expression, typed))
+
+    def test(self, expression: Expression) -> Typed:
+        """What stands where a condition is due."""
+        if isinstance(expression, Call) and expression.function not in (*COMPARISONS, "or", "and", "not", *FUNCTIONS):
+            raise self.error(
+                f"`{expression.function}` is no test that may stand here", expression.span,
+                "a static predicate stands in the WHERE itself: `(linked(X, Y), Z = 1 or not linked(X, Y), Z = 2)`",
+            )  # fmt: skip
+        typed = self.expression(expression)
+        if typed.type != "bool":
+            raise self.error(f"{self.kind(expression, typed)} is no condition", expression.span, f"e.g. `{CONDITION}`")
+        return typed
+
+    def choice(self, call: Call) -> TypedCall:
+        """`if(condition, a, b)`."""
+        condition, *values = call.arguments
+        common, arguments = self.alike(call, tuple(values))
+        return TypedCall("if", (self.test(condition), *arguments), common)
+
+    def alike(self, call: Call, values: tuple[Expression, ...]) -> tuple[str, tuple[Typed, ...]]:
+        """Values as those of one type."""
+        typed = [self.expression(value) for value in values]
+        common = typed[0].type
+        for value, each in zip(values, typed):
+            joined = common_type(common, each.type)
+            if joined is None:
+                hint = "`string(...)` makes a text of a value" if "string" in (common, each.type) else None
+                message = f"`{call.function}` gives one type of value: {a(common)}, or {self.kind(value, each)}"
+                raise self.error(message, value.span, hint)
+            common = joined
+        made: list[Typed] = []
+        for value, each in zip(values, typed):
+            self.within_reach(value, each, common)
+            side = coerced(each, common)
+            assert side is not None, "what has a common type can be coerced to it"
+            made.append(side)
+        return common, tuple(made)
 
     def constant(self, constant: Constant) -> TypedConstant:
         value = literal_value(constant)
@@ -177,6 +223,9 @@ class _Checker:
         takes += takes[-1:] * (len(typed) - len(takes))
         if "ordered" in takes:
             return self.ordered(call, typed)
+        if name == "coalesce":
+            common, values = self.alike(call, call.arguments)
+            return TypedCall(name, values, common)
         if name == "iri" and typed[0].type not in ("string", "iri", "any"):
             kind = self.kind(call.arguments[0], typed[0])
             hint = '`iri("http://example.org/", X)` puts it behind a text'

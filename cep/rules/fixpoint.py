@@ -14,7 +14,7 @@ from cep.rules.materialized import MaterializedRelation, present
 from cep.rules.relations import Column
 from cep.rules.rounds import rounds
 from cep.rules.rule_predicate import enter, fit_head
-from cep.rules.terms import Call, Condition, Predicate, StaticRule
+from cep.rules.terms import Call, Condition, Predicate, StaticRule, each_condition
 
 if TYPE_CHECKING:
     from cep.rules.datalog import Closing
@@ -144,6 +144,6 @@ class Fixpoint:
 def _makes_values(rule: StaticRule) -> bool:
     """Only with a function in it can a rule go on for ever."""
     sides = list(rule.arguments)
-    for condition in rule.conditions:
+    for condition in each_condition(rule.conditions):
         sides += condition.arguments if isinstance(condition, Predicate) else (condition.left, condition.right)
     return any(isinstance(side, Call) for side in sides)

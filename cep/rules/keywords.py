@@ -31,7 +31,23 @@ ALERTING = (
     "AT", "RADIUS", "AREA",
 )  # fmt: skip
 POSITIONAL = frozenset(
-    ("LAST", "EVENTS", "BY", "FROM", "TIME", "START", "END", "IN", "IS", "MOD", "DISTINCT", "AS", "ALERT", *ALERTING)
+    (
+        "LAST",
+        "EVENTS",
+        "BY",
+        "FROM",
+        "TIME",
+        "START",
+        "END",
+        "IN",
+        "IS",
+        "MOD",
+        "DISTINCT",
+        "AS",
+        "ALERT",
+        "BETWEEN",
+        *ALERTING,
+    )
 )
 KEYWORDS = RESERVED | STATEMENT_WORDS | POSITIONAL
 _SMALL = ("DISTINCT", "EVENT", "IN", "IS", "MOD", "NOT", "POLICY")

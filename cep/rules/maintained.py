@@ -22,9 +22,10 @@ from cep.rules.evaluate import Evaluation
 from cep.rules.expressions import check, compile
 from cep.rules.materialized import MaterializedRelation, Rows, present
 from cep.rules.relations import Column, Relation
-from cep.rules.rule_predicate import RulePredicate, enter, fit_head, grown
+from cep.rules.rule_predicate import RulePredicate, enter, fit_head
 from cep.rules.strata import Group, strata
-from cep.rules.terms import Predicate, StaticRule
+from cep.rules.terms import Predicate, StaticRule, without_alternatives
+from cep.rules.typed import grown
 from cep.rules.value_order import sorting
 from cep.rules.views import Chosen, Former
 
@@ -48,6 +49,7 @@ class Maintained:
 
         Raises CepError where the rules come to no end.
         """
+        rules = [each for rule in rules for each in without_alternatives(rule)]
         self.rules, self.facts, self.pool, self.source = rules, facts, pool, source
         self.given, self.tables = given, tables
         self.relations: dict[str, Relation] = dict(close(rules, facts, pool, source, given=given).relations)

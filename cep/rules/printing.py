@@ -18,12 +18,14 @@ from cep.rules.terms import (
     Comparison,
     Condition,
     Constant,
+    Disjunction,
     Expression,
     Graph,
     PolicyChoice,
     Predicate,
     Variable,
 )
+from cep.rules.typed import COMPARISONS
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -136,6 +138,21 @@ def print_condition(condition: Condition) -> str:
             return f"{'not ' if condition.negated else ''}{graph.text}"
         case Predicate(name, arguments, negated):
             return f"{'not ' if negated else ''}{name}{print_arguments(arguments)}"
+        case Disjunction(alternatives):
+            values = _one_of(condition)
+            if values:
+                left = values[0].left
+                listed = ", ".join(print_expression(each.right) for each in values)
+                return f"{print_expression(left)} in [{listed}]"
+            return f"({' or '.join(map(print_conditions, alternatives))})"
+
+
+def _one_of(condition: Disjunction) -> list[Comparison]:
+    """The comparisons of an `X in [1, 2]`, none where it is something else."""
+    each = [inside[0] for inside in condition.alternatives if len(inside) == 1]
+    equal = [one for one in each if isinstance(one, Comparison) and one.operator == "="]
+    same = len(equal) == len(condition.alternatives) and all(one.left == equal[0].left for one in equal)
+    return equal if same else []
 
 
 def print_arguments(arguments: tuple[Expression, ...]) -> str:
@@ -170,11 +187,32 @@ def _written(expression: Expression) -> tuple[str, int]:
             return f"-{text}" if bare and not text.startswith("-") else f"-({text})", _SIGNED
         case Call("**", (base, exponent)):
             return f"{_operand(base, _OPERAND)} ** {_operand(exponent, _SIGNED)}", _POWER
+        case Call("if", (condition, *values)):
+            return f"if({', '.join([_test(condition), *map(print_argument, values)])})", _OPERAND
         case Call(function, (left, right)) if function in _INFIX:
             level = _INFIX[function]
             return f"{_operand(left, level)} {function} {_operand(right, level + 1)}", level
         case Call(function, arguments):
             return f"{function}({', '.join(map(print_argument, arguments))})", _OPERAND
+
+
+def _test(expression: Expression) -> str:
+    """A condition of an `if`."""
+    match expression:
+        case Call("or" as word, sides) | Call("and" as word, sides):
+            loose = word == "and"
+            written = [_test(side) for side in sides]
+            grouped = [
+                f"({text})" if loose and isinstance(side, Call) and side.function == "or" else text
+                for side, text in zip(sides, written)
+            ]
+            return f" {word} ".join(grouped)
+        case Call("not", (inner,)):
+            return f"not {_test(inner)}"
+        case Call(function, (left, right)) if function in COMPARISONS:
+            return f"{print_expression(left)} {function} {print_expression(right)}"
+        case _:
+            return print_expression(expression)
 
 
 def _operand(expression: Expression, place: int) -> str:

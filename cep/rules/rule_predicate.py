@@ -17,7 +17,7 @@ from cep.rules.expressions import check, compile, variables
 from cep.rules.materialized import present, words
 from cep.rules.relations import Column, Relation
 from cep.rules.terms import Comparison, Condition, Expression, Predicate, StaticRule, Variable
-from cep.rules.typed import Typed, coerced, common_type
+from cep.rules.typed import Typed, coerced, common_type, grown
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,6 @@ def order_of(
     for condition in order:
         known.update(binding(condition, known))
     return order, known
-
-
-def grown(old: str | None, new: str) -> str:
-    """The type of a column that holds both: int and float are float, any other mixture is any."""
-    if old is None or old == new:
-        return new
-    return "float" if {old, new} == {"int", "float"} else "any"
 
 
 def fit_head(typed: Typed, type: str) -> Typed:

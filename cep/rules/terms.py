@@ -6,7 +6,8 @@ different places may be the same term.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from cep.core.errors import NOWHERE, Span
@@ -85,7 +86,20 @@ class Predicate:
     graph: Graph | None = None
 
 
-Condition = Comparison | Predicate
+@dataclass(frozen=True, slots=True)
+class Disjunction:
+    """`(X > 3 or linked(X, Y), Y < 2)`: at least one of the alternatives holds, each a conjunction.
+
+    `local`: the variables that stand in it alone, and in some alternatives only; nothing outside sees them. All others
+    are bound by every alternative, or elsewhere.
+    """
+
+    alternatives: tuple[tuple[Condition, ...], ...]
+    local: tuple[str, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Condition = Comparison | Predicate | Disjunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +149,64 @@ def expression_variables(expression: Expression) -> list[str]:
 
 
 def condition_variables(condition: Condition) -> list[str]:
-    """Names of the variables of a condition, likewise."""
+    """Names of the variables of a condition, likewise; not those that are local to it."""
     match condition:
         case Comparison(_, left, right):
             return expression_variables(left) + expression_variables(right)
         case Predicate(_, arguments):
             return [name for argument in arguments for name in expression_variables(argument)]
+        case Disjunction(alternatives, local):
+            inside = [n for conditions in alternatives for each in conditions for n in condition_variables(each)]
+            return [name for name in inside if name not in local]
+
+
+def each_condition(conditions: Iterable[Condition]) -> Iterator[Comparison | Predicate]:
+    """Comparisons and predicates, those inside alternatives too."""
+    for condition in conditions:
+        if isinstance(condition, Disjunction):
+            for alternative in condition.alternatives:
+                yield from each_condition(alternative)
+        else:
+            yield condition
+
+
+def localised(condition: Condition, uses: Mapping[str, int]) -> Condition:
+    """The condition with what is local to its alternatives; `uses` counts the variables of the whole rule."""
+    if not isinstance(condition, Disjunction):
+        return condition
+    names = [[n for each in conditions for n in condition_variables(each)] for conditions in condition.alternatives]
+    inside = Counter(name for alternative in names for name in alternative)
+    local = tuple(
+        name
+        for name, count in inside.items()
+        if uses.get(name, 0) <= count and not all(name in alternative for alternative in names)
+    )
+    alternatives = tuple(tuple(localised(each, uses) for each in conditions) for conditions in condition.alternatives)
+    return replace(condition, alternatives=alternatives, local=local)
+
+
+def disjunctive_normal_form(conditions: tuple[Condition, ...]) -> Iterator[tuple[Comparison | Predicate, ...]]:
+    """Conjunctions without alternatives, of which one holds where the conditions do."""
+    for place, condition in enumerate(conditions):
+        if isinstance(condition, Disjunction):
+            for alternative in condition.alternatives:
+                yield from disjunctive_normal_form((*conditions[:place], *alternative, *conditions[place + 1 :]))
+            return
+    yield tuple(each for each in conditions if not isinstance(each, Disjunction))
+
+
+def without_alternatives(rule: StaticRule) -> list[StaticRule]:
+    """A rule for each of the alternatives in a body: together they say the same."""
+    return [replace(rule, conditions=conditions) for conditions in disjunctive_normal_form(rule.conditions)]
+
+
+def normal_forms(conditions: Iterable[Condition]) -> int:
+    """How many conjunctions the disjunctive normal form has."""
+    number = 1
+    for condition in conditions:
+        if isinstance(condition, Disjunction):
+            number *= sum(map(normal_forms, condition.alternatives))
+    return number
 
 
 def rename_expression(expression: Expression, names: Mapping[str, str]) -> Expression:
@@ -165,3 +231,32 @@ def rename_condition(condition: Condition, names: Mapping[str, str]) -> Conditio
             )
         case Predicate():
             return replace(condition, arguments=tuple(rename_expression(a, names) for a in condition.arguments))
+        case Disjunction(alternatives, local):
+            renamed = tuple(tuple(rename_condition(each, names) for each in inside) for inside in alternatives)
+            return replace(condition, alternatives=renamed, local=tuple(names.get(name, name) for name in local))
+
+
+def as_expression(condition: Condition) -> Call | None:
+    """A condition as an expression that is true or false, None where it asks a graph pattern.
+
+    Comparisons are calls of their operators; alternatives of `or`, conjunctions of `and`; `not` of a test.
+    """
+    match condition:
+        case Comparison(operator, left, right, span):
+            return Call(operator, (left, right), span)
+        case Predicate(name, arguments, negated, span, graph):
+            call = Call(name, arguments, span)
+            return None if graph is not None else Call("not", (call,), span) if negated else call
+        case Disjunction(alternatives, _, span):
+            sides = [conjunction(inside, span) for inside in alternatives]
+            known = tuple(side for side in sides if side is not None)
+            return Call("or", known, span) if len(known) == len(sides) else None
+
+
+def conjunction(conditions: tuple[Condition, ...], span: Span) -> Call | None:
+    """Several conditions as one expression, likewise."""
+    calls = [as_expression(each) for each in conditions]
+    known = tuple(call for call in calls if call is not None)
+    if len(known) != len(calls):
+        return None
+    return known[0] if len(known) == 1 else Call("and", known, span)

@@ -36,7 +36,8 @@ class TypedCall:
 
     Besides those an author may write: `to_float` (int or any), `to_any`, `seconds` (a number as a time or duration),
     `as_string as_iri as_bool as_int` (any; missing where it is something else), `exact_int` (float; missing where it
-    is not whole), `exact_float` (int or any; missing where no float equals it), and the comparisons, which give bool.
+    is not whole), `exact_float` (int or any; missing where no float equals it), the comparisons, which give bool, and
+    `or and not` of what is bool.
     """
 
     function: str
@@ -65,6 +66,13 @@ def common_type(left: str, right: str) -> str | None:
     if ticks:
         return ticks.pop() if len(ticks) == 1 and types & set(NUMBERS) else None
     return "any" if "any" in types else None
+
+
+def grown(old: str | None, new: str) -> str:
+    """The type of a column that holds both: int and float are float, any other mixture is any."""
+    if old is None or old == new:
+        return new
+    return "float" if {old, new} == {"int", "float"} else "any"
 
 
 def coerced(typed: Typed, type: str) -> Typed | None:

@@ -18,7 +18,7 @@ from cep.plan.pattern import conditions as pattern_conditions
 from cep.rules.materialized import MaterializedRelation
 from cep.rules.mixed_kinds import mingled
 from cep.rules.relations import Column, Mask, Probe, Relation
-from cep.rules.terms import Graph, Predicate
+from cep.rules.terms import Graph, Predicate, each_condition
 from cep.rules.views import Chosen
 
 Fixed = tuple[Iri | None, Iri | None, Iri | None]
@@ -268,7 +268,7 @@ def _silent(rules: Rules, found: Mapping[str, Answers]) -> tuple[Graph | Triples
     for rule in rules.rules:
         conditions += pattern_conditions(rule.body)
     silent: dict[str, Graph | Triples] = {}
-    for each in conditions:
+    for each in each_condition(conditions):
         if isinstance(each, Predicate) and not each.negated and each.name in found and not found[each.name].rows:
             silent.setdefault(each.name, replace(rules.asked[each.name], span=(each.graph or each).span))
     return tuple(silent.values())

@@ -30,7 +30,7 @@ from cep.plan.algebra import Rule
 from cep.plan.pattern import Pattern
 from cep.rules.graphs import on_one_line
 from cep.rules.printing import print_condition, print_expression
-from cep.rules.terms import Comparison, Condition, Constant, Predicate
+from cep.rules.terms import Comparison, Condition, Constant, Disjunction, Predicate, each_condition
 from connectors.rdf.identity import identity_hashes
 from connectors.times import iso, seconds
 
@@ -306,7 +306,15 @@ def condition_text(condition: Condition) -> str:
     if isinstance(condition, Predicate) and condition.graph is not None:
         text = on_one_line(condition.graph.text, longest=LONGEST)
         return f"not {text}" if condition.negated else text
+    if isinstance(condition, Disjunction):
+        written = [", ".join(map(shown, inside)) for inside in condition.alternatives]
+        return print_condition(condition) if _plain(condition) else f"({' or '.join(written)})"
     return print_condition(condition)
+
+
+def _plain(condition: Disjunction) -> bool:
+    """Whether no graph pattern is in it."""
+    return not any(isinstance(each, Predicate) and each.graph is not None for each in each_condition([condition]))
 
 
 def _does(failure: Failure) -> str:

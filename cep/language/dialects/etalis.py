@@ -34,6 +34,7 @@ from cep.rules.terms import (
     Call,
     Condition,
     Constant,
+    Disjunction,
     Expression,
     Graph,
     PolicyChoice,
@@ -42,6 +43,7 @@ from cep.rules.terms import (
     Variable,
     condition_variables,
     expression_variables,
+    localised,
 )
 
 # Each repetition is a goal of its own.
@@ -324,6 +326,9 @@ class _Lowering:
 
     def condition(self, condition: Condition, uses: Mapping[str, int]) -> Condition:
         """What asks the knowledge under the name of the table that answers it; `uses` counts the rule's variables."""
+        if isinstance(condition, Disjunction):
+            inside = tuple(tuple(self.condition(each, uses) for each in each_of) for each_of in condition.alternatives)
+            return localised(replace(condition, alternatives=inside), uses)
         if not isinstance(condition, Predicate):
             return condition
         if condition.graph is not None:

@@ -8,10 +8,11 @@ from cep.core.errors import Span
 from cep.core.literals import read_string
 from cep.core.suggest import nearest
 from cep.language.syntax import ast, messages
+from cep.language.syntax.conditions import conditions
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import end_statement
 from cep.language.syntax.patterns import duration, event
-from cep.language.syntax.terms import conditions, expression
+from cep.language.syntax.terms import expression
 from cep.language.syntax.tokens import Token
 from cep.rules.keywords import ALERTING, OPERATORS, POSTFIXES
 from cep.rules.terms import Condition, Constant, Expression, Variable

@@ -31,11 +31,12 @@ CONDITION = "a condition is a comparison, `Wind >= 15`, or a predicate, `linked(
 ALERT = 'an alert is written `ALERT fire ON smoke(room: R) TITLE "Smoke in {R}" FOR 10 min KEYED BY R.`'
 LABEL = "a label names an event rule: `storm: e(X) <- a(X).`"
 VALUE = "a value is a variable, `Wind`, a constant or arithmetic: `Wind * 3.6`, `abs(Wind)`"
-NEGATION = "`not` takes a predicate, `not linked(X, Y)`; of a comparison write the opposite: `X <= 3` for not `X > 3`"
+NEGATION = "`not` takes a predicate, `not linked(X, Y)`, or conditions in parentheses: `not (X > 3, X < 5)`"
 BOTH = "conditions are separated by `,`"
-EITHER = "conditions all hold; for `or` write two rules with one head, of the event or of a static predicate"
-EITHER_STATIC = "for `or` write two rules with one head: `risky(X) :- dangerous(X).` and `risky(X) :- broken(X).`"
-GROUPED = "parentheses hold arithmetic; conditions are separated by `,`, and for `or` write two rules with one head"
+EITHER = "alternatives stand in parentheses: `(X > 3 or linked(X, Y))`"
+LIST = "a list is written `X in [1, 2, 3]`; what lies between two values `X between 1 and 3`"
+BETWEEN = "both ends are in it: `X between 1 and 3`"
+CHOICE = 'one of two values is written `if(Level > 3, "high", "low")`'
 NULL = "conditions on a missing value are false, `X = X` says that X is there; `x: int?` declares what may be missing"
 GRAPH = "a graph pattern is a condition: `... WHERE { ?Station wgs84:lat ?Lat }`, where `?Lat` is the variable `Lat`"
 BRACE = "each `{` has its `}`; one in a string or behind a `#` is none"
@@ -67,10 +68,8 @@ FOREIGN_OPERATORS = {
 }
 # What SQL writes between two values, and what is written instead.
 FOREIGN_TESTS = {
-    "IN": '`F = "a"` takes one value; for several a rule for each, or facts: `cold("a"). cold("b").` and `cold(F)`',
     "LIKE": '`starts_with(F, "m")`, `ends_with(F, "k")`, `contains(F, "il")`, or by a regular expression, '
     '`matches(F, "^m")`',
-    "BETWEEN": "a comparison for each end: `T >= 1, T <= 3`",
 }
 FOREIGN_TESTS.update(ILIKE=FOREIGN_TESTS["LIKE"], RLIKE=FOREIGN_TESTS["LIKE"], REGEXP=FOREIGN_TESTS["LIKE"])
 # How they join conditions.

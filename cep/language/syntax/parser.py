@@ -40,13 +40,19 @@ knows at an error only which tokens it could shift, where the author is to read 
 
     conditions  = condition { "," condition }
     condition   = expression ( "=" | "==" | "is" | "!=" | "<" | "<=" | ">" | ">=" ) expression
+                | expression [ "not" ] "in" "[" expression { "," expression } "]"
+                | expression [ "not" ] "between" expression "and" expression
                 | [ "not" ] name [ "(" [ expression { "," expression } ] ")" ]
                 | [ "not" ] "{" SPARQL "}"
+                | [ "not" ] "(" together { "or" together } ")"
+    together    = condition { ( "," | "and" ) condition }
+    test        = condition { "and" condition } { "or" condition { "and" condition } }
     expression  = product { ( "+" | "-" ) product }
     product     = signed { ( "*" | "/" | "//" | "mod" ) signed }
     signed      = "-" signed | operand [ "**" signed ]
     operand     = VARIABLE | name | "true" | "false" | number [ unit ] | DURATION | TIME | STRING | IRI | PREFIXED
                 | name "(" [ expression { "," expression } ] ")" | "(" expression ")"
+                | "if" "(" test "," expression "," expression ")"
 
 Every operator and postfix takes the whole pattern to its left; an UNLESS takes the next WITHIN after it as its own.
 Directly behind a WHERE, AND and OR are refused: a condition was meant. The dot of `(p).3` adjoins both its neighbours;
@@ -58,10 +64,11 @@ from __future__ import annotations
 from cep.core.errors import CepError, Source, Span
 from cep.language.syntax import ast, messages
 from cep.language.syntax.alerts import alert
+from cep.language.syntax.conditions import conditions
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import declaration, end_statement, missing_dot, policy_statement, prefix
 from cep.language.syntax.patterns import condition_hint, join_hint, pattern
-from cep.language.syntax.terms import COMPARISONS, arguments, conditions
+from cep.language.syntax.terms import COMPARISONS, arguments
 from cep.language.syntax.tokens import line_starts
 from cep.rules.keywords import BINARY_OPERATORS, POSTFIXES, RESERVED
 from cep.rules.terms import Condition, StaticRule
@@ -226,10 +233,10 @@ def _end_static_rule(cursor: Cursor, found: tuple[Condition, ...]) -> None:
     token = cursor.token
     logic = messages.logic_hint(token)
     if token.key in ("AND", "OR"):
-        cursor.fail("`.`", messages.BOTH if logic == messages.BOTH else messages.EITHER_STATIC)
+        cursor.fail("`.`", logic)
     if token.key in BINARY_OPERATORS or (token.key in RESERVED and token.key != "NOT"):
         cursor.stop(f"`{token.text}` belongs to events, and `:-` defines a static predicate", messages.EVENT_RULE)
-    hint = messages.EITHER_STATIC if logic == messages.EITHER else messages.BOTH
+    hint = logic or messages.BOTH
     if token.key in (")", "]", "}"):
         hint = f"nothing was opened that this `{token.text}` closes"
     end_statement(cursor, "the rule", hint)

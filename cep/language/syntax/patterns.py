@@ -7,8 +7,9 @@ from typing import NoReturn
 
 from cep.core.literals import read_duration, read_number, read_ticks, read_time
 from cep.language.syntax import ast, messages
+from cep.language.syntax.conditions import conditions
 from cep.language.syntax.cursor import Cursor
-from cep.language.syntax.terms import arguments, close_arguments, conditions, expression, unit_after_number
+from cep.language.syntax.terms import arguments, close_arguments, expression, unit_after_number
 from cep.language.syntax.tokens import Token
 from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES
 from cep.rules.keywords import BINARY_OPERATORS, OPERATORS, POSTFIXES, RESERVED

@@ -29,6 +29,7 @@ FLOAT_COMPARISONS = {"=": 60, "!=": 61, "<": 62, "<=": 63, ">": 64, ">=": 65}
 INT_WITH_FLOAT = {"=": 80, "!=": 81, "<": 82, "<=": 83, ">": 84, ">=": 85}
 FLOAT_WITH_INT = {"=": 90, "!=": 91, "<": 92, "<=": 93, ">": 94, ">=": 95}
 TO_FLOAT = 70
+LOGIC = {"or": 100, "and": 101}
 UNARY = (TO_FLOAT, 17, 18, 38, 39, 40)
 """What takes one cell and leaves one. All others push one, or take two and leave one; TEST takes the one it tests."""
 INTEGERS = ("int", "time", "duration")
@@ -64,6 +65,13 @@ def compile_stack(
         if isinstance(node, TypedConstant):
             operations.append((LITERAL, len(literals)))
             literals.append(_literal(node, pool_code))
+            return True
+        if node.function in LOGIC:
+            for place, argument in enumerate(node.arguments):
+                if not emit(argument):
+                    return False
+                if place:
+                    operations.append((LOGIC[node.function], 0))
             return True
         arguments = _apart(node)
         kinds = [argument.type for argument in arguments]
@@ -201,6 +209,9 @@ def run(code, first, last, literals, stack, partner, p, offset, current, partner
                 stack[top - 1] = 0
             else:
                 stack[top - 1] = _compare(operation - 60, x, y)
+        elif operation >= 100:  # of tests, which leave 1 or 0
+            top -= 1
+            stack[top - 1] = stack[top - 1] | stack[top] if operation == 100 else stack[top - 1] & stack[top]
         else:
             top -= 1
             whole = stack[top - 1] if operation < 90 else stack[top]

@@ -14,8 +14,8 @@ from cep.operators.goals.bytecode import LEFT, RIGHT, Code, compile_stack
 from cep.operators.goals.encoded import codes_of, others
 from cep.operators.goals.relational import Evaluation, columns_of
 from cep.plan.types import TIMES, Column
-from cep.rules.expressions import check_comparison
-from cep.rules.terms import Comparison
+from cep.rules.expressions import check
+from cep.rules.terms import Comparison, as_expression, each_condition, expression_variables
 
 if TYPE_CHECKING:
     from cep.operators import pair
@@ -92,10 +92,13 @@ def spec_of(node: pair.Join, builder: Builder) -> tuple[JoinSpec, bool, tuple[tu
     stack, test, decided = None, None, True
     if node.decide:
         compiled = builder.conditions(node.decide, [Column(type, True) for type in out])
-        if all(isinstance(c, Comparison) for c in node.decide) and not compiled.binds:
+        if all(isinstance(c, Comparison) for c in each_condition(node.decide)) and not compiled.binds:
             types_out = {f"v{i}": type for i, type in enumerate(out)} | TIMES
-            tests = [check_comparison(c, types_out, plan.source) for c in compiled.order if isinstance(c, Comparison)]
-            stack = compile_stack(tests, places, builder.pool.code, True)
+            calls = [call for c in compiled.order if (call := as_expression(c)) is not None]
+            if all(name in types_out for call in calls for name in expression_variables(call)):
+                stack = compile_stack(
+                    [check(call, types_out, plan.source) for call in calls], places, builder.pool.code, True
+                )
         decided = stack is not None
 
         def decide(table: Table) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from cep.plan.algebra import Rules
 from cep.plan.names import excerpt
 from cep.plan.pattern import Pattern
 from cep.rules.printing import range_of
-from cep.rules.terms import Call, Comparison, Condition, Constant, Expression, Variable
+from cep.rules.terms import Call, Comparison, Condition, Constant, Disjunction, Expression, Variable
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 NUMBERS = ("int", "float")
@@ -96,6 +96,11 @@ class Searcher:
     def where(self, pattern: Pattern, conditions: Sequence[Condition]) -> Ranges:
         known = dict(pattern.ranges(self))
         inside = dict(known) | {"duration()": self.duration(pattern)}
+        self.narrow(inside, conditions)
+        return {name: known for name, known in inside.items() if name != "duration()"}
+
+    def narrow(self, inside: dict[str, _Range], conditions: Sequence[Condition]) -> None:
+        """What is known where conditions hold too; of alternatives each is looked at for itself, beside all others."""
         for condition in conditions:
             read = _read(condition)
             if read is None:
@@ -106,11 +111,16 @@ class Searcher:
             clash = inside[name].clash()
             if clash is not None and before.clash() is None:
                 other = clash[1] if clash[0] in (asked.low, asked.high) else clash[0]
-                why = other.why
-                if isinstance(why, Span):
+                why, hint = other.why, other.hint
+                if why == condition.span:
+                    why, hint = ": the greater value comes first", "the lesser comes first: `X between 1 and 3`"
+                elif isinstance(why, Span):
                     why = f" beside `{excerpt(self.source, why) or 'another condition'}`"
-                self.warn(f"this never holds{why}", condition.span, other.hint)
-        return {name: known for name, known in inside.items() if name != "duration()"}
+                self.warn(f"this never holds{why}", condition.span, hint)
+        for condition in conditions:
+            if isinstance(condition, Disjunction):
+                for alternative in condition.alternatives:
+                    self.narrow(dict(inside), alternative)
 
     def duration(self, pattern: Pattern) -> _Range:
         low, high = _Limit(0, False, ": a duration is never negative", "`duration()` is end less start"), None
@@ -156,7 +166,7 @@ def _read(condition: Condition) -> tuple[str, _Range] | None:
     kind, number = value
     if name == "duration()" and kind == "number":
         kind, number = "duration", number * SECOND
-    hint = "what holds for one or the other is two rules, or an OR of two patterns"
+    hint = "what holds for one or the other stands in parentheses: `(X < 1 or X > 3)`"
     limit = _Limit(number, operator in ("<", ">"), condition.span, hint)
     return name, _Range(
         kind, limit if operator in (">", ">=", "=") else None, limit if operator in ("<", "<=", "=") else None

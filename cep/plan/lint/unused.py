@@ -11,7 +11,7 @@ from cep.plan.algebra import Rules
 from cep.plan.names import excerpt, used_variables
 from cep.plan.pattern import mentioned, patterns, policies
 from cep.rules.graphs import variables as sparql_variables
-from cep.rules.terms import Comparison, Condition, Constant, Expression, Predicate, Variable
+from cep.rules.terms import Comparison, Condition, Constant, Expression, Predicate, Variable, each_condition
 
 
 def unused(rules: Rules) -> list[Warning]:
@@ -30,7 +30,7 @@ def unused(rules: Rules) -> list[Warning]:
 
 def _unused(conditions: Sequence[Condition], times: Counter[str], source: Source) -> Iterator[Warning]:
     """Of conditions of a rule that has these variables, each so many times."""
-    for condition in conditions:
+    for condition in each_condition(conditions):
         if isinstance(condition, Comparison):
             if condition.operator == "=":
                 yield from _given(condition, times, source)
