@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from cep.events import Iri
 from tests.reference_knowledge import Triple, answers
@@ -260,7 +262,49 @@ def text_or_iri(a: Any) -> str:
     return str(a)
 
 
+def clock(at: Any, zone: str) -> datetime:
+    """What a clock in a zone shows."""
+    if kind(at) != "time":
+        raise TypeError("no time")
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at.n)).astimezone(ZoneInfo(zone))
+
+
+def of_clock(part: Callable[[datetime], Any]) -> Callable[..., Any]:
+    return lambda at, zone="UTC": part(clock(at, zone))
+
+
+def midnight(moment: datetime) -> timedelta:
+    return moment.replace(tzinfo=None) - datetime(moment.year, moment.month, moment.day)
+
+
+def of_day(text: str) -> Ticks:
+    hour, minute, second = (*map(float, text.split(":")), 0.0)[:3]
+    return Ticks("duration", round((hour * 60 + minute) * 60 * SECOND + second * SECOND))
+
+
+def part(text: str, separator: str, place: int) -> Any:
+    parts = text.split(separator)
+    return parts[place - 1 if place > 0 else place] if 0 < abs(place) <= len(parts) else None
+
+
+def group(text: str, pattern: str, *number: int) -> Any:
+    found = re.search(pattern, text)
+    return found and found.group(number[0] if number else min(1, re.compile(pattern).groups))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{
+        name: of_clock(lambda t, name=name: getattr(t, name))
+        for name in ("hour", "minute", "second", "day", "month", "year")
+    },
+    "weekday": of_clock(datetime.isoweekday),
+    "week": of_clock(lambda t: t.isocalendar()[1]),
+    "day_of_year": of_clock(lambda t: t.timetuple().tm_yday),
+    "local_time": of_clock(lambda t: Ticks("duration", midnight(t) // timedelta(microseconds=1))),
+    "time": of_day,
+    "extract": group,
+    "split": part,
+    "format": lambda template, *values: template.format(*(a if kind(a) == "number" else as_text(a) for a in values)),
     "+": add,
     "-": subtract,
     "*": multiply,

@@ -19,6 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[Tt](\d{2}:\d{2})(?::(\d{2})(?:\.(\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
 )
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?", re.ASCII)
 _ISO_PART = re.compile(r"([0-9.]+)([WDHMS])")
 _ISO_UNITS = {"W": 7 * UNITS["d"], "D": UNITS["d"], "H": UNITS["h"], "M": UNITS["min"], "S": SECOND}
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)", re.DOTALL)
@@ -106,6 +107,19 @@ def read_time(text: str) -> int:
             raise OverflowError
     except (ValueError, OverflowError):
         raise _refuse(f"`{text}` is no time of the calendar", form) from None
+    return ticks
+
+
+def read_clock(text: str) -> int:
+    """The microseconds since midnight of a time of day: `22:00`, `06:30:15.5`; `24:00` ends a day."""
+    form = "a time of day is written `22:00`, or with seconds `06:30:15`"
+    match = _CLOCK.fullmatch(text.strip())
+    if match is None:
+        raise _refuse(f"`{text}` is no time of day", form)
+    hour, minute, second = (int(part or 0) for part in match.groups()[:3])
+    ticks = hour * UNITS["h"] + minute * UNITS["min"] + second * SECOND + int((match[4] or "").ljust(6, "0"))
+    if minute > 59 or second > 59 or ticks > UNITS["d"]:
+        raise _refuse(f"`{text}` is no time of day", form)
     return ticks
 
 

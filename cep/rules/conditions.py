@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import polars as pl
 
 from cep.core.errors import CepError, CepErrors, Mistakes, Source
 from cep.core.schema import CODED
 from cep.core.values import Ints, Pool
 from cep.rules.binding_order import arrange, binding, is_test, names_of
-from cep.rules.evaluate import Columns, Evaluation, may_miss, missing
+from cep.rules.evaluate import Columns, may_miss, missing
 from cep.rules.expressions import check, check_comparison, compile, compile_test
-from cep.rules.relations import Column, Mask, Probe, Relation
+from cep.rules.relations import Column, Mask, Relation
+from cep.rules.steps import Argument, Batch, Live, Step, any_of, join, semijoin, union
 from cep.rules.terms import (
     Call,
     Comparison,
@@ -29,55 +29,6 @@ from cep.rules.terms import (
     expression_variables,
 )
 from cep.rules.typed import Typed, TypedCall, TypedVariable, a, coerced, fitted, grown
-
-
-@dataclass(slots=True)
-class _Batch:
-    """What is left of the rows after some steps: columns, the row each came from, and a mask not yet applied."""
-
-    columns: dict[str, Column]
-    rows: int
-    index: Ints | None = None
-    mask: Mask | None = None
-    ends: Ints | None = None  # of the rows that there were at first
-
-    def ended(self) -> Ints:
-        """When the occurrence of each row ends."""
-        assert self.ends is not None, "rules about occurrences know when they end"
-        return self.ends if self.index is None else self.ends[self.index]
-
-    def narrow(self, mask: Mask) -> None:
-        self.mask = mask if self.mask is None else self.mask & mask
-
-    def settle(self, live: Container[str]) -> None:
-        """Apply the mask. Only `live` variables are kept."""
-        if self.mask is None:
-            return
-        kept = np.flatnonzero(self.mask)
-        self.mask = None
-        if len(kept) < self.rows:
-            self.take(kept, live)
-
-    def take(self, kept: Ints, live: Container[str]) -> None:
-        self.columns = {name: column[kept] for name, column in self.columns.items() if name in live}
-        self.index = kept if self.index is None else self.index[kept]
-        self.rows = len(kept)
-
-
-Step = Callable[[_Batch], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Live:
-    """The variables that some condition from place `since` on has, and those of `kept`. `last`: where each stands
-    last."""
-
-    last: Mapping[str, int]
-    since: int
-    kept: Container[str]
-
-    def __contains__(self, name: object) -> bool:
-        return self.last.get(name, -1) >= self.since or name in self.kept  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +67,8 @@ class Conditions:
         return found
 
 
-def _run(steps: tuple[Step, ...], columns: Columns, rows: int) -> _Batch:
-    batch = _Batch(dict(columns), rows, ends=columns.get("end()"))
+def _run(steps: tuple[Step, ...], columns: Columns, rows: int) -> Batch:
+    batch = Batch(dict(columns), rows, ends=columns.get("end()"))
     for step in steps:
         step(batch)
     return batch
@@ -175,7 +126,7 @@ class _Builder:
         kept = self.binds if keep else ()
         for place, condition in enumerate(self.order):
             try:
-                self.add(condition, _Live(last, place, kept), _Live(last, place + 1, kept), keep)
+                self.add(condition, Live(last, place, kept), Live(last, place + 1, kept), keep)
             except CepError as error:
                 self.errors.add(error)
                 for variable in binding(condition, self.types):
@@ -184,7 +135,7 @@ class _Builder:
             raise self.errors[0] if len(self.errors) == 1 else CepErrors(self.errors)
         return tuple(self.steps)
 
-    def add(self, condition: Condition, needed: _Live, live: _Live, keep: bool) -> None:
+    def add(self, condition: Condition, needed: Live, live: Live, keep: bool) -> None:
         """`needed`: what it and what follows it uses, `live`: what follows it."""
         if isinstance(condition, Comparison):
             bound = binding(condition, self.types)
@@ -201,7 +152,7 @@ class _Builder:
         else:
             self.ask(condition, needed, live, keep)
 
-    def either(self, condition: Disjunction, needed: _Live, live: _Live, keep: bool) -> None:
+    def either(self, condition: Disjunction, needed: Live, live: Live, keep: bool) -> None:
         """Tests alone are one test; what binds or asks something is answered alternative by alternative."""
         fresh = binding(condition, self.types)
         leaves = list(each_condition([condition]))
@@ -216,7 +167,7 @@ class _Builder:
             for inside in condition.alternatives
         ]
         if not fresh or not (keep or any(name in live for name in fresh)):
-            self.steps.append(_any_of(alternatives, needed))
+            self.steps.append(any_of(alternatives, needed))
             for name in fresh:
                 self.bind(name, "any")
             return
@@ -229,28 +180,28 @@ class _Builder:
         for each in alternatives:
             typed = [coerced(TypedVariable(name, each.binds[name]), type) for name, type in types.items()]
             converted.append([compile(value, self.pool) for value in typed if value is not None])
-        self.steps.append(_union(list(zip(alternatives, converted)), tuple(fresh), needed, live))
+        self.steps.append(union(list(zip(alternatives, converted)), tuple(fresh), needed, live))
         for name, type in types.items():
             self.bind(name, type)
             self.missable.add(name)
 
-    def filter(self, typed: Typed, negated: bool, needed: _Live) -> None:
+    def filter(self, typed: Typed, negated: bool, needed: Live) -> None:
         test = compile_test(typed, self.pool, self.missable, negated)
         dear = _dear(typed)
 
-        def run(batch: _Batch) -> None:
+        def run(batch: Batch) -> None:
             if dear:
                 batch.settle(needed)
             batch.narrow(test(batch.columns, batch.rows))
 
         self.steps.append(run)
 
-    def assign(self, name: str, typed: Typed, needed: _Live) -> None:
+    def assign(self, name: str, typed: Typed, needed: Live) -> None:
         value = compile(typed, self.pool, self.missable)
         checked, type = may_miss(typed, self.missable), typed.type
         dear = _dear(typed)
 
-        def run(batch: _Batch) -> None:
+        def run(batch: Batch) -> None:
             if dear:
                 batch.settle(needed)
             column = value(batch.columns, batch.rows)
@@ -266,7 +217,7 @@ class _Builder:
         if "#" not in name:  # the second of a variable that stands twice
             self.binds[name] = type
 
-    def ask(self, predicate: Predicate, needed: _Live, live: _Live, keep: bool) -> None:
+    def ask(self, predicate: Predicate, needed: Live, live: Live, keep: bool) -> None:
         names = Counter(argument.name for argument in predicate.arguments if isinstance(argument, Variable))
         relation = self.relations[predicate.name]
         bound: dict[int, Typed] = {}
@@ -297,7 +248,7 @@ class _Builder:
         fits = [_fit(typed, relation.types[i]) for i, typed in bound.items()]
         probe = relation.probe({i: fit.type for i, fit in zip(bound, fits)}, tuple(wanted))
         arguments = [
-            _Argument(
+            Argument(
                 compile(typed, self.pool, self.missable) if may_miss(typed, self.missable) and fit != typed else None,
                 typed.type, compile(fit, self.pool, self.missable), fit.type, may_miss(fit, self.missable),
                 may_miss(typed, self.missable),
@@ -305,10 +256,10 @@ class _Builder:
             for typed, fit in zip(bound.values(), fits)
         ]  # fmt: skip
         if predicate.negated or not wanted:
-            self.steps.append(_semijoin(probe, arguments, predicate.negated, needed))
+            self.steps.append(semijoin(probe, arguments, predicate.negated, needed))
             return
         self.single = self.single and probe.single
-        self.steps.append(_join(probe, arguments, tuple(wanted.values()), needed, live))
+        self.steps.append(join(probe, arguments, tuple(wanted.values()), needed, live))
         for name, type in zip(wanted.values(), probe.types):
             self.bind(name, type)
             self.missable.add(name)
@@ -338,130 +289,10 @@ class _Builder:
         return CepError(message, self.source, argument.span, hint, "type")
 
 
-@dataclass(frozen=True, slots=True)
-class _Argument:
-    """A bound argument: as it is (None: where it is missing, the fitted one is), and fitted to the relation, which may
-    miss a value that the relation cannot have."""
-
-    given: Evaluation | None
-    type: str
-    fitted: Evaluation
-    fitted_type: str
-    may_miss: bool
-    given_may_miss: bool
-
-
 def _fit(typed: Typed, type: str | None) -> Typed:
     fit = typed if type is None else fitted(typed, type)
     assert fit is not None, "misfits have been reported"
     return fit
-
-
-def _bound(arguments: list[_Argument], batch: _Batch) -> tuple[list[Column], Mask | None]:
-    """The arguments' columns and where the relation can have them; None: everywhere."""
-    columns: list[Column] = []
-    fits: Mask | None = None
-    for argument in arguments:
-        column = argument.fitted(batch.columns, batch.rows)
-        columns.append(column)
-        if argument.may_miss:
-            there = ~missing(column, argument.fitted_type)
-            fits = there if fits is None else fits & there
-    return columns, None if fits is None or fits.all() else fits
-
-
-def _semijoin(probe: Probe, arguments: list[_Argument], negated: bool, needed: _Live) -> Step:
-    def run(batch: _Batch) -> None:
-        batch.settle(needed)
-        columns, fits = _bound(arguments, batch)
-        ends = batch.ended() if probe.timed else None
-        if fits is None:
-            found = probe.holds(columns, batch.rows, ends)
-        else:
-            rows = np.flatnonzero(fits)
-            found = np.zeros(batch.rows, dtype=np.bool_)
-            found[rows] = probe.holds([c[rows] for c in columns], len(rows), None if ends is None else ends[rows])
-        if not negated:
-            batch.narrow(found)
-            return
-        # What the relation cannot have is not in it; but of what is missing nothing is known.
-        there = ~found
-        for argument, column in zip(arguments, columns):
-            if argument.given is not None:
-                there &= ~missing(argument.given(batch.columns, batch.rows), argument.type)
-            elif argument.given_may_miss:
-                there &= ~missing(column, argument.type)
-        batch.narrow(there)
-
-    return run
-
-
-def _join(probe: Probe, arguments: list[_Argument], names: tuple[str, ...], needed: _Live, live: _Live) -> Step:
-    def run(batch: _Batch) -> None:
-        batch.settle(needed)
-        columns, fits = _bound(arguments, batch)
-        ends = batch.ended() if probe.timed else None
-        if fits is None:
-            index, found = probe.answers(columns, batch.rows, ends)
-        else:
-            rows = np.flatnonzero(fits)
-            ends = None if ends is None else ends[rows]
-            index, found = probe.answers([column[rows] for column in columns], len(rows), ends)
-            index = rows[index]
-        batch.take(index, live)
-        batch.columns.update(zip(names, found))
-
-    return run
-
-
-def _seen(batch: _Batch) -> dict[str, Column]:
-    """The columns of a batch, the ends of its occurrences among them."""
-    return batch.columns if batch.ends is None else {**batch.columns, "end()": batch.ended()}
-
-
-def _any_of(alternatives: Sequence[Conditions], needed: _Live) -> Step:
-    """The rows for which an alternative holds; each is asked only of those for which none before does."""
-
-    def run(batch: _Batch) -> None:
-        batch.settle(needed)
-        columns = _seen(batch)
-        found = np.zeros(batch.rows, dtype=np.bool_)
-        for alternative in alternatives:
-            rows = np.flatnonzero(~found)
-            if len(rows):
-                found[rows] = alternative.holds({name: column[rows] for name, column in columns.items()}, len(rows))
-        batch.narrow(found)
-
-    return run
-
-
-def _union(
-    alternatives: Sequence[tuple[Conditions, Sequence[Evaluation]]],
-    names: tuple[str, ...],
-    needed: _Live,
-    live: _Live,
-) -> Step:
-    """The answers of all alternatives, each once, in their order."""
-
-    def run(batch: _Batch) -> None:
-        batch.settle(needed)
-        columns = _seen(batch)
-        places: list[Ints] = []
-        found: list[list[Column]] = []
-        for alternative, converted in alternatives:
-            index, binds = alternative.answers(columns, batch.rows)
-            places.append(index)
-            found.append([evaluate(binds, len(index)) for evaluate in converted])
-        index = np.concatenate(places)
-        merged = [np.concatenate(parts) for parts in zip(*found)]
-        words = {f"{number}": column.view(np.int64) for number, column in enumerate([index, *merged])}
-        first = pl.DataFrame(words).with_row_index("at").unique(list(words), keep="first", maintain_order=True)
-        kept = first["at"].to_numpy().astype(np.int64)
-        kept = kept[np.argsort(index[kept], kind="stable")]
-        batch.take(index[kept], live)
-        batch.columns.update(zip(names, (column[kept] for column in merged)))
-
-    return run
 
 
 def _dear(typed: Typed) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cep.core.schema import CODED
 from cep.core.values import BOOL, IRI, MISSING, STRING, Pool
 from cep.rules import geodesy, variant
+from cep.rules.constants import ZONED
 from cep.rules.functions import FLOAT_COLUMNS, INT_COLUMNS, TICK_COLUMNS, Column, absent, exact_float, to_float
 from cep.rules.texts import by_value, text_implementation
 from cep.rules.typed import COMPARISONS, TICKS, Literal, Typed, TypedCall, TypedConstant, TypedVariable
@@ -143,6 +144,10 @@ class _Compiler:
             from cep.rules.areas import containment  # shapely: loaded only where there are areas
 
             implementation = containment(types[2], pool)
+        elif function in ZONED:
+            from cep.rules.calendar import implementation as of_calendar  # zones: read only where they are used
+
+            implementation = of_calendar(function, pool)
         elif function == "value_in":
             implementation = conversion(pool)
         elif function == "string" or types[0] in CODED:

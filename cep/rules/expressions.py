@@ -12,11 +12,12 @@ from cep.core.suggest import did_you_mean
 from cep.core.time import FARTHEST
 from cep.events import Iri
 from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES, HINT
+from cep.rules.arithmetic import of_numbers, of_ticks, operator_hint
+from cep.rules.constants import constant_mistakes
 from cep.rules.evaluate import compile, compile_test, constant_value
 from cep.rules.functions import FUNCTIONS
 from cep.rules.spelling import respelling
 from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
-from cep.rules.texts import regex_error
 from cep.rules.typed import (
     COMPARISONS,
     NUMBERS,
@@ -32,7 +33,7 @@ from cep.rules.typed import (
     seconds,
     to_float,
 )
-from cep.rules.units import UNIT_IRIS, mistakes
+from cep.rules.units import UNIT_IRIS
 
 __all__ = [
     "Literal",
@@ -190,15 +191,15 @@ class _Checker:
         assert len(typed) == 2, "the grammar gives an operator two operands"
         left, right = typed
         if left.type in TICKS or right.type in TICKS:
-            result = _of_ticks(function, left, right)
+            result = of_ticks(function, left, right)
         elif left.type in NUMBERS and right.type in NUMBERS:
-            result = _of_numbers(function, left, right)
+            result = of_numbers(function, left, right)
         else:
             result = None
         if result is None:
             kinds = [self.kind(argument, node) for argument, node in zip(call.arguments, typed)]
             strings = function == "+" and {left.type, right.type} <= {"string", "any"}
-            hint = "`concat(a, b)` joins texts" if strings else _operator_hint(function, left.type, right.type)
+            hint = "`concat(a, b)` joins texts" if strings else operator_hint(function, left.type, right.type)
             raise self.error(f"`{function}` does not work on {kinds[0]} and {kinds[1]}", call.span, hint)
         return result
 
@@ -237,24 +238,8 @@ class _Checker:
         gives = arguments[0].type if function.gives == "same" else function.gives
         if name == "round" and len(arguments) == 2:
             gives = arguments[0].type
-        if name == "matches" and isinstance(arguments[1], TypedConstant):
-            wrong = regex_error(str(arguments[1].value))
-            if wrong is not None:
-                raise self.error(
-                    f"this is no regular expression: {wrong}", call.arguments[1].span,
-                    "a regular expression like `\"^K[A-Z]+\"`; look-around and back references are not supported",
-                )  # fmt: skip
-        if name == "inside" and isinstance(arguments[2], TypedConstant) and not isinstance(arguments[2].value, Iri):
-            from cep.rules.areas import WrongArea, read
-
-            try:
-                read(str(arguments[2].value))
-            except WrongArea as wrong_area:
-                raise self.error(str(wrong_area), call.arguments[2].span, wrong_area.hint, "area") from None
-        if name == "value_in":
-            units = [str(unit.value) if isinstance(unit, TypedConstant) else None for unit in arguments[1:]]
-            for place, message, hint in mistakes(*units):
-                raise self.error(message, call.arguments[place].span, hint, "unit")
+        for place, message, remedy, code in constant_mistakes(name, arguments):
+            raise self.error(message, call.arguments[place].span, remedy, code)
         return TypedCall(name, arguments, gives)
 
     def argument(self, function: str, kind: str, expression: Expression, typed: Typed) -> Typed:
@@ -266,6 +251,9 @@ class _Checker:
             return to_float(typed)
         elif (kind == "number" and type in NUMBERS) or (kind == "size" and (type in NUMBERS or type == "duration")):
             return typed
+        elif kind == "time" and type in ("time", *NUMBERS):
+            self.within_reach(expression, typed, "time")
+            return seconds(typed, "time") if type != "time" else typed
         elif kind == "area" and type in ("string", "iri", "any"):
             return typed
         elif kind == "unit" and type in ("iri", "any"):
@@ -275,10 +263,18 @@ class _Checker:
                 return typed
             if type == "any":
                 return fold(TypedCall(f"as_{kind}", (typed,), kind))
-        texts = {"value": "a text", "string": "a string", "area": "an area", "unit": "the IRI of a unit"}
+        texts = {
+            "value": "a text",
+            "string": "a string",
+            "time": "a time",
+            "area": "an area",
+            "unit": "the IRI of a unit",
+        }
         wanted = a(kind) if kind == "int" else texts.get(kind, "a number")
-        hint = None
-        if kind == "area":
+        hint: str | None = None
+        if kind == "time":
+            hint = "a time is `end()`, `start()`, ISO 8601, or an attribute that is declared so: `at: time`"
+        elif kind == "area":
             hint = 'an area is WKT, `"POLYGON((...))"`, or the IRI of a place with a geometry in the knowledge'
         elif kind == "unit":
             hint = UNIT_IRIS
@@ -365,55 +361,6 @@ def _shown(expression: Expression) -> str:
     return "..."
 
 
-def _of_numbers(function: str, left: Typed, right: Typed) -> TypedCall:
-    if function == "/":
-        return TypedCall("/", (to_float(left), to_float(right)), "float")
-    if function == "**":
-        whole = isinstance(right, TypedConstant) and isinstance(right.value, int) and right.value >= 0
-        if whole and left.type in ("int", "any"):
-            return TypedCall("**", (left, right), left.type)
-        return TypedCall("**", (to_float(left), to_float(right)), "float")
-    common = common_type(left.type, right.type)
-    assert common is not None, "numbers have a common type"
-    sides = (coerced(left, common), coerced(right, common))
-    assert sides[0] is not None and sides[1] is not None, "numbers have a common type"
-    return TypedCall(function, (sides[0], sides[1]), common)
-
-
-_TICK_RULES = {  # N: a number, which is seconds where the third entry says so
-    ("+", "time", "duration"): "time", ("+", "duration", "time"): "time", ("+", "duration", "duration"): "duration",
-    ("-", "time", "time"): "duration", ("-", "time", "duration"): "time", ("-", "duration", "duration"): "duration",
-    ("/", "duration", "duration"): "float", ("//", "duration", "duration"): "int",
-    ("mod", "duration", "duration"): "duration", ("mod", "time", "duration"): "duration",
-}  # fmt: skip
-
-
-def _of_ticks(function: str, left: Typed, right: Typed) -> TypedCall | None:
-    if function == "*" and "duration" in (left.type, right.type):
-        ticks, number = (left, right) if left.type == "duration" else (right, left)
-        if number.type in NUMBERS:
-            return TypedCall("*", (ticks, to_float(number) if number.type == "any" else number), "duration")
-        return None
-    if left.type in NUMBERS and function in ("+", "-"):
-        left = seconds(left, "time" if function == "-" and right.type == "time" else "duration")
-    elif left.type == "duration" and right.type in NUMBERS and function == "/":
-        return TypedCall("/", (left, to_float(right)), "duration")
-    elif right.type in NUMBERS and function in ("+", "-", "mod"):
-        right = seconds(right, "duration")
-    result = _TICK_RULES.get((function, left.type, right.type))
-    return None if result is None else TypedCall(function, (left, right), result)
-
-
-def _operator_hint(function: str, left: str, right: str) -> str | None:
-    if left == right == "time":
-        return "`-` gives the duration between two times"
-    if function == "//" and left == "duration":
-        return "`/` gives a part of a duration"
-    if "string" in (left, right):
-        return "`float(...)` gives the number that is written in a text"
-    return None
-
-
 def _comparison_hint(comparison: Comparison, left: str, right: str) -> str | None:
     for side, other in ((comparison.left, right), (comparison.right, left)):
         if isinstance(side, Constant) and (meant := respelling(side.value, other)):
@@ -424,6 +371,9 @@ def _comparison_hint(comparison: Comparison, left: str, right: str) -> str | Non
     if "string" in sides and ({"int", "float"} & set(sides)):
         return f"`float({_shown(sides['string'])})` gives the number that is written in a text"
     if {left, right} == {"time", "duration"}:
+        if any(isinstance(side, Call) and side.function == "time" for side in sides.values()):
+            moment = _shown(sides["time"])
+            return f'the time of day of `{moment}` is `local_time({moment}, "Europe/Zurich")`'
         return "`end() - start()` is a duration; a time is `start()`, `end()` or ISO 8601"
     return None
 

@@ -22,7 +22,8 @@ class Function:
     `same` as the first argument.
 
     Kinds: float (any number, as a float), number (int or float), size (number or duration), ordered (number, time or
-    duration; all of one type), int, string, area (WKT or an IRI), unit (an IRI of QUDT), value (anything).
+    duration; all of one type), int, string, time, area (WKT or an IRI), unit (an IRI of QUDT),
+    test (a condition), value (anything).
     """
 
     takes: tuple[str, ...]
@@ -41,17 +42,34 @@ FUNCTIONS: dict[str, Function] = {
     "concat": Function(("string", "string*"), "string", "strings one after the other"),
     "contains": Function(("string", "string"), "bool", "`contains(text, part)`"),
     "cos": Function(("float",), "float", "cosine of radians"),
+    **{
+        name: Function(("time", "string?"), "int", f"{says}, of UTC or `{name}(T, \"Europe/Zurich\")`")
+        for name, says in (
+            ("hour", "the hour, 0 to 23"), ("minute", "the minute, 0 to 59"), ("second", "the second, 0 to 59"),
+            ("day", "the day of the month"), ("weekday", "the day of the week, Monday 1 to Sunday 7"),
+            ("month", "the month, 1 to 12"), ("year", "the year"), ("day_of_year", "the day of the year, from 1"),
+            ("week", "the week of the year, by ISO 8601"),
+        )
+    },
+    "date_trunc": Function(
+        ("string", "time", "string?"), "time", '`date_trunc("hour", T)`: when the hour, day, week .. of a time began'
+    ),
     "degrees": Function(("float",), "float", "radians in degrees"),
     "distance": Function(("float",) * 4, "float", "`distance(lat1, long1, lat2, long2)`, in metres on the earth"),
     "ends_with": Function(("string", "string"), "bool", "`ends_with(text, part)`"),
+    "extract": Function(
+        ("string", "string", "int?"), "string", "`extract(text, regex, n)`: what the n-th group matches, else the first"
+    ),
     "exp": Function(("float",), "float", "e to the power of"),
     "float": Function(("value",), "float", "as a float: numbers, texts of numbers, times and durations in seconds"),
     "floor": Function(("number",), "int", "the next integer at or below"),
+    "format": Function(("string", "value*"), "string", '`format("{} at {:.1f}", S, T)`: a text with values in it'),
     "if": Function(("test", "value", "value"), "same", "`if(X > 3, a, b)`: a where the condition holds, else b"),
     "inside": Function(("float", "float", "area"), "bool", "`inside(lat, long, area)`: WKT, or a place that is known"),
     "int": Function(("value",), "int", "as an integer, towards zero: numbers, texts of integers, durations in seconds"),
     "iri": Function(("value", "value*"), "iri", "the IRI of a text, or of several values one after the other"),
     "length": Function(("string",), "int", "the number of characters"),
+    "local_time": Function(("time", "string"), "duration", "the time of day in a zone, as the duration since midnight"),
     "log": Function(("float", "float?"), "float", "natural logarithm, or `log(x, base)`"),
     "log10": Function(("float",), "float", "logarithm to base 10"),
     "log2": Function(("float",), "float", "logarithm to base 2"),
@@ -65,11 +83,13 @@ FUNCTIONS: dict[str, Function] = {
     "round": Function(("number", "int?"), "int", "to an integer, half to even; `round(x, digits)` to decimal digits"),
     "sign": Function(("size",), "int", "-1, 0 or 1"),
     "sin": Function(("float",), "float", "sine of radians"),
+    "split": Function(("string", "string", "int"), "string", "`split(text, \",\", n)`: the n-th part, -1 the last"),
     "sqrt": Function(("float",), "float", "square root"),
     "starts_with": Function(("string", "string"), "bool", "`starts_with(text, part)`"),
     "string": Function(("value",), "string", "as a text"),
     "substring": Function(("string", "int", "int?"), "string", "`substring(text, first, length)`, counted from 1"),
     "tan": Function(("float",), "float", "tangent of radians"),
+    "time": Function(("string",), "duration", '`time("22:00")`, a time of day, as the duration since midnight'),
     "trim": Function(("string",), "string", "without white space at both ends"),
     "upper": Function(("string",), "string", "in upper case"),
     "value_in": Function(("float", "unit", "unit"), "float", "`value_in(x, unit:MI, unit:M)`, one unit in another"),

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cep.core.errors import CepError
+from cep.core.literals import read_clock
 from cep.core.schema import CODED
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Iri
@@ -146,6 +148,33 @@ def matching(pool: Pool) -> Callable[[Column, Column], Column]:
     return apply
 
 
+def extracting(pool: Pool) -> Callable[..., Column]:
+    """`extract`: what a group of a regular expression matches; without a number the first, or all where there is none.
+
+    The expression and the number are constants.
+    """
+    memos: dict[tuple[int, int], Memo] = {}
+
+    def apply(texts: Column, pattern: Column, group: Column | None = None) -> Column:
+        written = str(pool.value(int(pattern)))
+        wanted = min(1, groups_of(written)) if group is None else int(group)
+        key = (int(pattern), wanted)
+        if key not in memos:
+            memos[key] = Memo(
+                lambda codes: pool.encode(pool.decode(codes, "string").str.extract(written, wanted), "string"), pool
+            )
+        return memos[key](texts) if np.ndim(texts) else memos[key](np.reshape(texts, 1))[0]
+
+    return apply
+
+
+def groups_of(pattern: str) -> int:
+    """How many groups a regular expression has."""
+    found = pl.DataFrame({"text": [""]}).select(pl.col("text").str.extract_groups(pattern)).schema["text"]
+    assert isinstance(found, pl.Struct), "a field is a group"
+    return len(list(found))
+
+
 def regex_error(pattern: str) -> str | None:
     """What is wrong with a regular expression."""
     try:
@@ -159,6 +188,21 @@ def regex_error(pattern: str) -> str | None:
 def substring(text: str, first: int, length: int | None = None) -> str:
     stop = len(text) if length is None else first - 1 + length
     return text[max(0, first - 1) : max(0, stop)]
+
+
+def split(text: str, separator: str, place: int) -> str | None:
+    """The part at a place, from 1, or from -1 backwards."""
+    parts = text.split(separator) if separator else []
+    at = place - 1 if place > 0 else place + len(parts)
+    return parts[at] if place and 0 <= at < len(parts) else None
+
+
+def time_of_day(text: str) -> int | None:
+    """Microseconds since midnight."""
+    try:
+        return read_clock(text)
+    except CepError:
+        return None
 
 
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
@@ -209,7 +253,7 @@ TEXT_VALUES: dict[str, Callable[..., Any]] = {
     "lower": str.lower, "upper": str.upper, "trim": str.strip, "length": len, "concat": lambda *texts: "".join(texts),
     "contains": lambda text, part: part in text, "starts_with": str.startswith, "ends_with": str.endswith,
     "replace": lambda text, part, by: text.replace(part, by) if part else text, "substring": substring,
-    "int": int_of, "float": float_of, "string": string_of, "iri": iri_of,
+    "split": split, "time": time_of_day, "int": int_of, "float": float_of, "string": string_of, "iri": iri_of,
 }  # fmt: skip
 """Of single values: texts, and values of unknown kind."""
 
@@ -219,6 +263,10 @@ def text_implementation(function: str, types: tuple[str, ...], gives: str, pool:
     kind = types[0]
     if function == "matches":
         return matching(pool)
+    if function == "extract":
+        return extracting(pool)
+    if function == "format":
+        return by_value(_formatted(types), types, gives, pool)
     if function == "iri" and types == ("iri",):
         return lambda codes: codes
     if function == "string" and kind not in CODED:
@@ -234,6 +282,22 @@ TEXTS_OF: dict[str, Callable[[int], str | None]] = {
     "bool": string_of_bool,
 }
 """Of values whose column does not say what they are."""
+
+
+def _formatted(types: tuple[str, ...]) -> Callable[..., str | None]:
+    """`format`: numbers by the template, of all other values the text."""
+    texts: list[Callable[[Any], str | None] | None] = [
+        None if type in ("int", "float") else TEXTS_OF.get(type, string_of) for type in types[1:]
+    ]
+
+    def formatted(template: str, *values: Any) -> str | None:
+        shown = [value if text is None else text(value) for text, value in zip(texts, values)]
+        try:
+            return None if None in shown else template.format(*shown)
+        except (ValueError, OverflowError):
+            return None
+
+    return formatted
 
 
 def _iri_of_typed(types: tuple[str, ...]) -> Callable[..., Iri | None]:

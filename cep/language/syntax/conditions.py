@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from cep.core.errors import Span
+from cep.core.errors import CepError, Span
+from cep.core.literals import read_clock
 from cep.language.syntax import messages
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.terms import (
@@ -20,6 +21,7 @@ from cep.language.syntax.terms import (
 from cep.language.syntax.tokens import Token
 from cep.rules.graphs import DEEPEST, depth, of_the_rule
 from cep.rules.keywords import BINARY_OPERATORS, RESERVED
+from cep.rules.printing import print_expression
 from cep.rules.terms import (
     Call,
     Comparison,
@@ -192,6 +194,7 @@ def _between(cursor: Cursor, first: Token, left: Expression, denied: bool) -> tu
         refuse_word_beside_number(cursor, token, end, left)
     cursor.grow(max(height, cursor.height) + 1, start)
     span = cursor.span(first)
+    _refuse_reversed(cursor, left, low, high, span)
     if denied:
         return _either([(Comparison("<", left, low, span),), (Comparison(">", left, high, span),)], span)
     return Comparison(">=", left, low, span), Comparison("<=", left, high, span)
@@ -210,6 +213,33 @@ def _comparison(cursor: Cursor) -> str | None:
         return None
     cursor.advance()
     return COMPARISONS[token.key]
+
+
+def _refuse_reversed(cursor: Cursor, left: Expression, low: Expression, high: Expression, span: Span) -> None:
+    """Nothing is between constants of which the greater comes first; a day does not begin anew."""
+    ends = (_constant(low), _constant(high))
+    if ends[0] is None or ends[1] is None or ends[0][0] != ends[1][0] or ends[0][1] <= ends[1][1]:
+        return
+    value, one, other = (print_expression(each) for each in (left, low, high))
+    hint = f"the lesser comes first: `{value} between {other} and {one}`"
+    if ends[0][0] == "clock":
+        hint = f"over midnight it is `({value} >= {one} or {value} < {other})`"
+    cursor.stop(f"nothing is between {one} and {other}", hint, span)
+
+
+def _constant(expression: Expression) -> tuple[str, float] | None:
+    """The kind and the size of a constant end."""
+    match expression:
+        case Constant(bool()):
+            return None
+        case Constant(int() | float() as value, type):
+            return "number" if type in ("int", "float") else type, value
+        case Call("time", (Constant(str() as text, "string"),)):
+            try:
+                return "clock", read_clock(text)
+            except CepError:
+                return None  # it is refused with its place where types are checked
+    return None
 
 
 def _negated(cursor: Cursor) -> tuple[Condition, ...]:

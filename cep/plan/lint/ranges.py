@@ -111,12 +111,10 @@ class Searcher:
             clash = inside[name].clash()
             if clash is not None and before.clash() is None:
                 other = clash[1] if clash[0] in (asked.low, asked.high) else clash[0]
-                why, hint = other.why, other.hint
-                if why == condition.span:
-                    why, hint = ": the greater value comes first", "the lesser comes first: `X between 1 and 3`"
-                elif isinstance(why, Span):
+                why = other.why
+                if isinstance(why, Span):
                     why = f" beside `{excerpt(self.source, why) or 'another condition'}`"
-                self.warn(f"this never holds{why}", condition.span, hint)
+                self.warn(f"this never holds{why}", condition.span, other.hint)
         for condition in conditions:
             if isinstance(condition, Disjunction):
                 for alternative in condition.alternatives:
