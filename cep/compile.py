@@ -86,7 +86,7 @@ def compile(
     known = ask(every, source, tables, pool)
     rules = replace(every, errors=(*every.errors, *known.errors))
     try:
-        statics = close(rules.statics, tables, pool, rules.source, given=known.relations(rules))
+        statics = _closed(rules, tables, pool, known)
         planned = plan(rules, statics.relations, pool, frozenset(types or ()))
         run = rules
         if rules.alerts and not alerts:  # checked, and not made
@@ -105,7 +105,12 @@ def compile(
 def _bound(rules: Rules, facts: Mapping[str, pl.DataFrame], knowledge: KnowledgeSource | None) -> Binding:
     pool = Pool()
     known = ask(rules, knowledge, facts, pool)
-    return Binding(pool, known, close(rules.statics, facts, pool, rules.source, given=known.relations(rules)))
+    return Binding(pool, known, _closed(rules, facts, pool, known))
+
+
+def _closed(rules: Rules, facts: Mapping[str, pl.DataFrame], pool: Pool, known: Known) -> Statics:
+    given = known.relations(rules)
+    return close(rules.statics, facts, pool, rules.source, given=given, declared=rules.declared)
 
 
 def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepError]:

@@ -265,6 +265,10 @@ def attribute_names(program: p.Program) -> dict[str, list[str]]:
     for rule in program.event_rules:
         if rule.name in names:
             continue
+        named = next((other.names for other in program.event_rules if other.name == rule.name and other.names), None)
+        if named:
+            names[rule.name] = list(named)
+            continue
         taken = ["type", "time", "start", "end", "args"]
         heads = [other.arguments for other in program.event_rules if other.name == rule.name]
         names[rule.name] = []

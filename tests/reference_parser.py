@@ -160,6 +160,7 @@ class EventRule:
     arguments: tuple[Any, ...]
     body: Any
     policy: Choice
+    names: tuple[str, ...] | None = None
 
 
 @dataclass
@@ -274,13 +275,27 @@ class Reader:
                 if self.peek(1) == ":":
                     self.take()
                     self.take(":")
-                name, arguments = self.take(), self.arguments()
+                name = self.take()
+                names = None
+                if self.peek() == "(" and self.kind(1) == "name" and self.peek(2) == ":" and not self.prefixed(1):
+                    self.at -= 1
+                    head = self.primary()
+                    names, arguments = head.names, head.arguments
+                else:
+                    arguments = self.arguments()
                 if self.maybe("<-"):
-                    result.event_rules.append(EventRule(name, arguments, self.pattern(), policy))
+                    result.event_rules.append(EventRule(name, arguments, self.pattern(), policy, names))
                 else:
                     conditions = self.conditions() if self.maybe(":-") else ()
                     result.static_rules.append(StaticRule(name, arguments, conditions))
                 self.take(".")
+        for rule in result.event_rules:
+            if rule.names is not None:
+                given = dict(zip(rule.names, rule.arguments))
+                declared = result.declarations.get(rule.name)
+                firsts = (other.names for other in result.event_rules if other.name == rule.name and other.names)
+                order = next(firsts) if declared is None else tuple(name for name, _ in declared.attributes)
+                rule.names, rule.arguments = order, tuple(given[name] for name in order)
         return result
 
     def declaration(self) -> Declaration:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 from cep.core.errors import CepError, Mistakes, Span
 from cep.core.schema import Attribute, Schema
+from cep.language.heads import head_mistakes
 from cep.language.syntax import ast
 from cep.language.syntax.events import events
 from cep.rules.terms import Variable
@@ -78,9 +79,10 @@ class Schemas:
             if isinstance(statement, ast.EventRule):
                 heads.setdefault(statement.name, []).append(statement)
         for name, rules in heads.items():
-            arity = len(self.found[name].attributes) if name in self.found else len(rules[0].arguments)
+            first = next((rule for rule in rules if rule.names is not None), rules[0])
+            arity = len(self.found[name].attributes) if name in self.found else len(first.arguments)
             for rule in rules:
-                if len(rule.arguments) != arity:
+                if len(rule.arguments) != arity and rule.names is None:
                     self.flawed.add(id(rule))
                     self._error(
                         f"`{name}` has {argument_count(arity)} elsewhere, here {len(rule.arguments)}",
@@ -88,7 +90,8 @@ class Schemas:
                         "an event has one number of arguments; another event needs another name",
                         "arity",
                     )
-            if name in self.found:
+            if name in self.found or first.names is not None:
+                self._check_names(name, rules, first)
                 continue
             names: dict[str, None] = {}
             for i in range(arity):
@@ -102,6 +105,27 @@ class Schemas:
                         break
                 names[chosen] = None
             self.found[name] = Schema(name, tuple(Attribute(n, "unknown", True) for n in names), False, False)
+
+    def _check_names(self, name: str, rules: Sequence[ast.EventRule], named: ast.EventRule) -> None:
+        """The names of heads that have some are those of the declaration, or of the first that has."""
+        declared = name in self.found
+        if not declared:
+            assert named.names is not None, "a head has names"
+            for attribute, argument in zip(named.names, named.arguments):
+                if attribute in RESERVED:
+                    self.flawed.update(id(rule) for rule in rules)
+                    hint = f"another name: `{attribute}_: ...`"
+                    message = f"`{attribute}` cannot be an attribute: records use it for the event itself"
+                    self._error(message, argument.span, hint)
+            attributes = tuple(Attribute(each, "unknown", True) for each in named.names)
+            self.found[name] = Schema(name, attributes, False, False)
+        known = [attribute.name for attribute in self.found[name].attributes]
+        for rule in rules:
+            if rule.names is None or id(rule) in self.flawed:
+                continue
+            for message, span, hint in head_mistakes(rule, known, declared):
+                self.flawed.add(id(rule))
+                self._error(message, span, hint)
 
     def _name_inputs(self) -> None:
         """Undeclared input events: the number of arguments is that of their first positional use."""

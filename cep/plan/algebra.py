@@ -11,6 +11,7 @@ from cep.events import Iri
 from cep.plan.pattern import Pattern
 from cep.rules.alert import Alert
 from cep.rules.terms import Expression, Graph, StaticRule
+from cep.rules.typed_facts import FactDeclaration
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Triples:
 class Rules:
     """A lowered program: the schemas of all events, the rules in program order, the static rules; what conditions ask
     of the background knowledge, by the name of the predicate; the mistakes of the rules that are not among them, to be
-    reported with those of the plan; and what alerts say of their occurrences, which are made by rules like others."""
+    reported with those of the plan; what alerts say of their occurrences, which are made by rules like others; and the
+    predicates whose facts are declared."""
 
     schemas: Mapping[str, Schema]
     rules: tuple[Rule, ...]
@@ -46,6 +48,7 @@ class Rules:
     errors: tuple[CepError, ...] = ()
     asked: Mapping[str, Graph | Triples] = field(default_factory=dict)
     alerts: tuple[Alert, ...] = ()
+    declared: Mapping[str, FactDeclaration] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

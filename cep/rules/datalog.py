@@ -22,6 +22,7 @@ from cep.rules.rule_predicate import RulePredicate, enter, fit_head, order_of
 from cep.rules.strata import strata
 from cep.rules.terms import Expression, Predicate, StaticRule, Variable, normal_forms, without_alternatives
 from cep.rules.typed import TypedConstant, grown
+from cep.rules.typed_facts import DeclaredFacts, FactDeclaration
 
 MAX_ROUNDS = 100_000
 MAX_ROWS = 50_000_000
@@ -63,6 +64,7 @@ def close(
     source: Source | None = None,
     types: Mapping[str, Sequence[str]] | None = None,
     given: Mapping[str, Relation] | None = None,
+    declared: Mapping[str, FactDeclaration] | None = None,
     max_rounds: int = MAX_ROUNDS,
     max_rows: int = MAX_ROWS,
 ) -> Statics:
@@ -70,11 +72,11 @@ def close(
 
     A column of a table is an argument; nulls are missing. Rules and facts give no rows with missing values.
     `types`: for tables the types of their columns where polars does not tell them (`iri`). `given`: relations that
-    are there already, under names that no rule, fact or table has.
+    are there already, under names that no rule, fact or table has. `declared`: what facts and tables are held against.
     `max_rounds` bounds recursive rules that make new values, `max_rows` every group of recursive rules.
     Raises all mistakes of the rules at once.
     """
-    return Closing(rules, tables, pool, source, types or {}, given or {}, max_rounds, max_rows).run()
+    return Closing(rules, tables, pool, source, types or {}, given or {}, declared or {}, max_rounds, max_rows).run()
 
 
 class Closing:
@@ -86,13 +88,14 @@ class Closing:
         source: Source | None,
         types: Mapping[str, Sequence[str]],
         given: Mapping[str, Relation],
+        declared: Mapping[str, FactDeclaration],
         max_rounds: int,
         max_rows: int,
     ) -> None:
-        self.tables = tables
+        self.tables = dict(tables)
         self.pool = pool
         self.source = source
-        self.given_types = types
+        self.given_types = dict(types)
         self.max_rounds = max_rounds
         self.max_rows = max_rows
         self.relations: dict[str, Relation] = dict(given)
@@ -100,6 +103,7 @@ class Closing:
         self.rules: dict[str, list[StaticRule]] = {}  # what has a body
         self.facts: dict[str, list[StaticRule]] = {}
         self.arity: dict[str, int] = {name: table.width for name, table in tables.items()}
+        self.arity |= {name: len(each.attributes) for name, each in declared.items()}
         for rule in rules:
             if self.arity.setdefault(rule.name, len(rule.arguments)) != len(rule.arguments):
                 self.errors.append(self.other_arity(rule))
@@ -109,6 +113,15 @@ class Closing:
                 self.errors.append(self.not_a_fact(rule, variable))
             else:
                 self.facts.setdefault(rule.name, []).append(rule)
+        self.declared = {
+            name: DeclaredFacts(each, self.facts.get(name, ()), tables.get(name), source)
+            for name, each in declared.items()
+        }
+        for name, held in self.declared.items():
+            self.errors += held.errors
+            self.given_types[name] = held.types
+            if held.table is not None:
+                self.tables[name] = held.table
 
     def forms(self, rule: StaticRule) -> list[StaticRule]:
         if normal_forms(rule.conditions) > MOST_FORMS:
@@ -217,6 +230,9 @@ class Closing:
         """Empty tables of the types that facts, tables and rules give, by inference to a fixpoint."""
         types: dict[str, list[str | None]] = {name: [None] * self.arity[name] for name in names}
         for name in names:
+            if name in self.declared:
+                types[name] = list(self.declared[name].types)
+                continue
             for i, type in enumerate(self.table_types(name)):
                 if type is not None:
                     types[name][i] = grown(types[name][i], type)
@@ -257,7 +273,11 @@ class Closing:
                 try:
                     compiled = compile_conditions(entry.conditions, entry.types, relations, self.pool, self.source)
                     known = {**entry.types, **compiled.binds}
-                    made = [check(argument, known, self.source).type for argument in rule.arguments]
+                    typed = [check(argument, known, self.source) for argument in rule.arguments]
+                    if rule.name in self.declared:
+                        self.declared[rule.name].made(rule, typed)
+                        continue
+                    made = [each.type for each in typed]
                 except CepError as error:
                     errors[number].append(error)
                     continue

@@ -26,6 +26,7 @@ from cep.rules.rule_predicate import RulePredicate, enter, fit_head
 from cep.rules.strata import Group, strata
 from cep.rules.terms import Predicate, StaticRule, without_alternatives
 from cep.rules.typed import grown
+from cep.rules.typed_facts import FactDeclaration
 from cep.rules.value_order import sorting
 from cep.rules.views import Chosen, Former
 
@@ -44,6 +45,7 @@ class Maintained:
         source: Source | None,
         given: Mapping[str, Relation],
         tables: Mapping[str, MaterializedRelation],
+        declared: Mapping[str, FactDeclaration] | None = None,
     ) -> None:
         """`given`: what rules ask besides their own predicates; `tables`: those of it that change.
 
@@ -51,8 +53,10 @@ class Maintained:
         """
         rules = [each for rule in rules for each in without_alternatives(rule)]
         self.rules, self.facts, self.pool, self.source = rules, facts, pool, source
-        self.given, self.tables = given, tables
-        self.relations: dict[str, Relation] = dict(close(rules, facts, pool, source, given=given).relations)
+        self.given, self.tables, self.declared = given, tables, declared or {}
+        self.relations: dict[str, Relation] = dict(
+            close(rules, facts, pool, source, given=given, declared=declared).relations
+        )
         self.derived: dict[str, MaterializedRelation] = {}
         for name, relation in self.relations.items():
             if name not in given and isinstance(relation, MaterializedRelation):
@@ -123,6 +127,7 @@ class Maintained:
             [rule for rule in self.rules if rule.name in names],
             {name: table for name, table in self.facts.items() if name in names},
             self.pool, self.source, given=others,
+            declared={name: each for name, each in self.declared.items() if name in names},
         )  # fmt: skip
         for name, made in closed.stored.items():
             if name in names:

@@ -87,7 +87,9 @@ class KnowledgeTables:
     def _closed(self, relations: Mapping[str, Relation], tables: Mapping[str, MaterializedRelation]) -> Maintained:
         present, self.pool.areas = self.pool.areas, self._areas
         try:
-            return Maintained(self.rules.statics, self.facts, self.pool, self.rules.source, relations, tables)
+            return Maintained(
+                self.rules.statics, self.facts, self.pool, self.rules.source, relations, tables, self.rules.declared
+            )
         finally:
             self.pool.areas = present
 

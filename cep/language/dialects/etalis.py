@@ -16,6 +16,7 @@ from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.events import Iri
 from cep.language.alerts import Alerting, alert_variables, alerting
+from cep.language.heads import placed
 from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
 from cep.language.syntax.variables import pattern_variables
@@ -45,6 +46,7 @@ from cep.rules.terms import (
     expression_variables,
     localised,
 )
+from cep.rules.typed_facts import FactDeclaration
 
 # Each repetition is a goal of its own.
 MOST_TIMES = 100
@@ -84,10 +86,15 @@ class _Lowering:
         rules: list[Rule] = []
         statics: list[StaticRule] = []
         alerts: list[Alert] = []
+        declared: dict[str, FactDeclaration] = {}
         for statement in self.program.statements:
             match statement:
                 case ast.PolicyStatement(choice):
                     policy = choice
+                case FactDeclaration():
+                    if statement.name in declared:
+                        self.error(f"facts `{statement.name}` are declared twice", statement.span)
+                    declared[statement.name] = statement
                 case StaticRule():
                     statics.append(self.static(statement))
                 case ast.EventRule():
@@ -99,7 +106,7 @@ class _Lowering:
                     rules.append(
                         Rule(
                             statement.name,
-                            statement.arguments,
+                            placed(statement, self.schemas[statement.name]),
                             body,
                             statement.label,
                             statement.span,
@@ -113,7 +120,14 @@ class _Lowering:
                 case _:
                     pass
         return Rules(
-            self.schemas, tuple(rules), tuple(statics), self.source, tuple(self.errors), self.asked, tuple(alerts)
+            self.schemas,
+            tuple(rules),
+            tuple(statics),
+            self.source,
+            tuple(self.errors),
+            self.asked,
+            tuple(alerts),
+            declared,
         )
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "name") -> None:

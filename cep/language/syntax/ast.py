@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from cep.core.errors import NOWHERE, Source, Span
 from cep.rules.terms import AggregateResult, Condition, Constant, Expression, PolicyChoice, StaticRule, Variable
+from cep.rules.typed_facts import FactDeclaration
 
 # Spans take no part in equality: two patterns written at different places may be the same pattern.
 
@@ -161,7 +162,8 @@ class PolicyStatement:
 
 @dataclass(frozen=True, slots=True)
 class EventRule:
-    """`label: name(arguments) <- body.` Arguments are variables, constants, arithmetic."""
+    """`label: name(arguments) <- body.` Arguments are variables, constants, arithmetic; `names` beside them where the
+    head names its attributes."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -169,6 +171,7 @@ class EventRule:
     label: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
     head_span: Span = field(default=NOWHERE, compare=False)
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,7 @@ class Prefix:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-Statement = Prefix | EventDeclaration | PolicyStatement | EventRule | StaticRule | AlertStatement
+Statement = Prefix | EventDeclaration | PolicyStatement | EventRule | StaticRule | AlertStatement | FactDeclaration
 
 
 @dataclass(frozen=True, slots=True)

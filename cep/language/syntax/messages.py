@@ -10,7 +10,8 @@ from cep.rules.graphs import on_one_line
 from cep.rules.keywords import OPERATORS, POSTFIXES
 
 EVENT_RULE = "an event rule is written `fire(R) <- smoke(R) SEQ heat(R).`"
-ONLY_IN_PATTERNS = "only the arguments of an event in a pattern go by name: `<- sensor(id: ID, wind: W)`"
+ONLY_IN_PATTERNS = "only the arguments of events go by name: `<- sensor(id: ID, wind: W)`"
+NAMED_HEAD = "only the head of an event rule names its attributes: `alarm(id: ID, level: 3) <- ...`"
 ALL_OR_NONE = "arguments are all by name, `sensor(id: ID, wind: W)`, or all by position, `sensor(ID, _, W)`"
 STATIC_EXAMPLE = "`risky(X) :- linked(X, Y), dangerous(Y).`"
 CASE = "names start with a lower-case letter, variables with an upper-case one"
@@ -20,6 +21,7 @@ RESULT = "an aggregate is written `A = avg(W), N = count() OVER LAST 5 EVENTS BY
 ABSENCE = "absence is between two events: `NOT(rain(R)).[smoke(R), fire(R)]`"
 UNLESS = f"`UNLESS` {OPERATORS['UNLESS']}"
 DECLARATION = "a declaration is written `event sensor(id: string, wind: float? in 0..250).`"
+FACTS = "facts are declared `fact opening(shop: string, from: time, until: time).`"
 RANGE = "a range is written `in 0..250`, `in -40.5..60`, `in 0..`"
 PREFIX = "a prefix is written `PREFIX sosa: <http://www.w3.org/ns/sosa/>`, without a final `.`"
 FINAL_DOT = "a statement ends with `.`"

@@ -7,6 +7,7 @@ knows at an error only which tokens it could shift, where the author is to read 
     statement   = "PREFIX" [NAME] ":" IRI
                 | "event" name [ "(" [ attribute { "," attribute } ] ")" ]
                       [ "AS" iri ] [ "TIME" column | "START" column "END" column ] "."
+                | "fact" name "(" name ":" type [ "?" ] { "," name ":" type [ "?" ] } ")" "."
                 | "policy" choice "."
                 | "ALERT" name "ON" event { clause } "."
                 | [ name ":" ] head "<-" pattern "."
@@ -21,7 +22,7 @@ knows at an error only which tokens it could shift, where the author is to read 
                 | "SEVERITY" STRING | "URGENCY" STRING | "CERTAINTY" STRING | "CATEGORY" STRING
                 | "FOR" duration | "KEYED" "BY" VARIABLE { "," VARIABLE }
                 | "AT" expression "," expression | "RADIUS" expression | "AREA" expression
-    head        = name [ "(" [ expression { "," expression } ] ")" ]
+    head        = name [ "(" [ expression { "," expression } | named { "," named } ] ")" ]
 
     pattern     = repeated { OPERATOR repeated | "UNLESS" repeated | postfix }
     OPERATOR    = "SEQ" [ "[" duration "," duration "]" ] | another of BINARY_OPERATORS (cep/rules/keywords.py)
@@ -67,11 +68,12 @@ from cep.language.syntax.alerts import alert
 from cep.language.syntax.conditions import conditions
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import declaration, end_statement, missing_dot, policy_statement, prefix
-from cep.language.syntax.patterns import condition_hint, join_hint, pattern
+from cep.language.syntax.facts import begins_facts, fact_declaration
+from cep.language.syntax.patterns import condition_hint, goes_by_name, join_hint, named_arguments, pattern
 from cep.language.syntax.terms import COMPARISONS, arguments
 from cep.language.syntax.tokens import line_starts
 from cep.rules.keywords import BINARY_OPERATORS, POSTFIXES, RESERVED
-from cep.rules.terms import Condition, StaticRule
+from cep.rules.terms import Condition, Expression, StaticRule
 
 LONGEST = 1 << 22
 """Characters of the longest program that is read."""
@@ -124,6 +126,8 @@ def _statement(cursor: Cursor) -> ast.Statement:
         return policy_statement(cursor)
     if token.key == "EVENT" and after.key not in ("(", "<-", ":-", ".", ":"):
         return declaration(cursor)
+    if begins_facts(cursor):
+        return fact_declaration(cursor)
     if token.key == "ALERT" and after.kind in ("name", "variable", "string"):
         return alert(cursor)
     return _rule(cursor)
@@ -143,14 +147,21 @@ def _rule(cursor: Cursor) -> ast.EventRule | StaticRule:
     else:
         expected = "the name of an event or a predicate" if first.kind == "variable" else "a statement"
         head = cursor.name(expected, _statement_hint(cursor))
-    values = arguments(cursor) if cursor.token.key == "(" else ()
+    names: tuple[str, ...] | None = None
+    values: tuple[Expression, ...] = ()
+    if cursor.token.key == "(" and goes_by_name(cursor):
+        names, values = named_arguments(cursor)
+    elif cursor.token.key == "(":
+        values = arguments(cursor)
     head_span = cursor.span(head)
     if cursor.accept("<-"):
         body = pattern(cursor)
         _end_event_rule(cursor, body)
-        return ast.EventRule(head.text, values, body, label, cursor.span(first), head_span)
+        return ast.EventRule(head.text, values, body, label, cursor.span(first), head_span, names)
     if label is not None:
         cursor.fail("`<-`", messages.LABEL)
+    if names is not None:
+        cursor.fail("`<-`", messages.NAMED_HEAD)
     if cursor.accept(":-"):
         found = conditions(cursor)
         _end_static_rule(cursor, found)

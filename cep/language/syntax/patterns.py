@@ -226,19 +226,19 @@ def event(cursor: Cursor) -> ast.EventPattern:
     cursor.height = 1
     if cursor.token.key != "(":
         return ast.EventPattern(first.text, (), None, first.span)
-    if not _named(cursor):
+    if not goes_by_name(cursor):
         found = arguments(cursor, messages.ALL_OR_NONE)
         return ast.EventPattern(first.text, found, None, cursor.span(first))
-    names, values = _named_arguments(cursor)
+    names, values = named_arguments(cursor)
     return ast.EventPattern(first.text, values, names, cursor.span(first))
 
 
-def _named(cursor: Cursor) -> bool:
+def goes_by_name(cursor: Cursor) -> bool:
     """Whether the parenthesis that comes opens arguments by name."""
     return cursor.peek().kind in ("name", "variable") and cursor.peek(2).key == ":"
 
 
-def _named_arguments(cursor: Cursor) -> tuple[tuple[str, ...], tuple[Expression, ...]]:
+def named_arguments(cursor: Cursor) -> tuple[tuple[str, ...], tuple[Expression, ...]]:
     opening = cursor.advance()
     names: dict[str, None] = {}
     values: list[Expression] = []

@@ -15,6 +15,7 @@ from cep.rules.printing import (
     print_string,
 )
 from cep.rules.terms import StaticRule
+from cep.rules.typed_facts import FactDeclaration
 
 
 def print_program(program: ast.SyntaxTree) -> str:
@@ -27,13 +28,16 @@ def print_statement(statement: ast.Statement) -> str:
             return f"PREFIX {name}: <{iri}>"
         case ast.EventDeclaration():
             return f"event {_declared(statement)}."
+        case FactDeclaration():
+            return f"fact {statement}."
         case ast.PolicyStatement(choice):
             return f"policy {print_policy(choice)}."
         case ast.AlertStatement():
             return _alert(statement)
         case ast.EventRule(name, arguments, body, label):
             marked = f"{label}: " if label is not None else ""
-            return f"{marked}{name}{print_arguments(arguments)} <- {print_pattern(body)}."
+            head = pattern_text.event(name, arguments, statement.names).text
+            return f"{marked}{head} <- {print_pattern(body)}."
         case StaticRule(name, arguments, conditions):
             body_text = f" :- {print_conditions(conditions)}" if conditions else ""
             return f"{name}{print_arguments(arguments)}{body_text}."

@@ -1,0 +1,37 @@
+"""Heads that name their attributes: `alarm(station: S, level: round(M)) <- ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cep.core.errors import Span
+from cep.core.schema import Schema
+from cep.core.suggest import did_you_mean
+from cep.language.syntax import ast
+from cep.rules.terms import Expression
+
+Mistake = tuple[str, Span, str]
+"""What is wrong, where, and what to write instead."""
+
+
+def head_mistakes(rule: ast.EventRule, attributes: Sequence[str], declared: bool) -> Iterator[Mistake]:
+    """What is wrong with the names of a head, when these are the attributes of its event."""
+    names = rule.names or ()
+    where = "it is declared" if declared else "elsewhere it is"
+    written = ", ".join(f"{name}: ..." for name in attributes)
+    for name, argument in zip(names, rule.arguments):
+        if name not in attributes:
+            hint = did_you_mean(name, attributes) or f"{where} `{rule.name}({written})`"
+            yield f"`{rule.name}` has no attribute `{name}`", argument.span, hint
+    missing = [f"`{name}`" for name in attributes if name not in names]
+    if missing and set(names) <= set(attributes):
+        message = f"the head leaves out {' and '.join(missing)}"
+        yield message, rule.head_span, f"a head gives every attribute a value: `{rule.name}({written})`"
+
+
+def placed(rule: ast.EventRule, schema: Schema) -> tuple[Expression, ...]:
+    """The arguments of a head in the order of the event's attributes."""
+    if rule.names is None:
+        return rule.arguments
+    given = dict(zip(rule.names, rule.arguments, strict=True))
+    return tuple(given[attribute.name] for attribute in schema.attributes)

@@ -1,0 +1,50 @@
+"""Declarations of facts: `fact opening(shop: string, from: time, until: time).`"""
+
+from __future__ import annotations
+
+from cep.events import type_names
+from cep.language.syntax import messages
+from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.declarations import end_statement
+from cep.rules.keywords import RESERVED
+from cep.rules.typed_facts import FactAttribute, FactDeclaration
+
+
+def begins_facts(cursor: Cursor) -> bool:
+    """Whether a declaration comes: `fact` and the name of a predicate."""
+    after = cursor.peek()
+    return cursor.token.text.upper() == "FACT" and after.kind == "name" and after.key not in RESERVED
+
+
+def fact_declaration(cursor: Cursor) -> FactDeclaration:
+    first = cursor.advance()
+    name = cursor.name("the name of a predicate", messages.FACTS)
+    opening = cursor.expect("(", "`(`", messages.FACTS)
+    attributes = [_attribute(cursor)]
+    while cursor.accept(","):
+        attributes.append(_attribute(cursor))
+        last = attributes[-1]
+        if any(each.name == last.name for each in attributes[:-1]):
+            cursor.stop(f"`{last.name}` is declared twice", "each attribute has its own name", last.span)
+    cursor.close(opening, ")", "`,` or `)`", messages.FACTS)
+    end_statement(cursor, "the declaration", messages.FACTS)
+    return FactDeclaration(name.text, tuple(attributes), cursor.span(first))
+
+
+def _attribute(cursor: Cursor) -> FactAttribute:
+    if cursor.token.kind == "prefixed":  # `from:time`
+        cursor.split()
+    first = cursor.token
+    if first.kind != "name":
+        cursor.fail("the name of an attribute", messages.FACTS)
+    cursor.advance()
+    cursor.expect(":", "`:` and a type", messages.FACTS)
+    token = cursor.token
+    all_of_them = "the types are " + ", ".join(f"`{each}`" for each in type_names)
+    if token.kind not in ("name", "variable"):
+        cursor.fail("a type", all_of_them)
+    if token.text not in type_names:
+        hint = messages.unknown(token.text, type_names, all_of_them, messages.FOREIGN_TYPES)
+        cursor.stop(f"unknown type `{token.text}`", hint)
+    cursor.advance()
+    return FactAttribute(first.text, token.text, cursor.accept("?"), cursor.span(first))
