@@ -277,6 +277,29 @@ def midnight(moment: datetime) -> timedelta:
     return moment.replace(tzinfo=None) - datetime(moment.year, moment.month, moment.day)
 
 
+def begun(unit: str, at: Any, zone: str = "UTC") -> Any:
+    """When a unit of the calendar began."""
+    local = clock(at, zone)
+    if unit in ("second", "minute", "hour"):
+        size = {"second": 1, "minute": 60, "hour": 3600}[unit]
+        past = midnight(local) % timedelta(seconds=size)
+        begin = local.replace(tzinfo=None) - past
+    else:
+        day = local.replace(tzinfo=None) - midnight(local)
+        quarter = day.month - (day.month - 1) % 3
+        begin = {
+            "day": day,
+            "week": day - timedelta(days=day.weekday()),
+            "month": day.replace(day=1),
+            "quarter": day.replace(day=1, month=quarter),
+            "year": day.replace(day=1, month=1),
+        }[unit]
+    first, second = (begin.replace(tzinfo=ZoneInfo(zone), fold=fold).astimezone(UTC) for fold in (0, 1))
+    again = unit in ("second", "minute", "hour") and first < second <= local.astimezone(UTC)
+    since = (second if again else first) - datetime(1970, 1, 1, tzinfo=UTC)
+    return Ticks("time", since // timedelta(microseconds=1))
+
+
 def of_day(text: str) -> Ticks:
     hour, minute, second = (*map(float, text.split(":")), 0.0)[:3]
     return Ticks("duration", round((hour * 60 + minute) * 60 * SECOND + second * SECOND))
@@ -301,6 +324,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "week": of_clock(lambda t: t.isocalendar()[1]),
     "day_of_year": of_clock(lambda t: t.timetuple().tm_yday),
     "local_time": of_clock(lambda t: Ticks("duration", midnight(t) // timedelta(microseconds=1))),
+    "date_trunc": begun,
     "time": of_day,
     "extract": group,
     "split": part,

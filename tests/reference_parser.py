@@ -267,6 +267,9 @@ class Reader:
                 self.take()
                 declaration = self.declaration()
                 result.declarations[declaration.name] = declaration
+            elif self.word() == "fact" and self.kind(1) == "name":
+                self.take()
+                self.declaration()
             elif self.word() == "policy" and self.kind(1) in ("name", "variable"):
                 self.take()
                 policy = self.choice()
