@@ -22,12 +22,14 @@ from cep.rules.terms import (
     Comparison,
     Condition,
     Constant,
+    Disjunction,
     Expression,
     PolicyChoice,
     Predicate,
     StaticRule,
     Variable,
 )
+from cep.rules.typed_facts import FactAttribute, FactDeclaration
 
 # Each line is printed as it stands: spaces, parentheses, units and all.
 CANONICAL = """\
@@ -115,6 +117,24 @@ constants = st.one_of(
     st.builds(Constant, moments, st.just("time")),
     st.builds(Constant, st.builds(lambda n, sign: n * sign, ticks, st.sampled_from([1, -1])), st.just("duration")),
 )
+signs = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
+
+
+def conditions_of_if(values: st.SearchStrategy[Expression]) -> st.SearchStrategy[Call]:
+    """Conditions of an `if`."""
+    asked = st.builds(Call, names.filter("mod".__ne__), st.lists(values, max_size=2).map(tuple))
+    single = st.one_of(
+        st.builds(lambda sign, a, b: Call(sign, (a, b)), signs, values, values),
+        asked,
+        asked.map(lambda call: Call("not", (call,))),
+    )
+
+    def joined(word: str, inner: st.SearchStrategy[Call]) -> st.SearchStrategy[Call]:
+        return st.lists(inner, min_size=2, max_size=3).map(lambda sides: Call(word, tuple(sides)))
+
+    return st.one_of(single, joined("or", single | joined("and", single)), joined("and", single | joined("or", single)))
+
+
 operators = st.sampled_from(["+", "-", "*", "/", "//", "mod", "**"])
 expressions: st.SearchStrategy[Expression] = st.recursive(
     st.one_of(variables, constants),
@@ -122,14 +142,32 @@ expressions: st.SearchStrategy[Expression] = st.recursive(
         st.builds(lambda f, a, b: Call(f, (a, b)), operators, inner, inner),
         st.builds(lambda a: Call("neg", (a,)), inner),
         st.builds(Call, st.one_of(names, st.just("min")), st.lists(inner, max_size=3).map(tuple)),
+        st.builds(lambda c, a, b: Call("if", (c, a, b)), conditions_of_if(inner), inner, inner),
     ),
     max_leaves=6,
 )
 arguments = st.lists(expressions, max_size=3).map(tuple)
-conditions = st.one_of(
-    st.builds(Comparison, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), expressions, expressions),
+single = st.one_of(
+    st.builds(Comparison, signs, expressions, expressions),
     st.builds(Predicate, names, arguments, st.booleans()),
 )
+
+
+def together(inner: st.SearchStrategy[Condition], least: int) -> st.SearchStrategy[tuple[Condition, ...]]:
+    return st.lists(inner, min_size=least, max_size=2).map(tuple)
+
+
+def one_of(alternatives: st.SearchStrategy[tuple[Condition, ...]]) -> st.SearchStrategy[Disjunction]:
+    return st.lists(alternatives, min_size=2, max_size=3).map(lambda found: Disjunction(tuple(found)))
+
+
+listed = st.builds(
+    lambda left, values: Disjunction(tuple((Comparison("=", left, value),) for value in values)),
+    expressions, st.lists(expressions, min_size=2, max_size=3),
+)  # fmt: skip
+conditions = st.one_of(
+    single, listed, one_of(together(single, 1)), one_of(together(single, 1) | together(single | listed, 2)),
+)  # fmt: skip
 choices = st.one_of(
     st.builds(PolicyChoice, st.sampled_from(["unrestricted", "recent", "chronological"])),
     st.builds(PolicyChoice, st.just("recent"), st.sampled_from(["longest", "shortest"])),
@@ -211,6 +249,13 @@ def alerts() -> st.SearchStrategy[ast.AlertStatement]:
 
 
 declared = st.lists(attributes(), max_size=3, unique_by=lambda each: each.name).map(tuple)
+named_heads = st.builds(named_event, names, st.dictionaries(names, expressions, min_size=1, max_size=3))
+
+
+def typed(attributes: tuple[ast.Attribute, ...]) -> tuple[FactAttribute, ...]:
+    return tuple(FactAttribute(each.name, each.type, each.optional) for each in attributes)
+
+
 statements: st.SearchStrategy[ast.Statement] = st.one_of(
     st.builds(ast.Prefix, st.sampled_from(["", "wt", "Wt", "a-b"]), st.just("http://x.org/#")),
     st.builds(ast.PolicyStatement, choices),
@@ -218,6 +263,10 @@ statements: st.SearchStrategy[ast.Statement] = st.one_of(
     st.builds(ast.EventDeclaration, names, declared, st.none(), texts, texts),
     st.builds(ast.EventRule, names, arguments, patterns, st.one_of(st.none(), names)),
     st.builds(StaticRule, names, arguments, st.lists(conditions, max_size=3).map(tuple)),
+    st.builds(
+        lambda head, body: ast.EventRule(head.name, head.arguments, body, names=head.names), named_heads, patterns
+    ),
+    st.builds(FactDeclaration, names, declared.filter(len).map(typed)),
     alerts(),
 )
 
