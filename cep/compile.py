@@ -108,7 +108,7 @@ def _bound(rules: Rules, facts: Mapping[str, pl.DataFrame], knowledge: Knowledge
     return Binding(pool, known, _closed(rules, facts, pool, known))
 
 
-def _closed(rules: Rules, facts: Mapping[str, pl.DataFrame], pool: Pool, known: Known) -> Statics:
+def _closed(rules: Rules, facts: Mapping[str, pl.DataFrame], pool: Pool, known: ProgramKnowledge) -> Statics:
     given = known.relations(rules)
     return close(rules.statics, facts, pool, rules.source, given=given, declared=rules.declared)
 

@@ -307,7 +307,7 @@ def condition_text(condition: Condition) -> str:
         text = on_one_line(condition.graph.text, longest=LONGEST)
         return f"not {text}" if condition.negated else text
     if isinstance(condition, Disjunction):
-        written = [", ".join(map(shown, inside)) for inside in condition.alternatives]
+        written = [", ".join(map(condition_text, inside)) for inside in condition.alternatives]
         return print_condition(condition) if _plain(condition) else f"({' or '.join(written)})"
     return print_condition(condition)
 
