@@ -30,6 +30,7 @@ KNOWN = {
     "kp": (2, "kp(X, Y) :- { ?s k:n ?X ; k:p ?o . ?o k:n ?Y }."),
     "kq": (1, "kq(X) :- triple(S, k:n, X), not { ?S a k:D }."),
     "kr": (2, "kr(X, Y) :- { ?A k:n ?X }, kb(A, B), triple(B, k:n, Y)."),
+    "ko": (1, "ko(X) :- ({ ?s k:n ?X ; a k:D } or kb(A, B), triple(B, k:n, X)), X != 3."),
     "kb": (2, "kb(A, B) :- triple(A, k:p, B). kb(A, C) :- kb(A, B), { ?B k:p ?C }."),
 }
 PREFIX = "PREFIX k: <http://example.org/k#>"
@@ -398,10 +399,10 @@ class Maker:
             return f"{{ ?s k:t ?{left} ; k:n ?{self.binding_one(usable, bound)} }}"
         left = self.pick(numbers)
         if self.chance(25):
-            name = self.pick(("kp", "kq", "kr"))
-            self.statics |= {name, "kb"} if name == "kr" else {name}
-            if name == "kq":
-                return f"{self.pick(('', 'not '))}kq({left})"
+            name = self.pick(("kp", "kq", "kr", "ko"))
+            self.statics |= {name, "kb"} if name in ("kr", "ko") else {name}
+            if name in ("kq", "ko"):
+                return f"{self.pick(('', 'not '))}{name}({left})"
             return f"{name}({left}, {self.answer(usable, bound)})"
         other = self.pick(numbers)
         tests = (

@@ -96,3 +96,20 @@ def test_why_not_tells_what_failed_in_each_alternative() -> None:
     (failed,) = rule["failure"]["conditions"]
     assert not failed["holds"]
     assert [each["told"] for each in failed["because"]] == ["3 > 5", "3 < 2"]
+
+
+def test_alerts_take_alternatives_and_what_all_of_them_bind() -> None:
+    program = """
+        event reading(pump: string, temp: float).
+        critical(p1).
+        ALERT hot ON reading(pump: P, temp: T)
+            WHERE (T > 90, Why = "hot" or critical(P), T between 60 and 90, Why = format("{:.0f} is much", T))
+            TITLE "{P}: {Why}" FOR 10 min KEYED BY P.
+    """
+    made = compile(program, alerts=True)
+    (alert,) = made.alerts
+    engine = Engine(made)
+    rows = (("p1", 70.0), ("p2", 70.0), ("p2", 95.0))
+    engine.receive([Event("reading", row, at * SECOND, at * SECOND) for at, row in enumerate(rows)])
+    (found,) = [frame for name, frame in engine.close().items() if name == alert.table]
+    assert sorted(found["Why"].to_list()) == ["70 is much", "hot"]
