@@ -46,10 +46,11 @@ POSITIONAL = frozenset(
         "AS",
         "ALERT",
         "BETWEEN",
+        "FACT",
         *ALERTING,
     )
 )
 KEYWORDS = RESERVED | STATEMENT_WORDS | POSITIONAL
-_SMALL = ("DISTINCT", "EVENT", "IN", "IS", "MOD", "NOT", "POLICY")
+_SMALL = ("AND", "BETWEEN", "DISTINCT", "EVENT", "FACT", "IN", "IS", "MOD", "NOT", "OR", "POLICY")
 SPELLINGS = (*sorted(KEYWORDS), *(word.lower() for word in _SMALL))
 """Keywords as programs write them: `TIME` is one, `Time` a variable and `time` a type."""
