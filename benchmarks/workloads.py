@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import baselines, enriched, geometry, rules, streams
+from benchmarks import baselines, enriched, geometry, rules, streams, windows
 from benchmarks.baselines import Baseline
 from benchmarks.streams import Row, Rows, Stream
 from benchmarks.workload import K, M, Workload, usual
@@ -200,4 +200,6 @@ listed: tuple[Workload, ...] = (
     Workload("live goals", seq("unrestricted"), mixed(AB), times=None, sizes=((2 * M, 500), (2 * M, 500 * K)), fill=4),
 )
 
-workloads: dict[str, Workload] = {workload.name: workload for workload in (*listed, *enriched.listed, *geometry.listed)}
+workloads: dict[str, Workload] = {
+    workload.name: workload for workload in (*listed, *windows.listed, *enriched.listed, *geometry.listed)
+}

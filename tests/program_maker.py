@@ -13,6 +13,12 @@ NUMBERS = ("int", "float")
 VALUES: dict[str, tuple[Any, ...]] = {"int": (0, 1, 2, 1), "float": (0.0, 1.0, 0.5, 1.0, 2.0), "string": ("u", "v")}
 VARIABLES = {"int": ("X", "Y", "Z"), "float": ("X", "F"), "string": ("S", "T")}
 TIES = ("", "", "(longest)", "(shortest)")
+WINDOWS = (
+    "LAST 3 EVENTS", "LAST 2 EVENTS", "LAST 1 EVENTS", "LAST 4 s", "LAST 2500 ms", "EACH 3 s", "SESSION 1 s",
+    "LAST 3 s EVERY 2 s",
+)  # fmt: skip
+LATER = ("median", "percentile", "mode", "slope", "rate", "ewma")
+PARAMETERS = {"percentile": ", 70", "ewma": ", 1500 ms"}
 
 # Static predicates of whole numbers: arity, text. Listed, with several answers, negated, recursive, and called.
 STATICS = {
@@ -244,7 +250,7 @@ class Maker:
         self,
         text: str,
         bound: dict[str, str],
-        windows: Sequence[str] = ("3 EVENTS", "2 EVENTS", "1 EVENTS", "4 s", "2500 ms"),
+        windows: Sequence[str] = WINDOWS,
     ) -> tuple[str, dict[str, str]]:
         self.aggregates = True
         numbers = [v for v, t in bound.items() if t in NUMBERS]
@@ -253,12 +259,12 @@ class Maker:
         written = []
         for _ in range(self.random.randint(1, 2)):
             name = self.fresh("A")
-            function = self.pick(("count", "sum", "max", "min", "first", "last", "avg", "distinct", "stddev"))
+            function = self.pick(("count", "sum", "max", "min", "first", "last", "avg", "distinct", "stddev", *LATER))
             if function == "count" or not bound:
                 call, type = "count()", "int"
             elif function == "distinct":
                 call, type = f"count(distinct {self.pick(list(bound))})", "int"
-            elif function in ("first", "last"):
+            elif function in ("first", "last", "mode"):
                 argument = self.pick(list(bound))
                 call, type = f"{function}({argument})", bound[argument]
             elif not numbers:
@@ -268,17 +274,17 @@ class Maker:
                 type = bound[argument]
                 if self.chance(20):
                     argument, type = f"{argument} * 2 + 1", type
-                call = f"{function}({argument})"
-                if function == "stddev":
+                call = f"{function}({argument}{PARAMETERS.get(function, '')})"
+                if function in ("stddev", "percentile", "slope", "rate", "ewma"):
                     by, type = [], "rounded"  # one result an instant: no two that should be equal
-                elif function == "avg":
+                elif function in ("avg", "median"):
                     type = "rounded"
             results[name] = type
             written.append(f"{name} = {call}")
         window = self.pick(windows)
         grouped = f" BY {', '.join(by)}" if by else ""
         kept = {v: bound[v] for v in by} | results
-        return f"({text} AGGREGATE {', '.join(written)} OVER LAST {window}{grouped})", kept
+        return f"({text} AGGREGATE {', '.join(written)} OVER {window}{grouped})", kept
 
     def where(self, text: str, bound: dict[str, str], most: int = 3) -> tuple[str, dict[str, str]]:
         bound = dict(bound)

@@ -273,6 +273,12 @@ def contest(random: Random) -> Program:
     return finished(maker, inputs, stream(random, inputs, points, 16, maker.lines))
 
 
+FORMS = (
+    "EACH 2 s", "EACH 5 s", "EACH 3500 ms", "EACH 1 week", "SESSION 1 s", "SESSION 2 s", "LAST 4 s EVERY 2 s",
+    "LAST 3 s EVERY 1 s", "LAST 2500 ms EVERY 1500 ms", "LAST 2 s EVERY 2 s",
+)  # fmt: skip
+
+
 def window(random: Random) -> Program:
     """One aggregate over a dense stream, and perhaps a goal under a policy that takes its results."""
     points = random.randint(0, 2) == 2
@@ -283,9 +289,8 @@ def window(random: Random) -> Program:
     value = kinds[0].types[1]
     atom = maker.pick(("a(G, X)", "a(G, X)", "a(_, X)", "a(G, X) SEQ b(_, _)", "(a(G, X) WHERE X >= 1)"))
     bound = {"X": value, "G": "int"} if "G" in atom else {"X": value}
-    body, results = maker.aggregate(
-        atom, bound, ("3 s", "1 s", "2 s", "5 s", "2500 ms", "3 EVENTS", "1 EVENTS", "2 EVENTS")
-    )
+    lasts = ("3 s", "1 s", "2 s", "5 s", "2500 ms", "3 EVENTS", "1 EVENTS", "2 EVENTS")
+    body, results = maker.aggregate(atom, bound, tuple(f"LAST {last}" for last in lasts) + FORMS)
     names = list(results)
     head = f"({', '.join(names)})" if names else ""
     maker.lines.append(f"e{head} <- {body}.")

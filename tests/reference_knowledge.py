@@ -242,7 +242,7 @@ def written(thing: Any) -> Iterator[str]:
         yield thing.name
     elif isinstance(thing, p.Aggregate):
         yield from (*thing.by, *(name for name, *_ in thing.results))
-        yield from written((thing.pattern, *(argument for *_, argument in thing.results)))
+        yield from written((thing.pattern, *(argument for *_, argument, _ in thing.results)))
     elif isinstance(thing, p.Choice):
         yield from (thing.by,) if thing.by else ()
     elif isinstance(thing, tuple | list):

@@ -140,10 +140,14 @@ class Policy:
 @dataclass
 class Aggregate:
     pattern: Any
-    results: tuple[tuple[str, str, bool, Any], ...]  # variable, function, distinct, argument
+    results: tuple[tuple[str, str, bool, Any, Any], ...]  # variable, function, distinct, argument, parameter
     events: int | None
     duration: int | None
     by: tuple[str, ...]
+    form: str = ""  # each, session, every
+    step: int = 0  # their length
+    origin: int = 0
+    zone: str = ""
     filters: list[Any] = field(default_factory=list)
 
 
@@ -421,24 +425,38 @@ class Reader:
             self.take("(")
             distinct = self.maybe("distinct")
             argument = None if self.peek() == ")" else self.expression()
+            parameter = None
+            if self.maybe(","):
+                parameter = self.duration() if function == "ewma" else self.constant()
             self.take(")")
-            results.append((variable, function, distinct, argument))
+            results.append((variable, function, distinct, argument, parameter))
             if not self.maybe(","):
                 break
         self.take("over")
-        self.take("last")
         events = duration = None
-        if self.peek(1).lower() in ("events", "event"):
+        form, step, origin, zone = "", 0, 0, ""
+        if self.peek().lower() in ("each", "session"):
+            form = self.take().lower()
+            if self.peek(1).lower() in ("week", "weeks"):
+                step, origin = int(self.take()) * 7 * UNITS["d"], -3 * UNITS["d"]
+                self.take()
+            else:
+                step = self.duration()
+            if self.maybe("zone"):
+                zone = self.constant()
+        elif self.maybe("last") and self.peek(1).lower() in ("events", "event"):
             events = int(self.take())
             self.take()
         else:
             duration = self.duration()
+        if self.maybe("every"):
+            form, step = "every", self.duration()
         by: list[str] = []
         if self.maybe("by"):
             by.append(self.take())
             while self.maybe(","):
                 by.append(self.take())
-        return Aggregate(pattern, tuple(results), events, duration, tuple(by))
+        return Aggregate(pattern, tuple(results), events, duration, tuple(by), form, step, origin, zone)
 
     # Conditions and expressions.
     def conditions(self, separators: tuple[str, ...] = (",",)) -> tuple[Any, ...]:

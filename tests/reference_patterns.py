@@ -34,7 +34,7 @@ def mentioned(pattern: Any) -> set[str]:
 
 
 def used_by_aggregate(pattern: p.Aggregate) -> set[str]:
-    return {*pattern.by, *variables(tuple(argument for *_, argument in pattern.results))}
+    return {*pattern.by, *variables(tuple(argument for *_, argument, _ in pattern.results))}
 
 
 def binds(pattern: Any) -> set[str]:
@@ -100,7 +100,7 @@ def rename(thing: Any, names: dict[str, str]) -> Any:
         return replace(thing, by=names.get(thing.by or "", thing.by))
     if isinstance(thing, p.Aggregate):
         by = tuple(names.get(name, name) for name in thing.by)
-        results = tuple((names.get(v, v), f, d, rename(a, names)) for v, f, d, a in thing.results)
+        results = tuple((names.get(v, v), f, d, rename(a, names), n) for v, f, d, a, n in thing.results)
         return replace(thing, pattern=rename(thing.pattern, names), results=results, by=by)
     if isinstance(thing, p.Atom):
         return replace(thing, arguments=rename(thing.arguments, names))

@@ -169,6 +169,8 @@ def draw(events: list[Event], derived: list[Event], axis: str) -> str:
     scale = SCALES[axis.split(" ")[0]]
 
     def column(time: int) -> int:
+        if time % scale == scale - 1:  # the last microsecond of a window is just left of the next
+            return column(time + 1) - 1
         at = left + (time / scale - first) * (right - left) / (second - first)
         assert at == round(at) >= left, f"{time / scale} has no column of its own"
         return round(at)

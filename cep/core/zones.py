@@ -44,7 +44,12 @@ class Zone:
     def local(self, instants: Any) -> NDArray[np.int64]:
         """The local times at instants, both int64 microseconds: a local time is counted as if its clock were UTC's."""
         times: NDArray[np.int64] = np.asarray(instants, np.int64)
-        return times + self.offsets[np.searchsorted(self.instants, times - _cycles(times), "right") - 1]
+        return times + self.offsets[self.places(times)[0]]
+
+    def places(self, times: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The places in the table of the offsets at instants, and how much later than there these are."""
+        cycles = _cycles(times)
+        return np.searchsorted(self.instants, times - cycles, "right") - 1, cycles
 
     def utc(self, local: Any, later: bool = False) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The instants at which clocks show local times, and whether they ever do.

@@ -104,6 +104,7 @@ class Matcher:
 
     def windows(
         self,
+        pattern: Pattern,
         whole: Sequence[Attempt],
         bound: Bound,
         by: Sequence[str],
@@ -111,8 +112,13 @@ class Matcher:
         results: Sequence[AggregateResult],
     ) -> list[Attempt]:
         """The windows of what matched that give what is bound."""
-        made = windowed(whole, by, members_at, results, self.judge)
-        return [replace(one, bound={**bound, **one.bound}) for one in made if _fit(one, bound)]
+        made = []
+        for one in windowed(whole, by, members_at, results, self.judge):
+            late = one.end - self.until
+            failure = self.failure("open", pattern, by=late) if late > 0 else None
+            if _fit(one, bound):
+                made.append(replace(one, bound={**bound, **one.bound}, failure=failure))
+        return made
 
     # --- events ---
 

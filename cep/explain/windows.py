@@ -1,12 +1,17 @@
-"""Sliding windows over a few occurrences, by definition."""
+"""Windows over a few occurrences, by definition."""
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from cep.core.literals import SECOND
 from cep.events import Value
 from cep.explain.judging import Judge, Typed
 from cep.rules.terms import AggregateResult
@@ -15,28 +20,28 @@ if TYPE_CHECKING:
     from cep.explain.matching import Attempt
 
 
-Members = Callable[[Sequence[int], int], slice]
-"""Which of a group's occurrences, whose ends these are in order, are in the window at an instant."""
+Members = Callable[[Sequence[int]], Iterable[tuple[slice, int | None, int]]]
+"""Of a group's occurrences, whose ends these are in order: which are in each of its windows that has a result, where
+that begins (None: where the first of them does), and where it ends."""
 
 
 def windowed(
     found: Sequence[Attempt], by: Sequence[str], members_at: Members, results: Sequence[AggregateResult], judge: Judge
 ) -> list[Attempt]:
-    """A result for every group and instant at which something enters its window; its parts are all in the window."""
+    """A result for every group and time at which its window has one; its parts are all in the window."""
     names = list(dict.fromkeys(by))
     groups: dict[tuple[Typed, ...], list[Attempt]] = {}
     for attempt in sorted(found, key=lambda one: (one.end, one.start, [each.order for each in one.parts[::-1]])):
         groups.setdefault(tuple(attempt.bound[name] for name in names), []).append(attempt)
     made: list[Attempt] = []
     for key, members in groups.items():
-        ends = [member.end for member in members]
-        for now in dict.fromkeys(ends):
-            inside = members[members_at(ends, now)]
+        for which, since, now in members_at([member.end for member in members]):
+            inside = members[which]
+            start = min(member.start for member in inside) if since is None else since
             bound = dict(zip(names, key))
             for result in results:
                 bound[result.variable] = _result(result, inside, judge)
             parts = tuple(dict.fromkeys(part for member in inside for part in member.parts))
-            start = min(member.start for member in inside)
             made.append(replace(inside[-1], bound=bound, start=start, end=now, parts=parts, judged=(), held=1))
     return made
 
@@ -63,9 +68,34 @@ def _result(result: AggregateResult, inside: Sequence[Attempt], judge: Judge) ->
             return (statistics.stdev(map(float, numbers)) if len(numbers) > 1 else None), "float"
         case "first":
             return (there[0] if there else None), type
-        case _:
-            assert result.function == "last", "all aggregates are known"
+        case "last":
             return (there[-1] if there else None), type
+        case "mode":
+            most = Counter(there)
+            often = [value for value in there if most[value] == max(most.values())]
+            return min(often, key=_rank, default=None), type
+        case "median":
+            return (statistics.median(map(float, numbers)) if numbers else None), "float"
+        case "percentile":
+            return (float(np.percentile(numbers, result.parameter or 0)) if numbers else None), "float"
+        case function:
+            times = [member.end / SECOND for member, (value, _) in zip(inside, taken) if value is not None]
+            return _trend(function, (result.parameter or 0) / SECOND, times, list(map(float, numbers))), "float"
+
+
+def _trend(function: str, fading: float, times: list[float], numbers: list[float]) -> float | None:
+    """What goes by the times of values, in seconds."""
+    if not numbers:
+        return None
+    if function == "ewma":
+        weights = [2.0 ** -((times[-1] - time) / fading) for time in times]
+        return math.fsum(weight * number for weight, number in zip(weights, numbers)) / math.fsum(weights)
+    if times[0] == times[-1]:
+        return None
+    if function == "rate":
+        return (numbers[-1] - numbers[0]) / (times[-1] - times[0])
+    assert function == "slope", "all aggregates are known"
+    return float(statistics.linear_regression(times, numbers).slope)
 
 
 def _rank(value: Value) -> tuple[str, float, str]:

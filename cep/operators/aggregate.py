@@ -1,14 +1,19 @@
-"""`p AGGREGATE A = avg(W) OVER LAST 5 EVENTS BY K`: a sliding window, and its results whenever something enters it."""
+"""`p AGGREGATE A = avg(W) OVER LAST 5 EVENTS BY K`: windows over a pattern, and results of what is in them.
+
+What slides has a result whenever something enters it; what follows one another when each is over.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cep.core.errors import NOWHERE, Span
-from cep.core.literals import say_duration
+from cep.core.literals import say_duration, write_duration
 from cep.core.suggest import did_you_mean
 from cep.operators.where import bounded_by, decided
 from cep.plan.binarise import Component
@@ -21,6 +26,7 @@ from cep.plan.render import counted, places_of
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 from cep.rules.terms import AggregateResult, Variable, rename_expression
+from cep.rules.windows import DAY, Over
 
 if TYPE_CHECKING:
     from cep.operators.build import Builder
@@ -29,13 +35,19 @@ if TYPE_CHECKING:
     from cep.plan.safety import Checker
     from cep.plan.types import Column, Inference
 
-COMMUTES = ("count", "min", "max")
+LONGER = DAY
+"""How much longer than it says a window by local time may last, at most: clocks were set back by up to a day."""
+
+COMMUTES = ("count", "min", "max", "median", "percentile", "mode")
 """Functions whose result does not depend on the order of what they take; nor does a sum of whole numbers."""
+
+SORTED = ("median", "percentile", "mode")
+"""Functions for which every value in a window is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window(Pattern):
-    """`pattern AGGREGATE results OVER LAST events|duration BY by`."""
+    """`pattern AGGREGATE results OVER LAST events|duration BY by`, or over another form of windows, `over`."""
 
     pattern: Pattern
     results: tuple[AggregateResult, ...]
@@ -44,6 +56,7 @@ class Window(Pattern):
     by: tuple[Variable, ...]
     within: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
+    over: Over | None = None
 
     def describe(self) -> PatternFacts:
         names = [Variable(result.variable, result.span) for result in self.results]
@@ -52,7 +65,7 @@ class Window(Pattern):
             binds=(*(v.name for v in self.by), *(r.variable for r in self.results)),
             mentions=(*used_variables(self._arguments), *self.by, *names),
             results=self.results,
-            duration=self.duration,
+            duration=_reach(self.duration, self.over),
             goal=True,
         )
 
@@ -91,7 +104,7 @@ class Window(Pattern):
         by = tuple(inner[v] for v in places)
         for result in self.results:
             places[result.variable] = len(places)
-        node = Aggregation(child, results, self.events, self.duration, by)
+        node = Aggregation(child, results, self.events, self.duration, by, self.over)
         number = bounded_by(builder, builder.add(node, tuple(places), self.span), places, self)
         return decided(builder, number, places, components, self.span), places
 
@@ -116,6 +129,13 @@ class Window(Pattern):
                 )
             names.add(result.variable)
 
+    def shortest(self) -> tuple[int, str] | None:
+        if self.over is None or self.over.form == "every" or self.over.zone is not None:
+            return None
+        session = self.over.form == "session"
+        length = self.over.length if session else self.over.length - 1
+        return length, f"the {'SESSION' if session else 'window'} alone lasts {write_duration(self.over.length)}"
+
     def ranges(self, searcher: Searcher) -> Ranges:
         groups = {variable.name for variable in self.by}
         return {name: known for name, known in self.pattern.ranges(searcher).items() if name in groups}
@@ -124,26 +144,55 @@ class Window(Pattern):
         groups = {variable.name for variable in self.by}
         inner = matcher.attempts(self.pattern, {name: value for name, value in bound.items() if name in groups})
         whole = [attempt for attempt in inner if attempt.failure is None]
-        made = matcher.windows(whole, bound, [variable.name for variable in self.by], self.members_at, self.results)
+        by = [variable.name for variable in self.by]
+        made = matcher.windows(self, whole, bound, by, self.members_at, self.results)
         failed = [replace(attempt, bound=bound) for attempt in inner if attempt.failure]
         return made or failed or [matcher.missing(self.pattern, bound)]
 
-    def members_at(self, ends: Sequence[int], now: int) -> slice:
-        """Which of a group's occurrences, whose ends these are in order, are in the window at `now`."""
-        until = bisect_right(ends, now)
-        since = 0 if self.duration is None else bisect_right(ends, now - self.duration)
-        return slice(since if self.events is None else max(since, until - self.events), until)
+    def members_at(self, ends: Sequence[int]) -> Iterator[tuple[slice, int | None, int]]:
+        """Of a group's occurrences, whose ends these are in order: which are in each window that has a result, where
+        that begins (None: where the first of them does), and where it ends."""
+        over = self.over
+        if over is None or over.form == "every":
+            times = list(dict.fromkeys(ends))
+            if over is not None:
+                step, longest = over.length, self.duration or 0
+                times = sorted({at for end in ends for at in range(end + -end % step, end + longest, step)})
+            for now in times:
+                until = bisect_right(ends, now)
+                since = 0 if self.duration is None else bisect_right(ends, now - self.duration)
+                yield slice(since if self.events is None else max(since, until - self.events), until), None, now
+        elif over.form == "session":
+            breaks = [at for at in range(1, len(ends)) if ends[at] - ends[at - 1] > over.length]
+            for first, last in zip([0, *breaks], [*breaks, len(ends)]):
+                yield slice(first, last), None, ends[last - 1] + over.length
+        else:
+            from cep.operators.goals.grid import bounds_of
+
+            starts, lasts = bounds_of(over)(np.array(ends, np.int64))
+            for start, now in dict.fromkeys(zip(starts.tolist(), lasts.tolist())):
+                yield slice(bisect_left(ends, start), bisect_right(ends, now)), start, now
+
+
+def _reach(duration: int | None, over: Over | None) -> int | None:
+    """How long what enters a window is in it, at most; of a session from the last that entered."""
+    if over is None:
+        return duration
+    if over.form == "every":
+        return (duration or 0) + over.length
+    return over.length + (LONGER if over.zone is not None else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation(Node):
-    """A sliding window. Columns: the `by` columns, then a column a result."""
+    """Windows. Columns: the `by` columns, then a column a result."""
 
     child: int
     results: tuple[AggregateResult, ...]
     events: int | None
     duration: int | None
     by: tuple[int, ...]
+    over: Over | None = None
 
     @property
     def _arguments(self) -> list[Any]:
@@ -174,7 +223,7 @@ class Aggregation(Node):
         return self.events == 1 and parts[0]
 
     def horizon(self, parts: Sequence[bool]) -> Horizon:
-        return Horizon(self.duration, events=self.events)
+        return Horizon(_reach(self.duration, self.over), events=self.events)
 
     def by_order(self, types: Sequence[str]) -> bool:
         if self.events is not None:  # which of them are the last ones; how many there are does not
@@ -195,15 +244,33 @@ class Aggregation(Node):
             )
             for result, name in zip(self.results, names[len(self.by) :], strict=True)
         ]
-        return pattern_text.aggregate(sides[0], results, self.events, self.duration, names[: len(self.by)])
+        groups = names[: len(self.by)]
+        return pattern_text.aggregate(sides[0], results, self.events, self.duration, self.over, groups)
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
-        newer = f"when {counted(self.events or 0, 'newer one')} of its group came"
+        kept = f"{sides[0]} in the window"
+        if (
+            self.over is not None
+            and self.over.form != "every"
+            and not any(r.distinct or r.function in SORTED for r in self.results)
+        ):
+            kept = "one running result a group"
         return [
             ("group", ", ".join(rendering.names[number][: len(self.by)]) or "none: one window for all"),
-            ("remembers", f"{sides[0]} in the window"),
-            ("forgets", newer if self.duration is None else f"after {say_duration(self.duration)}"),
+            ("remembers", kept),
+            ("forgets", self._forgets()),
         ]
+
+    def _forgets(self) -> str:
+        if self.over is not None and self.over.form == "each":
+            return "when its window is over"
+        if self.over is not None and self.over.form == "session":
+            return f"when nothing of its group came for {say_duration(self.over.length)}"
+        if self.over is not None:
+            return f"at the next multiple of {say_duration(self.over.length)} after {say_duration(self.duration or 0)}"
+        if self.duration is not None:
+            return f"after {say_duration(self.duration)}"
+        return f"when {counted(self.events or 0, 'newer one')} of its group came"
 
     def goal(self, builder: Builder, number: int) -> Any:
         from cep.operators.goals.aggregate import window_of

@@ -23,7 +23,7 @@ from cep.rules.terms import (
 Place = tuple[str, int]
 """A predicate and a position of its arguments."""
 
-_PASSED_ON = ("first", "last", "min", "max", "sum")  # aggregates that give what they take
+_PASSED_ON = ("first", "last", "mode", "min", "max", "sum")  # aggregates that give what they take
 
 
 def wanted(rules: Rules, types: Mapping[Place, str | None]) -> dict[Place, str]:

@@ -54,7 +54,11 @@ def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> d
 def spelt(value: Any) -> str:
     """A value of the syntax or the plan as text, without what takes no part in its equality."""
     if is_dataclass(value) and not isinstance(value, type):
-        inner = [spelt(getattr(value, field.name)) for field in fields(value) if field.compare]
+        inner = [
+            spelt(getattr(value, field.name))
+            for field in fields(value)
+            if field.compare and not ("later" in field.metadata and getattr(value, field.name) is None)
+        ]
         return f"{type(value).__name__}({', '.join(inner)})"
     if isinstance(value, tuple | list):
         return f"({', '.join(map(spelt, value))})"

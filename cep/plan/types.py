@@ -17,6 +17,7 @@ from cep.plan.algebra import Head
 from cep.plan.binarise import Binarised
 from cep.plan.names import author_names, excerpt
 from cep.plan.order import Group, Unit, settle
+from cep.rules.aggregates import example
 from cep.rules.conditions import Conditions, compile_conditions
 from cep.rules.expressions import check
 from cep.rules.relations import Relation
@@ -298,19 +299,19 @@ class Inference:
         if typed is None:
             return Column("any", True)
         type = typed.type
-        if result.function in ("first", "last"):
+        if result.function in ("first", "last", "mode"):
             return Column(type, True)
         takes, good = SUMMED.get(result.function, ("numbers", ("int", "float", "any")))
         if type not in good:
             written = excerpt(self.source, result.argument.span) or "X"
             hint = f"`count(distinct {written})`, `first({written})` and `last({written})` take any value"
             if type == "duration":
-                hint = f"`{result.function}({written} / 1 s)` takes its seconds, which are a number"
+                hint = f"`{example(result.function, f'{written} / 1 s')}` takes its seconds, which are a number"
             elif type == "time":
                 hint = "`min`, `max`, `first` and `last` take times"
             self.complain(f"`{result.function}` takes {takes}, this is {a(type)}", result.argument.span, hint)
             return Column("float", True)
-        if result.function in ("avg", "stddev") or type == "any":
+        if result.function not in ("sum", "min", "max") or type == "any":
             return Column("float", True)
         return Column(type, True)
 

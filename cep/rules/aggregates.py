@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "first", "last")
+AGGREGATES = (
+    "count", "sum", "avg", "min", "max", "stddev", "first", "last",
+    "median", "percentile", "mode", "slope", "rate", "ewma",
+)  # fmt: skip
+
+PARAMETERS = {
+    "percentile": "a number from 0 to 100, below which so much of a hundred lies",
+    "ewma": "the time in which a value comes to count half",
+}
+"""Those that take a number behind their value, and what it says."""
 
 FOREIGN_AGGREGATES = {
     "average": "avg",
@@ -14,7 +23,22 @@ FOREIGN_AGGREGATES = {
     "stdev": "stddev",
     "cnt": "count",
     "latest": "last",
+    "quantile": "percentile",
+    "percentile_cont": "percentile",
+    "trend": "slope",
+    "regr_slope": "slope",
+    "derivative": "rate",
+    "deriv": "rate",
+    "ema": "ewma",
+    "ewm": "ewma",
+    "most_frequent": "mode",
 }
 
-HINT = "is an aggregate, which takes many events: `smoke(R, T) AGGREGATE M = {}(T) OVER LAST 30 min BY R`"
+HINT = "is an aggregate, which takes many events: `smoke(R, T) AGGREGATE M = {} OVER LAST 30 min BY R`"
 """What is said of one where a value is due."""
+
+
+def example(name: str, value: str) -> str:
+    """A function of a value, with what else it takes."""
+    more = {"percentile": ", 95", "ewma": ", 5 min"}.get(name, "")
+    return f"{name}({value}{more})"

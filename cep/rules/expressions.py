@@ -11,7 +11,7 @@ from cep.core.literals import too_long, write_duration, write_time
 from cep.core.suggest import did_you_mean
 from cep.core.time import FARTHEST
 from cep.events import Iri
-from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES, HINT
+from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES, HINT, example
 from cep.rules.arithmetic import of_numbers, of_ticks, operator_hint
 from cep.rules.constants import constant_mistakes
 from cep.rules.evaluate import compile, compile_test, constant_value
@@ -207,7 +207,7 @@ class _Checker:
         name = call.function
         if name not in FUNCTIONS:
             if name in FOREIGN_AGGREGATES or name in AGGREGATES:
-                hint = f"`{name}` {HINT.format(FOREIGN_AGGREGATES.get(name, name))}"
+                hint = f"`{name}` {HINT.format(example(FOREIGN_AGGREGATES.get(name, name), 'T'))}"
                 raise self.error(f"unknown function `{name}`", call.span, hint)
             known = "there are " + " ".join(sorted([*FUNCTIONS, "start", "end"]))
             raise self.error(f"unknown function `{name}`", call.span, did_you_mean(name, sorted(FUNCTIONS)) or known)

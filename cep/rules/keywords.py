@@ -30,25 +30,9 @@ ALERTING = (
     "ON", "SEVERITY", "URGENCY", "CERTAINTY", "CATEGORY", "TITLE", "TEXT", "INSTRUCTION", "FOR", "KEYED",
     "AT", "RADIUS", "AREA",
 )  # fmt: skip
+WINDOWS = ("LAST", "EVENTS", "EACH", "SESSION", "EVERY", "ZONE", "BY", "DISTINCT")
 POSITIONAL = frozenset(
-    (
-        "LAST",
-        "EVENTS",
-        "BY",
-        "FROM",
-        "TIME",
-        "START",
-        "END",
-        "IN",
-        "IS",
-        "MOD",
-        "DISTINCT",
-        "AS",
-        "ALERT",
-        "BETWEEN",
-        "FACT",
-        *ALERTING,
-    )
+    (*WINDOWS, "FROM", "TIME", "START", "END", "IN", "IS", "MOD", "AS", "ALERT", "BETWEEN", "FACT", *ALERTING)
 )
 KEYWORDS = RESERVED | STATEMENT_WORDS | POSITIONAL
 _SMALL = ("AND", "BETWEEN", "DISTINCT", "EVENT", "FACT", "IN", "IS", "MOD", "NOT", "OR", "POLICY")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cep.core.literals import write_duration
 from cep.rules.printing import instant, print_argument, print_arguments, print_conditions, print_policy, print_result
 from cep.rules.terms import AggregateResult, Condition, Expression, PolicyChoice
+from cep.rules.windows import Over, over
 
 # How tightly a pattern holds together.
 POSTFIXED, JOINED, REPEATED = range(3)
@@ -90,10 +91,10 @@ def aggregate(
     results: Sequence[AggregateResult],
     events: int | None,
     duration: int | None,
+    form: Over | None,
     by: Sequence[str],
 ) -> Text:
-    """`pattern AGGREGATE results OVER LAST events|duration BY by`."""
-    length = f"{events} EVENTS" if duration is None else write_duration(duration)
+    """`pattern AGGREGATE results OVER LAST events|duration BY by`, or over another form of windows."""
     groups = f" BY {', '.join(by)}" if by else ""
     listed = ", ".join(map(print_result, results))
-    return Text(f"{pattern.text} AGGREGATE {listed} OVER LAST {length}{groups}", POSTFIXED, bool(by))
+    return Text(f"{pattern.text} AGGREGATE {listed} OVER {over(events, duration, form)}{groups}", POSTFIXED, bool(by))

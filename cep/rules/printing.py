@@ -117,6 +117,9 @@ def instant(ticks: int) -> str:
 
 def print_result(result: AggregateResult) -> str:
     inside = "" if result.argument is None else print_expression(result.argument)
+    if result.parameter is not None:
+        behind = write_duration(int(result.parameter)) if result.function == "ewma" else repr(result.parameter)
+        inside = f"{inside}, {behind}"
     return f"{result.variable} = {result.function}({'distinct ' if result.distinct else ''}{inside})"
 
 

@@ -115,16 +115,22 @@ class PolicyChoice:
     span: Span = field(default=NOWHERE, compare=False)
 
 
+LATER = {"later": True}
+"""Marks a field that came later: where it is None, goals are kept under the names that they had before."""
+
+
 @dataclass(frozen=True, slots=True)
 class AggregateResult:
-    """`A = avg(W)`: variable, function (count sum avg min max stddev first last), argument (None: `count()`);
-    `distinct` for `count(distinct X)`. The argument may be any expression over the pattern's variables."""
+    """`A = avg(W)`: variable, function (`cep.rules.aggregates`), argument (None: `count()`);
+    `distinct` for `count(distinct X)`; `parameter`: what is behind the value, of percentile a number from 0 to 100, of
+    ewma microseconds. The argument may be any expression over the pattern's variables."""
 
     variable: str
     function: str
     argument: Expression | None
     distinct: bool = False
     span: Span = field(default=NOWHERE, compare=False)
+    parameter: float | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,8 +193,9 @@ class _Lowering:
                 )
             case ast.Times():
                 return self.times(pattern, policy, within, outside)
-            case ast.Aggregate(inner, results, events, duration, by, span):
-                return Window(self.pattern(inner, policy, within, outside), results, events, duration, by, within, span)
+            case ast.Aggregate(inner, results, events, duration, by, span, over):
+                part = self.pattern(inner, policy, within, outside)
+                return Window(part, results, events, duration, by, within, span, over)
 
     def cnot(
         self,

@@ -11,7 +11,8 @@ from cep.language.syntax import ast, messages
 from cep.language.syntax.conditions import conditions
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import end_statement
-from cep.language.syntax.patterns import duration, event
+from cep.language.syntax.durations import duration
+from cep.language.syntax.patterns import event
 from cep.language.syntax.terms import expression
 from cep.language.syntax.tokens import Token
 from cep.rules.keywords import ALERTING, OPERATORS, POSTFIXES

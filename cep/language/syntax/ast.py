@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from cep.core.errors import NOWHERE, Source, Span
 from cep.rules.terms import AggregateResult, Condition, Constant, Expression, PolicyChoice, StaticRule, Variable
 from cep.rules.typed_facts import FactDeclaration
+from cep.rules.windows import Over
 
 # Spans take no part in equality: two patterns written at different places may be the same pattern.
 
@@ -103,7 +104,8 @@ class Policy:
 class Aggregate:
     """`pattern AGGREGATE results OVER LAST n EVENTS|duration [BY variables]`.
 
-    `events` is the number of occurrences, or None; `duration` the length in microseconds, or None.
+    `events` is the number of occurrences, or None; `duration` the length in microseconds, or None. `over`: EACH,
+    SESSION or EVERY.
     """
 
     pattern: Pattern
@@ -112,6 +114,7 @@ class Aggregate:
     duration: int | None
     by: tuple[Variable, ...]
     span: Span = field(default=NOWHERE, compare=False)
+    over: Over | None = None
 
 
 Pattern = EventPattern | TimePoint | Binary | Not | Unless | Times | Within | Where | Policy | Aggregate

@@ -6,7 +6,8 @@ from cep.core.literals import read_string
 from cep.events import type_names
 from cep.language.syntax import ast, messages
 from cep.language.syntax.cursor import Cursor
-from cep.language.syntax.patterns import duration, policy_choice
+from cep.language.syntax.durations import duration
+from cep.language.syntax.patterns import policy_choice
 from cep.language.syntax.terms import constant
 from cep.rules.keywords import RESERVED
 

@@ -16,7 +16,16 @@ ALL_OR_NONE = "arguments are all by name, `sensor(id: ID, wind: W)`, or all by p
 STATIC_EXAMPLE = "`risky(X) :- linked(X, Y), dangerous(Y).`"
 CASE = "names start with a lower-case letter, variables with an upper-case one"
 DURATION = "a duration is written `500 ms`, `10 s`, `30 min`, `3 h`, `2 d` or `PT3H`; a bare number is seconds"
-WINDOW = "a window is written `OVER LAST 5 EVENTS` or `OVER LAST 30 min`, then `BY ID` for one result a group"
+WINDOW = (
+    "a window is written `OVER LAST 5 EVENTS`, `OVER LAST 30 min`, `OVER EACH 1 h` or `OVER SESSION 10 min`, "
+    "then `BY ID` for one result a group"
+)
+EACH = (
+    'windows one after the other are written `OVER EACH 1 h`, `OVER EACH 1 d ZONE "Europe/Zurich"`, `OVER EACH 1 week`'
+)
+SESSION = "a session ends when nothing has come for so long: `OVER SESSION 10 min BY ID`"
+EVERY = "a sliding window with results at regular times is written `OVER LAST 30 min EVERY 5 min`"
+ZONE = 'windows by local time are written `OVER EACH 1 d ZONE "Europe/Zurich"`, with a name of the IANA database'
 RESULT = "an aggregate is written `A = avg(W), N = count() OVER LAST 5 EVENTS BY ID`"
 ABSENCE = "absence is between two events: `NOT(rain(R)).[smoke(R), fire(R)]`"
 UNLESS = f"`UNLESS` {OPERATORS['UNLESS']}"
@@ -68,6 +77,11 @@ FOREIGN_OPERATORS = {
     "IN": "WITHIN",
     "XOR": "OR",
 }
+# What other languages call windows.
+FOREIGN_WINDOWS = {
+    "TUMBLING": EACH, "TUMBLE": EACH, "FIXED": EACH, "HOPPING": EVERY, "HOP": EVERY, "SLIDING": EVERY, "SLIDE": EVERY,
+    "HOURLY": EACH, "DAILY": EACH, "GAP": SESSION, "SESSIONS": SESSION,
+}  # fmt: skip
 # What SQL writes between two values, and what is written instead.
 FOREIGN_TESTS = {
     "LIKE": '`starts_with(F, "m")`, `ends_with(F, "k")`, `contains(F, "il")`, or by a regular expression, '

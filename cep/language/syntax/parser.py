@@ -32,9 +32,10 @@ knows at an error only which tokens it could shift, where the author is to read 
     event       = name [ "(" [ expression { "," expression } | named { "," named } ] ")" ]
     named       = name ":" expression
     postfix     = "WHERE" conditions | "WITHIN" duration | "POLICY" choice
-                | "AGGREGATE" result { "," result } "OVER" "LAST" ( number "EVENTS" | duration )
-                      [ "BY" VARIABLE { "," VARIABLE } ]
-    result      = VARIABLE "=" aggregate "(" [ [ "distinct" ] expression ] ")"
+                | "AGGREGATE" result { "," result } "OVER" window [ "BY" VARIABLE { "," VARIABLE } ]
+    window      = "LAST" number "EVENTS" | "LAST" duration [ "EVERY" duration ] | "SESSION" duration
+                | "EACH" ( duration | number "week" ) [ "ZONE" STRING ]
+    result      = VARIABLE "=" aggregate "(" [ [ "distinct" ] expression [ "," number | "," duration ] ] ")"
     choice      = "unrestricted" | ( "recent" | "chronological" ) [ "(" ( "longest" | "shortest" | "by" VARIABLE ) ")" ]
     duration    = number [ unit ] | DURATION
     unit        = "ms" | "s" | "min" | "h" | "d"

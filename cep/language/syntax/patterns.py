@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
-from cep.core.literals import read_duration, read_number, read_ticks, read_time
+from cep.core.literals import read_ticks, read_time
 from cep.language.syntax import ast, messages
+from cep.language.syntax.aggregates import aggregate
 from cep.language.syntax.conditions import conditions
 from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.durations import duration, whole_number
 from cep.language.syntax.terms import arguments, close_arguments, expression, unit_after_number
 from cep.language.syntax.tokens import Token
-from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES
 from cep.rules.keywords import BINARY_OPERATORS, OPERATORS, POSTFIXES, RESERVED
-from cep.rules.terms import AggregateResult, Expression, PolicyChoice, Variable
+from cep.rules.terms import Expression, PolicyChoice
 
 _STEPS = frozenset((*OPERATORS, *POSTFIXES))
 POLICIES = ("unrestricted", "recent", "chronological")
@@ -89,7 +90,7 @@ def _postfixed(cursor: Cursor, postfix: Token, first: Token, left: ast.Pattern) 
             chosen = policy_choice(cursor)
             return ast.Policy(left, chosen, cursor.span(first))
         case _:
-            return _aggregate(cursor, first, left)
+            return aggregate(cursor, first, left)
 
 
 def _refuse_logic(cursor: Cursor) -> NoReturn:
@@ -107,21 +108,10 @@ def _repeated(cursor: Cursor) -> ast.Pattern:
     while cursor.token.key == "TIMES":
         height = cursor.height
         times = cursor.advance()
-        count = _count(cursor, "`TIMES`", messages.TIMES)
+        count = whole_number(cursor, "`TIMES`", messages.TIMES)
         cursor.grow(height, times)
         read = ast.Times(read, count, cursor.span(first))
     return read
-
-
-def _count(cursor: Cursor, what: str, example: str) -> int:
-    token = cursor.token
-    if token.kind != "number":
-        cursor.fail(f"a whole number after {what}", f"e.g. {example}")
-    count = cursor.read(read_number, token, token.text)
-    if not isinstance(count, int) or count < 1:
-        cursor.stop(f"{what} takes a whole number from 1, found `{token.text}`", f"e.g. {example}")
-    cursor.advance()
-    return count
 
 
 def _primary(cursor: Cursor) -> ast.Pattern:
@@ -263,24 +253,6 @@ def named_arguments(cursor: Cursor) -> tuple[tuple[str, ...], tuple[Expression, 
     return tuple(names), tuple(values)
 
 
-def duration(cursor: Cursor) -> int:
-    """Microseconds: `10 s`, `PT3H`, or a bare number of seconds; never negative."""
-    token = cursor.token
-    if token.kind == "duration":
-        cursor.advance()
-        return cursor.read(read_duration, token, token.text)
-    if token.kind != "number":
-        calendar = token.kind == "variable" and token.text[0] == "P" and token.text[1:2].isdigit()
-        hint = "months and years differ in length: `P30D`, `P365D`" if calendar else messages.DURATION
-        cursor.fail("a duration", hint)
-    cursor.advance()
-    unit = unit_after_number(cursor)
-    ticks = cursor.read(read_ticks, token, token.text, *([unit] if unit else []))
-    if unit and cursor.token.kind == "number" and not cursor.on_new_line():
-        cursor.fail("the end of the duration", "a duration has one unit: `90 min`, or the form `PT1H30M`")
-    return ticks
-
-
 def policy_choice(cursor: Cursor) -> PolicyChoice:
     """`recent`, `recent(longest)`, `chronological(by Vol)`."""
     first = cursor.token
@@ -305,71 +277,3 @@ def policy_choice(cursor: Cursor) -> PolicyChoice:
         cursor.fail("`longest`, `shortest` or `by`", messages.unknown(tie, ("longest", "shortest"), messages.TIE))
     cursor.close(opening, ")", "`)`")
     return PolicyChoice(name, tie, by, cursor.span(first))
-
-
-def _aggregate(cursor: Cursor, first: Token, left: ast.Pattern) -> ast.Aggregate:
-    results = [_result(cursor)]
-    height = cursor.height
-    while cursor.accept(","):
-        results.append(_result(cursor))
-        height = max(height, cursor.height)
-    cursor.expect("OVER", "`OVER`", messages.WINDOW)
-    cursor.expect("LAST", "`LAST`", messages.WINDOW)
-    events, ticks = _window(cursor)
-    by: list[Variable] = []
-    if cursor.accept("BY"):
-        by.append(_group(cursor))
-        while cursor.accept(","):
-            by.append(_group(cursor))
-    cursor.height = height
-    return ast.Aggregate(left, tuple(results), events, ticks, tuple(by), cursor.span(first))
-
-
-def _group(cursor: Cursor) -> Variable:
-    token = cursor.variable("a variable to group by", messages.WINDOW)
-    return Variable(token.text, token.span)
-
-
-def _window(cursor: Cursor) -> tuple[int | None, int | None]:
-    """(number of events, None) or (None, microseconds), either above zero."""
-    token, after = cursor.token, cursor.peek()
-    if token.kind == "number" and after.key == "EVENTS":
-        count = _count(cursor, "`LAST`", "`OVER LAST 5 EVENTS`")
-        cursor.advance()
-        return count, None
-    if token.kind == "number" and after.text.upper() == "EVENT":
-        cursor.advance()
-        cursor.fail("`EVENTS` or a unit", messages.WINDOW)
-    ticks = duration(cursor)
-    if ticks == 0:
-        cursor.stop("a window of no length holds nothing", messages.WINDOW, cursor.span(token))
-    return None, ticks
-
-
-def _result(cursor: Cursor) -> AggregateResult:
-    first = cursor.variable("a variable for the result", messages.RESULT)
-    cursor.expect("=", "`=`", messages.RESULT)
-    function = cursor.token
-    if function.kind not in ("name", "variable") or function.key in RESERVED:
-        cursor.fail("an aggregate function", messages.RESULT)
-    name = function.text.lower()
-    if name not in AGGREGATES:
-        all_of_them = "the aggregates are " + ", ".join(f"`{each}`" for each in AGGREGATES)
-        hint = messages.unknown(name, AGGREGATES, all_of_them, FOREIGN_AGGREGATES)
-        cursor.stop(f"unknown aggregate `{function.text}`", hint)
-    cursor.advance()
-    opening = cursor.expect("(", "`(`", messages.RESULT)
-    cursor.height = 1
-    if cursor.token.key == ")":
-        if name != "count":
-            cursor.fail("a value", f"`{name}` needs what it aggregates: `{name}(W)`; only `count()` goes without")
-        cursor.advance()
-        return AggregateResult(first.text, name, None, False, cursor.span(first))
-    distinct = cursor.token.key == "DISTINCT"
-    if distinct:
-        if name != "count":
-            cursor.stop(f"`distinct` belongs to `count`, not to `{name}`", "e.g. `N = count(distinct X)`")
-        cursor.advance()
-    argument = expression(cursor)
-    cursor.close(opening, ")", "an operator or `)`")
-    return AggregateResult(first.text, name, argument, distinct, cursor.span(first))

@@ -95,4 +95,5 @@ def _text(pattern: ast.Pattern) -> Text:
         case ast.Policy(inner, choice):
             return pattern_text.policy(_text(inner), choice)
         case ast.Aggregate(inner, results, events, ticks, by):
-            return pattern_text.aggregate(_text(inner), results, events, ticks, [each.name for each in by])
+            groups = [each.name for each in by]
+            return pattern_text.aggregate(_text(inner), results, events, ticks, pattern.over, groups)

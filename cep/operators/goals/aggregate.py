@@ -16,7 +16,7 @@ from cep.core.relation import Table, bits, empty, rows
 from cep.core.room import roomy
 from cep.core.schema import CODED
 from cep.core.time import BEGINNING, Frontier
-from cep.operators.goals import partial, ring, window
+from cep.operators.goals import general_window, partial, ring, wide_partial, window
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import (
     Arrays,
@@ -32,12 +32,15 @@ from cep.operators.goals.contract import (
     restored,
     to_arrow,
 )
+from cep.operators.goals.grid import bounds_of
 from cep.operators.goals.keyed_state import KeyedState, Parts
 from cep.operators.goals.keys import Keys, capacity_for, reindex
+from cep.operators.goals.labels import Labels
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.relational import columns_of
 from cep.operators.goals.store import room
 from cep.operators.goals.window import END, HEADER, NAME, SLOT
+from cep.operators.goals.windowed_aggregate import Bounds, WindowedAggregate, WindowSpec
 from cep.rules.evaluate import Evaluation, compile
 from cep.rules.expressions import check
 from cep.rules.typed import coerced
@@ -47,7 +50,15 @@ if TYPE_CHECKING:
     from cep.operators.build import Builder
 
 
+OF_FLOATS = ("avg", "stddev", "median", "percentile", "slope", "rate", "ewma")
+"""Functions that take numbers as floats, and give one."""
+
 KINDS = {
+    ("median", "float"): wide_partial.MEDIAN,
+    ("percentile", "float"): wide_partial.PERCENTILE,
+    ("slope", "float"): wide_partial.SLOPE,
+    ("rate", "float"): wide_partial.RATE,
+    ("ewma", "float"): wide_partial.EWMA,
     ("sum", "int"): partial.SUM_INT,
     ("sum", "duration"): partial.SUM_INT,
     ("sum", "float"): partial.SUM_FLOAT,
@@ -66,6 +77,8 @@ def kind_of(function: str, type: str, distinct: bool) -> int:
         return partial.FIRST_FLOAT if type == "float" else partial.FIRST_VALUE
     if function == "last":
         return partial.LAST_FLOAT if type == "float" else partial.LAST_VALUE
+    if function == "mode":
+        return wide_partial.MODE_FLOAT if type == "float" else wide_partial.MODE
     if function in ("min", "max") and type != "float":
         return partial.MIN_INT if function == "min" else partial.MAX_INT
     return KINDS[function, type]
@@ -216,7 +229,7 @@ class SlidingAggregate(KeyedState, Untimed):
             return arrays
         arrays = restored(batch, store=self.store.shape[1], keys=keys, groups=self.groups.shape[1])
         demand(len(arrays["groups"]) == len(arrays["keys"]))
-        demand(_chained(arrays["store"], arrays["groups"]))
+        demand(window.chained(arrays["store"], arrays["groups"]))
         return arrays
 
     def _become(self, state: Arrays) -> None:
@@ -273,29 +286,6 @@ def _more_groups(groups: Ints, slots: int) -> Ints:
     return larger
 
 
-def _chained(store: Ints, groups: Ints) -> bool:
-    """Whether each group's rows, in their order, are its chain, as a snapshot has them."""
-    count, number, slots = len(store), len(groups), store[:, SLOT]
-    if count and (int(slots.min()) < 0 or int(slots.max()) >= number):
-        return False
-    sizes = np.bincount(slots, minlength=number)
-    order, last = np.argsort(slots, kind="stable"), np.cumsum(sizes) - 1
-    first = last - sizes + 1
-    following, before = np.append(order[1:], -1)[:count], np.append(-1, order[:-1])[:count]
-    back = groups[:, window.G_BACK]
-    if not sizes.all() or (number and (int(back.min()) < -1 or int(back.max()) >= count)):
-        return False
-    following[last], before[first] = -1, -1
-    return bool(
-        (store[order, window.NEXT] == following).all()
-        and (store[order, window.PREVIOUS] == before).all()
-        and (groups[:, window.G_HEAD] == order[first]).all()
-        and (groups[:, window.G_TAIL] == order[last]).all()
-        and (groups[:, window.G_COUNT] == sizes).all()
-        and ((back < 0) | (slots[back] == np.arange(number))).all()
-    )
-
-
 def _joined(one: Arrays, other: Arrays) -> Arrays:
     """Two states that have no group in common as one."""
     made = {name: np.concatenate([one[name], other[name]]) for name in one}
@@ -325,7 +315,7 @@ def window_of(node: Aggregation, builder: Builder) -> Goal:
             continue
         typed = check(result.argument, names, builder.plan.source)
         wanted = typed.type
-        if result.function in ("avg", "stddev") or (typed.type == "any" and result.function in ("sum", "min", "max")):
+        if result.function in OF_FLOATS or (typed.type == "any" and result.function in ("sum", "min", "max")):
             wanted = "float"
         fitted = coerced(typed, wanted)
         assert fitted is not None, "arguments that are no numbers were refused"
@@ -343,5 +333,24 @@ def window_of(node: Aggregation, builder: Builder) -> Goal:
         return made
 
     by_codes = tuple(i for i, c in enumerate(node.by) if types[c] in CODED)
-    spec = AggregateSpec(node.events or 0, node.duration or 0, node.by, by_codes, tuple(kinds), values, tuple(coded))
-    return SlidingAggregate(spec, builder.lineage)
+    if node.over is None and max(kinds) < wide_partial.RATE:
+        events, duration = node.events or 0, node.duration or 0
+        plain = AggregateSpec(events, duration, node.by, by_codes, tuple(kinds), values, tuple(coded))
+        return SlidingAggregate(plain, builder.lineage)
+    form, length, step, bounds = _form(node)
+    parameters = tuple(float(result.parameter or 0) for result in node.results)
+    spec = WindowSpec(form, length, step, bounds, node.by, by_codes, tuple(kinds), parameters, values, tuple(coded))
+    return WindowedAggregate(spec, lambda: Labels(builder.pool), builder.lineage)
+
+
+def _form(node: Aggregation) -> tuple[int, int, int, Bounds | None]:
+    """The form of a node's windows, their length in events or microseconds, EVERY's step and EACH's bounds."""
+    if node.over is None:
+        if node.events is not None:
+            return general_window.LAST_EVENTS, node.events, 1, None
+        return general_window.LAST_TIME, node.duration or 0, 1, None
+    if node.over.form == "every":
+        return general_window.EVERY, node.duration or 0, node.over.length, None
+    if node.over.form == "session":
+        return general_window.SESSION, node.over.length, 1, None
+    return general_window.EACH, node.over.length, 1, bounds_of(node.over)

@@ -18,6 +18,7 @@ from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.core.room import SPARE
+from cep.operators.goals.contract import Ints
 from cep.operators.goals.intrinsics import prefetch
 from cep.operators.goals.keys import MISSING, NAN, grow, mix
 from cep.operators.goals.partial import DISTINCT, combine, lift, outcome
@@ -257,3 +258,26 @@ def regroup(store, keep, groups, numbers, fresh_groups, kinds):  # type: ignore[
                 counts[where, 2] += 1
                 fresh[i, HEADER + 4 * k + 1] = where
     return fresh, index, counts, total
+
+
+def chained(store: Ints, groups: Ints) -> bool:
+    """Whether each group's rows, in their order, are its chain, as a snapshot has them."""
+    count, number, slots = len(store), len(groups), store[:, SLOT]
+    if count and (int(slots.min()) < 0 or int(slots.max()) >= number):
+        return False
+    sizes = np.bincount(slots, minlength=number)
+    order, last = np.argsort(slots, kind="stable"), np.cumsum(sizes) - 1
+    first = last - sizes + 1
+    following, before = np.append(order[1:], -1)[:count], np.append(-1, order[:-1])[:count]
+    back = groups[:, G_BACK]
+    if not sizes.all() or (number and (int(back.min()) < -1 or int(back.max()) >= count)):
+        return False
+    following[last], before[first] = -1, -1
+    return bool(
+        (store[order, NEXT] == following).all()
+        and (store[order, PREVIOUS] == before).all()
+        and (groups[:, G_HEAD] == order[first]).all()
+        and (groups[:, G_TAIL] == order[last]).all()
+        and (groups[:, G_COUNT] == sizes).all()
+        and ((back < 0) | (slots[back] == np.arange(number))).all()
+    )

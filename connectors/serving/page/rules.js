@@ -5,7 +5,7 @@ import { by, counted, el, say } from "./elements.js";
 // What is coloured; `words`: the keywords, which the server lists.
 let TOKEN;
 function speak(words) {
-  TOKEN = new RegExp(String.raw`(<[^\s<>"]*:[^\s<>"]*>|#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(<-|:-)|\b(${words.join("|")})\b|\b(\d+(?:\.\d+)?(?: (?:ms|s|min|h|d)\b)?)`, "g");
+  TOKEN = new RegExp(String.raw`(<[^\s<>"]*:[^\s<>"]*>|#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(<-|:-)|\b(${words.join("|")})\b|\b(\d+(?:\.\d+)?(?: (?:ms|s|min|h|d|weeks?)\b)?)`, "g");
 }
 
 const LONG = 8; // lines between rules that are folded

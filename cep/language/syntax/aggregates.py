@@ -1,0 +1,184 @@
+"""Aggregates: `AGGREGATE A = avg(W), N = count() OVER LAST 5 EVENTS BY K`, their functions and the forms of windows."""
+
+from __future__ import annotations
+
+from cep.core.literals import read_number, read_string, say_duration, write_duration
+from cep.core.suggest import did_you_mean
+from cep.core.zones import names
+from cep.language.syntax import ast, messages
+from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.durations import duration, whole_number
+from cep.language.syntax.terms import expression
+from cep.language.syntax.tokens import Token
+from cep.rules.aggregates import AGGREGATES, FOREIGN_AGGREGATES, PARAMETERS, example
+from cep.rules.keywords import RESERVED
+from cep.rules.terms import AggregateResult, Variable
+from cep.rules.windows import DAY, WEEK, Over
+
+
+def aggregate(cursor: Cursor, first: Token, left: ast.Pattern) -> ast.Aggregate:
+    """What follows AGGREGATE, over the pattern to its left."""
+    results = [_result(cursor)]
+    height = cursor.height
+    while cursor.accept(","):
+        results.append(_result(cursor))
+        height = max(height, cursor.height)
+    cursor.expect("OVER", "`OVER`", messages.WINDOW)
+    events, ticks, over = _window(cursor)
+    by: list[Variable] = []
+    if cursor.accept("BY"):
+        by.append(_group(cursor))
+        while cursor.accept(","):
+            by.append(_group(cursor))
+    cursor.height = height
+    return ast.Aggregate(left, tuple(results), events, ticks, tuple(by), cursor.span(first), over)
+
+
+def _group(cursor: Cursor) -> Variable:
+    token = cursor.variable("a variable to group by", messages.WINDOW)
+    return Variable(token.text, token.span)
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
+    """Number of events, microseconds, what else is written: `LAST` has one of the first two."""
+    if cursor.accept("EACH"):
+        return None, None, _each(cursor)
+    if cursor.accept("SESSION"):
+        ticks = _length(cursor, messages.SESSION)
+        if cursor.token.key == "ZONE":
+            cursor.stop("a session has no midnight to begin at", messages.ZONE)
+        return None, None, Over("session", ticks)
+    meant = messages.FOREIGN_WINDOWS.get(cursor.token.text.upper())
+    cursor.expect("LAST", "`LAST`, `EACH` or `SESSION`", meant or messages.WINDOW)
+    token, after = cursor.token, cursor.peek()
+    if token.kind == "number" and after.key == "EVENTS":
+        count = whole_number(cursor, "`LAST`", "`OVER LAST 5 EVENTS`")
+        cursor.advance()
+        if cursor.token.key == "EVERY":
+            cursor.stop("results at regular times are of a window of time", messages.EVERY)
+        return count, None, None
+    if token.kind == "number" and after.text.upper() == "EVENT":
+        cursor.advance()
+        cursor.fail("`EVENTS` or a unit", messages.WINDOW)
+    ticks = _length(cursor, messages.WINDOW)
+    if not cursor.accept("EVERY"):
+        if cursor.token.key == "ZONE":
+            cursor.stop("a window that slides has no midnight to begin at", messages.ZONE)
+        return None, ticks, None
+    token = cursor.token
+    step = _length(cursor, messages.EVERY)
+    if step > ticks:
+        hint = f"each lasts as long: `OVER EACH {write_duration(step)}`; or a longer LAST"
+        cursor.stop("between these windows lie times that are in none of them", hint, cursor.span(token))
+    if cursor.token.key == "ZONE":
+        cursor.stop("the times of EVERY are counted in UTC", f"without ZONE; {messages.ZONE}")
+    return None, ticks, Over("every", step)
+
+
+def _length(cursor: Cursor, hint: str) -> int:
+    """A duration above zero."""
+    token = cursor.token
+    if token.key == "-":
+        cursor.fail("a duration", hint)
+    ticks = duration(cursor)
+    if ticks == 0:
+        cursor.stop("a window of no length holds nothing", hint, cursor.span(token))
+    return ticks
+
+
+def _each(cursor: Cursor) -> Over:
+    token = cursor.token
+    weeks = token.kind == "number" and cursor.peek().text.lower() in ("week", "weeks")
+    if weeks:
+        length = whole_number(cursor, "`EACH`", "`OVER EACH 1 week`") * WEEK
+        cursor.advance()
+    else:
+        length = _length(cursor, messages.EACH)
+        weeks = token.kind == "duration" and token.text.endswith("W")
+    written = cursor.span(token)
+    if not cursor.accept("ZONE"):
+        return Over("each", length, weeks)
+    if length % DAY and DAY % length:
+        days = max(1, round(length / DAY))
+        nearest = f"{days} d" if length > DAY else say_duration(_divisor(length))
+        cursor.stop(
+            f"windows of {say_duration(length)} do not begin at midnight each day",
+            f"with ZONE a window is whole days, or a whole number of them is a day: `OVER EACH {nearest} ZONE ..`",
+            written,
+        )
+    return Over("each", length, weeks, _zone(cursor))
+
+
+def _divisor(length: int) -> int:
+    """Of the usual parts of a day the one nearest to this."""
+    usual = [DAY // n for n in (1, 2, 3, 4, 6, 8, 12, 24, 48, 96, 144, 288, 1440, 86_400)]
+    return min(usual, key=lambda part: abs(part - length))
+
+
+def _zone(cursor: Cursor) -> str:
+    token = cursor.token
+    if token.kind != "string":
+        cursor.fail("the name of a zone", messages.ZONE)
+    name = cursor.read(read_string, token, token.text)
+    if name not in names():
+        cursor.stop(f"there is no time zone `{name}`", did_you_mean(name, sorted(names())) or messages.ZONE)
+    cursor.advance()
+    return name
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+def _result(cursor: Cursor) -> AggregateResult:
+    first = cursor.variable("a variable for the result", messages.RESULT)
+    cursor.expect("=", "`=`", messages.RESULT)
+    function = cursor.token
+    if function.kind not in ("name", "variable") or function.key in RESERVED:
+        cursor.fail("an aggregate function", messages.RESULT)
+    name = function.text.lower()
+    if name not in AGGREGATES:
+        all_of_them = "the aggregates are " + ", ".join(f"`{each}`" for each in AGGREGATES)
+        hint = messages.unknown(name, AGGREGATES, all_of_them, FOREIGN_AGGREGATES)
+        cursor.stop(f"unknown aggregate `{function.text}`", hint)
+    cursor.advance()
+    opening = cursor.expect("(", "`(`", messages.RESULT)
+    cursor.height = 1
+    if cursor.token.key == ")":
+        if name != "count":
+            needs = f"`{name}` needs what it aggregates: `{example(name, 'W')}`; only `count()` goes without"
+            cursor.fail("a value", needs)
+        cursor.advance()
+        return AggregateResult(first.text, name, None, False, cursor.span(first))
+    distinct = cursor.token.key == "DISTINCT"
+    if distinct:
+        if name != "count":
+            cursor.stop(f"`distinct` belongs to `count`, not to `{name}`", "e.g. `N = count(distinct X)`")
+        cursor.advance()
+    argument = expression(cursor)
+    parameter = _parameter(cursor, name) if name in PARAMETERS else None
+    alone = f"`{name}` takes one value: `{example(name, 'W')}`" if cursor.token.key == "," else None
+    cursor.close(opening, ")", "an operator or `)`", alone if name not in PARAMETERS else None)
+    return AggregateResult(first.text, name, argument, distinct, cursor.span(first), parameter)
+
+
+def _parameter(cursor: Cursor, name: str) -> float:
+    """What a function takes behind its value: a percentage, or microseconds."""
+    hint = f"e.g. `{example(name, 'W')}`: {PARAMETERS[name]}"
+    cursor.expect(",", f"`,` and a {'duration' if name == 'ewma' else 'number'}", hint)
+    token = cursor.token
+    if name == "ewma":
+        ticks = duration(cursor)
+        if ticks == 0:
+            cursor.stop("what fades at once leaves nothing", hint, cursor.span(token))
+        return ticks
+    below = cursor.accept("-")
+    if cursor.token.kind != "number":
+        cursor.fail("a number", hint)
+    percent = cursor.read(read_number, cursor.token, cursor.token.text)
+    cursor.advance()
+    if below or percent > 100:
+        cursor.stop("a percentile is from 0 to 100", hint, cursor.span(token))
+    return percent

@@ -1,0 +1,37 @@
+"""Durations and whole numbers, as postfixes and declarations take them."""
+
+from __future__ import annotations
+
+from cep.core.literals import read_duration, read_number, read_ticks
+from cep.language.syntax import messages
+from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.terms import unit_after_number
+
+
+def duration(cursor: Cursor) -> int:
+    """Microseconds: `10 s`, `PT3H`, or a bare number of seconds; never negative."""
+    token = cursor.token
+    if token.kind == "duration":
+        cursor.advance()
+        return cursor.read(read_duration, token, token.text)
+    if token.kind != "number":
+        calendar = token.kind == "variable" and token.text[0] == "P" and token.text[1:2].isdigit()
+        hint = "months and years differ in length: `P30D`, `P365D`" if calendar else messages.DURATION
+        cursor.fail("a duration", hint)
+    cursor.advance()
+    unit = unit_after_number(cursor)
+    ticks = cursor.read(read_ticks, token, token.text, *([unit] if unit else []))
+    if unit and cursor.token.kind == "number" and not cursor.on_new_line():
+        cursor.fail("the end of the duration", "a duration has one unit: `90 min`, or the form `PT1H30M`")
+    return ticks
+
+
+def whole_number(cursor: Cursor, what: str, example: str) -> int:
+    token = cursor.token
+    if token.kind != "number":
+        cursor.fail(f"a whole number after {what}", f"e.g. {example}")
+    count = cursor.read(read_number, token, token.text)
+    if not isinstance(count, int) or count < 1:
+        cursor.stop(f"{what} takes a whole number from 1, found `{token.text}`", f"e.g. {example}")
+    cursor.advance()
+    return count

@@ -1,0 +1,48 @@
+"""The forms of windows besides `LAST n EVENTS` and `LAST d`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cep.core.literals import UNITS, write_duration
+
+DAY = UNITS["d"]
+WEEK = 7 * DAY
+MONDAY = -3 * DAY
+"""A Monday's midnight: 1970 began on a Thursday."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """`EACH length [ZONE zone]`, `SESSION length`, or behind `LAST d` `EVERY length`: `form` is the word in lower case.
+
+    `length` in microseconds. `weeks`: it was written in weeks, which begin on Mondays. `zone`: the name of a zone,
+    whose midnights the windows are counted from.
+    """
+
+    form: str
+    length: int
+    weeks: bool = False
+    zone: str | None = None
+
+    @property
+    def origin(self) -> int:
+        """What windows are counted from, in microseconds of UTC or of the zone's clock."""
+        return MONDAY if self.weeks else 0
+
+    def text(self) -> str:
+        """As it is written behind OVER, or behind `LAST d`."""
+        length = write_duration(self.length)
+        if self.weeks:
+            length = f"{self.length // WEEK} {'week' if self.length == WEEK else 'weeks'}"
+        zone = "" if self.zone is None else f' ZONE "{self.zone}"'
+        return f"{self.form.upper()} {length}{zone}"
+
+
+def over(events: int | None, duration: int | None, form: Over | None) -> str:
+    """What stands behind OVER."""
+    if duration is None and events is None:
+        assert form is not None, "a window has a form"
+        return form.text()
+    last = f"LAST {f'{events} EVENTS' if duration is None else write_duration(duration)}"
+    return last if form is None else f"{last} {form.text()}"
