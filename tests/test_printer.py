@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cep.core.errors import CepError
 from cep.core.literals import LARGEST, SECOND
+from cep.core.schema import RecordFormat, TimeFormat
 from cep.core.time import FARTHEST
 from cep.events import Iri, type_names
 from cep.language.syntax import ast
@@ -39,6 +40,10 @@ event tick().
 event sensor(id: string, wind: float in 0..250 FROM wind_speed, gust: float? in -40.5..60) TIME time_hour.
 event leg(t: time in 2013-02-08T00:00:00Z.., d: duration in ..3 h FROM "Air time") START departed END landed.
 event storm(at: iri AS <urn:x#at>, wind: float in 0.. FROM wind_speed AS <urn:x#wind>) AS <urn:x#Storm> TIME time.
+event one(a: int? FROM "pump.id" MISSING -999, "n/a", b: time FORMAT "%d.%m.%Y" ZONE "Europe/Zurich" FOLD later).
+event two(a: time FORMAT epoch ms, b: duration FORMAT ms) TIME "day of", clock FORMAT "%d.%m.%y %H:%M" MISSING -1.5.
+event three(a: int FROM "readings[].value") TIME ts ZONE "Europe/Zurich" FORMAT csv(separator: ";", comment: "#").
+event four() START a END b FORMAT epoch us.
 event score(n: int in -5..5, x: float in 1e-07..1e+30, t: time in -1..0.5).
 policy chronological(by Vol).
 ALERT fire ON smoke(R) TITLE "Smoke in {R}" FOR 10 min.
@@ -213,6 +218,21 @@ patterns: st.SearchStrategy[ast.Pattern] = st.recursive(
 )
 
 
+formats = st.one_of(
+    st.builds(TimeFormat, st.none(), st.sampled_from(["s", "ms", "us", "ns"])),
+    st.builds(
+        TimeFormat, st.sampled_from(["%d.%m.%Y %H:%M", '"%Y"\\']), st.none(), st.just("Asia/Tokyo"), st.booleans()
+    ),
+)
+missing = st.lists(
+    st.one_of(st.integers(-LARGEST, LARGEST), st.floats(allow_nan=False, allow_infinity=False), texts),
+    min_size=1,
+    max_size=3,
+    unique=True,
+).map(tuple)
+options = st.sampled_from([(("separator", ";"),), (("comment", '"'), ("encoding", "latin1"))])
+
+
 @st.composite
 def attributes(draw: st.DrawFn) -> ast.Attribute:
     kind = draw(st.sampled_from(type_names))
@@ -225,7 +245,10 @@ def attributes(draw: st.DrawFn) -> ast.Attribute:
     low, high = (bound if draw(st.booleans()) else None for bound in bounds) if bounds else (None, None)
     source = draw(st.one_of(st.none(), texts))
     iri = draw(st.sampled_from([None, "urn:x#wind"]))
-    return ast.Attribute(draw(labels), kind, draw(st.booleans()), low, high, source, iri)
+    optional = draw(st.booleans())
+    format = draw(st.one_of(st.none(), formats)) if kind == "time" else None
+    absent = draw(st.one_of(st.none(), missing)) if optional else None
+    return ast.Attribute(draw(labels), kind, optional, low, high, source, iri, format=format, missing=absent)
 
 
 def alerts() -> st.SearchStrategy[ast.AlertStatement]:
@@ -261,6 +284,16 @@ statements: st.SearchStrategy[ast.Statement] = st.one_of(
     st.builds(ast.PolicyStatement, choices),
     st.builds(ast.EventDeclaration, names, declared, st.one_of(st.none(), texts)),
     st.builds(ast.EventDeclaration, names, declared, st.none(), texts, texts),
+    st.builds(
+        ast.EventDeclaration,
+        names,
+        declared,
+        st.just("a"),
+        clock=st.one_of(st.none(), texts),
+        format=st.sampled_from([None, TimeFormat("%d.%m.%Y"), TimeFormat(None, None, "UTC")]),
+        missing=st.one_of(st.none(), missing),
+        records=st.one_of(st.none(), st.builds(RecordFormat, st.just("csv"), options)),
+    ),
     st.builds(ast.EventRule, names, arguments, patterns, st.one_of(st.none(), names)),
     st.builds(StaticRule, names, arguments, st.lists(conditions, max_size=3).map(tuple)),
     st.builds(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 CODED = ("string", "iri", "any")
 """The types whose values are held as codes of the pool (`cep.core.values`); the others are their own bits."""
@@ -12,11 +12,38 @@ among what one engine gave at once."""
 
 
 @dataclass(frozen=True, slots=True)
+class TimeFormat:
+    """How times are written: by a `pattern` of strptime's directives, or as counts of a `unit` (`s` `ms` `us` `ns`)
+    since 1970; neither: in ISO 8601, or as numbers of seconds. Durations are counts of a unit.
+
+    `zone`: of times without an offset, None: UTC. `later`: of a time that the zone has twice, the later is meant.
+    """
+
+    pattern: str | None = None
+    unit: str | None = None
+    zone: str | None = None
+    later: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """How the records of an event are written, and the options of that: `csv(separator: ";")`."""
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def option(self, name: str) -> str | None:
+        return next((value for key, value in self.options if key == name), None)
+
+
+@dataclass(frozen=True, slots=True)
 class Attribute:
     """`type` is int float string bool iri time duration or any (of an undeclared event).
 
     `low` and `high` bound the value, both included; microseconds for times and durations. `source` is the column
-    it comes from, None: the one of its own name. `iri`: the property that it is in RDF.
+    it comes from, None: the one of its own name. `iri`: the property that it is in RDF. `format`: how a time or a
+    duration is written. `missing`: numbers and texts that stand for a missing value. How records are written is no part
+    of what an event is: it takes no part in equality.
     """
 
     name: str
@@ -26,6 +53,8 @@ class Attribute:
     high: int | float | None = None
     source: str | None = None
     iri: str | None = None
+    format: TimeFormat | None = field(default=None, compare=False)
+    missing: tuple[int | float | str, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +62,8 @@ class Schema:
     """An event's attributes in order. `point`: every occurrence is an instant.
 
     `time`, or `start` and `end`, name the columns that hold the times, None: `time`, `start`, `end` themselves.
-    `iri`: the class of its occurrences in RDF.
+    `iri`: the class of its occurrences in RDF. `clock`: a second column of the time, which stands behind the first with
+    a blank between them. `format`: how the times are written; `records`: how the records are.
     """
 
     name: str
@@ -44,3 +74,6 @@ class Schema:
     start: str | None = None
     end: str | None = None
     iri: str | None = None
+    clock: str | None = field(default=None, compare=False)
+    format: TimeFormat | None = field(default=None, compare=False)
+    records: RecordFormat | None = field(default=None, compare=False)

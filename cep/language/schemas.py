@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 from cep.core.errors import CepError, Mistakes, Span
-from cep.core.schema import Attribute, Schema
+from cep.core.schema import Attribute, Schema, TimeFormat
 from cep.language.heads import head_mistakes
 from cep.language.syntax import ast
 from cep.language.syntax.events import events
@@ -59,6 +59,8 @@ class Schemas:
                         attribute.high,
                         attribute.source,
                         attribute.iri,
+                        _format(attribute, statement),
+                        _missing(attribute, statement),
                     )
                 )
             self.found[statement.name] = Schema(
@@ -70,6 +72,9 @@ class Schemas:
                 statement.start,
                 statement.end,
                 statement.iri,
+                statement.clock,
+                statement.format,
+                statement.records,
             )
 
     def _name_heads(self) -> None:
@@ -156,6 +161,22 @@ class Schemas:
 
     def _error(self, message: str, span: Span, hint: str | None = None, code: str = "name") -> None:
         self.errors.append(CepError(message, self.program.source, span, hint, code))
+
+
+def _format(attribute: ast.Attribute, event: ast.EventDeclaration) -> TimeFormat | None:
+    """How the times of an attribute are written: where it names no zone, the declaration's holds."""
+    if attribute.type != "time" or event.format is None or event.format.zone is None:
+        return attribute.format
+    own = attribute.format or TimeFormat()
+    if own.zone is not None or own.unit is not None:
+        return own
+    return TimeFormat(own.pattern, None, event.format.zone, event.format.later)
+
+
+def _missing(attribute: ast.Attribute, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:
+    """What stands for a missing value: the attribute's own and the declaration's."""
+    given = (attribute.missing or ()) + (event.missing or ())
+    return tuple(dict.fromkeys(given)) if given and attribute.optional else None
 
 
 def argument_count(arguments: int) -> str:

@@ -248,7 +248,8 @@ class _Listing:
 def _declared(schema: Schema) -> str:
     """The declaration of an event, as it is or as it was inferred."""
     attributes = [replace(each, optional=each.optional and schema.declared) for each in schema.attributes]
-    text = declaration(schema.name, attributes, schema.iri, schema.time, schema.start, schema.end)
+    records = schema.clock, schema.format, None, schema.records
+    text = declaration(schema.name, attributes, schema.iri, schema.time, schema.start, schema.end, *records)
     return text.removesuffix("()")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from cep.core.literals import LARGEST, SECOND, write_duration, write_time
+from cep.core.schema import RecordFormat, TimeFormat
 from cep.rules.keywords import KEYWORDS
 from cep.rules.terms import (
     AggregateResult,
@@ -56,6 +57,10 @@ class AnAttribute(Protocol):
     def source(self) -> str | None: ...
     @property
     def iri(self) -> str | None: ...
+    @property
+    def format(self) -> TimeFormat | None: ...
+    @property
+    def missing(self) -> tuple[int | float | str, ...] | None: ...
 
 
 def declaration(
@@ -65,16 +70,44 @@ def declaration(
     time: str | None = None,
     start: str | None = None,
     end: str | None = None,
+    clock: str | None = None,
+    format: TimeFormat | None = None,
+    missing: tuple[int | float | str, ...] | None = None,
+    records: RecordFormat | None = None,
 ) -> str:
-    """`name(attributes) AS <iri> TIME time START start END end`."""
+    """`name(attributes) AS <iri> TIME time, clock START start END end`, then how records are written."""
     text = f"{name}({', '.join(map(attribute, attributes))})"
     if iri is not None:
         text += f" AS <{iri}>"
     if time is not None:
-        text += f" TIME {_column(time)}"
+        text += f" TIME {_column(time)}" + (f", {_column(clock)}" if clock is not None else "")
     if start is not None and end is not None:
         text += f" START {_column(start)} END {_column(end)}"
+    text += _times(format, "epoch ") + _missing(missing)
+    if records is not None:
+        options = ", ".join(f"{key}: {print_string(value)}" for key, value in records.options)
+        text += f" FORMAT {records.name}({options})"
     return text
+
+
+def _times(format: TimeFormat | None, since: str) -> str:
+    """` FORMAT "%d.%m.%Y" ZONE "Europe/Zurich" FOLD later`."""
+    if format is None:
+        return ""
+    text = f" FORMAT {since}{format.unit}" if format.unit is not None else ""
+    text += f" FORMAT {print_string(format.pattern)}" if format.pattern is not None else ""
+    text += f" ZONE {print_string(format.zone)}" if format.zone is not None else ""
+    return text + (" FOLD later" if format.later else "")
+
+
+def _missing(values: tuple[int | float | str, ...] | None) -> str:
+    if not values:
+        return ""
+    return " MISSING " + ", ".join(print_string(v) if isinstance(v, str) else _number(v) for v in values)
+
+
+def _number(value: int | float) -> str:
+    return print_expression(Constant(value, "int" if isinstance(value, int) else "float"))
 
 
 def attribute(each: AnAttribute) -> str:
@@ -85,7 +118,7 @@ def attribute(each: AnAttribute) -> str:
         text += f" FROM {_column(each.source)}"
     if each.iri is not None:
         text += f" AS <{each.iri}>"
-    return text
+    return text + _times(each.format, "epoch " if each.type == "time" else "") + _missing(each.missing)
 
 
 def range_of(type: str, low: int | float | None, high: int | float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cep.core.errors import NOWHERE, Source, Span
+from cep.core.schema import RecordFormat, TimeFormat
 from cep.rules.terms import AggregateResult, Condition, Constant, Expression, PolicyChoice, StaticRule, Variable
 from cep.rules.typed_facts import FactDeclaration
 from cep.rules.windows import Over
@@ -136,14 +137,16 @@ class Attribute:
     source: str | None = None
     iri: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
+    format: TimeFormat | None = None
+    missing: tuple[int | float | str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EventDeclaration:
-    """`event name(attributes) [AS class] [TIME column | START column END column].`
+    """`event name(attributes) [AS class] [TIME column | START column END column] [how records are written].`
 
     `time` names the column that holds the instant: such an event is a point. `start`, `end` name two columns. `iri`:
-    the class in RDF.
+    the class in RDF. `clock`, `format`, `missing` and `records` as in `cep.core.schema.Schema`.
     """
 
     name: str
@@ -153,6 +156,10 @@ class EventDeclaration:
     end: str | None = None
     iri: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
+    clock: str | None = None
+    format: TimeFormat | None = None
+    missing: tuple[int | float | str, ...] | None = None
+    records: RecordFormat | None = None
 
 
 @dataclass(frozen=True, slots=True)

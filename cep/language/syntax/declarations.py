@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from cep.core.literals import read_string
 from cep.events import type_names
 from cep.language.syntax import ast, messages
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.durations import duration
 from cep.language.syntax.patterns import policy_choice
+from cep.language.syntax.record_clauses import CLAUSES, Clauses, arrays, column
 from cep.language.syntax.terms import constant
+from cep.language.syntax.tokens import Token
 from cep.rules.keywords import RESERVED
 
 RANGED = ("int", "float", "time", "duration")
@@ -72,41 +73,62 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
     first = cursor.advance()
     name = cursor.name("the name of an event", messages.DECLARATION)
     attributes: list[ast.Attribute] = []
+    sources: list[tuple[str, Token]] = []
     if cursor.token.key == "(":
         opening = cursor.advance()
         if cursor.token.key != ")":
-            attributes.append(_attribute(cursor))
+            attributes.append(_attribute(cursor, sources))
             names = {attributes[0].name}
             while cursor.accept(","):
-                attributes.append(_attribute(cursor))
+                attributes.append(_attribute(cursor, sources))
                 last = attributes[-1]
                 if last.name in names:
                     cursor.stop(f"`{last.name}` is declared twice", "each attribute has its own name", last.span)
                 names.add(last.name)
         cursor.close(opening, ")", "`,` or `)`", _after_attribute(cursor))
     iri = _iri(cursor) if cursor.accept("AS") else None
-    time = start = end = None
+    time = start = end = clock = None
     if cursor.accept("TIME"):
-        time = _column(cursor)
+        time = _column(cursor, sources)
+        clock = _column(cursor, sources) if cursor.accept(",") else None
     elif cursor.accept("START"):
-        start = _column(cursor)
+        start = _column(cursor, sources)
         cursor.expect("END", "`END`", "an interval has two columns: `START departed END landed`")
-        end = _column(cursor)
+        end = _column(cursor, sources)
+    arrays(name.text, sources, cursor)
+    clauses = Clauses(timed=time is not None or start is not None)
+    while cursor.token.key in CLAUSES:
+        clauses.read(cursor)
+    times = clauses.times(cursor)
+    if clock is not None and times is not None and times.unit is not None:
+        cursor.stop("a count has one column", f"`TIME {time} FORMAT epoch {times.unit}`", cursor.span(first))
     hint = "after the attributes comes `AS class`, then `TIME column` or `START column END column`, then the final `.`"
     end_statement(cursor, "the declaration", hint)
-    return ast.EventDeclaration(name.text, tuple(attributes), time, start, end, iri, cursor.span(first))
+    return ast.EventDeclaration(
+        name.text,
+        tuple(attributes),
+        time,
+        start,
+        end,
+        iri,
+        cursor.span(first),
+        clock,
+        times,
+        clauses.missing,
+        clauses.records,
+    )
 
 
 def _after_attribute(cursor: Cursor) -> str | None:
     token = cursor.token
     if token.key == "=":
         return "attributes have no defaults; `?` after the type lets a value be missing: `gust: float?`"
-    if token.kind in ("name", "variable") and token.key not in ("TIME", "START", "AS"):
+    if token.kind in ("name", "variable") and token.key not in ("TIME", "START", "AS", *CLAUSES):
         return messages.DECLARATION
     return None
 
 
-def _attribute(cursor: Cursor) -> ast.Attribute:
+def _attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute:
     first = cursor.token
     if first.kind == "prefixed":  # `wind:float`
         cursor.split()
@@ -130,12 +152,15 @@ def _attribute(cursor: Cursor) -> ast.Attribute:
     ranged = False
     source: str | None = None
     iri: str | None = None
-    while cursor.token.key in ("IN", "FROM", "AS"):
-        if cursor.accept("FROM"):
+    clauses = Clauses(kind, optional=optional)
+    while cursor.token.key in ("IN", "FROM", "AS", *CLAUSES):
+        if cursor.token.key in CLAUSES:
+            clauses.read(cursor)
+        elif cursor.accept("FROM"):
             if source is not None:
                 hint = "e.g. `wind: float FROM wind_speed`"
                 cursor.stop("a second column for one attribute", hint, cursor.previous.span)
-            source = _column(cursor)
+            source = _column(cursor, sources, dotted=True)
         elif cursor.accept("AS"):
             if iri is not None:
                 cursor.stop(
@@ -147,7 +172,8 @@ def _attribute(cursor: Cursor) -> ast.Attribute:
                 cursor.stop("a second range for one attribute", messages.RANGE)
             ranged = True
             low, high = _range(cursor, kind)
-    return ast.Attribute(first.text, kind, optional, low, high, source, iri, cursor.span(first))
+    times = clauses.times(cursor)
+    return ast.Attribute(first.text, kind, optional, low, high, source, iri, cursor.span(first), times, clauses.missing)
 
 
 def _type(cursor: Cursor) -> str:
@@ -161,20 +187,17 @@ def _type(cursor: Cursor) -> str:
     return cursor.advance().text
 
 
-def _column(cursor: Cursor) -> str:
-    """A column of a file: any word, or a string; in RDF a property, or a path of some: `<...>/<...>`."""
+def _column(cursor: Cursor, sources: list[tuple[str, Token]], dotted: bool = False) -> str:
+    """A column of a file, or a path to a value; in RDF a property, or a path of some: `<...>/<...>`. It joins the
+    `sources` of the event."""
     token = cursor.token
-    if token.kind == "string":
-        cursor.advance()
-        return cursor.read(read_string, token, token.text)
     if token.kind in ("iri", "prefixed"):
         path = [_iri(cursor)]
         while cursor.accept("/"):
             path.append(_iri(cursor))
         return "/".join(f"<{each}>" for each in path)
-    if token.kind not in ("name", "variable"):
-        cursor.fail("the name of a column", 'a column is a word or a string: `FROM wind_speed`, `FROM "Wind speed"`')
-    return cursor.advance().text
+    sources.append((column(cursor, dotted), token))
+    return sources[-1][0]
 
 
 def _iri(cursor: Cursor) -> str:

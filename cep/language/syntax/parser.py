@@ -6,18 +6,22 @@ knows at an error only which tokens it could shift, where the author is to read 
     program     = { statement }
     statement   = "PREFIX" [NAME] ":" IRI
                 | "event" name [ "(" [ attribute { "," attribute } ] ")" ]
-                      [ "AS" iri ] [ "TIME" column | "START" column "END" column ] "."
+                      [ "AS" iri ] [ "TIME" column [ "," column ] | "START" column "END" column ] { written } "."
                 | "fact" name "(" name ":" type [ "?" ] { "," name ":" type [ "?" ] } ")" "."
                 | "policy" choice "."
                 | "ALERT" name "ON" event { clause } "."
                 | [ name ":" ] head "<-" pattern "."
                 | head ":-" conditions "."
                 | head "."
-    attribute   = name ":" type [ "?" ] { "in" [ bound ] ".." [ bound ] | "FROM" column | "AS" iri }
+    attribute   = name ":" type [ "?" ] { "in" [ bound ] ".." [ bound ] | "FROM" column | "AS" iri | written }
+    written     = "FORMAT" ( STRING | [ "epoch" ] ( "s" | "ms" | "us" | "ns" ) | name "(" option { "," option } ")" )
+                | "ZONE" STRING | "FOLD" ( "earlier" | "later" ) | "MISSING" missing { "," missing }
+    option      = name ":" STRING
+    missing     = [ "-" ] number | STRING
     iri         = PREFIXED | "<" IRI ">"
     type        = "int" | "float" | "string" | "bool" | "iri" | "time" | "duration"
     bound       = [ "-" ] ( number [ unit ] | DURATION ) | TIME
-    column      = WORD | STRING | iri { "/" iri }
+    column      = WORD { "[" [ number ] "]" | "." WORD } | STRING | iri { "/" iri }
     clause      = "WHERE" conditions | "TITLE" STRING | "TEXT" STRING | "INSTRUCTION" STRING
                 | "SEVERITY" STRING | "URGENCY" STRING | "CERTAINTY" STRING | "CATEGORY" STRING
                 | "FOR" duration | "KEYED" "BY" VARIABLE { "," VARIABLE }

@@ -44,7 +44,8 @@ def print_statement(statement: ast.Statement) -> str:
 
 
 def _declared(event: ast.EventDeclaration) -> str:
-    return declaration(event.name, event.attributes, event.iri, event.time, event.start, event.end)
+    more = event.clock, event.format, event.missing, event.records
+    return declaration(event.name, event.attributes, event.iri, event.time, event.start, event.end, *more)
 
 
 def _alert(alert: ast.AlertStatement) -> str:

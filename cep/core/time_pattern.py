@@ -1,0 +1,172 @@
+"""Patterns of times, `%d.%m.%Y %H:%M`: their parts, checked, and what a text means under one.
+
+The directives are those of Python's `strptime` that say a date, a time of day or an offset, with English names; `%f`
+takes any number of digits, and what is finer than a microsecond rounds half to even.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from cep.core.errors import CepError
+
+MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+          "November", "December")  # fmt: skip
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+SECOND = 1_000_000
+
+
+def _names(words: Sequence[str], letters: int | None = None) -> str:
+    return "|".join(word[:letters] for word in words)
+
+
+_REGEX = {
+    "Y": r"[0-9]{4}",
+    "y": r"[0-9]{2}",
+    "m": r"1[0-2]|0[1-9]|[1-9]",
+    "d": r"3[01]|[12][0-9]|0[1-9]|[1-9]",
+    "j": r"36[0-6]|3[0-5][0-9]|[12][0-9]{2}|0[1-9][0-9]|00[1-9]|[1-9][0-9]|0[1-9]|[1-9]",
+    "H": r"2[0-3]|[01][0-9]|[0-9]",
+    "I": r"1[0-2]|0[1-9]|[1-9]",
+    "M": r"[0-5][0-9]|[0-9]",
+    "S": r"[0-5][0-9]|[0-9]",
+    "f": r"[0-9]+",
+    "b": _names(MONTHS, 3),
+    "B": _names(MONTHS),
+    "a": _names(DAYS, 3),
+    "A": _names(DAYS),
+    "p": "AM|PM",
+    "z": r"Z|[+-][0-9]{2}:?[0-5][0-9]",
+}
+DIRECTIVES = frozenset(_REGEX)
+
+_INSTEAD = {
+    "T": "`%T` is written `%H:%M:%S`",
+    "R": "`%R` is written `%H:%M`",
+    "F": "`%F` is written `%Y-%m-%d`",
+    "D": "`%D` is written `%m/%d/%y`",
+    "e": "`%e` is written `%d`, which also takes one digit",
+    "k": "`%k` is written `%H`, which also takes one digit",
+    "l": "`%l` is written `%I`, which also takes one digit",
+    "h": "`%h` is written `%b`",
+    "n": "`%n` is written as a blank",
+    "t": "`%t` is written as a blank",
+    "s": "seconds since 1970 are `FORMAT epoch s`",
+    "Z": 'offsets are `%z`; a zone has one name in all times: write that as it stands, and `ZONE "Europe/Zurich"`',
+    "c": "each part is written: `%a %b %d %H:%M:%S %Y`",
+    "x": "each part is written: `%m/%d/%y`",
+    "X": "each part is written: `%H:%M:%S`",
+    "N": "parts of a second are `%f`, however many digits they have",
+    "L": "parts of a second are `%f`, however many digits they have",
+}
+_JAVA = re.compile(r"(?<![A-Za-z%])(?:yyyy|dd?|MM?|HH?|hh?|mm|ss)(?![A-Za-z])")
+_OF_JAVA = {"y": "%Y", "M": "%m", "d": "%d", "H": "%H", "h": "%I", "m": "%M", "s": "%S"}
+_LIST = "the directives are those of Python's strptime: `%Y-%m-%d %H:%M:%S`, `%d.%m.%y`, `%I:%M %p`, `%f`, `%b`, `%z`"
+
+Part = tuple[str, str]
+"""("", a character), (" ", "") for blanks, or (directive, "")."""
+
+
+def parts(pattern: str) -> list[Part]:
+    """The parts of a pattern. CepError: it is none, or times could not be read by it."""
+    found: list[Part] = []
+    at = 0
+    while at < len(pattern):
+        c = pattern[at]
+        at += 1
+        if c.isspace():
+            if not found or found[-1] != (" ", ""):
+                found.append((" ", ""))
+        elif c != "%":
+            found.append(("", c))
+        elif at == len(pattern):
+            raise _wrong("this format ends in the midst of a directive", "`%%` stands for a `%`")
+        else:
+            name = pattern[at]
+            at += 1
+            if name == "%":
+                found.append(("", "%"))
+                continue
+            if name == "-" and at < len(pattern) and pattern[at] in DIRECTIVES:
+                raise _wrong(f"`%-{pattern[at]}` is no directive", f"`%{pattern[at]}` also takes fewer digits")
+            if name not in DIRECTIVES:
+                raise _wrong(f"`%{name}` is no directive that is read", _INSTEAD.get(name, _LIST))
+            if (name, "") in found:
+                raise _wrong(f"`%{name}` is in this format twice", "each directive stands once")
+            found.append((name, ""))
+    _check(pattern, {name for name, _ in found if name.strip()})
+    return found
+
+
+def _check(pattern: str, names: set[str]) -> None:
+    if not names:
+        meant = _JAVA.sub(lambda match: _OF_JAVA[match[0][0]], pattern)
+        raise _wrong("this format has no directive", f"write `{meant}`" if meant != pattern else _LIST)
+    if not names & {"Y", "y"}:
+        hint = 'a day in another column stands before it: `TIME day, clock FORMAT "%d.%m.%Y %H:%M"`'
+        raise _wrong("this format has no year", hint if names & set("HIMS") else "the year is `%Y`, or `%y`")
+    for one, other in (("Y", "y"), ("H", "I"), ("b", "B"), ("m", "b"), ("m", "B"), ("a", "A"), ("j", "d")):
+        if {one, other} <= names:
+            raise _wrong(f"`%{one}` and `%{other}` say the same", "leave one of them out")
+    if "p" in names and "I" not in names:
+        raise _wrong("`%p` (AM, PM) needs the hour of 12 hours", "that is `%I`, not `%H`")
+    if "I" in names and "p" not in names:
+        raise _wrong("`%I` is the hour of 12 hours, it needs `%p` (AM, PM)", "the hour of 24 is `%H`")
+
+
+def _wrong(message: str, hint: str) -> CepError:
+    return CepError(message, hint=hint, code="syntax")
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    letters = []
+    for name, c in parts(pattern):
+        letters.append(re.escape(c) if not name else r"\s+" if name == " " else f"(?P<{name}>{_REGEX[name]})")
+    return re.compile("".join(letters), re.IGNORECASE)
+
+
+def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
+    """(microseconds since 1970, whether the offset was written) of a text, by the clock that it is of where it was not.
+    What is not said is the first: of the months, of the days, of the day. ValueError: it does not fit, or is no time.
+    """
+    match = _compiled(pattern).fullmatch(text)
+    if match is None:
+        raise ValueError(f"is not written `{pattern}`")
+    found = match.groupdict()
+    year = int(found["Y"]) if "Y" in found else int(found["y"])
+    if "y" in found:
+        year += 1900 if year >= 69 else 2000
+    month = int(found.get("m", "1"))
+    if word := found.get("b") or found.get("B"):
+        month = next(n for n, name in enumerate(MONTHS, 1) if name[:3].lower() == word[:3].lower())
+    hour = int(found.get("H", "0"))
+    if "I" in found:
+        hour = int(found["I"]) % 12 + (12 if found["p"].lower() == "pm" else 0)
+    digits = found.get("f", "0")
+    micros = int(digits[:6].ljust(6, "0"))
+    rest = int(digits[6:] or "0") * 2 - 10 ** len(digits[6:])  # against a half
+    try:
+        days = int(found.get("j", "1")) - 1
+        moment = datetime(
+            year, month, int(found.get("d", "1")), hour, int(found.get("M", "0")), int(found.get("S", "0"))
+        )
+        moment += timedelta(days=days)
+        if moment.year != year:
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise ValueError("is no time of the calendar") from None
+    ticks = (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) + micros
+    if len(digits) > 6 and (rest > 0 or (rest == 0 and ticks % 2)):
+        ticks += 1
+    if (offset := found.get("z")) is None:
+        return ticks, False
+    if offset in "Zz":
+        return ticks, True
+    minutes = int(offset[1:3]) * 60 + int(offset[-2:])
+    if minutes >= 24 * 60:
+        raise ValueError("is no time of the calendar")
+    return ticks - (-1 if offset[0] == "-" else 1) * minutes * 60 * SECOND, True

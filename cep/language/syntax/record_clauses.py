@@ -1,0 +1,260 @@
+"""The clauses of a declaration that say how records are written: FORMAT, ZONE, FOLD, MISSING, and paths after FROM."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cep.core import time_pattern
+from cep.core.errors import CepError
+from cep.core.literals import read_string
+from cep.core.schema import RecordFormat, TimeFormat
+from cep.core.suggest import nearest
+from cep.core.zones import names
+from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.terms import constant
+from cep.language.syntax.tokens import Token
+
+CLAUSES = ("FORMAT", "ZONE", "FOLD", "MISSING")
+UNITS = ("s", "ms", "us", "ns")
+RECORD_FORMATS: Mapping[str, tuple[str, ...]] = {"csv": ("separator", "decimal", "comment", "quote", "encoding")}
+"""By name the options that each takes."""
+
+_FORMAT = '`FORMAT "%d.%m.%Y %H:%M"`, `FORMAT epoch ms`'
+_CSV = '`FORMAT csv(separator: ";", decimal: ",", comment: "#")`'
+
+_LEVEL = re.compile(r"topic\[[1-9][0-9]*\]", re.ASCII)
+
+Missing = tuple[int | float | str, ...]
+
+
+@dataclass(slots=True)
+class Clauses:
+    """What was said so far of an attribute's value or of an event's records; `of`: the type of an attribute, `times`:
+    whether the event says which column is its time, or None where that does not matter."""
+
+    of: str | None = None
+    timed: bool = False
+    optional: bool = True
+    pattern: str | None = None
+    unit: str | None = None
+    zone: str | None = None
+    fold: str | None = None
+    missing: Missing | None = None
+    records: RecordFormat | None = None
+    fold_at: Token | None = None
+
+    def read(self, cursor: Cursor) -> None:
+        """The clause that begins here. CepError: it is wrong, or does not go with those before."""
+        first = cursor.advance()
+        match first.key:
+            case "FORMAT":
+                self._format(cursor, first)
+            case "ZONE":
+                self._timely(cursor, first)
+                if self.zone is not None:
+                    cursor.stop("a second zone", 'one is enough: `ZONE "Europe/Zurich"`', first.span)
+                self.zone = _text(cursor, "the name of a time zone", 'e.g. `ZONE "Europe/Zurich"`')
+                cursor.read(_known_zone, cursor.previous, self.zone)
+            case "FOLD":
+                self._timely(cursor, first)
+                hint = "of a time that the zone has twice `FOLD earlier` (as without it) or `FOLD later` is meant"
+                if cursor.token.text.lower() not in ("earlier", "later"):
+                    cursor.fail("`earlier` or `later`", hint)
+                self.fold, self.fold_at = cursor.advance().text.lower(), first
+            case _:
+                if self.missing is not None:
+                    cursor.stop("a second MISSING", 'values are separated by commas: `MISSING -999, "n/a"`', first.span)
+                if not self.optional:
+                    cursor.stop("a value that may be missing needs `?`", "behind the type: `gust: float?`", first.span)
+                self.missing = _values(cursor)
+
+    def times(self, cursor: Cursor) -> TimeFormat | None:
+        """How times are written, None: nothing was said. Refuses what does not go together."""
+        if self.fold is not None and self.zone is None:
+            assert self.fold_at is not None, "it was read"
+            cursor.stop("FOLD is about a zone", '`ZONE "Europe/Zurich" FOLD later`', self.fold_at.span)
+        if self.pattern is None and self.unit is None and self.zone is None:
+            return None
+        return TimeFormat(self.pattern, self.unit, self.zone, self.fold == "later")
+
+    def _timely(self, cursor: Cursor, first: Token) -> None:
+        if self.of is None and not self.timed:
+            hint = f"say first which column that is: `TIME ts {first.text.upper()} ...`"
+            cursor.stop(f"{first.text.upper()} is about the time, of which no column is named", hint, first.span)
+        if self.of is not None and self.of != "time" and (self.of != "duration" or first.key != "FORMAT"):
+            hint = 'numbers with a comma are `FORMAT csv(decimal: ",")`, behind the declaration'
+            hint = hint if self.of in ("int", "float") else "only times and durations are written in several ways"
+            cursor.stop(f"{first.text.upper()} is about times, this is of type {self.of}", hint, first.span)
+
+    def _format(self, cursor: Cursor, first: Token) -> None:
+        token = cursor.token
+        if self.of is None and token.kind == "name" and cursor.peek().key == "(":
+            if self.records is not None:
+                cursor.stop("a second format of the records", f"options stand together: {_CSV}", first.span)
+            self.records = _records(cursor)
+            return
+        self._timely(cursor, first)
+        if self.pattern is not None or self.unit is not None:
+            cursor.stop("a second format of the time", "one time has one: " + _FORMAT, first.span)
+        if token.kind == "string":
+            if self.of == "duration":
+                cursor.stop("a duration is a count of a unit", "e.g. `FORMAT ms`")
+            self.pattern = _text(cursor, "a format", _FORMAT)
+            cursor.read(time_pattern.parts, token, self.pattern)
+            return
+        word = token.text.lower()
+        if self.of == "duration":
+            if word == "epoch":
+                cursor.stop("a duration does not begin in 1970", "e.g. `FORMAT ms`")
+        elif word in UNITS:
+            cursor.stop(f"expected `epoch {word}`, found `{token.text}`", f"counts since 1970: `FORMAT epoch {word}`")
+        elif word == "epoch":
+            cursor.advance()
+        elif word in RECORD_FORMATS:
+            cursor.stop(f"`{token.text}` is the format of a file, its options follow in parentheses", f"e.g. {_CSV}")
+        else:
+            cursor.fail("the format of the time", _FORMAT)
+        unit = cursor.token
+        if unit.text.lower() not in UNITS:
+            cursor.fail("a unit", "the units are " + ", ".join(f"`{each}`" for each in UNITS))
+        self.unit = cursor.advance().text.lower()
+
+
+def _known_zone(name: str) -> None:
+    """CepError: there is no such zone."""
+    if name not in names():
+        near = nearest(name, sorted(names()))
+        hint = (
+            f"did you mean `{near}`?" if near else "zones have the names of the IANA database: `Europe/Zurich`, `UTC`"
+        )
+        raise CepError(f"unknown time zone `{name}`", hint=hint, code="syntax")
+
+
+def _values(cursor: Cursor) -> Missing:
+    hint = 'numbers and strings that stand for a missing value: `MISSING -999, "n/a"`'
+    found: list[int | float | str] = []
+    while True:
+        token = cursor.token
+        sign = -1 if cursor.accept("-") else 1
+        if cursor.token.kind == "string" and sign == 1:
+            found.append(_text(cursor, "a value", hint))
+        elif cursor.token.kind == "number":
+            value = constant(cursor).value
+            assert isinstance(value, int | float), "a number was written"
+            found.append(sign * value)
+        else:
+            cursor.fail("a number or a string", hint)
+        if found[-1] in found[:-1]:
+            cursor.stop("this value is there twice", hint, token.span)
+        if cursor.token.key != "," or (cursor.peek().kind not in ("number", "string") and cursor.peek().key != "-"):
+            return tuple(found)
+        cursor.advance()
+
+
+def _records(cursor: Cursor) -> RecordFormat:
+    name = cursor.advance()
+    if name.text not in RECORD_FORMATS:
+        near = nearest(name.text, tuple(RECORD_FORMATS))
+        known = "the formats with options are " + ", ".join(f"`{each}`" for each in RECORD_FORMATS)
+        cursor.stop(f"unknown format `{name.text}`", f"did you mean `{near}`?" if near else known, name.span)
+    opening = cursor.advance()
+    options: dict[str, str] = {}
+    while True:
+        key = cursor.token
+        if key.text not in RECORD_FORMATS[name.text]:
+            known = ", ".join(f"`{each}`" for each in RECORD_FORMATS[name.text])
+            cursor.fail("an option", f"the options of {name.text} are {known}: {_CSV}")
+        if key.text in options:
+            cursor.stop(f"`{key.text}` is there twice", f"e.g. {_CSV}")
+        cursor.advance()
+        cursor.expect(":", "`:` and a string", f"e.g. {_CSV}")
+        value = cursor.token
+        options[key.text] = _text(cursor, "a string", f"e.g. {_CSV}")
+        if why := _refused(key.text, options[key.text]):
+            cursor.stop(*why, value.span)
+        if not cursor.accept(","):
+            break
+    cursor.close(opening, ")", "`,` or `)`", f"e.g. {_CSV}")
+    marks = [options[key] for key in ("separator", "decimal", "quote", "comment") if key in options]
+    if len(set(marks)) < len(marks):
+        message = "one character cannot be two of separator, decimal, quote and comment"
+        cursor.stop(message, f"e.g. {_CSV}", cursor.span(opening))
+    return RecordFormat(name.text, tuple(options.items()))
+
+
+def _refused(option: str, value: str) -> tuple[str, str] | None:
+    if option == "encoding":
+        try:
+            codecs.lookup(value)
+        except LookupError:
+            return f"unknown encoding `{value}`", "e.g. `latin1`, `cp1252`, `utf-16`"
+        return None
+    if option == "decimal" and value not in (".", ","):
+        return "the decimal mark is `.` or `,`", f"e.g. {_CSV}"
+    if len(value) != 1 or not value.isascii() or value in "\r\n":
+        return f"the {option} is one character of ASCII", "a tabulator is written `\\t`"
+    return None
+
+
+def column(cursor: Cursor, dotted: bool = True) -> str:
+    """A column, or a path to a value: a word, a string, `readings[].value`, `topic[2]`; `dotted`: also `pump.id`."""
+    token = cursor.token
+    if token.kind == "string":
+        text = _text(cursor, "a column", "")
+        return _checked(cursor, token, text)
+    if token.kind not in ("name", "variable"):
+        hint = 'a column is a word or a string: `FROM wind_speed`, `FROM "Wind speed"`'
+        cursor.fail("the name of a column", hint)
+    text = cursor.advance().text
+    while cursor.adjoins():
+        if cursor.token.key == "[":
+            opening = cursor.advance()
+            text += "["
+            if cursor.token.kind == "number":
+                text += cursor.advance().text
+            cursor.close(opening, "]", "`]`", "`readings[].value` is a value in each element of a list")
+            text += "]"
+        elif cursor.token.key == "." and (dotted or text.endswith("]")) and _word_behind(cursor):
+            cursor.advance()
+            text += "." + cursor.advance().text
+        else:
+            break
+    return _checked(cursor, token, text)
+
+
+def _word_behind(cursor: Cursor) -> bool:
+    follows = cursor.peek()
+    return follows.kind in ("name", "variable") and follows.start == cursor.token.end
+
+
+def _checked(cursor: Cursor, first: Token, text: str) -> str:
+    if text.count("[]") > 1:
+        message = f"the path `{text}` goes through two lists"
+        hint = "an event for each element of one list can be made; take the inner one apart before"
+        cursor.stop(message, hint, cursor.span(first))
+    if "[" in text.replace("[]", "") and not _LEVEL.fullmatch(text) and first.kind != "string":
+        message = f"`{text}` is no place of a value"
+        hint = "`readings[].value` makes an event of each element; `topic[2]` is the second level of an MQTT topic"
+        cursor.stop(message, hint, cursor.span(first))
+    return text
+
+
+def arrays(event: str, sources: list[tuple[str, Token]], cursor: Cursor) -> None:
+    """Refuses paths through two different lists in one event."""
+    lists = [(source.partition("[]")[0], token) for source, token in sources if "[]" in source]
+    for name, token in lists:
+        if name != lists[0][0]:
+            message = f"`{event}` has values from two lists, `{lists[0][0]}` and `{name}`"
+            hint = "an event comes of each element of one list: declare an event for each list"
+            cursor.stop(message, hint, token.span)
+
+
+def _text(cursor: Cursor, expected: str, hint: str) -> str:
+    token = cursor.token
+    if token.kind != "string":
+        cursor.fail(expected, hint or None)
+    cursor.advance()
+    return cursor.read(read_string, token, token.text)
